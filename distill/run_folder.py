@@ -217,8 +217,8 @@ class RunFolder:
         before, now = read_recipe(self.path).stages[-1], recipe.stages[-1]
         return (before.steps, before.epochs) != (now.steps, now.epochs)
 
-    def take_over(self, recipe: Recipe, other: Path) -> list[str]:
-        """Link what the run in `other` has finished and `recipe` would repeat; names of the stages taken over."""
+    def reuse(self, recipe: Recipe, other: Path) -> list[str]:
+        """Link the finished stages of the run in `other` that `recipe` would repeat; returns their names."""
         theirs = read_recipe(other)
         if recipe.model_dump(exclude=INDEPENDENT) != theirs.model_dump(exclude=INDEPENDENT):
             return []
@@ -227,7 +227,7 @@ class RunFolder:
         first = next((n for n, stage in enumerate(recipe.stages) if stage.role != "assistant"), len(recipe.stages))
         if recipe.student == theirs.student and recipe.stages[:first] == theirs.stages[:first]:
             _link(other / "student-start", self.path / "student-start")
-        taken = []
+        reused = []
         for number, (stage, same) in enumerate(zip(recipe.stages, theirs.stages, strict=False)):
             if stage != same:
                 break
@@ -238,8 +238,8 @@ class RunFolder:
                 rows = [row for row in RunFolder(other).metrics.rows() if row.get("stage") == stage.name]
                 self.metrics.replace(lambda row, name=stage.name: row.get("stage") == name, rows)  # type: ignore[misc]
                 _link(source.path, target.path)
-                taken.append(stage.name)
-        return taken
+                reused.append(stage.name)
+        return reused
 
 
 # --- recipes of runs --------------------------------------------------------------------------------------------------

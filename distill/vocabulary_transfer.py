@@ -201,7 +201,7 @@ def most_used(weights: sparse.csr_matrix, count: int, frequency_P: np.ndarray) -
     return left
 
 
-def link_strengths(
+def align_tokens(
     teacher: Encoder, tokenizer: PieceTokenizer, rows: Sequence[Row], how: str, max_length: int, inside: bool = False
 ) -> tuple[sparse.csr_matrix, np.ndarray]:
     """How strongly pieces and the teacher's wordpieces are linked in `rows` [P, W], and how often pieces occur [P].

@@ -105,7 +105,7 @@ def learn_dictionary(rows: Sequence[Row]) -> Dictionary:
     return Dictionary(by_language, list(total), cumulative)
 
 
-def put_into_words(sources: Sequence[TextSource], dictionary: Dictionary) -> list[TextSource]:
+def translate_sources(sources: Sequence[TextSource], dictionary: Dictionary) -> list[TextSource]:
     """`sources` with each English-only one that asks for it as one parallel source per language."""
 
     def make(source: TextSource, code: str) -> TextSource:

@@ -14,17 +14,13 @@ Shapes: B pairs, T tokens, D sentence width, M masked tokens, V vocabulary.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from msdc.distill.data.batches import Batch
-from msdc.distill.recipe import Stage
 from msdc.distill.tasks.sentence import SentenceTask, encode_sides, stage_inputs
-from msdc.distill.teacher_cache import CachedTeacher
 from msdc.distill.training.parallel import gather, rank_and_world
 from msdc.errors import InputError
 
@@ -62,21 +58,20 @@ class GenerativeTask(SentenceTask):
 
     on_vectors = False
 
-    def __init__(
-        self, student: Any, stage: Stage, teacher: CachedTeacher | None = None, mask_id: int | None = None
-    ) -> None:
-        super().__init__(student, stage, teacher, mask_id)
-        needed = stage_inputs(stage)
-        self.many = "token_logits_MV" in needed
+    def build(self) -> None:
+        """The head that predicts tokens."""
+        super().build()
+        student, stage = self.student, self.stage
+        self.many = "token_logits_MV" in stage_inputs(stage)
         one = [use.name for use in stage.objective if use.name in ("smlm", "unified_generative")]
         if self.many and one:
             raise InputError(f"stage {stage.name}: mlm masks many tokens and {one[0]} one: they need two stages")
-        if mask_id is None:
+        if self.mask_id is None:
             raise InputError(f"stage {stage.name}: a masked token needs a SentencePiece vocabulary")
+        self.mask = self.mask_id
         width = student.width
         if width != student.config.hidden:
             raise InputError(f"stage {stage.name}: the generative objectives need a student without a dense head")
-        self.mask_id = mask_id
         self.dense = nn.Linear(width, width)
         self.norm = nn.LayerNorm(width)
         self.bias_V = nn.Parameter(torch.zeros(student.config.vocabulary))
@@ -100,7 +95,7 @@ class GenerativeTask(SentenceTask):
         in_source_B = (torch.rand(len(batch)) < 0.5).to(batch.source[0].device)
         draw_B = torch.rand(len(batch)).to(batch.source[0].device)
         masked = [
-            mask_one(ids_BT, mask_BT, here_B, draw_B, self.mask_id)
+            mask_one(ids_BT, mask_BT, here_B, draw_B, self.mask)
             for (ids_BT, mask_BT), here_B in zip(sides, (in_source_B, ~in_source_B), strict=True)
         ]
         token_B = torch.where(in_source_B, masked[0][1], masked[1][1])
@@ -132,7 +127,7 @@ class GenerativeTask(SentenceTask):
         for ids_BT, mask_BT in sides:
             draw, how = (torch.rand(ids_BT.shape).to(ids_BT.device) for _ in range(2))
             other_BT = torch.randint(0, self.student.config.vocabulary, ids_BT.shape).to(ids_BT.device)
-            masked_BT, picked_BT = mask_many(ids_BT, mask_BT, draw, how, other_BT, self.mask_id)
+            masked_BT, picked_BT = mask_many(ids_BT, mask_BT, draw, how, other_BT, self.mask)
             hidden_BTH = self.student.hidden(masked_BT, mask_BT)
             local.append(self.student.head(hidden_BTH, mask_BT))
             states.append(hidden_BTH[picked_BT])

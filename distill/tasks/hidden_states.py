@@ -7,11 +7,10 @@ Shapes: B sentences, L compared layers, D sentence width, H hidden, P domains.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
+from msdc.compress.student.model import Student
 from msdc.compress.student.stock import to_student
 from msdc.distill.data.batches import Batch
 from msdc.distill.data.stream import TextStream
@@ -27,7 +26,7 @@ STATES, PROTOTYPES = "teacher_states_BLH", "prototypes_PD"
 PER_DOMAIN = 2_000  # sentences whose mean direction is a domain's prototype
 
 
-def layer_pairs(stage: Stage, teacher: Encoder, student: Encoder) -> tuple[tuple[int, int], ...]:
+def layer_pairs(stage: Stage, teacher: Encoder, student: Student) -> tuple[tuple[int, int], ...]:
     """Pairs (teacher layer, student layer), from 1, whose states the stage compares; empty for most stages.
 
     An objective that needs states compares those that its option `layers` chooses (default: skip); one that merely
@@ -39,7 +38,7 @@ def layer_pairs(stage: Stage, teacher: Encoder, student: Encoder) -> tuple[tuple
             how = use.options.get("layers", "skip" if STATES in objective.inputs else "none")
             if how == "none":
                 return ()
-            return layer_subset(to_student(teacher).depth, to_student(student).depth, how)
+            return layer_subset(to_student(teacher).depth, student.depth, how)
     return ()
 
 
@@ -70,15 +69,13 @@ class HiddenStatesTask(TrainingTask):
 
     prototypes_PD: Tensor | None
 
-    def __init__(
-        self, student: Any, stage: Stage, teacher: CachedTeacher | None = None, mask_id: int | None = None
-    ) -> None:
-        super().__init__(student, stage, teacher, mask_id)
+    def build(self) -> None:
+        """The learned maps to the teacher's widths."""
+        student, stage, teacher = self.student, self.stage, self.teacher
         if teacher is None:
             raise InputError(f"stage {stage.name}: {stage.objective[0].name} needs a teacher to compare states with")
-        pairs = layer_pairs(stage, teacher.encoder, Encoder(student, teacher.encoder.tokenizer, 1, "student"))
+        pairs = layer_pairs(stage, teacher.encoder, student)
         self.wanted = tuple(own for _, own in pairs)
-        self.project: nn.Linear | None = None
         self.project_states: nn.Linear | None = None
         if student.width != teacher.width:
             self.project = nn.Linear(student.width, teacher.width, bias=False)

@@ -8,7 +8,7 @@ features, P domains.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -91,14 +91,20 @@ class TrainingTask(nn.Module):
             raise InputError(f"stage {stage.name}: dimensions {list(stage.dimensions)}: vectors have {student.width}")
         self.student = student
         self.stage = stage
-        # A CachedTeacher is no module: frozen, not trained, not saved.
+        # A CachedTeacher is not a module: it is neither trained nor saved.
         self.teacher = teacher
+        self.mask_id = mask_id  # id of the token that masks others; None: the vocabulary has none
+        self.project: nn.Linear | None = None
         self.uses: list[tuple[ObjectiveUse, objectives.Objective, dict[str, Any]]] = []
         for use in stage.objective:
             objective = objectives.find_objective(use.name)
             options = {name: value for name, value in use.options.items() if name not in TASK_OPTIONS}
             objective.check_options(options)
             self.uses.append((use, objective, options))
+        self.build()
+
+    def build(self) -> None:
+        """Create the modules that only training needs; they are not saved with the student."""
 
     @property
     def weights(self) -> dict[str, float]:
@@ -118,11 +124,6 @@ class TrainingTask(nn.Module):
             terms.append(use.weight * value)
         return {"loss": sum(terms[1:], terms[0]), **parts}
 
-    def project_for_mse(self) -> Callable[[Tensor], Tensor] | None:
-        """The learned map to the teacher's width, on the device of its input; None without one."""
-        project = getattr(self, "project", None)
-        return None if project is None else lambda vectors_BD: project(vectors_BD.to(project.weight.device))
-
     def prepare(self, stream: TextStream) -> None:
         """Compute what the task needs from the stage's text before training; most tasks need nothing."""
 
@@ -135,11 +136,9 @@ class SentenceTask(TrainingTask):
 
     on_vectors = True
 
-    def __init__(
-        self, student: Any, stage: Stage, teacher: CachedTeacher | None = None, mask_id: int | None = None
-    ) -> None:
-        super().__init__(student, stage, teacher, mask_id)
-        self.project: nn.Linear | None = None
+    def build(self) -> None:
+        """The learned map to the teacher's width and the memory bank."""
+        student, stage, teacher = self.student, self.stage, self.teacher
         equal = stage.source_share < 1 or any(objective.equal_widths for _, objective, _ in self.uses)
         if teacher is not None and teacher.width != student.width and equal:
             # DistilCSE's learned map M to the teacher's width; dropped with the task. Objectives that compare
@@ -274,13 +273,12 @@ class LabelledTask(SentenceTask):
     The classifiers over the vectors belong to the task and are not saved with the student.
     """
 
-    def __init__(
-        self, student: Any, stage: Stage, teacher: CachedTeacher | None = None, mask_id: int | None = None
-    ) -> None:
-        super().__init__(student, stage, teacher, mask_id)
-        needed = stage_inputs(stage)
-        self.classifier = nn.Linear(3 * student.width, len(NLI_CLASSES)) if "label_B" in needed else None
-        self.domains = nn.Linear(student.width, count_domains(stage)) if DOMAINS in needed else None
+    def build(self) -> None:
+        """The classifiers of classes and of domains."""
+        super().build()
+        needed, width = stage_inputs(self.stage), self.student.width
+        self.classifier = nn.Linear(3 * width, len(NLI_CLASSES)) if "label_B" in needed else None
+        self.domains = nn.Linear(width, count_domains(self.stage)) if DOMAINS in needed else None
 
     @staticmethod
     def applies(stage: Stage) -> bool:

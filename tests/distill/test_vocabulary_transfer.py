@@ -22,7 +22,7 @@ from msdc.distill.tasks.sentence import SentenceTask
 from msdc.distill.training.trainer import make_optimizer
 from msdc.distill.vocabulary_transfer import (
     align,
-    link_strengths,
+    align_tokens,
     most_used,
     of_one_kind,
     strongest,
@@ -97,8 +97,8 @@ def test_the_spelling_counts_as_half_a_sentence():
 def test_pieces_inside_words_are_made_of_the_teachers(tiny_teacher):
     teacher, tokenizer = load_encoder(tiny_teacher), tiny_models.tokenizer(3000)
     rows = [Row(text, "", "en") for text in quickstart_texts(["en"])[:40]]
-    plain, seen_P = link_strengths(teacher, tokenizer, rows, "alignment", 64)
-    inside, _ = link_strengths(teacher, tokenizer, rows, "alignment", 64, inside=True)
+    plain, seen_P = align_tokens(teacher, tokenizer, rows, "alignment", 64)
+    inside, _ = align_tokens(teacher, tokenizer, rows, "alignment", 64, inside=True)
     known = {piece.name[2:]: piece.row for piece in open_vocabulary(teacher.tokenizer).pieces if piece.name[:2] == "##"}
     names = [tokenizer.processor.id_to_piece(piece) for piece in range(tokenizer.size)]
     same = [piece for piece, name in enumerate(names) if name in known]

@@ -220,11 +220,11 @@ def chosen_at(monkeypatch, scores):
     """Validations choose by these scores, by step; everything else is measured."""
     validate = Trainer._validate
 
-    def scored(self, log, epoch):
+    def scored(self, epoch):
         measure = self.validate
         self.validate = lambda encoder: {**measure(encoder), "choice": scores[self.position.step]}
         try:
-            return validate(self, log, epoch)
+            return validate(self, epoch)
         finally:
             self.validate = measure
 
