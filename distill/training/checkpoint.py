@@ -1,4 +1,4 @@
-"""The state of training, saved whole: checkpoints are written whole or not at all, and verified when they are read.
+"""The state of training. Checkpoints are written atomically and verified when they are read.
 
 A checkpoint is `step-N.pt` (tensors and plain values, read back with weights_only=True), `step-N.safetensors` (a link
 to the best weights so far) and `step-N.json` (its sha256, written last: a checkpoint without it was never finished).
