@@ -49,7 +49,7 @@ def sample_rows(stream: TextStream, per_language: int, seed: int) -> list[Row]:
     """Up to `per_language` training rows of each language, drawn from the first rows of each source."""
     rng = np.random.default_rng([seed, 3])
     by_language: dict[str, list[Row]] = {}
-    for source in (source for source in stream.sources if not source.made):
+    for source in (source for source in stream.sources if not source.synthetic):
         rows = by_language.setdefault(source.language, [])
         # At most four times as many rows are read, so that sorted files still give a mixture.
         for number, row in enumerate(source.read()):

@@ -51,7 +51,7 @@ def unified_generative(
         logits_BV: predictions from the pooled vector of this side.
         masked_token_B: id of the token that was masked in the pair.
         masked_here_B: True where the mask is in this side.
-        partner_ids_BT: token ids of the other side before masking; the padding may hold anything.
+        partner_ids_BT: token ids of the other side before masking; padding is ignored.
         partner_mask_BT: nonzero (or True) on the other side's real tokens.
         task: which target, see above.
 
@@ -76,7 +76,7 @@ def unified_generative(
     here_B = (masked_here_B != 0).to(logits_BV.dtype)
     ids_BS, share_BS = _target(masked_token_B, here_B, partner_ids_BT, partner_mask_BT != 0, task)
     used_BS = share_BS > 0
-    # Looked at only where looking does not wait for the device; elsewhere the gather below complains.
+    # Checked only on the CPU, where it does not wait for the device; elsewhere the gather below raises.
     if ids_BS.device.type == "cpu" and bool((used_BS & ((ids_BS < 0) | (ids_BS >= vocabulary))).any()):
         raise InputError(f"{name}: a token id is outside the vocabulary of {vocabulary}")
     picked_BS = logits_BV.gather(1, ids_BS.masked_fill(~used_BS, 0)) - logits_BV.logsumexp(1, keepdim=True)
@@ -137,7 +137,7 @@ def sentence_alignment(source_BD: Tensor, target_BD: Tensor, reduction: Literal[
 
     Args:
         source_BD: u, sentence vectors of one language.
-        target_BD: v, those of their translations.
+        target_BD: v, vectors of their translations.
         reduction: "sum" over j as the paper writes it, or "mean" over j, as the authors' code computes it.
 
     Source: Mao et al. 2021, eq. 5.
@@ -152,15 +152,15 @@ def sentence_alignment(source_BD: Tensor, target_BD: Tensor, reduction: Literal[
 def sentence_similarity(
     source_BD: Tensor, target_BD: Tensor, reduction: Literal["sum", "rows", "mean"] = "sum"
 ) -> Tensor:
-    """Make the in-batch similarities of the one language those of the other.
+    """Match the in-batch similarities of the two languages.
 
     - sum_{j1,j2} log cos( pi/2 * ( softmax_k(u_j1 . u_k)[j2] - softmax_k(v_j1 . v_k)[j2] ) ). A batch of 1, or two
     equal sides, give 0. The logarithm has a pole where the two shares are 0 and 1: closer to it than the dtype's
-    epsilon the value is held (float32: 15.9 a pair) and the gradient is 0.
+    epsilon the value is constant (float32: 15.9 a pair) and the gradient is 0.
 
     Args:
         source_BD: u, sentence vectors of one language.
-        target_BD: v, those of their translations.
+        target_BD: v, vectors of their translations.
         reduction: "sum" over all pairs as the paper writes it; "rows": the sum over j2 and the mean over j1, the scale
             of a batch-mean alignment loss; or the "mean" over all pairs, which is B^2 times weaker than the sum.
 

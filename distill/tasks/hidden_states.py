@@ -1,4 +1,4 @@
-"""Layer states for the baselines PKD and MetaKD: the teacher's from its store, the student's as it runs.
+"""Layer states for the baselines PKD and MetaKD: the teacher's from its cache, the student's from its forward pass.
 
 A state is the first token's ([CLS], <s>): teacher and student may tokenize a sentence differently.
 
@@ -29,8 +29,7 @@ PER_DOMAIN = 2_000  # sentences whose mean direction is a domain's prototype
 def layer_pairs(stage: Stage, teacher: Encoder, student: Student) -> tuple[tuple[int, int], ...]:
     """Pairs (teacher layer, student layer), from 1, whose states the stage compares; empty for most stages.
 
-    An objective that needs states compares those that its option `layers` chooses (default: skip); one that merely
-    accepts them compares none by default.
+    The option `layers` of an objective chooses them; the default is `skip` if the objective needs states, else none.
     """
     for use in stage.objective:
         objective = find_objective(use.name)
@@ -59,7 +58,7 @@ def prototypes(stream: TextStream, teacher: CachedTeacher) -> Tensor:
                 taken += 1
         counts[source.domain] = counts.get(source.domain, 0) + taken
     if not all(counts.values()):
-        raise InputError("metakd: a corpus of this stage gave no training sentence for its prototype")
+        raise InputError("metakd: a corpus of this stage has no training sentence for its prototype")
     vectors_ND = torch.from_numpy(teacher.vectors(texts, progress=True))
     return domain_prototypes(vectors_ND, torch.tensor(domains), len(counts))
 
@@ -73,7 +72,7 @@ class HiddenStatesTask(TrainingTask):
         """The learned maps to the teacher's widths."""
         student, stage, teacher = self.student, self.stage, self.teacher
         if teacher is None:
-            raise InputError(f"stage {stage.name}: {stage.objective[0].name} needs a teacher to compare states with")
+            raise InputError(f"stage {stage.name}: {stage.objective[0].name} needs a teacher")
         pairs = layer_pairs(stage, teacher.encoder, student)
         self.wanted = tuple(own for _, own in pairs)
         self.project_states: nn.Linear | None = None
@@ -81,7 +80,7 @@ class HiddenStatesTask(TrainingTask):
             self.project = nn.Linear(student.width, teacher.width, bias=False)
         if self.wanted and student.config.hidden != teacher.hidden:
             self.project_states = nn.Linear(student.config.hidden, teacher.hidden, bias=False)
-        # Follows from the corpora and the teacher: computed again when a run is resumed, not part of a checkpoint.
+        # Not part of a checkpoint: a resumed run computes it again from the corpora and the teacher.
         self.register_buffer("prototypes_PD", None, persistent=False)
 
     @staticmethod
