@@ -184,7 +184,7 @@ class OutputStore:
     def reload(self) -> None:
         """Index the parts that other processes have added since.
 
-        New keys are in a small dict until there are enough to sort the large index: sorting ten million keys after every
+        New keys are in a small dict until there are enough to sort the large index: sorting ten million keys after each
         append would take a day.
         """
         for path in sorted(self.folder.glob("*.part")):

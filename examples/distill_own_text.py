@@ -4,8 +4,8 @@
     python examples/distill_own_text.py OUT --corpus mine.en-de.tsv --languages de --steps 2000
 
 A corpus is a tab-separated file of English and translation with a name ending in .en-de.tsv, or a table with language
-codes in its header, such as the embedded corpus (the default). The default number of steps shows the workflow in about a
-minute; it does not train a good model.
+codes in its header, such as the embedded corpus (the default). The default number of steps shows the workflow in about
+a minute; it does not train a good model.
 """
 
 from __future__ import annotations

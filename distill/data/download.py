@@ -1,7 +1,7 @@
 """Corpora by name: data sets of the hub and OPUS, downloaded once into the user's cache; folders of `save_to_disk`.
 
-Only data files are downloaded (parquet, tsv, zip of two text files); no code of a data set is run. `downloads.json` of a
-run has the hashes of the files that it was trained on; a resumed run reports the ones that changed.
+Only data files are downloaded (parquet, tsv, zip of two text files); no code of a data set is run. The file
+`downloads.json` of a run has the hashes of its training files; a resumed run reports the ones that changed.
 """
 
 from __future__ import annotations

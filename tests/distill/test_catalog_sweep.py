@@ -167,7 +167,7 @@ def test_a_repeated_sweep_option_combines_its_values(recipe_file, monkeypatch, t
 def test_the_data_folder_is_an_argument_and_its_absence_is_one_line(monkeypatch, tmp_path):
     monkeypatch.setenv("MSDC_DATA", "/nowhere")
     # The environment is the command line's business: the function never reads it.
-    with pytest.raises(InputError, match=r"msdc-mini needs corpora .* pass --data FOLDER or set MSDC_DATA") as caught:
+    with pytest.raises(InputError, match=r"msdc-mini needs corpora .* pass `data` or set MSDC_DATA") as caught:
         load_recipe("msdc-mini")
     assert "\n" not in str(caught.value)
     assert load_recipe("msdc-mini", data=tmp_path).corpora[0].path == f"{tmp_path}/tatoeba/*.tsv.gz"

@@ -130,7 +130,7 @@ def test_a_damaged_checkpoint_is_named_and_the_good_one_offered(recipe, tmp_path
 def test_a_run_folder_is_never_silently_reused(recipe, tiny_tree, tmp_path):
     folder = tmp_path / "run"
     in_child(recipe, folder, 3, False)
-    with pytest.raises(InputError, match="pass --resume"):
+    with pytest.raises(InputError, match="pass `resume`"):
         distill(recipe, folder)
     with pytest.raises(InputError, match=r"started with another recipe: seed: 1 then, 2 now\. Resume with"):
         distill({**tiny_tree, "seed": 2}, folder, True)

@@ -151,7 +151,7 @@ def test_a_refused_run_leaves_no_folder(tiny_tree, tmp_path):
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").touch()
-    with pytest.raises(InputError, match="no run folder"):
+    with pytest.raises(InputError, match="not a run folder"):
         distill(short(tiny_tree), tmp_path / "photos")
     assert [path.name for path in (tmp_path / "photos").iterdir()] == ["cat.jpg"]
 

@@ -201,7 +201,7 @@ def test_a_stopped_run_goes_on_to_more_steps_and_a_finished_one_if_it_kept_its_s
     distill(short(tiny_tree), kept, extendable=True)
     shutil.copytree(kept, dropped)
     (dropped / "stages" / "0-four" / "checkpoints" / "end-00000009.json").unlink()
-    with pytest.raises(InputError, match=r"stage four is finished and its optimizer state was dropped.*--extendable"):
+    with pytest.raises(InputError, match=r"stage four is finished and its optimizer state was dropped.*`extendable`"):
         distill(longer, dropped, True)
     assert (dropped / "student").is_dir()
     with pytest.raises(InputError, match=r"stages.four.steps: 9 then, 5 now"):
@@ -314,12 +314,12 @@ def test_a_tracker_that_cannot_open_a_run_is_one_line(tmp_path, monkeypatch):
     closed = []
     monkeypatch.setitem(TRACKERS, "first", lambda *facts: (None, lambda: closed.append(True)))
     monkeypatch.setitem(TRACKERS, "refusing", refuse)
-    with pytest.raises(MsdcError, match=r"^--log refusing: no login for this place$"):
+    with pytest.raises(MsdcError, match=r"^`trackers` refusing: no login for this place$"):
         Trackers(["first", "refusing"], tmp_path, "run", {})
     assert closed == [True]
 
 
 def test_a_tracker_that_is_not_installed_is_met_before_any_work(tiny_tree, tmp_path, monkeypatch):
-    with pytest.raises(InputError, match="--log no_such_package: not installed; pip install no_such_package"):
+    with pytest.raises(InputError, match="`trackers` no_such_package: not installed; pip install no_such_package"):
         distill(short(tiny_tree), tmp_path / "run", trackers=["no_such_package"])
     assert not (tmp_path / "run").exists()
