@@ -77,10 +77,11 @@ def write_rows(rows: Iterable[TextRow], file: Path) -> int:
     return len(lines)
 
 
-def build(
+def build_data(
     recipe: Recipe,
     data: Path,
     sets: dict[str, SourceSet],
+    *,
     only: Sequence[str] = (),
     copies: Path | None = None,
     dry_run: bool = False,
@@ -141,21 +142,11 @@ def to_table(outcomes: Sequence[Outcome], sets: dict[str, SourceSet]) -> str:
 
 @click.command()
 @click.argument("recipe")
-@click.option(
-    "-o",
-    "--output",
-    "output",
-    required=True,
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder to write to: {data} of the recipe.",
-)
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path, file_okay=False),
+              help="Folder to write to: {data} of the recipe.")  # fmt: skip
 @click.option("--only", multiple=True, metavar="SET", help="Build only this set; repeatable.")
-@click.option(
-    "--sources",
-    "copies",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Folder with copies of the sources (checkouts named OWNER+NAME), instead of downloads.",
-)
+@click.option("--sources", "copies", type=click.Path(path_type=Path, exists=True, file_okay=False),
+              help="Folder with copies of the sources (checkouts named OWNER+NAME), instead of downloads.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show what would be built; build nothing.")
 @click.option("--allow-missing", is_flag=True, help="Exit with 0 even if something is unavailable.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -177,7 +168,8 @@ def command(
     unavailable.
     """
     output, sets = output.resolve(), read_sources()
-    outcomes = build(load_recipe(recipe, data=output), output, sets, only, copies, dry_run)
+    resolved = load_recipe(recipe, data=output)
+    outcomes = build_data(resolved, output, sets, only=only, copies=copies, dry_run=dry_run)
     text = json.dumps([asdict(one) for one in outcomes], ensure_ascii=False) if as_json else to_table(outcomes, sets)
     click.echo(printable(text))
     if any(one.state == "missing" for one in outcomes) and not allow_missing:

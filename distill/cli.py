@@ -17,32 +17,21 @@ from msdc.tables import Table, filled, heads, terminal_width, to_text
 @click.command()
 @click.argument("recipe", required=False)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Run folder (default: runs/NAME).")
-@click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value; stages and corpora by name."
-)
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    envvar="MSDC_DATA",
-    help="Folder that replaces {data} in the recipe [env MSDC_DATA].",
-)
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE",
+              help="Change a value; stages and corpora by name.")  # fmt: skip
+@click.option("--data", type=click.Path(path_type=Path), envvar="MSDC_DATA",
+              help="Folder that replaces {data} in the recipe [env MSDC_DATA].")  # fmt: skip
 @click.option("--resume", is_flag=True, help="Continue from the last checkpoint.")
-@click.option(
-    "--log", "trackers", multiple=True, type=click.Choice(TRACKERS), help="Also log to this tracker; repeatable."
-)
+@click.option("--log", "trackers", multiple=True, type=click.Choice(TRACKERS),
+              help="Also log to this tracker; repeatable.")  # fmt: skip
 @click.option("--extendable", is_flag=True, help="Keep the final state, for --resume with more steps.")
 @click.option("--list", "list_recipes", is_flag=True, help="List the shipped recipes.")
-@click.option(
-    "--dry-run", "dry", is_flag=True, help="Check the recipe, count rows and steps; train and download nothing."
-)
+@click.option("--dry-run", "dry", is_flag=True,
+              help="Check the recipe, count rows and steps; train and download nothing.")  # fmt: skip
 @click.option("--max-steps", type=click.IntRange(min=1), help="Train every stage for this many steps, to try a recipe.")
-@click.option(
-    "--sweep",
-    "over",
-    multiple=True,
-    metavar="KEY=A,B,C",
-    help="One run per value (table=N or variant=A,B: rows of a paper); repeat it for every combination.",
-)
+@click.option("--sweep", "over", multiple=True, metavar="KEY=A,B,C",
+              help="One run per value (table=N or variant=A,B: rows of a paper); repeat it for every "
+              "combination.")  # fmt: skip
 @click.option(
     "--programs", is_flag=True, help="In a sweep, export every student and measure its bytes and latency here."
 )
@@ -96,10 +85,10 @@ def command(
             shown = (f"{f'point {label}, ' if label else ''}{plan_text(plan)}" for label, plan in plans.items())
             click.echo("\n\n".join(shown))
     elif over:
-        from msdc.distill.sweep import sweep
+        from msdc.distill.sweep import run_sweep
 
         draw, measure = higher("sweep_page"), higher("program_numbers") if programs else None
-        folder = sweep(recipe, over, output, overrides=overrides, data=data, draw=draw, measure=measure)
+        folder = run_sweep(recipe, over, output, overrides=overrides, data=data, draw=draw, measure=measure)
         click.echo((folder / "table.json").read_text(encoding="utf-8") if as_json else str(folder / "table.md"))
     else:
         result = distill(
@@ -119,9 +108,8 @@ def _list(recipe: str | None, as_json: bool) -> None:
     width = terminal_width()
     if recipe is None:
         names = [row["name"].partition(":")[0] for row in rows]
-        shown = [
-            (row["name"], str(names.count(row["name"]) - 1), row["about"]) for row in rows if ":" not in row["name"]
-        ]
+        shown = [(row["name"], str(names.count(row["name"]) - 1), row["about"])
+                 for row in rows if ":" not in row["name"]]  # fmt: skip
         click.echo(to_text(Table("Shipped recipes", heads("Recipe | Rows | What it is <"), shown), width))
         click.echo("rows and figures of one: msdc distill --list RECIPE")
         return

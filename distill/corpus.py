@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -77,6 +78,32 @@ def _to_text(one: Reading) -> str:
     return printable("\n".join(lines))
 
 
+def describe_corpus(
+    file: str, settings: Mapping[str, Any], *, rows: int | None = None, examples: int = 3, data: Path | None = None
+) -> list[Reading]:
+    """What training would read from a file, a folder, or the corpora of a recipe (.yaml).
+
+    Args:
+        file: the file, folder or recipe.
+        settings: keys of a corpus in a recipe; a recipe has its own.
+        rows: the most rows to read of each part; None: all.
+        examples: rows to show.
+        data: the folder that replaces `{data}` in a recipe.
+    """
+    if Path(file).suffix in (".yaml", ".yml"):
+        recipe = load_recipe(file, data=data)
+        corpora, exclusion = list(dict.fromkeys(recipe.all_corpora)), read_exclusion(recipe.exclude)
+    else:
+        corpora, exclusion = [parse(Corpus, {"path": file, **settings}, file)], None
+    found: list[Reading] = []
+    for corpus in corpora:
+        try:
+            found += [_read_source(source, examples, rows) for source in open_corpora([corpus], exclusion)]
+        except InputError as error:
+            found.append(Reading(corpus.origin, error=str(error)))
+    return found
+
+
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--source", default="en", show_default=True, help="Language of the source side.")
@@ -115,17 +142,9 @@ def command(
         "kind": kind,
         "columns": tuple(numbers) if len(numbers) == len(given) else tuple(given),
     }
-    readings: list[Reading] = []
-    for file in files:
-        corpora, exclusion = [parse(Corpus, {"path": file, **settings}, file)], None
-        if Path(file).suffix in (".yaml", ".yml"):
-            recipe = load_recipe(file, data=data)
-            corpora, exclusion = list(dict.fromkeys(recipe.all_corpora)), read_exclusion(recipe.exclude)
-        for corpus in corpora:
-            try:
-                readings += [_read_source(source, examples, rows) for source in open_corpora([corpus], exclusion)]
-            except InputError as error:
-                readings.append(Reading(corpus.origin, error=str(error)))
+    readings = [
+        one for file in files for one in describe_corpus(file, settings, rows=rows, examples=examples, data=data)
+    ]
     shown = json.dumps([asdict(one) for one in readings], ensure_ascii=False)
     click.echo(shown if as_json else "\n".join(map(_to_text, readings)))
     if any(one.error for one in readings):

@@ -35,7 +35,7 @@ from msdc.text.text_files import unpacked
 
 # Training code is imported where it is used: a report reads tables of sweeps without torch.
 
-TABLE_FILE = "table.json"
+TABLE_FILE, PROGRAM_FILE = "table.json", "program.json"
 NOTE = (
     "mono, cross, avg: Spearman x 100 on the recipe's `report` files; dev: mean on the graded development files; "
     "held-out: nearest neighbour and squared error on pairs of the training text, no measure of any paper. The paper's "
@@ -215,7 +215,7 @@ def _axis(recipe: str, over: str) -> list[str]:
     raise InputError(f"{recipe} has no rows of table {value}; it has tables {known}")
 
 
-def sweep(
+def run_sweep(
     recipe: str,
     over: str | Sequence[str],
     output: str | Path | None = None,
@@ -257,7 +257,10 @@ def sweep(
             reuse = sorted(path.parent for path in folder.glob("*/recipe.yaml") if path.parent != place)
             Run(one, place, (place / "recipe.yaml").is_file(), reuse).run()
         if rank == 0:
-            rows = tuple(_row(label, recipes[label], folders[label], measure) for label in recipes)
+            for place in folders.values() if measure is not None else ():
+                if not (place / PROGRAM_FILE).is_file():
+                    write_json(place / PROGRAM_FILE, measure(place / "student"))
+            rows = tuple(_row(label, recipes[label], folders[label]) for label in recipes)
             axes = over if isinstance(over, str) else " x ".join(over)
             table = SweepTable(recipe=recipe, sweep=axes, rows=rows)
             write_json(folder / TABLE_FILE, table.model_dump(mode="json"))
@@ -269,23 +272,13 @@ def sweep(
     return folder
 
 
-def _program(folder: Path, measure: Callable[[Path], dict[str, float]] | None) -> dict[str, float]:
-    """Parameters of a finished student, and its program's bytes: measured, or predicted (msdc.compress.size)."""
+def _row(label: str, recipe: Recipe, folder: Path) -> SweepRow:
+    """The scores of a finished point and of the paper; bytes of its program are measured, or predicted."""
     from msdc.compress.size import size_plan
     from msdc.compress.student.weights import read_weights
 
-    measured = folder / "program.json"
-    if measure is not None and not measured.is_file():
-        write_json(measured, measure(folder / "student"))
     plan = size_plan("", read_weights(folder / "student").config)
-    predicted = {"parameters": plan.parameters, "bytes": plan.bytes["int8"]["onnx"]}
-    return predicted | (read_json(measured) if measured.is_file() else {})
-
-
-def _row(
-    label: str, recipe: Recipe, folder: Path, measure: Callable[[Path], dict[str, float]] | None = None
-) -> SweepRow:
-    """The scores of a finished point, and those of the paper."""
+    measured = read_json(folder / PROGRAM_FILE) if (folder / PROGRAM_FILE).is_file() else {}
     result = read_json(folder / "result.json")
     last = recipe.stages[-1]
     done, report = result["stages"][last.name], result.get("report", {})
@@ -317,7 +310,7 @@ def _row(
         seconds=round(sum(stage.get("seconds", 0.0) for stage in result["stages"].values()), 1),
         unit="step" if last.steps else "epoch",
         curve=curve,
-        program=_program(folder, measure),
+        program={"parameters": plan.parameters, "bytes": plan.bytes["int8"]["onnx"], **measured},
     )
 
 

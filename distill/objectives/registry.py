@@ -79,27 +79,14 @@ class Objective:
 
 
 # Objectives that compare student and teacher dimension by dimension.
-_EQUAL_WIDTHS = (
-    multi_stage.multilingual_mse,
-    distilcse.contrastive_distillation,
-    distilcse.kd,
-    distilcse.metakd,
-)
+_EQUAL_WIDTHS = (multi_stage.multilingual_mse, distilcse.contrastive_distillation, distilcse.kd, distilcse.metakd)
 _OTHERS = (
-    multi_stage.embedding_alignment,
-    multi_stage.multilingual_contrastive,
-    multi_stage.contrastive_cross_entropy,
-    distilcse.supervised_contrastive,
-    distilcse.pkd,
-    distilcse.domain_adversarial,
-    sbert.softmax_classification,
-    sbert.cosine_regression,
-    retrieval.guided_contrastive,
-    retrieval.margin_mse,
-    retrieval.listwise_kl,
-    lightweight.sentence_alignment,
-    lightweight.sentence_similarity,
-)
+    multi_stage.embedding_alignment, multi_stage.multilingual_contrastive, multi_stage.contrastive_cross_entropy,
+    distilcse.supervised_contrastive, distilcse.pkd, distilcse.domain_adversarial,
+    sbert.softmax_classification, sbert.cosine_regression,
+    retrieval.guided_contrastive, retrieval.margin_mse, retrieval.listwise_kl,
+    lightweight.sentence_alignment, lightweight.sentence_similarity,
+)  # fmt: skip
 _GENERATIVE = {"unified_generative": "ugt", "xtr": "xtr", "smlm": "smlm"}
 _ALL = (
     *(Objective(function.__name__, function, equal_widths=True) for function in _EQUAL_WIDTHS),

@@ -31,7 +31,7 @@ WRONG = {
     "no triples": ("stages.four.objective", "supervised_contrastive", "needs negatives: set `kind: triples`"),
     "first numbers of tokens": ("stages.two.dimensions", [2], "dimensions is for objectives on sentence vectors only"),
     "mined without a teacher": ("stages.four", {"name": "four", "teacher": None, "mine": 2, "objective":
-        "supervised_contrastive", "max_length": 20}, "mine needs a teacher to find the negatives, and the stage has none"),
+        "supervised_contrastive", "max_length": 20}, "mine needs a teacher to find the negatives"),
     "missing corpus": ("stages.four.corpora", [{"path": "nowhere.tsv"}], "nowhere.tsv: no such corpus file"),
     "no columns": ("corpora", [{"path": "FOLDER/three.tsv", "languages": ["de"]}], "text of 3 columns, first row"),
     "no such column": ("corpora", [{"path": "FOLDER/three.tsv", "kind": "text", "columns": ["text"]}],

@@ -71,7 +71,8 @@ def test_another_size_and_wrong_pushes_are_refused() -> None:
 def test_push_takes_half_precision_and_keeps_no_graph() -> None:
     bank = MemoryBank(2, 4)
     bank.push(torch.ones(3, 2, dtype=torch.float16, requires_grad=True) * 2)
-    assert bank.vectors().dtype == torch.float32 and not bank.vectors().requires_grad
+    assert bank.vectors().dtype == torch.float32
+    assert not bank.vectors().requires_grad
     assert bank.vectors().tolist() == [[2.0, 2.0]] * 3
 
 
