@@ -153,7 +153,7 @@ def make_vocabulary(
     work.mkdir(parents=True, exist_ok=True)
     model_file = work / "tokenizer.model"
     if not model_file.is_file():
-        say(f"vocabulary: training {wanted.train} pieces on {len(rows)} pairs")
+        say(f"vocabulary: training {wanted.train} tokens on {len(rows)} pairs")
         write_vocabulary(wanted, rows, model_file, words)
     return model_file, rows
 

@@ -344,10 +344,10 @@ def listing(name: str | None = None) -> list[dict[str, Any]]:
         for chosen in dict.fromkeys([*file.variants, *(row for table in file.tables.values() for row in table.rows)]):
             parts = [file.variants[part] for part in chosen.split("+")]
             # Only a row of a paper differs from one.
-            departs = [*common, *(text for part in parts for text in part.differs)] if file.paper_row(chosen) else []
+            differs = [*common, *(text for part in parts for text in part.differs)] if file.paper_row(chosen) else []
             about = ", ".join(part.about for part in parts if part.about)
             rows.append(
-                {"name": f"{recipe}:{chosen}", "about": about, "paper": file.paper_row(chosen), "differs": departs}
+                {"name": f"{recipe}:{chosen}", "about": about, "paper": file.paper_row(chosen), "differs": differs}
             )
     return rows
 

@@ -1,6 +1,6 @@
 """A recipe: models, text, and a list of training stages.
 
-Frozen pydantic models that refuse unknown keys. Defaults are those of Ding et al. 2022 where the paper states one. The
+Frozen pydantic models that refuse unknown keys. Defaults are those of Ding et al. 2022 if the paper states one. The
 schema imports no reader of corpora: readers import the schema.
 """
 

@@ -300,7 +300,7 @@ class Run:
                     write_text(stage_folder / "README.md", model_card(self.recipe, encoder, results, seconds, report))
             write_json(self.folder.result_file, {"stages": results, "report": report, "seconds": seconds})
         if self.excluded is not None:
-            say(f"exclude: left out {self.excluded.count()} rows")
+            say(f"exclude: skipped {self.excluded.count()} rows")
         parallel.barrier()
         assistant = self.folder.trained(self.recipe, "assistant")
         return RunResult(self.folder.path, student, assistant if assistant.is_dir() else None, results, seconds)
@@ -339,7 +339,7 @@ def best_model(run: Path) -> Path:
             if not target.is_dir():
                 _save_snapshot(folder.trained(recipe, stage.role), place.best, stage, target)
             return target
-    raise InputError(f"{run}: no stage of this run has been validated yet, there are no weights to open")
+    raise InputError(f"{run}: no stage of this run has been validated yet, so it has no weights to open")
 
 
 def _save_snapshot(start: Path, best: Path, stage: Stage, target: Path) -> None:

@@ -10,7 +10,7 @@
     snapshot/            best weights of an unfinished stage, as a model folder, once it was opened
     student/             the finished student with its model card
     result.json          numbers of all stages and of the `report` files
-    running.json         the process that works in the folder; it holds the lock of the file .lock
+    running.json         the process that works in the folder and has locked .lock
 
 Runs of a sweep differ in a few settings; the assistant and often the first stages are the same. A stage of another run
 is reused if everything that it depends on is equal: models, text, seed, and the stages before it.

@@ -225,7 +225,7 @@ class OutputStore:
         self._sorted, self._order, self._recent = keys_N[order], rows_N[order], {}
 
     def find(self, keys: np.ndarray) -> np.ndarray:
-        """Row number of each key, -1 where it is not stored or its part is damaged."""
+        """Row number of each key, -1 if it is not stored or its part is damaged."""
         while True:
             rows = np.full(len(keys), -1, dtype=np.int64)
             if len(self._sorted):

@@ -53,7 +53,7 @@ class Batch:
 def cut(lengths: np.ndarray, batch: int, batch_tokens: int | None, rng: np.random.Generator) -> list[np.ndarray]:
     """Indices cut into batches of near-equal length, in random order.
 
-    With `batch_tokens` a batch holds as many pairs as keep (pairs x longest side) within it, at least one; without,
+    With `batch_tokens` a batch has as many pairs as keep (pairs x longest side) within it, at least one; without,
     exactly `batch` pairs (the last one fewer). Equal lengths are shuffled among themselves, so batches differ from
     epoch to epoch.
     """
@@ -165,7 +165,7 @@ def mined(rows: list[Row], teacher: CachedTeacher, count: int, margin: float = 0
         scores_BM = scores_BM.masked_fill(scores_BM >= limit_B1, -torch.inf)
         best, places = scores_BM.topk(min(count + 1, len(targets)), dim=1)
         for row, values, at in zip(block, best.tolist(), places.tolist(), strict=True):
-            # A text is no negative of itself; it may be among the targets of other rows.
+            # A text is not a negative of itself; it may be a target of other rows.
             near = [
                 targets[i] for value, i in zip(values, at, strict=True) if value > -1e30 and targets[i] != row.source
             ]
@@ -173,7 +173,7 @@ def mined(rows: list[Row], teacher: CachedTeacher, count: int, margin: float = 0
                 found.append(row._replace(negatives=tuple(near[:count])))
     if not found:
         raise InputError(
-            f"mine: {count}: none of {len(rows)} rows has so many targets that the teacher finds further away"
+            f"mine: {count}: none of {len(rows)} rows has this many targets that the teacher finds further away"
         )
     return found
 

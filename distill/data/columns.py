@@ -142,8 +142,8 @@ def find_columns(table: TabularFile, corpus: Corpus, what: str, known: Sequence[
     for columns in (list(range(table.width)), _text_columns(table)):
         if len(columns) == wanted:
             return columns
-    asked = f"which {what} are meant: `columns: [{', '.join('ABC'[:wanted])}]`"
-    raise InputError(f"{table.path}: not in a known form: {table.seen()}; {asked}. Known: {KNOWN_FORMATS}")
+    hint = f"choose the {what}: `columns: [{', '.join('ABC'[:wanted])}]`"
+    raise InputError(f"{table.path}: not in a known format: {table.seen()}; {hint}. Known: {KNOWN_FORMATS}")
 
 
 def _languages(table: TabularFile, corpus: Corpus) -> list[tuple[int, int, str]] | None:

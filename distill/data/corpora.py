@@ -125,7 +125,7 @@ class TextSource:
 
 
 def refuse_test_set(path: Path, what: str) -> None:
-    """Graded pairs of a test set neither train nor choose; `what` says what the file was named for."""
+    """Refuse graded pairs of a test set, by the file's name; `what` is the refused use."""
     if TEST_SET_IN_NAME.search(path.name.lower()):
         raise InputError(f"{path}: a test set must not {what}")
 

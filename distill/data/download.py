@@ -53,7 +53,7 @@ def download(url: str, target: Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         have = part.stat().st_size if part.is_file() else 0
         request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
-        say(f"fetching {url}")
+        say(f"downloading {url}")
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 # A server without ranges sends the whole file.

@@ -92,7 +92,7 @@ def _member(archive: Path, name: str) -> bytes:
 
 
 def _unpacked(file: Path, member: str) -> Path:
-    """A file, or a member of an archive as a file beside it."""
+    """A file, or a member of an archive as a file next to it."""
     target = file.with_name(f"{file.name}!") / member if member else file
     if member:
         target.parent.mkdir(parents=True, exist_ok=True)

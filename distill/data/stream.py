@@ -33,7 +33,7 @@ def weights(sources: list[TextSource], balance: str) -> np.ndarray:
     """Share of each source among the draws [S].
 
     `proportional` follows size, `equal` gives each language the same and `sources` each source (small sets repeat:
-    Reimers and Gurevych 2020), `root` lies between: square root of a language's size.
+    Reimers and Gurevych 2020), `root` follows the square root of a language's size.
     """
     if balance == "sources":
         alike = np.array([s.corpus.weight for s in sources])
@@ -135,7 +135,7 @@ class TextStream:
     def start_reading(self, epoch: int, size: int) -> None:
         """Fill the shuffle buffer in a thread, for the next call of `chunks` with the same epoch and size.
 
-        The order of rows does not change: it follows from the seed alone, and one thread at a time reads.
+        The order of rows does not change: it depends only on the seed, and one thread at a time reads.
         """
         chunks = self._chunks(epoch, size, 0)
         first: Future[list[Row] | None] = Future()

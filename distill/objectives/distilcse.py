@@ -185,8 +185,7 @@ def supervised_contrastive(
     -log exp(f(h_i, h_i+)/tau) / sum_j ( exp(f(h_i, h_j+)/tau) + exp(f(h_i, h_j-)/tau) ), mean over i; f the cosine.
 
     Args:
-        anchor_BD: vectors of the premises.
-        positive_BD: vectors of the entailed sentences, row by row.
+        anchor_BD, positive_BD: vectors of the premises and of the entailed sentences, row by row.
         negative_BD: vectors of the contradicting sentences, not necessarily B.
         temperature: tau.
 
@@ -208,7 +207,7 @@ def kd(teacher_BD: Tensor, student_BD: Tensor, reduction: Literal["mean", "sum"]
 
     Args:
         teacher_BD: the teacher's vectors.
-        student_BD: the student's vectors of the same sentences, projected to the teacher's width where it differs.
+        student_BD: the student's vectors of the same sentences, projected to the teacher's width if it differs.
         reduction: over D, "mean" or "sum"; over B always the mean.
 
     Source: the baseline "KD" of Gao et al. 2021 (DistilCSE): the source side of Ding et al. 2022, eq. 2.
@@ -246,12 +245,12 @@ def layer_subset(
 def pkd(teacher_states_BLH: Tensor, student_states_BLH: Tensor) -> Tensor:
     """Squared error between the normalised [CLS] states of matched layers, averaged over sentences, layers and H.
 
-    1/N sum_i mean_l || h_T_l(s_i) / |h_T_l(s_i)| - h_S_l(s_i) / |h_S_l(s_i)| ||^2. This is the patient term alone; a
+    1/N sum_i mean_l || h_T_l(s_i) / |h_T_l(s_i)| - h_S_l(s_i) / |h_S_l(s_i)| ||^2. This is only the patient term; a
     recipe adds `kd` for the sentence vector and gives this term its weight (the paper's beta, 10 to 1,000).
 
     Args:
         teacher_states_BLH: states of the teacher's layers that `layer_subset` names.
-        student_states_BLH: states of the student's, mapped to the teacher's width where it differs.
+        student_states_BLH: states of the student's, mapped to the teacher's width if it differs.
 
     A zero state counts as the zero vector.
 
@@ -299,11 +298,10 @@ def metakd(
 
     Args:
         teacher_BD: the teacher's vectors.
-        student_BD: the student's vectors of the same sentences, projected where the width differs.
+        student_BD: the student's vectors of the same sentences, projected if the width differs.
         domain_B: integers 0 .. P-1, the domain (corpus) of each sentence.
         prototypes_PD: `domain_prototypes` of the teacher.
-        teacher_states_BLH: states of chosen layers of the teacher, optional.
-        student_states_BLH: states of the matching layers of the student; both or neither.
+        teacher_states_BLH, student_states_BLH: states of matching layers; both or neither.
         own_share: a, the share of the own domain's prototype in the score.
 
     Source: the baseline "MetaKD" of Gao et al. 2021 (DistilCSE), after Pan et al. 2020; simplified as described at the
@@ -356,8 +354,7 @@ def domain_adversarial(source_BD: Tensor, domains_PD: Tensor, bias_P: Tensor, do
 
     Args:
         source_BD: sentence vectors h.
-        domains_PD: W, one row for each of P domains.
-        bias_P: b.
+        domains_PD, bias_P: W, one row for each of P domains; and b.
         domain_B: integers 0 .. P-1, the corpus each sentence is from.
 
     Source: Ganin and Lempitsky 2015 (gradient reversal), for the domain-adversarial loss of the meta-teacher of Pan et

@@ -32,7 +32,7 @@ def unified_generative(
 ) -> Tensor:
     """KL(q || p) between a sparse target q over the vocabulary and the model's p = softmax(logits), mean over B.
 
-    One row is one side of a sentence pair, of which one token is masked in one side. Call it once per side and add.
+    A row is one side of a sentence pair that has one masked token in one of its sides. Call it for both sides and add.
 
     * ugt: where the mask is in this side, q(masked token) = 1/2 and the translation's tokens share the other half
       (a translation that has the masked token adds its share to the half); elsewhere the translation's tokens share
@@ -136,8 +136,7 @@ def sentence_alignment(source_BD: Tensor, target_BD: Tensor, reduction: Literal[
     - sum_j [ log softmax_k(u_j . v_k)[j] + log softmax_k(u_k . v_j)[j] ]. A batch of 1 gives 0.
 
     Args:
-        source_BD: u, sentence vectors of one language.
-        target_BD: v, vectors of their translations.
+        source_BD, target_BD: u and v, vectors of sentences and of their translations.
         reduction: "sum" over j as the paper writes it, or "mean" over j, as the authors' code computes it.
 
     Source: Mao et al. 2021, eq. 5.
@@ -159,8 +158,7 @@ def sentence_similarity(
     epsilon the value is constant (float32: 15.9 a pair) and the gradient is 0.
 
     Args:
-        source_BD: u, sentence vectors of one language.
-        target_BD: v, vectors of their translations.
+        source_BD, target_BD: u and v, vectors of sentences and of their translations.
         reduction: "sum" over all pairs as the paper writes it; "rows": the sum over j2 and the mean over j1, the scale
             of a batch-mean alignment loss; or the "mean" over all pairs, which is B^2 times weaker than the sum.
 

@@ -41,8 +41,7 @@ def multilingual_mse(
 
     Args:
         teacher_source_BD: the teacher's vectors of the source sentences.
-        student_source_BD: the student's vectors of the same sentences.
-        student_target_BD: the student's vectors of their translations.
+        student_source_BD, student_target_BD: the student's vectors of the same sentences and of their translations.
         teacher_target_BD: a multilingual teacher's vectors of the translations, for the second term (eq. 4); None for
             an English teacher (eq. 2 and 6).
         reduction: over D, "mean" as `torch.nn.functional.mse_loss` and the authors' code, or "sum" as the equations are
@@ -115,8 +114,7 @@ def multilingual_contrastive(
 
     Args:
         teacher_source_BD: the teacher's vectors of the source sentences.
-        student_source_BD: the student's vectors of the same sentences.
-        student_target_BD: the student's vectors of their translations.
+        student_source_BD, student_target_BD: the student's vectors of the same sentences and of their translations.
         labels: "soft" or "hard".
         sentence_B: integers, equal for equal source sentences (hard labels only). Without it two rows are the same
             sentence when the teacher's vectors are equal bit for bit, as cached ones are.
@@ -156,8 +154,7 @@ def contrastive_cross_entropy(
 
     Args:
         teacher_source_BD: the teacher's vectors of the source sentences.
-        student_source_BD: the student's vectors of the same sentences.
-        student_target_BD: the student's vectors of their translations.
+        student_source_BD, student_target_BD: the student's vectors of the same sentences and of their translations.
         temperature: tau.
         reduction: "sum" over i as in eq. 9, or "mean" over i, which does not grow with the batch.
 

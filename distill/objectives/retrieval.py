@@ -80,10 +80,8 @@ def guided_contrastive(
     width.
 
     Args:
-        teacher_source_BD: the teacher's vectors of the queries q.
-        teacher_target_BD: the teacher's vectors of the targets p.
-        student_source_BD: the student's vectors of the queries.
-        student_target_BD: the student's vectors of the targets.
+        teacher_source_BD, teacher_target_BD: the teacher's vectors of the queries q and the targets p.
+        student_source_BD, student_target_BD: the student's vectors of the same texts.
         student_negatives_BND: the student's vectors of the negatives n.
         teacher_scores_BJ: the teacher's cosines of the query with its target, then its negatives.
         temperature: tau.
@@ -121,9 +119,7 @@ def margin_mse(
 
     Args:
         teacher_scores_BJ: t, the target first (`candidate_scores`).
-        student_source_BD: the student's vectors of the queries q.
-        student_target_BD: the student's vectors of the targets p.
-        student_negatives_BND: the student's vectors of the negatives n.
+        student_source_BD, student_target_BD, student_negatives_BND: the student's vectors of q, p and n.
 
     Source: Hofstaetter et al. 2020 (cross-architecture knowledge distillation).
     """
@@ -144,9 +140,7 @@ def listwise_kl(
 
     Args:
         teacher_scores_BJ: t, the teacher's cosine with the target, then with the negatives (`candidate_scores`).
-        student_source_BD: the student's vectors of the queries.
-        student_target_BD: the student's vectors of the targets.
-        student_negatives_BND: the student's vectors of the negatives.
+        student_source_BD, student_target_BD, student_negatives_BND: the student's, of queries, targets and negatives.
         temperature: tau, the same for both.
 
     Source: Cao et al. 2007 (ListNet, top-one probabilities); Ren et al. 2021 (RocketQAv2), for distillation.

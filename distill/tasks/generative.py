@@ -110,15 +110,10 @@ class GenerativeTask(SentenceTask):
     ) -> list[dict[str, Tensor | None]]:
         """The inputs of the generative objectives for each side: its predictions and the other side's tokens."""
         return [
-            {
-                "logits_BV": self.logits(vectors_BD),
-                "masked_token_B": token_B,
-                "masked_here_B": here_B,
-                "partner_ids_BT": partner[0],
-                "partner_mask_BT": inside(partner[1]),
-            }
-            for vectors_BD, here_B, partner in zip(local, here, sides[::-1], strict=True)
-        ]
+            {"logits_BV": self.logits(vectors_BD), "masked_token_B": token_B, "masked_here_B": here_B,
+             "partner_ids_BT": ids_BT, "partner_mask_BT": inside(mask_BT)}
+            for vectors_BD, here_B, (ids_BT, mask_BT) in zip(local, here, sides[::-1], strict=True)
+        ]  # fmt: skip
 
     def _many(self, batch: Batch, sides: tuple[tuple[Tensor, Tensor], ...]) -> dict[str, Tensor]:
         """MLM: many masked tokens in both sides, predicted from their states; XTR from the same pass."""

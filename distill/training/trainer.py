@@ -33,7 +33,7 @@ CHECKPOINT_SECONDS = 120.0
 
 
 def shares(sums: dict[str, float]) -> dict[str, float]:
-    """Each number over their total, rounded to six digits; empty where the total is 0."""
+    """Each number divided by their total, rounded to six digits; empty if the total is 0."""
     total = sum(sums.values())
     return {name: round(value / total, 6) for name, value in sums.items()} if total else {}
 
