@@ -65,7 +65,7 @@ def sample_rows(stream: TextStream, per_language: int, seed: int) -> list[Row]:
     return picked
 
 
-def piece_frequency(tokenizer: Tokenizer, rows: Sequence[Row], max_length: int) -> Tensor:
+def token_frequency(tokenizer: Tokenizer, rows: Sequence[Row], max_length: int) -> Tensor:
     """How often each id occurs in both sides of the rows, plus one, float64 [V]."""
     texts = [row.source for row in rows] + [row.target for row in rows if row.target]
     ids = np.concatenate([np.zeros(0, np.int64), *map(np.asarray, tokenizer.encode(texts, max_length))])
@@ -128,34 +128,30 @@ def with_table(
     return assistant.eval()
 
 
-def write_vocabulary(wanted: VocabularyTraining, rows: Sequence[Row], target: Path, words: Sequence[str]) -> Path:
-    """Train a vocabulary on both sides of `rows`; `words` are in any vocabulary of whole words."""
-    size = wanted.train or 32_000
-    if wanted.parts is None:
-        texts = sorted({row.source for row in rows}) + [row.target for row in rows if row.target]
-        return train_vocabulary(texts, target, size, lowercase=wanted.lowercase)
-    by_language: dict[str, list[str]] = {"": [row.source for row in rows]}
-    for row in rows:
-        by_language.setdefault(row.language, []).append(row.target)
-    return train_whole_words(
-        by_language, target, size, wanted.parts, words=words, lowercase=wanted.lowercase, spellings=wanted.spellings
-    )
-
-
 def make_vocabulary(
     wanted: VocabularyTraining, stream: TextStream, work: Path, seed: int, words: Sequence[str] = ()
 ) -> tuple[Path, list[Row]]:
-    """The `.model` file of a recipe, trained once per run folder, and the rows it was trained on."""
+    """The `.model` file of a recipe, trained once per run folder, and the rows that it is trained on.
+
+    `words` are added to a vocabulary of whole words.
+    """
     say("vocabulary: reading the corpora")
     rows = sample_rows(stream, wanted.sentences_per_language, seed)
     if wanted.file is not None:
         return Path(wanted.file).expanduser(), rows
     work.mkdir(parents=True, exist_ok=True)
-    model_file = work / "tokenizer.model"
-    if not model_file.is_file():
-        say(f"vocabulary: training {wanted.train} tokens on {len(rows)} pairs")
-        write_vocabulary(wanted, rows, model_file, words)
-    return model_file, rows
+    target, size, lowercase = work / "tokenizer.model", wanted.train or 32_000, wanted.lowercase
+    if target.is_file():
+        return target, rows
+    say(f"vocabulary: training {size} tokens on {len(rows)} pairs")
+    if wanted.parts is None:
+        texts = sorted({row.source for row in rows}) + [row.target for row in rows if row.target]
+        return train_vocabulary(texts, target, size, lowercase=lowercase), rows
+    texts_of: dict[str, list[str]] = {"": [row.source for row in rows]}
+    for row in rows:
+        texts_of.setdefault(row.language, []).append(row.target)
+    options = {"words": words, "lowercase": lowercase, "spellings": wanted.spellings}
+    return train_whole_words(texts_of, target, size, wanted.parts, **options), rows
 
 
 def make_assistant(recipe: Recipe, stream: TextStream, folder: Path) -> Path:
@@ -216,7 +212,7 @@ def cut_from_assistant(recipe: Recipe, assistant_folder: Path, stream: TextStrea
     count = len(large.layers)
     layers = shape.layers if shape.layers is not None else tuple(range(shape.unit or count))
     repeats = shape.repeats or max(1, count // len(layers))
-    frequency = piece_frequency(encoder.tokenizer, sample_rows(stream, 20_000, recipe.seed), shape.max_length)
+    frequency = token_frequency(encoder.tokenizer, sample_rows(stream, 20_000, recipe.seed), shape.max_length)
     student = shrink(
         large,
         layers=layers,

@@ -18,7 +18,7 @@ from torch import Tensor
 from msdc.distill.objectives.shared import check_floating, check_rows, full_precision, reduce, shape
 from msdc.errors import InputError
 
-TASKS = ("ugt", "xtr", "smlm", "mlm")
+TASKS = ("ugt", "xtr", "smlm")
 
 
 @full_precision
@@ -28,7 +28,7 @@ def unified_generative(
     masked_here_B: Tensor,
     partner_ids_BT: Tensor,
     partner_mask_BT: Tensor,
-    task: Literal["ugt", "xtr", "smlm", "mlm"] = "ugt",
+    task: Literal["ugt", "xtr", "smlm"] = "ugt",
 ) -> Tensor:
     """KL(q || p) between a sparse target q over the vocabulary and the model's p = softmax(logits), mean over B.
 
@@ -39,7 +39,6 @@ def unified_generative(
       all of q (XTR).
     * xtr: the translation's tokens share all of q in every row.
     * smlm: q is the masked token, predicted from its own side and from the translation.
-    * mlm: q is the masked token, from its own side only; the other rows count as 0 in the mean.
 
     A token that occurs twice in the translation counts once, as in the paper (N_w = 1), and the shares are
     renormalised over the distinct tokens, so that q sums to 1 (in the authors' code it does not). A row without
@@ -97,7 +96,7 @@ def _target(masked_B: Tensor, here_B: Tensor, partner_BT: Tensor, real_BT: Tenso
     distinct_BT = first_BT & (real_BT.sort(1).values)
     count_B = distinct_BT.sum(1)
 
-    own_B = {"ugt": here_B / 2, "xtr": here_B * 0, "smlm": torch.ones_like(here_B), "mlm": here_B}[task]
+    own_B = {"ugt": here_B / 2, "xtr": here_B * 0, "smlm": torch.ones_like(here_B)}[task]
     others_B = 1 - own_B if task in ("ugt", "xtr") else torch.zeros_like(own_B)
     if task == "ugt":
         own_B = torch.where(count_B == 0, here_B, own_B)

@@ -136,7 +136,7 @@ def test_keeps_what_is_there_and_leaves_nothing_half_made(tmp_path, copies):
     assert "not line-aligned" in found["fairy/fairy.en-fr.tsv.gz"].why
     assert sorted(path.name for path in (data / "fairy").iterdir()) == ["fairy.en-de.tsv.gz"]
     assert built(copies, data, copies=copies)["fairy/fairy.en-de.tsv.gz"].state == "present"
-    with pytest.raises(InputError, match="--only nothing: small reads fairy"):
+    with pytest.raises(InputError, match="`only` nothing: small reads fairy"):
         built(copies, data, only=["nothing"])
 
 

@@ -211,7 +211,9 @@ def test_named_columns_of_labelled_pairs(tmp_path):
     assert not source.bad
     other = path.with_suffix(".csv")
     other.write_text("verdict,first,second,note\nneutral,A.,B.,x\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"which labelled pairs \(label, premise, hypothesis\) are .*: \[A, B, C\]`"):
+    with pytest.raises(
+        InputError, match=r"choose the labelled pairs \(label, premise, hypothesis\): `columns: \[A, B, C\]`"
+    ):
         open_corpora((Corpus(path=str(other), kind="nli-pairs"),))
     with pytest.raises(InputError, match="need 3 columns"):
         open_corpora((Corpus(path=str(other), kind="nli", columns=("first", "second")),))

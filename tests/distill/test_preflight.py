@@ -144,7 +144,7 @@ def test_text_that_is_left_to_the_user_is_missed_by_the_run_alone(tiny_tree, tmp
     tree = tiny_tree | {"corpora": [{"path": "news.txt", "kind": "text", "bring": "sentences of news"}]}
     recipe = parse_recipe(tree, "tiny")
     assert dry_run(recipe)["needs"] == ["news.txt: sentences of news"]
-    with pytest.raises(InputError, match=r"news.txt: no such corpus file; the recipe leaves it to you: sentences"):
+    with pytest.raises(InputError, match=r"news.txt: no such corpus file; you must provide it: sentences"):
         distill(recipe, tmp_path / "run")
 
 

@@ -200,7 +200,7 @@ def test_base_and_code_have_learning_rates_of_their_own():
         ({"table_learning_rate": 1e-3, "code_learning_rate": 5e-4}, 1e-3, 5e-4),
     ):
         task = SentenceTask(Student(config), Stage(**stage, **rates))
-        optimizer = make_optimizer(task, task.stage)
+        optimizer = make_optimizer(task)
         found = {
             id(p): (group["lr"], group["weight_decay"]) for group in optimizer.param_groups for p in group["params"]
         }
@@ -216,7 +216,7 @@ def test_base_and_code_have_learning_rates_of_their_own():
     [
         (("assistant.nonzeros=0",), "assistant.*greater than or equal to 2"),
         (("assistant.nonzeros=6",), "assistant.*less than or equal to 5"),
-        (("assistant.nonzeros=3", "assistant.rows=random"), "random rows are no sums"),
+        (("assistant.nonzeros=3", "assistant.rows=random"), "random rows are not"),
         (("student.nonzeros=3",), "set both or neither"),
         (("student.base_rows=30",), "set both or neither"),
         (("student.base_rows=500", "student.nonzeros=3"), "no smaller than the vocabulary of 500"),

@@ -86,7 +86,7 @@ def test_files_of_every_kind(tmp_path):
     assert read_exclusion(()) is None
     numbers = tmp_path / "numbers.txt"
     numbers.write_text("1\t2.5\n")
-    for pattern, said in ((str(tmp_path / "none-*.txt"), "no such file"), (str(numbers), "holds no text")):
+    for pattern, said in ((str(tmp_path / "none-*.txt"), "no such file"), (str(numbers), "contains no text")):
         with pytest.raises(InputError, match=said):
             read_exclusion([pattern])
 
