@@ -150,8 +150,10 @@ def make_vocabulary(
     texts_of: dict[str, list[str]] = {"": [row.source for row in rows]}
     for row in rows:
         texts_of.setdefault(row.language, []).append(row.target)
-    options = {"words": words, "lowercase": lowercase, "spellings": wanted.spellings}
-    return train_whole_words(texts_of, target, size, wanted.parts, **options), rows
+    trained = train_whole_words(
+        texts_of, target, size, wanted.parts, words=words, lowercase=lowercase, spellings=wanted.spellings
+    )
+    return trained, rows
 
 
 def make_assistant(recipe: Recipe, stream: TextStream, folder: Path) -> Path:

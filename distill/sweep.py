@@ -257,8 +257,8 @@ def run_sweep(
             reuse = sorted(path.parent for path in folder.glob("*/recipe.yaml") if path.parent != place)
             Run(one, place, (place / "recipe.yaml").is_file(), reuse).run()
         if rank == 0:
-            for place in folders.values() if measure is not None else ():
-                if not (place / PROGRAM_FILE).is_file():
+            for place in folders.values():
+                if measure is not None and not (place / PROGRAM_FILE).is_file():
                     write_json(place / PROGRAM_FILE, measure(place / "student"))
             rows = tuple(_row(label, recipes[label], folders[label]) for label in recipes)
             axes = over if isinstance(over, str) else " x ".join(over)
