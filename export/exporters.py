@@ -119,7 +119,7 @@ def export(
     obstacle = canonical_obstacle(encoder)
     chosen = exporter or (CANONICAL if obstacle is None else GENERIC)
     if chosen == CANONICAL and obstacle is not None:
-        raise InputError(f'{model}: not for the canonical exporter ({obstacle}); use `exporter="{GENERIC}"`')
+        raise InputError(f'{model}: the canonical exporter does not take it ({obstacle}); use `exporter="{GENERIC}"`')
     say(f"{chosen} exporter ({'chosen' if exporter else 'a known family' if obstacle is None else obstacle})")
     truncate_dim = None if encoder.defaults.truncate_dim is None else encoder.width
     facts = ModelFacts(

@@ -1,8 +1,8 @@
 """Runtimes a bundle can hold programs for, and targets it can be written for: one record each.
 
 To add a runtime, write a subclass of `Runtime` and list it in `RUNTIMES`; a target is one `Target` in `TARGETS`.
-Schemas, option values and error messages of all packages derive from the two. The one exception is
-`msdc.compress.size.PROGRAM_BYTES`, which lies below this package and lists the same names.
+Option values and error messages of all packages derive from the two. A runtime also has a field in
+`msdc.export.manifest.Programs` and an entry in `msdc.compress.size.PROGRAM_BYTES`.
 
 Shapes: N texts, D sentence width.
 """
@@ -10,7 +10,7 @@ Shapes: N texts, D sentence width.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
@@ -331,10 +331,6 @@ class Registry(Generic[_R]):
         self.kind = kind
         self._records: dict[str, _R] = {record.name: record for record in records}
 
-    def add(self, record: _R) -> None:
-        """Append a record. Schemas and option lists are built on import: add before importing other modules."""
-        self._records[record.name] = record
-
     def names(self) -> tuple[str, ...]:
         """All names."""
         return tuple(self._records)
@@ -367,17 +363,20 @@ TARGETS: Registry[Target] = Registry(
     ],
 )
 
-if TYPE_CHECKING:
-    RuntimeName = str
-    TargetName = str
-else:
 
-    def __getattr__(name: str) -> Any:
-        # Made on import by a schema, so that they hold the records added until then.
-        known = {"RuntimeName": RUNTIMES, "TargetName": TARGETS}
-        if name not in known:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return Literal[known[name].names()]
+def _name_in(registry: Registry[Any]) -> Callable[[str], str]:
+    def known(name: str) -> str:
+        if name not in registry.names():
+            raise ValueError(f"Input should be one of {', '.join(registry.names())}")
+        return name
+
+    return known
+
+
+RuntimeName = Annotated[
+    str, AfterValidator(_name_in(RUNTIMES)), Field(json_schema_extra={"enum": list(RUNTIMES.names())})
+]
+TargetName = Annotated[str, AfterValidator(_name_in(TARGETS)), Field(json_schema_extra={"enum": list(TARGETS.names())})]
 
 
 def runtime_choices() -> list[str]:

@@ -209,7 +209,7 @@ def test_names_and_files_that_are_no_model(fails, tiny_teacher, tmp_path):
         ("export x --target web --precision int3", "int3"),
         # Refused before the model is loaded.
         ("export no-such-model --target linux -o .", "--force"),
-        ("compress plan --budget 9MB", "error: expected either MODEL or --shape NAME"),
+        ("compress plan --budget 9MB", "error: pass either [MODEL] or --shape"),
         ("compress plan --shape huge", "error: shape 'huge' is unknown"),
         ("compress plan --shape minilm --unit 0", "error: --unit 0: must be at least 1"),
         ("compress plan --shape minilm --budget 1KB", "error: no student of this model fits 1000 bytes"),
