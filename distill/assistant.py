@@ -150,10 +150,10 @@ def make_vocabulary(
     texts_of: dict[str, list[str]] = {"": [row.source for row in rows]}
     for row in rows:
         texts_of.setdefault(row.language, []).append(row.target)
-    made = train_whole_words(
+    trained = train_whole_words(
         texts_of, target, size, wanted.parts, words=words, lowercase=lowercase, spellings=wanted.spellings
     )
-    return made, rows
+    return trained, rows
 
 
 def make_assistant(recipe: Recipe, stream: TextStream, folder: Path) -> Path:

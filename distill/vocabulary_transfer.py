@@ -62,7 +62,7 @@ def association(counts: sparse.csr_matrix, new_P: np.ndarray, old_W: np.ndarray)
     return sparse.csr_matrix((data, (score.row, score.col)), shape=counts.shape)
 
 
-class _Links:
+class _Candidates:
     """The candidate alignments (sentence, token, wordpiece) of a chunk of text, as indices into a sparse table."""
 
     def __init__(self, new: sparse.csr_matrix, old: sparse.csr_matrix, keys: np.ndarray, wordpieces: int) -> None:
@@ -119,7 +119,9 @@ def align(
     row, column, start = _candidates(score)
     keys = row.astype(np.int64) * wordpieces + column
     new, old = _occurrence(new_rows, pieces), _occurrence(teacher_rows, wordpieces)
-    links = [_Links(new[i : i + chunk], old[i : i + chunk], keys, wordpieces) for i in range(0, new.shape[0], chunk)]
+    chunks = [
+        _Candidates(new[i : i + chunk], old[i : i + chunk], keys, wordpieces) for i in range(0, new.shape[0], chunk)
+    ]
 
     def run(by_old: bool) -> np.ndarray:
         axis, size = (row, pieces) if by_old else (column, wordpieces)
@@ -127,8 +129,8 @@ def align(
         expected = table
         for _ in range(rounds):
             expected = np.zeros(len(table))
-            for link in links:
-                expected += link.expected(table + null * 1e-3, by_old)
+            for one in chunks:
+                expected += one.expected(table + null * 1e-3, by_old)
             table = expected / np.maximum(np.bincount(axis, weights=expected, minlength=size)[axis], 1e-30)
         return expected
 
@@ -149,9 +151,9 @@ def of_one_kind(
 ) -> sparse.csr_matrix:
     """Only pairs of words, of numbers, or of marks: a word of every sentence must not be aligned with its full stop."""
     kind_P, kind_W = np.array([kind_of(text) for text in pieces]), np.array([kind_of(text) for text in wordpieces])
-    links = score.tocoo()
-    alike = kind_P[links.row] == kind_W[links.col]
-    return sparse.csr_matrix((links.data[alike], (links.row[alike], links.col[alike])), shape=score.shape)
+    pairs = score.tocoo()
+    alike = kind_P[pairs.row] == kind_W[pairs.col]
+    return sparse.csr_matrix((pairs.data[alike], (pairs.row[alike], pairs.col[alike])), shape=score.shape)
 
 
 def with_spelling(

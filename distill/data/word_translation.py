@@ -87,14 +87,14 @@ def learn_dictionary(rows: Sequence[Row]) -> Dictionary:
         foreign, _, target = _numbered([WORD.findall(row.target.lower()) for row in pairs])
         if not english or not foreign:
             continue
-        links = align(source, target, len(english), len(foreign))
+        strengths = align(source, target, len(english), len(foreign))
         entries: Entries = {}
         for i, word in enumerate(english):
-            strength = links.data[links.indptr[i] : links.indptr[i + 1]]
+            strength = strengths.data[strengths.indptr[i] : strengths.indptr[i + 1]]
             best = np.argsort(-strength, kind="stable")[:TRANSLATIONS]
             if len(best) and strength[best[0]] > MIN_STRENGTH:
                 best = best[strength[best] > MIN_RATIO * strength[best[0]]]
-                words = [foreign[links.indices[links.indptr[i] + j]] for j in best]
+                words = [foreign[strengths.indices[strengths.indptr[i] + j]] for j in best]
                 entries[word] = (words, [float(strength[j]) for j in best])
                 if counts[i] <= COMMON * len(pairs) and len(word) > 2:
                     total[word] += int(counts[i])

@@ -331,7 +331,7 @@ def test_what_cannot_be_read_is_one_line(tmp_path, name, content, said):
 )
 def test_a_language_that_is_not_given_is_asked_for(tmp_path, name, content, kind):
     with pytest.raises(
-        InputError, match=r"the language of its translations is unknown .*`languages: \[de\]`.*NAME.en-de.tsv"
+        InputError, match=r"the language of its translations is unknown; .*`languages: \[de\]`.*NAME.en-de.tsv"
     ):
         rows(path=made(tmp_path / name, content), kind=kind)
 
