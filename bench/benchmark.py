@@ -116,7 +116,7 @@ def bench(
     from msdc.bench.compare import compare_results, place_key, regressions
     from msdc.bench.devices import open_devices
     from msdc.bench.devices.base import run_devices
-    from msdc.bench.measure import parity_failures, settings_of, usual_lengths
+    from msdc.bench.measure import USUAL_LENGTHS, parity_failures, settings_of, usual_lengths
     from msdc.bench.report.page import build_report, check_output, write_report
     from msdc.bench.result import BenchFile, read_result
     from msdc.export.exporters import bundle_or_shipped
@@ -134,12 +134,15 @@ def bench(
     names = [part.strip() for part in ("graded-pairs" if tasks is None else tasks).split(",")]
     chosen = settings_of(
         runtimes=expand(runtime) if runtime else (),
-        lengths=usual_lengths(read_manifest(folder).max_length) if lengths is None else tuple(lengths),
+        lengths=USUAL_LENGTHS if lengths is None else tuple(lengths),
         tasks=tuple(name for name in names if name not in ("", "none")), tasks_asked=tasks is not None,
         runs=runs, warmup=warmup, threads=threads, from_text=from_text, prompt_name=prompt_name, prompt=prompt,
         truncate_dim=truncate_dim, data=data, timeout_s=timeout_s, cooldown_s=cooldown_s, sustain_s=sustain_s,
         affinity=tuple(affinity), runner=runner, address=address, tls=tls, expect=expect, progress=progress,
     )  # fmt: skip
+    longest = read_manifest(folder).max_length
+    if lengths is None:
+        chosen = chosen.model_copy(update={"lengths": usual_lengths(longest)})
     before = None if compare is None else read_result(Path(compare))
     measured, failures = run_devices(opened, folder, chosen)
     slower: list[str] = []

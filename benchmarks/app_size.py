@@ -1,13 +1,13 @@
-"""Measure what an Android app grows by: arm64 libraries of the runtimes and of the module, plain and compressed.
+"""What a runtime and the module add to an Android app: their arm64 libraries, plain and compressed.
 
     python benchmarks/app_size.py --write docs/results/app-size.md
 
-ONNX Runtime: the library in its Android archive (AAR), taken from an npm package that carries one; `--onnx-aar FILE`
-measures another. ExecuTorch: its AAR is on Maven only; measured are the libraries of the aarch64 wheel that do the same
-(runtime, XNNPACK, optimized and quantized kernels, thread pool), whose kernels are not selected for a program. The
-module's own library is built with the aarch64 cross compiler, with the C++ library inside, and stripped.
+ONNX Runtime: the library in its Android archive (AAR), from an npm package that contains one, or `--onnx-aar FILE`.
+ExecuTorch: the libraries of the aarch64 wheel (runtime, XNNPACK, optimized and quantized kernels, thread pool; kernels
+are not selected for a program), since its AAR is on Maven only. The module's own library is built with the aarch64
+cross compiler, with the C++ library inside, and stripped.
 
-Besides the page, `export/mobile/runtime_sizes.json` is written, from which the README of a bundle takes its figures.
+Also writes `export/mobile/runtime_sizes.json`, from which the README of a bundle takes its figures.
 """
 
 import json
@@ -27,7 +27,7 @@ from msdc.bench.toolchain.sdk import native_sdk
 from msdc.export.mobile.module import CORE, HERE
 from msdc.export.mobile.sizes import MEASURED, deflated
 
-# A package that carries Microsoft's AAR unchanged in its libraries.
+# A package that contains Microsoft's AAR unchanged.
 AAR_PACKAGE, AAR_MEMBER = "com.github.asus4.onnxruntime@0.4.9", "package/Plugins/Android/onnxruntime.aar"
 ARCHITECTURE = "arm64-v8a"
 
@@ -50,7 +50,7 @@ def entry(what: str, source: str, paths: list[Path]) -> dict[str, Any]:
 
 
 def measure_onnx(aar: Path, work: Path) -> dict[str, Any]:
-    """The archive's own library; its Java binding's library is not called by the module but is packaged too."""
+    """The archive's libraries; the one of its Java binding is packaged too, though the module does not call it."""
     with zipfile.ZipFile(aar) as archive:
         folder = f"jni/{ARCHITECTURE}/"
         names = [name for name in archive.namelist() if name.startswith(folder) and name.endswith(".so")]
@@ -91,7 +91,7 @@ def main() -> None:
         }
     MEASURED.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     rows = [(part["what"], part["source"], f"{part['bytes']:,}", f"{part['compressed']:,}") for part in found.values()]
-    write_page(options.write, "What an Android app grows by", "none; libraries only",
+    write_page(options.write, "What a runtime and the module add to an Android app", "none; libraries only",
                table(["part", "source", "bytes", "bytes compressed"], rows), "executorch onnxruntime")  # fmt: skip
 
 

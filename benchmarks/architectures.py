@@ -1,11 +1,11 @@
-"""The generic way of an export over many architectures: cosine, delegated operators, bytes.
+"""The generic exporter over many architectures: cosine, delegated operators, bytes.
 
     python benchmarks/architectures.py --write docs/results/architectures.md
 
-Every architecture is a small model with random weights, its reference the untouched transformers model: the page says
-what exports, how exactly, and what ExecuTorch runs outside its delegate; bytes are those of these small models. A real
-model (--real) goes by both exporters, canonical and generic; its programs are timed in turn. Rows of an earlier run in
---output are kept, so that an interrupted run can go on.
+Every architecture is a small model with random weights, its reference the unchanged transformers model: the page lists
+what exports, how exactly, and the share of operators in ExecuTorch's delegate; bytes are those of these small models. A
+real model (--real) is exported by both exporters, canonical and generic, and its programs are timed in turn. Rows of an
+earlier run in --output are kept, so an interrupted run continues.
 """
 
 import itertools
@@ -33,10 +33,10 @@ def share(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.0f} %"
 
 
-def measure(name: str, runtime: str, precision: str, layers: int) -> dict[str, Any]:
+def measure(name: str, runtime: str, precision: str) -> dict[str, Any]:
     from architectures import architecture_modules, rows
 
-    modules = architecture_modules(name, layers=layers)
+    modules = architecture_modules(name)
     reference = reference_vectors(modules, rows())
     model = generic_model(modules, name)
     if precision == "int8":
@@ -50,20 +50,20 @@ def measure(name: str, runtime: str, precision: str, layers: int) -> dict[str, A
     return {
         "architecture": name, "runtime": runtime, "precision": precision, "bytes": size,
         "mean_cosine": float(cosines.mean()), "min_cosine": float(cosines.min()),
-        "delegated_share": written.delegated_share, "outside": written.outside,
+        "delegated_share": written.delegated_share,
     }  # fmt: skip
 
 
 def both_ways(model: str, work: Path, rounds: int) -> list[str]:
     """A real model's bundles, which passed the gates, their programs timed in turn.
 
-    Latencies are medians over the rounds, ratios to the canonical way in each round.
+    Latencies are medians over the rounds, ratios to the canonical exporter in each round.
     """
     ways = ("canonical", "generic")
     for way in ways:
         export(model, target="linux", runtime="both", precision="int8", out=work / way, exporter=way, force=True)
     items = [item for way in ways for item in items_of(work / way, way)]
-    measure_items(items, rounds, runs=20)
+    measure_items(items, rounds, 20, LENGTHS)
     canonical = {item.runtime: item for item in items if item.name == "canonical"}
     cells = []
     for item in items:
@@ -75,13 +75,13 @@ def both_ways(model: str, work: Path, rounds: int) -> list[str]:
             share(parity.delegated_share), *(f"{statistics.median(times[n]):.2f}" for n in LENGTHS),
             *(spread([a / b for a, b in zip(times[n], base[n], strict=True)]) for n in LENGTHS),
         ))  # fmt: skip
-    header = ("way", "runtime", "bytes", "mean cosine", "min cosine", "operators delegated",
+    header = ("exporter", "runtime", "bytes", "mean cosine", "min cosine", "operators delegated",
               *(f"{n} tokens, ms" for n in LENGTHS), *(f"{n} tokens, ratio" for n in LENGTHS))  # fmt: skip
     return [
-        f"## {model} both ways",
-        "The bundles of `msdc export --exporter canonical` and `--exporter generic`, int8, gates passed; cosine to the "
-        "float model over the golden texts; latency in new native processes in turn, one thread; ratios to the "
-        "canonical exporter in the same round, median, least and largest.",
+        f"## {model} by both exporters",
+        "Bundles of the canonical and the generic exporter, int8, gates passed; cosine to the float model over the "
+        "golden texts; latency in new native processes in turn, one thread; ratios to the canonical exporter in the "
+        "same round: median, lowest and highest.",
         table(header, cells),
     ]
 
@@ -93,17 +93,11 @@ def report(found: list[dict[str, Any]]) -> list[str]:
          share(r["delegated_share"]), f"{r['bytes']:,}")
         for r in sorted(found, key=lambda r: (r["architecture"], r["runtime"], r["precision"]))
     ]  # fmt: skip
-    outside = []
-    for r in (row for row in found if row["outside"]):
-        names = ", ".join(f"{operator} {count}" for operator, count in r["outside"].items())
-        outside.append(f"* {r['architecture']} {r['precision']}: {names}")
     return [
-        "Small models with random weights (120 tokens, hidden size 64); cosine to the untouched transformers model. "
-        "ONNX Runtime has no delegate.",
+        "Small models with random weights (120 tokens, hidden size 64); cosine to the unchanged transformers model. "
+        "ONNX Runtime has no delegate. Outside ExecuTorch's delegate run views and squeezes, which move little or no "
+        "data, and norms, look-ups and positions, once per layer or less.",
         table(header, cells),
-        "Outside the delegate in ExecuTorch, with counts:",
-        "\n".join(outside),
-        "Views and squeezes move no data or little; norms, look-ups and positions run once per layer or less.",
     ]
 
 
@@ -113,20 +107,17 @@ def main() -> None:
 
     parser = options_for(__doc__, "architectures")
     parser.add_argument("--only", nargs="+", choices=ARCHITECTURES, default=ARCHITECTURES)
-    parser.add_argument("--runtimes", nargs="+", choices=RUNTIMES, default=RUNTIMES)
-    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
-    parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("-o", "--output", type=Path, help="rows as JSON lines; rows found there are kept")
-    parser.add_argument("--real", metavar="MODEL", help="a model to export both ways, e.g. all-MiniLM-L6-v2")
+    parser.add_argument("--real", metavar="MODEL", help="a model to export by both exporters, e.g. all-MiniLM-L6-v2")
     parser.add_argument("--work", type=Path, default=Path("artifacts-work"), help="folder for its bundles")
     parser.add_argument("--rounds", type=int, default=5, help="timings of each of its programs; default: 5")
     options = parser.parse_args()
     found = KeptRows(options.output)
-    for precision, runtime, name in itertools.product(options.precisions, options.runtimes, options.only):
+    for precision, runtime, name in itertools.product(PRECISIONS, RUNTIMES, options.only):
         if not found.has(architecture=name, runtime=runtime, precision=precision):
-            found.add(measure(name, runtime, precision, options.layers))
+            found.add(measure(name, runtime, precision))
     parts = report(found) + (both_ways(options.real, options.work, options.rounds) if options.real else [])
-    write_page(options.write, "Architectures through the generic way", "small models with random weights",
+    write_page(options.write, "Architectures through the generic exporter", "small models with random weights",
                "\n\n".join(parts), "torch transformers executorch torchao onnx onnxruntime")  # fmt: skip
 
 

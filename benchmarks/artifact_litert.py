@@ -1,4 +1,4 @@
-"""LiteRT's int8 program of a sentence encoder, made in an environment of its own by benchmarks/artifact_models.py.
+"""LiteRT's int8 program of a sentence encoder, exported in its own environment by benchmarks/artifact_models.py.
 
     LITERT_PYTHON benchmarks/artifact_litert.py OUT FOLDER LENGTH...
 

@@ -1,6 +1,6 @@
 """The artifacts that benchmarks/artifacts.py and target_instructions.py measure: ours, and peers.
 
-Each is made once and kept in the work folder. A shape has random weights: bytes, memory and speed do not depend on
+Each is created once and kept in the work folder. A shape has random weights: bytes, memory and speed do not depend on
 them.
 """
 
@@ -23,7 +23,7 @@ from msdc.export.exporters import write_bundle
 from msdc.export.golden import golden_texts, read_golden, write_golden
 from msdc.export.manifest import Manifest, list_files, read_manifest, write_manifest
 from msdc.export.options import ExportOptions
-from msdc.export.runtimes import OnnxPart
+from msdc.export.schema import OnnxPart
 from msdc.files import staged_folder
 from msdc.text.tokenizer import PieceTokenizer
 
@@ -33,10 +33,10 @@ STUDENT = StudentConfig(vocabulary=250_002, bottleneck=128, unit=3, repeats=4, p
 LONGEST = 128
 TEACHER, SHIPPED = "all-MiniLM-L6-v2", "msdc-mini"
 PEER, TEACHER_PEER = "peer-minilm-l12", "peer-all-minilm-l6"
-# peer -> what artifact_peer.py is told to export, and its pieces
+# peer -> what artifact_peer.py exports, and its number of tokens
 PEERS = {PEER: ("minilm-l12", 250_002), TEACHER_PEER: (TEACHER, 30_522)}
-# LiteRT's program of the teacher -> the lengths that it has a signature for; rows between them are padded
-LITERT = {"peer-litert-16": range(8, 129, 8), "peer-litert-3": (8, 32, 128), "peer-litert-1": (128,)}
+# LiteRT's program of the teacher -> the lengths that it has a signature for; other rows are padded to the next
+LITERT = {"peer-litert-16": range(8, 129, 8), "peer-litert-3": (8, 32, 128)}
 
 
 def tokenizer_file(work: Path) -> Path:
@@ -142,9 +142,9 @@ def make_peer(work: Path, name: str, python: str, configuration: str | None = No
 
 
 def make_litert(work: Path, name: str, python: str) -> Path:
-    """LiteRT's program in the bundle of our int8 model, in the place of ONNX Runtime's, for `litert_runner`.
+    """LiteRT's program in the bundle of our int8 model, instead of ONNX Runtime's, for `litert_runner`.
 
-    The golden texts are those of ours that have 128 tokens at most; the vectors to reproduce are the float model's.
+    The golden texts are ours of at most 128 tokens; the vectors to reproduce are the float model's.
     """
     ours, out = make_model(work, TEACHER, "int8"), work / name
     if not out.is_dir():

@@ -35,7 +35,7 @@ def minilm_l12(folder: Path, tokenizer: Path) -> SentenceTransformer:
 
 
 def configuration() -> str:
-    """What the model card of sentence-transformers recommends for this processor."""
+    """The configuration that sentence-transformers recommends for this processor."""
     flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     if "avx512_vnni" in flags:
         return "avx512_vnni"

@@ -5,17 +5,15 @@
 
 Everything runs in the native C++ runner (no Python in the measured process, files mapped, one thread), each artifact
 in a new process, in rounds over all artifacts, so that other load on the machine affects all of them alike. A ratio is
-taken within a round; the table gives the median over the rounds and, in brackets, the minimum and maximum. Bundles are
-made once and kept in --work.
+taken within a round. Bundles are created once and kept in --work.
 
-The peer is exported by sentence-transformers itself, whose exporter needs a separate environment:
+The peer is sentence-transformers' own export, which needs a separate environment:
 
     python -m venv PEER && PEER/bin/pip install "sentence-transformers[onnx]==5.1.2" "transformers<5"
 
-To be comparable it gets mean pooling appended to its graph (the library pools outside) and the same runner. LiteRT's
-program is made in a third environment (benchmarks/artifact_litert.py), and has a signature per length: a row is padded
-to the next. Without --peer-python and --litert-python only our artifacts are measured; --only limits the run to the
-named ones (`--only msdc-mini` takes about two minutes).
+It gets mean pooling appended to its graph (the library pools outside) and the same runner. LiteRT's program needs a
+third environment (benchmarks/artifact_litert.py) and has a signature per length: a row is padded to the next. Without
+--peer-python and --litert-python only our artifacts are measured; `--only msdc-mini` takes about two minutes.
 """
 
 import os
@@ -26,16 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from artifact_models import (
-    LITERT,
-    SHIPPED,
-    TEACHER,
-    TEACHER_PEER,
-    litert_runner,
-    make_litert,
-    make_model,
-    make_peer,
-)
+from artifact_models import LITERT, SHIPPED, TEACHER, TEACHER_PEER, litert_runner, make_litert, make_model, make_peer
 from results_page import model_version, options_for, spread, table, write_page
 
 from msdc.bench import bench, evaluate
@@ -75,13 +64,12 @@ def items_of(folder: Path, name: str, runner: Path | None = None) -> list[Item]:
     return [Item(name, folder, runtime, manifest.program_bytes(runtime), runner) for runtime in manifest.runtimes]
 
 
-def measure(items: Sequence[Item], rounds: int, runs: int, mix: Sequence[int], cpu: int | None = None) -> None:
+def measure(items: Sequence[Item], rounds: int, runs: int, mix: Sequence[int]) -> None:
     """Run all items in turn, `rounds` times, each in a new native process; `mix` are lengths whose mean is a column."""
-    affinity = () if cpu is None else (cpu,)
     for number in range(rounds):
         for item in items:
             (run,) = bench(item.folder, runtime=item.runtime, tasks="none", lengths=(*LENGTHS, *mix), runs=runs,
-                           warmup=5, affinity=affinity, runner=item.runner).results.runs  # fmt: skip
+                           warmup=5, runner=item.runner).results.runs  # fmt: skip
             assert run.memory is not None and run.load is not None and run.parity is not None
             memory, rows = run.memory.warm, {row.length: row for row in run.latency}
             one = {"load_ms": run.load, "peak_mib": memory.vmhwm_mib, "anon_mib": memory.anon_mib}
@@ -95,7 +83,7 @@ def measure(items: Sequence[Item], rounds: int, runs: int, mix: Sequence[int], c
 
 
 def accuracy(folders: dict[str, Path], data: str | None, parity: list[tuple[str, ...]]) -> list[str]:
-    """Cosines over the golden texts, with those of others in `parity`; Spearman on STS sets, where there is data."""
+    """Cosines over the golden texts, with the rows in `parity`; Spearman on STS sets if there is data."""
     sts = []
     for name, folder in folders.items():
         for runtime, found in read_manifest(folder).parity.items():
@@ -122,10 +110,8 @@ def ratios(items: Sequence[Item]) -> list[str]:
                 spread([a / b for a, b in zip(item.values(key), other.values(key), strict=True)], 3)
                 for key in ("peak_mib", "load_ms", *(f"min_{n}" for n in KEYS))
             ]
-            best = [f"{min(item.values(f'min_{n}')) / min(other.values(f'min_{n}')):.3f}" for n in KEYS]
-            rows.append((f"{item.name} {item.runtime}", other.name, f"{item.bytes / other.bytes:.4f}", *found,
-                         " ".join(best)))  # fmt: skip
-    header = ("artifact", "peer", "bytes", "peak", "load", *map(str, KEYS), "minima of all rounds")
+            rows.append((f"{item.name} {item.runtime}", other.name, f"{item.bytes / other.bytes:.4f}", *found))
+    header = ("artifact", "peer", "bytes", "peak", "load", *map(str, KEYS))
     return ["Ratios to a peer, median of the rounds [minimum, maximum]:", table(header, rows)] if rows else []
 
 
@@ -138,7 +124,6 @@ def main() -> None:
     parser.add_argument("--data", help="folder with sts2017, stsb and stsb-multi-mt; none: no STS rows")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--runs", type=int, default=60, help="timed runs per length, process and round")
-    parser.add_argument("--cpu", type=int, help="CPU number to stay on")
     options = parser.parse_args()
     work = options.work
     # Exports are checked on one thread too; the measured processes get their threads with the runner's request.
@@ -156,7 +141,7 @@ def main() -> None:
         for name in filter(wanted, LITERT):
             items += items_of(make_litert(work, name, options.litert_python), name, runner)
     mix = [len(row) for row in load_encoder(TEACHER).tokenizer.encode(golden_lines(), LENGTHS[-1])]
-    measure(items, options.rounds, options.runs, mix, options.cpu)
+    measure(items, options.rounds, options.runs, mix)
     rows = [
         (f"{item.name} {'litert' if item.runner else item.runtime}", f"{item.bytes:,}", item.both("load_ms"),
          *(f"{statistics.median(item.values(key)):.1f}" for key in ("peak_mib", "anon_mib")),

@@ -2,7 +2,7 @@
 const frame = document.createElement("iframe");
 frame.style.cssText = "width: 390px; height: 844px";
 
-// Tell the benchmark where the page stands: it reads the processor time of the browser's processes.
+// Report progress to the benchmark, which reads the processor time of the browser's processes.
 const mark = (name) => fetch("/answer", { method: "POST", body: JSON.stringify({ mark: name }) });
 
 // Time until the page's state line says `pattern`, from the moment `act` is called.
@@ -42,7 +42,7 @@ export default async function run() {
   }
   for (let pass = 0; pass < passes; ++pass) {
     for (const text of queries) {
-      // What stands before the last letter is typed first; the press of that letter is timed.
+      // All letters but the last are typed first; the press of the last is timed.
       await timed(state, /notes in /, put(query, text.slice(0, -1), "input"));
       key_ms.push(await timed(state, /notes in /, put(query, text, "input")));
     }

@@ -1,17 +1,15 @@
-"""Encoding many lines: `msdc encode` and the Python API beside SentenceTransformer.encode and static embeddings.
+"""Encoding many lines: `msdc encode` and the Python API against SentenceTransformer.encode and static embeddings.
 
     python benchmarks/encode_lines.py --work WORK --write docs/results/encode.md
 
-Every way runs in a process of its own, on the same texts and cores, one after another; rounds repeat the whole series
-(the many lines in the first `--large-rounds` only), and a ratio compares two ways of one series. Times are those of
-encoding after a warm-up; for the command they are those of the whole command, with Python's start, the model's loading
-and the file.
+Every method runs in its own process, on the same texts and cores, one after another; rounds repeat the whole series
+(the large file in the first `--large-rounds` only), and a ratio compares two methods of one round. Times are of
+encoding after a warm-up; for the command, of the whole command: Python's start, loading the model, encoding, writing.
 
-* msdc-mini: the command and the Python API (float32), its ONNX bundle (int8), and the equal model of stock classes in
+* msdc-mini: the command and the Python API (float32), its ONNX bundle (int8), and the same model of stock classes in
   SentenceTransformer (float32)
-* all-MiniLM-L6-v2: the command and the Python API, and SentenceTransformer
-* static: a mean of a table's rows (all-MiniLM-L6-v2's word embeddings), by sentence-transformers' StaticEmbedding and,
-  where model2vec is installed, by its StaticModel (256 numbers); what a model costs without layers
+* static: a mean of table rows (all-MiniLM-L6-v2's word embeddings), by sentence-transformers' StaticEmbedding and, if
+  model2vec is installed, by its StaticModel (256 dimensions): the cost of a model without layers
 """
 
 import argparse
@@ -38,15 +36,12 @@ from msdc.scores import cosine_rows
 from msdc.text.quickstart import parallel_table
 
 TEACHER = "all-MiniLM-L6-v2"
-# way -> (group, what it is, the way that it is compared with)
-WAYS = {
+# name -> (model, method as on the page, the one that it is compared with)
+METHODS = {
     "mini-command": ("msdc-mini", "`msdc encode -i lines.txt -o lines.npy`", "mini-st"),
     "mini-python": ("msdc-mini", "`msdc.load_encoder(...).encode`", "mini-st"),
     "mini-onnx": ("msdc-mini", "`msdc.load_bundle(...).encode`, ONNX int8", "mini-st"),
     "mini-st": ("msdc-mini", "`SentenceTransformer(...).encode`", "mini-st"),
-    "teacher-command": (TEACHER, "`msdc encode -i lines.txt -o lines.npy`", "teacher-st"),
-    "teacher-python": (TEACHER, "`msdc.load_encoder(...).encode`", "teacher-st"),
-    "teacher-st": (TEACHER, "`SentenceTransformer(...).encode`", "teacher-st"),
     "static-st": ("static", "`SentenceTransformer` of a StaticEmbedding", "mini-st"),
     "static-model2vec": ("static", "model2vec's `StaticModel.encode`", "mini-st"),
 }
@@ -64,7 +59,7 @@ def make_lines(count: int) -> list[str]:
 
 
 def prepare(work: Path) -> None:
-    """Models that are made for the comparison, in `work`; kept there."""
+    """Create the models of the comparison in `work`; they are kept there."""
     import torch
     from sentence_transformers import SentenceTransformer
 
@@ -82,15 +77,14 @@ def prepare(work: Path) -> None:
             np.save(work / "static.npy", model[0].auto_model.get_input_embeddings().weight.numpy())
 
 
-def opened(way: str, work: Path) -> Callable[[Sequence[str]], np.ndarray]:
-    kind, _, how = way.partition("-")
-    name = "msdc-mini" if kind == "mini" else TEACHER
+def opened(method: str, work: Path) -> Callable[[Sequence[str]], np.ndarray]:
+    kind, _, how = method.partition("-")
     if how == "python":
-        return msdc.load_encoder(name).encode
+        return msdc.load_encoder("msdc-mini").encode
     if how == "onnx":
         return msdc.load_bundle(work / "bundle", "onnx", 1).encode
     folder = locate_model(TEACHER)
-    if way == "static-model2vec":
+    if method == "static-model2vec":
         from model2vec import StaticModel
         from tokenizers import Tokenizer
 
@@ -100,7 +94,7 @@ def opened(way: str, work: Path) -> Callable[[Sequence[str]], np.ndarray]:
         return lambda texts: model.encode(list(texts), use_multiprocessing=False)
     from sentence_transformers import SentenceTransformer
 
-    if way == "static-st":
+    if method == "static-st":
         from sentence_transformers.sentence_transformer.modules import StaticEmbedding
         from tokenizers import Tokenizer
 
@@ -112,21 +106,20 @@ def opened(way: str, work: Path) -> Callable[[Sequence[str]], np.ndarray]:
     return lambda texts: model.encode(list(texts), show_progress_bar=False)
 
 
-def child(way: str, count: int, work: Path, started: float) -> dict[str, float]:
-    """One way on `count` lines, in this process: seconds, seconds until then, peak memory; vectors go to a file."""
-    lines_file, out = work / f"lines-{count}.txt", work / f"{way}.npy"
+def child(method: str, count: int, work: Path, started: float) -> dict[str, float]:
+    """Encode `count` lines in this process: seconds, seconds to load, peak memory; vectors go to a file."""
+    lines_file, out = work / f"lines-{count}.txt", work / f"{method}.npy"
     load = 0.0
-    if way.endswith("-command"):
+    if method.endswith("-command"):
         from msdc.cli import main as msdc_main
 
         out.unlink(missing_ok=True)
-        name = "msdc-mini" if way.startswith("mini") else TEACHER
         with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
-            msdc_main(["encode", name, "-i", str(lines_file), "-o", str(out), "--quiet"])
+            msdc_main(["encode", "msdc-mini", "-i", str(lines_file), "-o", str(out), "--quiet"])
         seconds = time.time() - started
     else:
         lines = lines_file.read_text(encoding="utf-8").splitlines()
-        encode = opened(way, work)
+        encode = opened(method, work)
         encode(lines[:64])
         load, begun = time.time() - started, time.perf_counter()
         vectors_ND = encode(lines)
@@ -135,38 +128,38 @@ def child(way: str, count: int, work: Path, started: float) -> dict[str, float]:
     return {"seconds": seconds, "rate": count / seconds, "load": load, "peak_mib": peak_mib()}
 
 
-def closeness(way: str, work: Path) -> str:
-    """Lowest cosine of the first lines' vectors by a way and by the one of the same model that it is compared with."""
-    against = WAYS[way][2]
-    if way == against or way.split("-")[0] != against.split("-")[0] or not (work / f"{against}.npy").is_file():
+def closeness(method: str, work: Path) -> str:
+    """Lowest cosine of the first lines' vectors by a method and the one that it is compared with, of the same model."""
+    against = METHODS[method][2]
+    if method == against or method.split("-")[0] != against.split("-")[0] or not (work / f"{against}.npy").is_file():
         return ""
-    return f"{cosine_rows(*(np.load(work / f'{name}.npy')[:CHECKED] for name in (way, against))).min():.5f}"
+    return f"{cosine_rows(*(np.load(work / f'{name}.npy')[:CHECKED] for name in (method, against))).min():.5f}"
 
 
 def page_body(found: list[dict[str, Any]], options: argparse.Namespace, words: float) -> str:
     small, large = options.counts
     rows = []
-    for way in dict.fromkeys(one["way"] for one in found):
-        group, title, against = WAYS[way]
-        mine = [one for one in found if one["way"] == way]
+    for method in dict.fromkeys(one["method"] for one in found):
+        group, title, against = METHODS[method]
+        mine = [one for one in found if one["method"] == method]
         big = [one for one in mine if one["count"] == large]
-        base = {(one["round"], one["count"]): one["rate"] for one in found if one["way"] == against}
+        base = {(one["round"], one["count"]): one["rate"] for one in found if one["method"] == against}
         ratios = [one["rate"] / base[one["round"], one["count"]] for one in mine] if base else []
         peaks = [statistics.median(one["peak_mib"] for one in mine if one["count"] == n) for n in (small, large)]
-        load = "in the time" if way.endswith("-command") else f"{statistics.median(one['load'] for one in big):.1f}"
+        load = "included" if method.endswith("-command") else f"{statistics.median(one['load'] for one in big):.1f}"
         rate = f"{statistics.median(one['rate'] for one in big):,.0f}"
-        ratio = "1" if way == against else spread(ratios) if ratios else ""
-        same = closeness(way, options.work)
+        ratio = "1" if method == against else spread(ratios) if ratios else ""
+        same = closeness(method, options.work)
         rows.append([group, title, rate, ratio, load, *(f"{peak:,.0f}" for peak in peaks), same])
-    header = ("model", "way", "lines/s", "ratio to SentenceTransformer", "start s", f"peak MiB, {small:,} lines",
+    header = ("model", "method", "lines/s", "ratio to SentenceTransformer", "start s", f"peak MiB, {small:,} lines",
               f"peak MiB, {large:,} lines", "lowest cosine to it")  # fmt: skip
     return (
         f"{large:,} different lines of {words:.1f} words on average, {options.threads} thread(s), "
         f"{options.rounds} rounds of {small:,} lines, {options.large_rounds} of {large:,}; lines/s of the latter; "
         "medians, and ratios with the lowest and highest round. A ratio compares lines per second with "
-        "SentenceTransformer.encode on the same model (static: on msdc-mini) in the same round. The "
-        "command's time is that of the whole command, from Python's start to the written file; it streams, so that "
-        "its memory does not grow with the file. The other ways hold all texts and vectors.\n\n" + table(header, rows)
+        "SentenceTransformer.encode on msdc-mini in the same round. The command is timed from Python's start to the "
+        "written file; it streams, so its memory does not grow with the file. The other methods hold all texts and "
+        "vectors.\n\n" + table(header, rows)
     )
 
 
@@ -177,17 +170,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--large-rounds", type=int, default=1, help="rounds of the larger number of lines (default: 1)")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--ways", type=lambda text: text.split(","), help=f"some of {', '.join(WAYS)}")
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         import torch
 
-        way, count, work, started = options.child
+        method, count, work, started = options.child
         torch.set_num_threads(options.threads)
-        print(
-            json.dumps(child(way, int(count), Path(work), float(started)) if way != "prepare" else prepare(Path(work)))
-        )
+        done = prepare(Path(work)) if method == "prepare" else child(method, int(count), Path(work), float(started))
+        print(json.dumps(done))
         return
     if options.work is None or len(options.counts) != 2:
         parser.error("--work is needed, and --counts are two: the lines of a small and of a large file")
@@ -197,20 +188,18 @@ def main() -> None:
     for count in options.counts:
         (work / f"lines-{count}.txt").write_text("\n".join(lines[:count]) + "\n", encoding="utf-8", newline="\n")
 
-    def run(way: str, count: int) -> Any:
+    def run(method: str, count: int) -> Any:
         # In a process of its own: this one stays small and holds no model.
-        return run_json(__file__, "--threads", options.threads, "--child", way, count, work, repr(time.time()),
+        return run_json(__file__, "--threads", options.threads, "--child", method, count, work, repr(time.time()),
                         threads=options.threads)  # fmt: skip
 
     run("prepare", 0)
-    ways = [way for way in WAYS if options.ways is None or way in options.ways]
-    if importlib.util.find_spec("model2vec") is None:
-        ways = [way for way in ways if way != "static-model2vec"]
+    methods = [one for one in METHODS if one != "static-model2vec" or importlib.util.find_spec("model2vec")]
     found: list[dict[str, Any]] = []
     for number in range(options.rounds):
         for count in options.counts if number < options.large_rounds else options.counts[:1]:
-            for way in ways:
-                found.append(run(way, count) | {"way": way, "count": count, "round": number})
+            for method in methods:
+                found.append(run(method, count) | {"method": method, "count": count, "round": number})
                 print(json.dumps(found[-1]), file=sys.stderr, flush=True)
     write_page(
         options.write, "Encoding many lines", f"{model_version('msdc-mini')}; {model_version(TEACHER)}",

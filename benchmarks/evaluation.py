@@ -2,16 +2,35 @@
 
     python benchmarks/evaluation.py msdc-mini --tasks card --data DATA --write docs/results/msdc-mini.md
 
-Everything but `--write` and `--title` goes to `msdc evaluate` as it is; the page is what the command wrote, below a
-header with model version, date and machine.
+Everything but `--write` and `--title` goes to `msdc evaluate` unchanged. The page is the document that it writes,
+without sections on the data, tests of differences between models, details of bias and drift, and files with no test
+sentence.
 """
 
+import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from results_page import model_version, options_for, write_page
+
+# Headings of sections that the page leaves out, `##` and bold.
+LEFT_OUT = ("Differences between models", "Not scored", "Notes on the data", "Language bias in detail", "drift/")
+SEARCHED = "## Training text searched for test sentences\n"
+
+
+def shortened(document: str) -> str:
+    """The document without what a reader of the page does not need; a row of unseen pairs only if it differs."""
+    parts = re.split(r"\n(?=## |\*\*[^*\n]+\*\*\n)", document)
+    text = "\n".join(part for part in parts if not part.lstrip("#* ").startswith(LEFT_OUT))
+    lines: list[str] = []
+    for line in text.replace(SEARCHED, f"{SEARCHED}\nFiles with none are not listed.\n").splitlines():
+        unseen = ", unseen pairs |" in line and line.split("|")[2:-3] == lines[-1].split("|")[2:-3]
+        if not unseen and not line.endswith(": 0 exact, 0 near"):
+            lines.append(line)
+    text = "\n".join(lines)
+    return text if ", unseen pairs |" in text else re.sub(r" Unseen pairs: .+", "", text)
 
 
 def main() -> None:
@@ -28,6 +47,7 @@ def main() -> None:
         # The page has a heading of its own.
         text = document.read_text(encoding="utf-8").lstrip()
     text = text.partition("\n")[2] if text.startswith("# ") else text
+    text = shortened(text)
     title = options.title or f"Accuracy of {options.model}"
     write_page(options.write, title, model_version(options.model), text, "torch executorch onnxruntime numpy")
 

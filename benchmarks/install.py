@@ -1,9 +1,11 @@
-"""What an installation takes and does: the wheel into empty environments, the base install and each extra.
+"""Size of an installation, and its commands: the wheel in empty environments, the base install and each extra.
+
+    python benchmarks/install.py --write docs/results/install.md
 
 For each: a new virtual environment, `pip install` of the wheel with the extra, the bytes of site-packages, and the
-commands that it is for, run in a folder that holds modules of the user's own called export, bench, distill, compress.
-`--torch-index` names the index that torch is taken from first (PyTorch's CPU index on Linux; its default wheel there
-brings CUDA libraries of several gigabytes). Sizes do not depend on how busy the machine is.
+commands that it is for, run in a folder with the user's own modules export, bench, distill and compress.
+`--torch-index` is the index that torch is installed from first (on Linux PyTorch's CPU index; the default wheel there
+includes several gigabytes of CUDA libraries).
 """
 
 import os
@@ -72,7 +74,7 @@ def tree_bytes(folder: Path) -> int:
 
 
 def user_folder(place: Path, bundle: Path | None) -> Path:
-    """The user's folder: modules that must not be imported, some text, a bundle of both programs."""
+    """A user's folder: modules that must not be imported, text, a bundle of both programs."""
     place.mkdir()
     for name in ("export", "bench", "distill", "compress"):
         (place / f"{name}.py").write_text("raise SystemExit('a module of the working directory was imported')\n")
@@ -89,7 +91,7 @@ def user_folder(place: Path, bundle: Path | None) -> Path:
 
 
 def run(command: str | Sequence[str | Path], cwd: Path, cache: Path | None = None) -> None:
-    """Run a program, or a line of shell, to its end, without variables that would change what it imports."""
+    """Run a program or a shell line, without variables that would change what it imports."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "MSDC_", "VIRTUAL"))}
     environment = kept if cache is None else kept | {"XDG_CACHE_HOME": str(cache), "HF_HUB_OFFLINE": "1"}
     words = command if isinstance(command, str) else [str(word) for word in command]
@@ -128,12 +130,11 @@ def page(found: Sequence[dict[str, Any]], wheel_bytes: int) -> str:
         rows.append((name, f"{row['bytes'] / 1e6:.0f}", torch, row["packages"]))
         commands += [(name, f"`msdc {words}`") for words in row["commands"]]
     return (
-        f"Megabytes (10^6 bytes) of site-packages after `pip install`, without pip itself; the wheel of msdc, "
-        f"{wheel_bytes / 1e6:.1f} MB with the weights of msdc-mini, is part of each. torch is its CPU build.\n\n"
+        f"Megabytes (10^6 bytes) of site-packages after `pip install`, without pip itself, including the wheel of msdc "
+        f"({wheel_bytes / 1e6:.1f} MB with the weights of msdc-mini). torch is the CPU build.\n\n"
         + table(["install", "MB", "of which torch", "packages"], rows)
-        + "\n\n## Commands that ran there\n\nIn a folder that holds an `export.py`, `bench.py`, `distill.py` and "
-        "`compress.py` of the user's own, which raise an error when they are imported.\n\n"
-        + table(["install", "command"], commands)
+        + "\n\n## Commands that ran there\n\nIn a folder with the user's own `export.py`, `bench.py`, `distill.py` and "
+        "`compress.py`, which raise an error when imported.\n\n" + table(["install", "command"], commands)
     )
 
 
@@ -157,7 +158,7 @@ def main() -> None:
             ):
                 rows.add(install(kind, wheel, bundle, work, options.torch_index))
         text = page(rows, wheel.stat().st_size)
-    write_page(options.write, "What an installation takes", "msdc-mini, shipped", text, "torch onnxruntime executorch")
+    write_page(options.write, "Size of an installation", "msdc-mini, shipped", text, "torch onnxruntime executorch")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The picture of a report for the README: the top of the page as Chromium shows it.
+"""The picture of a report for the README: the top of the page as Chromium renders it.
 
     make quickstart
     python benchmarks/report_picture.py runs/quickstart/report.html --write docs/images/report.png

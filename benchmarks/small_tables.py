@@ -1,14 +1,12 @@
 """The rows of benchmarks/papers.py: recipes at small size, their settings, and the orderings that are looked at."""
 
 import json
-import math
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from results_page import KeptRows
 from safetensors.torch import load_file, save_file
 
 from msdc.compress.student.stock import to_student, write_stock
@@ -29,16 +27,15 @@ Settings = dict[str, Any]
 class Row:
     """One row: a recipe with variants, and what differs from the table's common settings.
 
-    `set` has the keys of `--set`; those of stages that the recipe does not have are left out. `model` makes a model
-    that is scored as it is, in place of a recipe. `seeds` bounds how many seeds are worth it; a row that is not
-    `published` is not the paper's, though it is a change of one that is.
+    `set` has the keys of `--set`; those of stages that the recipe does not have are ignored. `model` creates a model
+    that is scored as it is, instead of a recipe. `seeds` is the highest seed that is trained. A row that is not
+    `published` changes a row of the paper.
     """
 
     name: str
     label: str
     recipe: str = ""
     set: Settings = field(default_factory=dict)
-    more: Callable[[Path, Path, int], Settings] | None = None
     model: Callable[[Path, Path], Path] | None = None
     seeds: int = 9
     published: bool = True
@@ -49,7 +46,7 @@ class Row:
         return read_file(base).paper_row(chosen).get(key) if base and self.published else None
 
     def settings(self, table: "PaperTable", work: Path, data: Path, seed: int) -> tuple[str, ...]:
-        wanted = {**table.common(work, data), **self.set, **(self.more(work, data, seed) if self.more else {})}
+        wanted = {**table.common(work, data), **self.set}
         have = {stage.name for stage in load_recipe(self.recipe, (), data).stages}
         kept = {k: v for k, v in wanted.items() if not k.startswith("stages.") or k.split(".")[1] in have}
         kept |= {"seed": seed, "threads": 1}
@@ -70,8 +67,8 @@ class Measure:
 class PaperTable:
     """Rows that are compared, in the order in which they are trained.
 
-    The first measure is the one that orderings are judged by, the first with a figure of the paper the one that they
-    are compared with; `orderings` are pairs of row names.
+    Orderings, pairs of row names, are judged by the first measure, and compared with the paper by the first measure
+    that has a figure of the paper.
     """
 
     name: str
@@ -86,11 +83,6 @@ class PaperTable:
     def sets(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for measure in self.measures for name in measure.sets))
 
-    @property
-    def judged(self) -> tuple[Measure, ...]:
-        """The measures that orderings are stated by: the first, and of retrieval also the paper's."""
-        return tuple(dict.fromkeys(one for one in self.measures if one == self.measures[0] or one.paper == "xsr"))
-
     def row(self, name: str) -> Row:
         return next(row for row in self.rows if row.name == name)
 
@@ -101,7 +93,7 @@ SIM = {"name": "sentence_similarity", "weight": 2.0, "options": {"reduction": "r
 
 
 def lxs_settings(work: Path, data: Path) -> Settings:
-    """200 steps of 128 pairs; the vocabulary is one of 8,000 pieces."""
+    """200 steps of 128 pairs; a vocabulary of 8,000 tokens."""
     return {
         "student.scratch.vocabulary": {"train": 8000, "sentences_per_language": 20000},
         "heldout": {"pairs": 300, "share": 0.008},
@@ -115,14 +107,11 @@ LXS = PaperTable(
     "LXS (Mao et al. 2021), tables 6 and 7: `lightweight:small`",
     "From scratch, English-German, two layers of 128, a joint vocabulary of 8,000, 200 steps of 128 pairs (Tatoeba and "
     "captions), which is not converged. XSR: the nearest of all candidates to a query must be its translation; queries "
-    "and candidates are pairs of the Tatoeba Challenge test set of which no side is in the training text. Cosine is "
-    "the paper's measure, and punishes a constant offset between the languages; centred: the mean of each side is "
-    "taken off first; margin: ratio to the mean of the four nearest neighbours of both sides.",
+    "and candidates are pairs of the Tatoeba Challenge test set with no side in the training text. Cosine, the paper's "
+    "measure, punishes a constant offset between the languages; centred: the mean of each side is subtracted first.",
     (
         Measure("XSR en-de, centred", ("XSR en-de, centred",)),
-        Measure("XSR en-de, margin", ("XSR en-de, margin",)),
         Measure("XSR en-de, cosine", ("XSR en-de",), "xsr", "XSR en-fr"),
-        Measure("XSR de-en, cosine", ("XSR de-en",)),
     ),
     (
         Row("ugt", "UGT (SMLM+XTR)", "lightweight:small+ugt"),
@@ -144,11 +133,11 @@ LXS = PaperTable(
 )  # fmt: skip
 
 
-# --- MSD: stages, contrastive settings, recurrence ----------------------------------------------------------------
+# --- MSD: stages, contrastive settings, repeats -------------------------------------------------------------------
 
 
 def assistant_folder(work: Path, data: Path) -> Path:
-    """The untrained assistant that all seeds start from: the teacher's body under a vocabulary of 16,000 pieces."""
+    """The untrained assistant that all seeds start from: the teacher's body with a vocabulary of 16,000 tokens."""
     folder = work / "assistant"
     if not (folder / "config.json").is_file():
         recipe = load_recipe(
@@ -176,18 +165,6 @@ def msd_settings(work: Path, data: Path) -> Settings:
     }
 
 
-def equal_time(work: Path, data: Path, seed: int) -> Settings:
-    """As many more steps of stages 3 and 4 for the unit applied once as make up its shorter steps.
-
-    Measured with the first seed in the last stage, in which both rows find the teacher's vectors in the cache.
-    """
-    rows = {row["row"]: row for row in KeptRows(work / "rows.jsonl") if (row["table"], row["seed"]) == ("msd", 1)}
-    once, ours = (float(rows[name]["cpu_seconds"]["contrast"]) for name in ("no-recurrence", "ours"))
-    steps = math.ceil(120 * max(1.0, ours / once))
-    keys = ("steps", "evaluate_every")
-    return {f"stages.{stage}.{key}": steps for stage in ("train-student", "contrast") for key in keys}
-
-
 SINGLE = {"stages.contrast.steps": 300, "stages.contrast.evaluate_every": 300}
 SUMMED = {"name": "multilingual_mse", "options": {"reduction": "sum"}}
 BOTH = {"stages.contrast.objective": ["multilingual_contrastive", "multilingual_mse"]}
@@ -196,9 +173,9 @@ MSD = PaperTable(
     "MSD (Ding et al. 2022), tables 3 to 6: `msd:small`",
     "Teacher all-MiniLM-L6-v2 (384 wide, as the student), English, German, Spanish, Tatoeba pairs of at most 60 "
     "characters, batch 32; steps: assistant 100, bottleneck 60, stage 3 120, stage 4 120; a single stage has the 300 "
-    "steps of the student's three. All seeds start from one untrained assistant (16,000 pieces, rows aligned); the "
+    "steps of the student's three. All seeds start from one untrained assistant (16,000 tokens, rows aligned); the "
     "seed decides text order, held-out pairs and new weights. The unit is the first three of six layers, applied twice "
-    "unless the row says once. STSb: the first of every two pairs of STSb's test set, across languages.",
+    "except in the row that applies it once. STSb: every second pair of STSb's test set, across languages.",
     (
         Measure("STSb across languages", ("STSb en-de", "STSb en-es")),
         Measure("STS2017 cross", ("STS2017 es-en",), "cross", "STS2017 cross, 7 pairs"),
@@ -207,8 +184,7 @@ MSD = PaperTable(
     (
         Row("no-mcl", "without MCL: MSE alone in stage 4", "msd:small+no-mcl"),
         Row("ours", "ours: MCL + MSE in stage 4", "msd:small+ours"),
-        Row("no-recurrence", "unit once, equal steps", "msd:small+no-recurrence"),
-        Row("equal-time", "unit once, equal time", "msd:small+no-recurrence", more=equal_time, published=False),
+        Row("no-recurrence", "unit once", "msd:small+no-recurrence"),
         Row("single-mse", "single stage, random table: MSE", "msd:small+single-random", SINGLE),
         Row("single-mcl", "single stage, random table: MCL + MSE", "msd:small+single-random", SINGLE | BOTH,
             published=False),
@@ -221,14 +197,14 @@ MSD = PaperTable(
     ),
     (
         ("ours", "no-mcl"), ("ours-sum", "ours"), ("ours-sum", "no-mcl"), ("ours", "bool"), ("ours", "ce"),
-        ("ours", "no-recurrence"), ("ours", "equal-time"), ("ours", "single-mse"), ("no-mcl", "single-mse"),
+        ("ours", "no-recurrence"), ("ours", "single-mse"), ("no-mcl", "single-mse"),
         ("single-mcl", "single-mse"), ("ours", "stages-1-2-3"), ("stages-1-2-3", "stages-1-2"),
     ),
     msd_settings,
 )  # fmt: skip
 
 
-# --- DistilCSE: a [CLS] + MLP teacher made here ------------------------------------------------------------------
+# --- DistilCSE: a [CLS] + MLP teacher trained here ---------------------------------------------------------------
 
 
 def write_bare(folder: Path, tokenizer: Path, config: Path, state: dict[str, Any], **changes: Any) -> Path:
@@ -269,8 +245,8 @@ def bare_of(run: Any, start: Path, folder: Path) -> Path:
     return write_bare(folder, start, stock, state)
 
 
-def trained_run(folder: Path, recipe: str, settings: Settings, data: Path) -> Any:
-    """The run of a recipe with settings, in a folder next to `folder`; continued where it stopped."""
+def trained(folder: Path, recipe: str, settings: Settings, data: Path) -> Any:
+    """The run of a recipe with settings, in a folder next to `folder`; a stopped run continues."""
     settings |= {"seed": 1, "threads": 1, "report": []}
     resolved = load_recipe(recipe, tuple(f"{key}={json.dumps(value)}" for key, value in settings.items()), data)
     run = folder.with_name(f"{folder.name}-run")
@@ -278,7 +254,7 @@ def trained_run(folder: Path, recipe: str, settings: Settings, data: Path) -> An
 
 
 def cls_teacher(work: Path, data: Path) -> Path:
-    """A SimCSE-like teacher as a bare folder: [CLS] under a dense layer with tanh, taught on NLI triples."""
+    """A SimCSE-like teacher as a bare folder: [CLS] under a dense layer with tanh, trained on NLI triples."""
     folder = work / "cls-teacher"
     if (folder / "config.json").is_file():
         return folder
@@ -288,17 +264,17 @@ def cls_teacher(work: Path, data: Path) -> Path:
              "max_length": 48, "learning_rate": 5e-5, "weight_decay": 0.0, "evaluate_every": 50, "choose": "graded",
              "corpora": triples}  # fmt: skip
     settings = {"student": {"model": str(start), "pooling": "cls", "head": "mlp"}, "stages": [stage]}
-    return bare_of(trained_run(folder, "distilcse:small", settings, data), start, folder)
+    return bare_of(trained(folder, "distilcse:small", settings, data), start, folder)
 
 
 def kd_student(work: Path, data: Path) -> Path:
-    """Three layers that plain KD taught until the held-out correlation stood still, as a bare folder."""
+    """Three layers that plain KD trained until the held-out correlation stopped rising, as a bare folder."""
     folder = work / "kd-student"
     if (folder / "config.json").is_file():
         return folder
     start = bare_folder(work / "cls-student", (0, 2, 4))
     settings = english(work, data, start) | {"stages.distil.steps": 800, "stages.distil.evaluate_every": 100}
-    return bare_of(trained_run(folder, "distilcse:small+kd+stage-1", settings, data), start, folder)
+    return bare_of(trained(folder, "distilcse:small+kd+stage-1", settings, data), start, folder)
 
 
 def english(work: Path, data: Path, student: Path) -> Settings:
@@ -315,7 +291,7 @@ def english(work: Path, data: Path, student: Path) -> Settings:
 
 
 def distilcse_settings(work: Path, data: Path) -> Settings:
-    """100 steps of 64 sentences from the student that KD taught to its plateau."""
+    """100 steps of 64 sentences from the student that KD trained to its plateau."""
     return english(work, data, kd_student(work, data)) | {
         "stages.distil.steps": 100,
         "stages.distil.evaluate_every": 100,
@@ -328,12 +304,11 @@ def distilcse_settings(work: Path, data: Path) -> Settings:
 DISTILCSE = PaperTable(
     "distilcse",
     "DistilCSE (Gao et al. 2021), table 2: `distilcse:small` with a [CLS] + MLP teacher",
-    "The teacher is a bare folder read with `pooling: cls, head: mlp`: all-MiniLM-L6-v2's transformer, taught for 100 "
-    "steps on SNLI triples as SimCSE is. Every row goes on from one student, three of its six layers from before that, "
-    "which plain KD taught for 800 steps to its plateau, so that a row shows what its objective adds and not how fast "
-    "it starts: 100 steps of 64 of 6,000 English sentences (captions, news, Wikipedia), bank of 4,096. Stage 2 is 40 "
-    "steps of 64 triples.",
-    (Measure("STSb test", ("STSb test",), "avg", "mean of 7 STS sets"), 
+    "The teacher is a bare folder read with `pooling: cls, head: mlp`: all-MiniLM-L6-v2's transformer, trained for 100 "
+    "steps on SNLI triples as SimCSE is. Every row continues from one student: three of the original six layers, "
+    "trained by plain KD for 800 steps to its plateau, so that a row shows what its objective adds. 100 steps of 64 of "
+    "6,000 English sentences (captions, news, Wikipedia), bank of 4,096; stage 2 is 40 steps of 64 triples.",
+    (Measure("STSb test", ("STSb test",), "avg", "mean of 7 STS sets"),
      Measure("STS2017 en-en", ("STS2017 en-en",))),
     (
         Row("teacher", "the teacher", model=cls_teacher, seeds=1),

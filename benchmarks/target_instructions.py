@@ -3,16 +3,15 @@
     python benchmarks/target_instructions.py --peer-python PEER/bin/python --litert-python LITERT/bin/python \
         --write docs/results/target_instructions.md
 
-The emulated processor counts the instructions of the native runner: figures repeat exactly, and say what the programs
-do on the target's instruction set instead of on this machine's. They are not a phone's time. One thread, no Python in
-the measured process, memory is that of the process inside the emulated machine.
+The emulated processor counts the instructions of the native runner on the target's instruction set. Counts repeat
+exactly; they are not a phone's time. One thread, no Python in the measured process; memory is that of the process
+inside the emulated machine.
 
-The peer is sentence-transformers' own int8 ONNX export (dynamic quantization, configuration arm64), with mean pooling
-appended to its graph, in ONNX Runtime in the same runner; its environment is made as benchmarks/artifacts.py says.
-The other peer is LiteRT, in the same runner, too; benchmarks/artifact_litert.py says how its environment is made.
-Token ids do not change the count of instructions: random shapes and that peer get a small stand-in for their tokenizer
-and a few golden texts. Bundles are kept in --work, rows of an earlier run in --output: counts repeat exactly, so only
-programs that changed must be measured again.
+The peers run in the same runner: sentence-transformers' own int8 ONNX export (dynamic quantization, configuration
+arm64) with mean pooling appended to its graph (environment: benchmarks/artifacts.py), and LiteRT (environment:
+benchmarks/artifact_litert.py). Token ids do not change the count: random shapes and the ONNX peer get a small stand-in
+for their tokenizer and a few golden texts. Bundles are kept in --work, rows in --output: only programs that changed
+must be measured again.
 """
 
 import shutil
@@ -45,36 +44,35 @@ from msdc.bench.toolchain.build import build_runner
 from msdc.encoders.encoder import load_encoder
 from msdc.export.golden import read_golden, write_golden
 from msdc.export.manifest import list_files, read_manifest, write_manifest
-from msdc.export.runtimes import RuntimeName
+from msdc.export.schema import RuntimeName
 from msdc.text.quickstart import golden_lines
 
 LENGTHS = (8, 32, 128)
 # The peer of the largest shape holds more than the emulator's usual 256 MiB.
 MEMORY_MIB, DISK_MIB = 1024, 768
 GOLDEN_TEXTS = 4
-# Ways of building the native core, by macro: XNNPACK's int8 kernels where KleidiAI's take more instructions, and
-# ExecuTorch's layer norm in place of the core's.
-WAYS = {", XNNPACK's kernels": "MSDC_XNNPACK_KERNELS", ", its own layer norm": "MSDC_LIBRARY_LAYER_NORM"}
+# Builds of the native core, by macro: XNNPACK's int8 kernels where KleidiAI's take more instructions, and ExecuTorch's
+# layer norm instead of the core's.
+BUILDS = {", XNNPACK's kernels": "MSDC_XNNPACK_KERNELS", ", its own layer norm": "MSDC_LIBRARY_LAYER_NORM"}
 # bundle, peer, and the goals: at most this share of the peer's instructions at each length, and over the mix
 BEST, THREE = list(LITERT)[:2]
 GOALS = ((TEACHER, BEST, 1.0, 0.85), (TEACHER, THREE, 1.0, 0.85), (TEACHER, TEACHER_PEER, 1.0, None),
          ("minilm-student", PEER, 1.0, None), (SHIPPED, TEACHER_PEER, 0.5, None))  # fmt: skip
 LEGEND = (
-    f"`{PEER}` is the shape of Multilingual-MiniLM-L12-H384 (250,002 pieces) and `minilm-student` the same shape "
-    "with bottleneck 128 and 3 layers applied 4 times, both with random weights. Peers in ONNX Runtime have no "
-    "normalisation in their graph; msdc-mini is compared with the model it was taught by. XNNPACK's kernels: a core "
-    "built with -DMSDC_XNNPACK_KERNELS=ON; the prebuilt library of ExecuTorch takes KleidiAI's "
-    "(docs/guides/mobile.md). Its own layer norm: built with -DMSDC_LIBRARY_LAYER_NORM=ON, which is what an app gets "
-    "that runs programs by ExecuTorch's published Android or Apple library; the other rows have the native core's. A "
-    "phone has to confirm that fewer instructions are less time.\n\nThe mix is the mean "
-    "over the lengths of the golden sentences ({texts}, {mean:.1f} tokens on average) under the teacher's "
-    f"tokenizer. Cosines are to the float model, mean and lowest over the golden texts.\n\n`peer-litert`: {TEACHER} "
-    "by litert-torch, attention written out, mean pooling and normalisation inside, recipe `dynamic_wi8_afp32`. "
-    "Shapes are fixed: the program has a signature per length (16: every 8 tokens to 128; 3: 8, 32, 128; 1: 128), "
-    "which share the stored weights; a row is padded to the next. Tuned for it: exact lengths, shared weights, one "
-    "thread, inputs in aligned memory of the caller. Its cache of packed weights (a file, written at first use) is "
-    "off. Tuned for ours: smoothing of activations, calibrated on sentences, and in the rows that say so XNNPACK's "
-    "kernels, which LiteRT's published library does not let a caller choose."
+    f"`{PEER}` has the shape of Multilingual-MiniLM-L12-H384 (250,002 tokens); `minilm-student` is the same shape with "
+    "bottleneck 128 and 3 layers applied 4 times. Both have random weights. Peers in ONNX Runtime do not normalise in "
+    "their graph; msdc-mini is compared with its teacher. XNNPACK's kernels: a core built with "
+    "-DMSDC_XNNPACK_KERNELS=ON; ExecuTorch's prebuilt library uses KleidiAI's (docs/guides/mobile.md). Its own layer "
+    "norm: built with -DMSDC_LIBRARY_LAYER_NORM=ON, as in apps that run programs with ExecuTorch's published Android "
+    "or Apple library; the other rows use the native core's. Whether fewer instructions take less time has to be "
+    "measured on a phone.\n\nThe mix is the mean over the lengths of the golden sentences ({texts}, {mean:.1f} tokens "
+    "on average under the teacher's tokenizer). Cosines to the float model are mean and lowest over the golden "
+    f"texts.\n\n`peer-litert`: {TEACHER} by litert-torch, with attention written out, mean pooling and normalisation "
+    "inside, recipe `dynamic_wi8_afp32`. Shapes are fixed: a signature per length (16: every 8 tokens to 128; 3: 8, "
+    "32, 128), all sharing the stored weights; a row is padded to the next. Tuned for LiteRT: exact lengths, shared "
+    "weights, one thread, aligned input memory; its cache of packed weights is off. Tuned for ours: smoothing of "
+    "activations, calibrated on sentences, and in the marked rows XNNPACK's kernels, which "
+    "LiteRT's published library does not offer."
 )
 
 
@@ -92,17 +90,17 @@ def shortened(bundle: Path) -> Path:
 
 
 def measure(name: str, bundle: Path, rows: KeptRows, mix: Sequence[int] = (), runner: Path | None = None) -> None:
-    """Every program with the stock runner (or `runner`, whose engine is LiteRT); that of ExecuTorch in all WAYS.
+    """Every program with the stock runner (or `runner`, whose engine is LiteRT); that of ExecuTorch in all BUILDS.
 
     With lengths of a `mix`, also the mean count over them and the cosines to the float model over the golden texts.
     """
-    ways: list[tuple[RuntimeName, str]] = [(runtime, "") for runtime in read_manifest(bundle).runtimes]
-    ways += [("executorch", way) for way in WAYS if ("executorch", "") in ways]
-    for program, way in ways:
-        runtime = "litert" if runner else program + way
+    programs: list[tuple[RuntimeName, str]] = [(runtime, "") for runtime in read_manifest(bundle).runtimes]
+    programs += [("executorch", build) for build in BUILDS if ("executorch", "") in programs]
+    for program, build in programs:
+        runtime = "litert" if runner else program + build
         if rows.has(name=name, runtime=runtime):
             continue
-        own = build_runner(program, "aarch64", defines=(WAYS[way],)).program.parent if way else runner
+        own = build_runner(program, "aarch64", defines=(BUILDS[build],)).program.parent if build else runner
         asked = BenchSettings(lengths=LENGTHS, runs=3, warmup=1, timeout_s=3000, runner=own, runtimes=(program,))
         with EmulatorMachine(create_image(), "a76", memory_mib=MEMORY_MIB, disk_mib=DISK_MIB) as machine:
             remote = emulated(machine, "a76", ())
@@ -149,12 +147,8 @@ def report(rows: Sequence[dict[str, Any]], mix: Sequence[int]) -> str:
     if ratios:
         header = ("artifact", "runtime", "peer", *tokens, "bytes", "goal, at most", "met")
         parts += ["Instructions as a share of the peer's:", table(header, ratios)]
-    by_code: dict[str, list[str]] = {}
-    for row in rows:
-        by_code.setdefault(row["code"], []).append(f"{row['name']} ({row['runtime']})")
-    if len(by_code) > 1:
-        # A program that did not change since an earlier run has the same counts.
-        parts.append("\n".join(f"* Measured with {code}: {', '.join(names)}" for code, names in by_code.items()))
+    if len(codes := dict.fromkeys(row["code"].partition(", with")[0].rpartition(" ")[2] for row in rows)) > 1:
+        parts.append(f"Rows of programs that did not change were kept from earlier commits: {', '.join(codes)}.")
     return "\n\n".join([*parts, LEGEND.format(texts=len(mix), mean=statistics.mean(mix))])
 
 

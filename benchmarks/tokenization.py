@@ -3,11 +3,10 @@
     python benchmarks/tokenization.py --data DATA --work WORK --write docs/results/tokenizers.md
 
 Speed: both tokenize the same FLORES sentences, one text per call for the core, `encode_batch_fast` for the library, one
-thread each, in turn in fresh processes; processor time, so that other load on the machine matters less. The ratio of
-each round is stated, not an absolute time. Memory: anonymous memory that opening and then tokenizing adds to a process.
-Equality: the best known kinds of tokenizers, trained small, on golden texts, fuzz texts, FLORES in all its languages
-and every code point; the slow tests compare all kinds. (The script is not called tokenizers.py: it would hide the
-library of that name.)
+thread each, in turn in new processes; processor time, so that other load on the machine matters less. Memory: anonymous
+memory that opening and then tokenizing adds to a process. Equality: the best known kinds of tokenizers, trained small,
+on golden texts, fuzz texts, FLORES in all its languages and every code point; the slow tests compare all kinds. (A
+script called tokenizers.py would hide the library of that name.)
 """
 
 import argparse
@@ -21,8 +20,7 @@ from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
-import results_page
-from results_page import ROOT, KeptRows, code_version, options_for, run_json, spread, table, write_page
+from results_page import ROOT, KeptRows, options_for, run_json, spread, table, write_page
 
 from msdc.encoders.folder import locate_model
 from msdc.text.text_files import iterate_lines
@@ -30,7 +28,7 @@ from msdc.text.text_files import iterate_lines
 sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 SIZE, ROUNDS, PASSES, SENTENCES = 32_000, 5, 2, 20
-WAYS = ("library", "core")
+ENGINES = ("library", "core")
 # Equality: kind, and whether it is a SentencePiece model.
 EQUAL = [(name, False) for name in ("MiniLM", "bert", "mpnet", "modernbert", "xlm-r, e5", "gemma", "qwen")]
 EQUAL += [("unigram", True), ("bpe", True)]
@@ -47,9 +45,9 @@ MINI_MODEL = Path(locate_model("msdc-mini")) / "tokenizer.model"
 
 
 def flores(data: Path, lines: int) -> list[str]:
-    """`lines` sentences of each language of FLORES dev."""
-    codes = [file.name.split(".")[0] for file in sorted((data / "flores200" / "dev").glob("*.gz"))]
-    return [text for side in results_page.flores(data, codes, "dev", lines).values() for text in side]
+    """The first `lines` sentences of each language of FLORES dev."""
+    files = sorted((data / "flores200" / "dev").glob("*.gz"))
+    return [line.strip() for file in files for _, line in islice(iterate_lines(file), lines)]
 
 
 def build_core(work: Path) -> Path:
@@ -70,7 +68,7 @@ def training_texts(data: Path) -> list[str]:
 
 
 def prepare(kind: str, data: Path, work: Path) -> Path:
-    """A folder with `tokenizer.json` and the bundle that the core opens; made once."""
+    """A folder with `tokenizer.json` and the bundle that the core opens; created once."""
     from native_core import write_compiled_bundle, write_piece_bundle
     from small_tokenizers import gemma, qwen
 
@@ -102,12 +100,12 @@ def anonymous_kib() -> int:
     return next(int(line.split()[1]) for line in status if line.startswith("RssAnon:"))
 
 
-def child(folder: Path, way: str, library: str, texts_file: Path) -> dict[str, Any]:
-    """One process: load, tokenize all texts, and what that cost."""
+def child(folder: Path, engine: str, library: str, texts_file: Path) -> dict[str, Any]:
+    """Load and tokenize all texts in this process; milliseconds, memory and tokens."""
     import tokenizers
 
     texts = json.loads(texts_file.read_text(encoding="utf-8"))
-    if way == "core":
+    if engine == "core":
         core = ctypes.CDLL(library)
         handle, count, ids = ctypes.c_void_p(), ctypes.c_size_t(), (ctypes.c_int32 * (1 << 16))()
         raws = [text.encode() for text in texts]
@@ -116,7 +114,7 @@ def child(folder: Path, way: str, library: str, texts_file: Path) -> dict[str, A
         core.msdc_tokenize.argtypes = [pointer, words, size, pointer, size, pointer, words, size]
         place, where = ctypes.addressof(ids), ctypes.addressof(count)
     before, start = anonymous_kib(), time.process_time()
-    if way == "core":
+    if engine == "core":
         assert core.msdc_tokenizer_open(path, 0, ctypes.byref(handle), None, 0) == 0
     else:
         backend = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -125,7 +123,7 @@ def child(folder: Path, way: str, library: str, texts_file: Path) -> dict[str, A
     load_s, loaded = time.process_time() - start, anonymous_kib()
 
     def run() -> int:
-        if way == "library":
+        if engine == "library":
             return sum(len(row) for row in backend.encode_batch_fast(texts))
         total = 0
         for raw in raws:
@@ -147,9 +145,9 @@ def child(folder: Path, way: str, library: str, texts_file: Path) -> dict[str, A
 def speed(kind: str, data: Path, work: Path, library: Path) -> dict[str, Any]:
     folder, texts = prepare(kind, data, work), work / "texts.json"
     texts.write_text(json.dumps(flores(data, SENTENCES)), encoding="utf-8")
-    rounds: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
-    for _, way in product(range(ROUNDS), WAYS):
-        rounds[way].append(run_json(__file__, "--child", folder, way, library, texts))
+    rounds: dict[str, list[dict[str, Any]]] = {engine: [] for engine in ENGINES}
+    for _, engine in product(range(ROUNDS), ENGINES):
+        rounds[engine].append(run_json(__file__, "--child", folder, engine, library, texts))
     compiled = folder / "bundle" / "tokenizer.bin"
     core_file = compiled if compiled.is_file() else folder / "bundle" / "tokenizer.model"
     return {"rounds": rounds, "json_bytes": (folder / "tokenizer.json").stat().st_size,
@@ -198,7 +196,7 @@ def equality(kind: str, model: bool, data: Path, work: Path, library: Path) -> d
 def report(found: list[dict[str, Any]]) -> str:
     rows, loads, memory = [], [], []
     for r in (row for row in found if "rounds" in row):
-        library, core = (r["rounds"][way] for way in WAYS)
+        library, core = (r["rounds"][engine] for engine in ENGINES)
         pairs = list(zip(library, core, strict=True))
         faster = [(b["tokens"] / b["seconds"]) / (a["tokens"] / a["seconds"]) for a, b in pairs]
         rows.append((r["kind"], KINDS[r["kind"]], f"{core[0]['tokens']:,}", spread(faster, 1)))
@@ -206,19 +204,18 @@ def report(found: list[dict[str, Any]]) -> str:
         loads.append((r["kind"], f"{r['json_bytes']:,}", f"{r['core_bytes']:,}", spread(sooner, 0),
                       f"{statistics.median(a['load_ms'] for a in core):.2f}",
                       f"{statistics.median(a['load_ms'] for a in library):.0f}"))  # fmt: skip
-        memory.append((r["kind"], *(f"{statistics.median(one[key] for one in way) / 1024:.1f}"
-                                    for way in (library, core) for key in ("loaded_kib", "warm_kib"))))  # fmt: skip
+        memory.append((r["kind"], *(f"{statistics.median(one[key] for one in engine) / 1024:.1f}"
+                                    for engine in (library, core) for key in ("loaded_kib", "warm_kib"))))  # fmt: skip
     equal = [("`.model` " * r["model"] + r["kind"], *(r[name] for name in SETS)) for r in found if "model" in r]
     return "\n\n".join([
-        f"Measured with: {'; '.join(dict.fromkeys(row['code'] for row in found))}.",
         "## Speed",
-        "Tokens per second of the core divided by the library's, processor time, one thread; median [range] of "
+        "Tokens per second of the core divided by those of the library, processor time, one thread; median [range] of "
         f"{ROUNDS} rounds over {SENTENCES} FLORES sentences in each of 36 languages.",
         table(("kind", "tokenizer, ids", "tokens", "core / library"), rows),
         "## Loading",
         "The library parses `tokenizer.json`; the core maps `tokenizer.bin`, compiled at export, or the `.model`. "
         "Milliseconds belong to this machine.",
-        table(("kind", "JSON bytes", "core's file, bytes", "times sooner", "core ms", "library ms"), loads),
+        table(("kind", "JSON bytes", "core's file, bytes", "library / core", "core ms", "library ms"), loads),
         "## Anonymous memory",
         "MiB that opening, and then tokenizing, adds to a process.",
         table(("kind", "library, opened", "library, after", "core, opened", "core, after"), memory),
@@ -233,25 +230,23 @@ def report(found: list[dict[str, Any]]) -> str:
 def main() -> None:
     parser = options_for(__doc__, "tokenizers")
     parser.add_argument("--data", type=Path, help="folder of the public data sets")
-    parser.add_argument("--work", type=Path, help="folder for what is made; finished parts are kept there")
+    parser.add_argument("--work", type=Path, help="folder for tokenizers, library and rows; kept")
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        folder, way, library, texts = options.child
-        print(json.dumps(child(Path(folder), way, library, Path(texts))))
+        folder, engine, library, texts = options.child
+        print(json.dumps(child(Path(folder), engine, library, Path(texts))))
         return
     if options.data is None or options.work is None:
         parser.error("--data and --work are needed")
     options.work.mkdir(parents=True, exist_ok=True)
-    rows, core = KeptRows(options.work / "results.jsonl"), build_core(options.work)
-    # The code that measured stays with its rows: a later run of the script may only write the page.
-    given, code = (options.data, options.work, core), {"code": code_version()}
+    rows, given = KeptRows(options.work / "results.jsonl"), (options.data, options.work, build_core(options.work))
     for kind, model in EQUAL:
         if not rows.has(kind=kind, model=model):
-            rows.add({"kind": kind, "model": model, **equality(kind, model, *given), **code})
+            rows.add({"kind": kind, "model": model, **equality(kind, model, *given)})
     for kind in KINDS:
         if not any(row["kind"] == kind and "rounds" in row for row in rows):
-            rows.add({"kind": kind, **speed(kind, *given), **code})
+            rows.add({"kind": kind, **speed(kind, *given)})
     write_page(options.write, "Tokenizers of the native core", "tokenizers of the kinds named below", report(rows),
                "tokenizers sentencepiece")  # fmt: skip
 

@@ -5,9 +5,9 @@
 
 The student is the stock 6 x 384 encoder, the loss MSE of both sides to given teacher vectors (multilingual knowledge
 distillation), batch 64, longest input 128, AdamW, float32. The engines, and ours with one part switched off at a time,
-run in turn, each in its own process. A hook after each optimizer step is the clock of all: one step to warm up, then as
-many as whole epochs have. Our teacher's vectors are cached before the first step; sentence-transformers gets them as
-labels, as in its own example. In the first repeat both engines go on for a few steps under a profiler.
+run in turn, each in its own process. A hook after each optimizer step is the clock of all: one step to warm up, then
+whole epochs. Our teacher's vectors are cached before the first step; sentence-transformers gets them as labels, as in
+its own example.
 """
 
 import argparse
@@ -29,15 +29,7 @@ from msdc.text.text_files import iterate_lines
 
 MODEL = "all-MiniLM-L6-v2"
 BATCH, MAX_LENGTH, RATE = 64, 128, 2e-5
-BEGAN, PROFILED = time.monotonic(), 6
-# Operators of a profile by what they do; a name counts for the first that is part of it.
-OPERATORS = {
-    "matrix products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "linear"),
-    "attention": ("attention", "softmax"),
-    "GELU": ("gelu",), "layer norm": ("layer_norm",), "dropout": ("dropout", "bernoulli"),
-    "token table's gradient": ("embedding_dense_backward",),
-    "AdamW and clipping": ("adamw", "foreach", "linalg_vector_norm"),
-}  # fmt: skip
+BEGAN = time.monotonic()
 
 
 def read_pairs(paths: list[str], count: int) -> list[list[str]]:
@@ -46,7 +38,7 @@ def read_pairs(paths: list[str], count: int) -> list[list[str]]:
     for path in paths:
         rows = [line.split("\t") for _, line in iterate_lines(path)]
         pairs += [[row[0], other] for row in rows[len(rows[0]) > 2 :] for other in row[1:]]
-    # The same rows for both sides: shuffled once, long ones out as the engine's default does.
+    # The same rows for both engines: shuffled once, without long ones, which our default leaves out.
     pairs = [pair for pair in pairs if max(map(len, pair)) <= 250]
     random.Random(1).shuffle(pairs)
     if len(pairs) < count:
@@ -57,7 +49,6 @@ def read_pairs(paths: list[str], count: int) -> list[list[str]]:
 def ours(folder: Path, pairs: list[list[str]], steps: int, options: argparse.Namespace, side: str) -> None:
     """This engine, with the part switched off that `side` names."""
     import numpy as np
-    import torch
 
     from msdc import load_encoder
     from msdc.distill.catalog import parse_recipe
@@ -74,20 +65,17 @@ def ours(folder: Path, pairs: list[list[str]], steps: int, options: argparse.Nam
     tree = {
         "name": "speed", "teacher": MODEL, "assistant": None, "student": MODEL,
         "corpora": [{"path": str(file), "languages": ["de"]}], "heldout": {"pairs": 2, "share": 1e-9},
-        "threads": options.threads, "precision": options.precision, "cache": str(folder / "teacher"), "stages": [stage],
+        "threads": options.threads, "precision": "float32", "cache": str(folder / "teacher"), "stages": [stage],
     }  # fmt: skip
     made = Run(parse_recipe(tree, "speed"), folder / "run")
     CachedTeacher(load_encoder(MODEL), made.cache, MAX_LENGTH, made.precision).outputs([pair[0] for pair in pairs])
-    some: Any = CachedTeacher, batches, sentence, torch.optim
-    teacher, feed, task, optim = some
-    fused = optim.AdamW
+    some: Any = CachedTeacher, batches, sentence
+    teacher, feed, task = some
     if side == "no grouping":
         feed.cut = lambda sizes, batch, _, rng: np.split(rng.permutation(len(sizes)), range(batch, len(sizes), batch))
         task.encode_sides = lambda student, sides, _=None: [student(*one) for one in sides]
     elif side == "no cache":
         teacher.outputs = lambda self, texts, **_: TeacherOutput(self._compute(texts, False))
-    elif side == "AdamW not fused":
-        optim.AdamW = lambda groups, **_: fused(groups, fused=False)
     made.run()
 
 
@@ -109,7 +97,7 @@ def sentence_transformers(folder: Path, pairs: list[list[str]], steps: int, opti
     model.max_seq_length = MAX_LENGTH
     arguments = Arguments(
         output_dir=str(folder), max_steps=steps, per_device_train_batch_size=BATCH, learning_rate=RATE,
-        warmup_ratio=0.1, save_strategy="no", report_to="none", bf16=options.precision == "bfloat16", use_cpu=True,
+        warmup_ratio=0.1, save_strategy="no", report_to="none", use_cpu=True,
         disable_tqdm=True, logging_strategy="no",
     )  # fmt: skip
     SentenceTransformerTrainer(model=model, args=arguments, train_dataset=data, loss=losses.MSELoss(model)).train()
@@ -123,33 +111,26 @@ SIDES = {
                              "AdamW; it is given the teacher's vectors as labels",
     "no grouping": "ours; batches cut in random order, sides padded to their longest (`cut`, `encode_sides` replaced)",
     "no cache": "ours; the teacher encodes the English side in every epoch (`CachedTeacher.outputs` replaced)",
-    "AdamW not fused": "ours; AdamW as PyTorch's loop over the parameters (`fused=False`)",
-    "table frozen": "ours; the token table is not trained (`freeze: [embedding.table]`). Neither engine updates "
-                    "touched rows only: moments of the other rows would not decay, which is another optimizer. "
-                    "This row is the most that it could save",
+    "table frozen": "ours; the token table is not trained (`freeze: [embedding.table]`), the most that updating only "
+                    "the touched rows could save; neither engine does that, since it is another optimizer",
 }  # fmt: skip
 
 
 def measure(side: str, pairs: list[list[str]], options: argparse.Namespace) -> dict[str, Any]:
-    """Seconds per epoch, tokens per pair, seconds of start and warm-up, memory, shares of the profiled steps."""
-    from torch import nn, profiler
+    """Seconds per epoch, tokens per pair, seconds of start and warm-up, memory."""
+    from torch import nn
     from torch.nn.modules.module import register_module_forward_pre_hook
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     timed = -(-len(pairs) // BATCH) * options.epochs
-    steps = 1 + timed + options.profile
+    steps = 1 + timed
     tokens, marks = [0, 0], []
-    profile = profiler.profile(activities=[profiler.ProfilerActivity.CPU])
 
     def stepped(*_: Any) -> None:
-        if options.profile and len(marks) == steps - 1:
-            profile.stop()
         marks.append((time.monotonic(), time.process_time(), *tokens))
-        if options.profile and len(marks) == timed + 1:
-            profile.start()
 
     def count(module: nn.Module, given: Any) -> None:
-        # The token table of either engine, as the student reads it; [PAD] is piece 0.
+        # The token table of either engine, as the student reads it; [PAD] is token 0.
         if isinstance(module, nn.Embedding) and module.training and module.num_embeddings > 10_000:
             tokens[0] += given[0].numel()
             tokens[1] += int(given[0].count_nonzero())
@@ -162,16 +143,12 @@ def measure(side: str, pairs: list[list[str]], options: argparse.Namespace) -> d
         else:
             ours(Path(name), pairs, steps, options, side)
     wall, cpu, computed, real = ((two - one) / options.epochs for one, two in zip(marks[0], marks[timed], strict=True))
-    shares: dict[str, float] = dict.fromkeys([*OPERATORS, "all else"], 0.0)
-    for event in (events := profile.key_averages() if options.profile else ()):
-        kinds = (kind for kind, names in OPERATORS.items() if any(name in event.key.lower() for name in names))
-        shares[next(kinds, "all else")] += event.self_cpu_time_total / sum(e.self_cpu_time_total for e in events)
     return {"wall": wall, "cpu": cpu, "computed": computed / len(pairs), "real": real / len(pairs),
-            "once": marks[0][0] - BEGAN, "peak_mib": peak_mib(), "shares": shares}  # fmt: skip
+            "once": marks[0][0] - BEGAN, "peak_mib": peak_mib()}  # fmt: skip
 
 
 def text_section(text: str, count: int, runs: dict[str, list[dict[str, Any]]]) -> str:
-    """Seconds of every side on one text, ratios repeat by repeat, and the profiles of both engines."""
+    """Seconds of every side on one text, and ratios repeat by repeat."""
 
     def cells(side: str) -> tuple[str, ...]:
         found = runs[side]
@@ -185,19 +162,16 @@ def text_section(text: str, count: int, runs: dict[str, list[dict[str, Any]]]) -
 
     header = ("", "seconds per epoch", "CPU seconds", "times ours", "times ours, CPU", "tokens computed per pair",
               "sentences per second", "start and first step, seconds", "peak memory, MiB")  # fmt: skip
-    ours = runs["ours"][0]
-    shares = [(kind, *(f"{runs[side][0]['shares'][kind]:.1%}" for side in ENGINES)) for kind in ours["shares"]]
     return (f"## {text}: {count:,} pairs\n\n{table(header, map(cells, runs))}\n\nWithout any padding a pair has "
-            f"{ours['real']:.1f} tokens, both sides together. Where the time in operators goes ({PROFILED} steps "
-            f"under a profiler):\n\n{table(('', *ENGINES), shares)}")  # fmt: skip
+            f"{runs['ours'][0]['real']:.1f} tokens, both sides together.")  # fmt: skip
 
 
 def page_body(options: argparse.Namespace, counts: dict[str, int], runs: dict[str, Any]) -> str:
     return "\n\n".join([
-        f"Batch {BATCH}, longest input {MAX_LENGTH}, {options.precision}, threads: {options.threads}, dropout as the "
+        f"Batch {BATCH}, longest input {MAX_LENGTH}, float32, threads: {options.threads}, dropout as the "
         "model has it (our recipes train without: `student.dropout: 0`); medians over the repeats, in brackets the "
-        "lowest and highest; ratios repeat by repeat. Each part is switched off alone; a ratio above 1 is what it "
-        "saves, one below 1 what is lost to what the row leaves out.",
+        "lowest and highest; ratios repeat by repeat. Each part is switched off alone: a ratio above 1 is what that "
+        "part saves.",
         "\n".join(f"* **{side}**: {SIDES[side]}." for side in options.sides),
         *(text_section(text, counts[text], runs[text]) for text in runs),
     ])  # fmt: skip
@@ -211,10 +185,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--part-repeats", type=int, default=3, help="of ours with a part switched off")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--parts", nargs="*", choices=tuple(SIDES)[2:], default=tuple(SIDES)[2:])
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
-    parser.add_argument("--profile", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         side, file = options.child
@@ -230,15 +202,12 @@ def main() -> None:
     runs: dict[str, Any] = {text: {side: [] for side in options.sides} for text in texts}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "pairs.json"
-        given = [word for key in ("epochs", "precision", "threads") for word in (f"--{key}", getattr(options, key))]
+        given = [word for key in ("epochs", "threads") for word in (f"--{key}", getattr(options, key))]
         for repeat, text, side in itertools.product(range(options.repeats), texts, options.sides):
             if repeat >= options.part_repeats and side not in ENGINES:
                 continue
             file.write_text(json.dumps(texts[text]), encoding="utf-8")
-            profile = ("--profile", PROFILED if repeat == 0 and side in ENGINES else 0)
-            runs[text][side].append(
-                run_json(__file__, "--child", side, file, *given, *profile, threads=options.threads)
-            )
+            runs[text][side].append(run_json(__file__, "--child", side, file, *given, threads=options.threads))
             print(f"repeat {repeat + 1}, {text}: {side}: {runs[text][side][-1]}", file=sys.stderr, flush=True)
     print(json.dumps(runs))
     write_page(options.write, "Training speed against sentence-transformers", f"{MODEL} (6 layers, width 384)",

@@ -1,4 +1,4 @@
-"""Teaching: corpora, targets, objectives, tasks, trainer, recipes. The verb is `distill`."""
+"""Training: corpora, objectives, tasks, trainer, recipes. The verb is `distill`."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ def distill(
 
     Args:
         recipe: the name of a shipped recipe (`quickstart`, `msd:bool`), a file, a mapping as in such a file, or a
-            `Recipe`, which is taken as it is.
-        output: the run folder, which msdc.distill.run_folder describes; None: runs/NAME.
-        resume: continue a run that was stopped, or on to more steps of its last stage; bit for bit the uninterrupted.
-        overrides: changes as of `--set`: `stages.train.steps=2000`, `corpora.TED2020.limit=10000`.
-        data: the folder that `{data}` in the recipe stands for.
-        trackers: of tensorboard, wandb, trackio, mlflow.
-        extendable: keep the state at the end, so that a finished run can go on to more steps.
-        reuse: run folders whose finished stages are taken over where this run would repeat them.
+            `Recipe`.
+        output: the run folder (see msdc.distill.run_folder); None: runs/NAME.
+        resume: continue a stopped run, or a finished one to more steps of its last stage. The weights are bit for bit
+            those of an uninterrupted run.
+        overrides: changes by key: `stages.train.steps=2000`, `corpora.TED2020.limit=10000`.
+        data: the folder that replaces `{data}` in the recipe.
+        trackers: any of tensorboard, wandb, trackio, mlflow.
+        extendable: keep the final state, so that a finished run can be resumed to more steps.
+        reuse: run folders whose finished stages are reused if this run would repeat them.
 
     Example:
         ```python
@@ -46,7 +47,7 @@ def distill(
         ```
 
     Raises:
-        InputError: something is wrong with the recipe or the folder; nothing is written then.
+        InputError: the recipe or the folder is invalid; nothing was written.
         MsdcError: training failed; `resume` continues from the last checkpoint.
     """
     from msdc.distill.catalog import load_recipe

@@ -1,7 +1,7 @@
 """The untrained assistant and student of a recipe.
 
-The assistant is the teacher's body with a multilingual vocabulary of its own, or a ready multilingual encoder; the
-student is cut from the assistant, starts from random weights, or is a model by name.
+The assistant is the teacher's body with a new multilingual vocabulary, or an existing multilingual encoder; the student
+is cut from the assistant, starts from random weights, or is an existing model.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from msdc.text.tokenizer import PieceTokenizer, Tokenizer
 
 
 def load_named(model: NamedModel | str | Path, new_head_seed: int | None = None) -> Encoder:
-    """The encoder that a recipe names, a bare folder with the pooling and head that it does not state itself.
+    """The encoder that a recipe names; `pooling` and `head` apply to a bare folder.
 
-    `new_head_seed` is the seed of a random head where a student's folder holds none; None refuses.
+    `new_head_seed` is the seed of a random head if the folder has none; None makes that an error.
     """
     if isinstance(model, NamedModel):
         return load_encoder(model.model, pooling=model.pooling, head=model.head, head_seed=new_head_seed)
@@ -46,12 +46,12 @@ def load_named(model: NamedModel | str | Path, new_head_seed: int | None = None)
 
 
 def sample_rows(stream: TextStream, per_language: int, seed: int) -> list[Row]:
-    """Up to `per_language` training rows of each language, drawn evenly from the front of each source."""
+    """Up to `per_language` training rows of each language, drawn from the first rows of each source."""
     rng = np.random.default_rng([seed, 3])
     by_language: dict[str, list[Row]] = {}
-    for source in (source for source in stream.sources if not source.made):
+    for source in (source for source in stream.sources if not source.synthetic):
         rows = by_language.setdefault(source.language, [])
-        # Bounded: four times as many rows are read and drawn from, so that sorted files still give a mixture.
+        # At most four times as many rows are read, so that sorted files still give a mixture.
         for number, row in enumerate(source.read()):
             if number >= 4 * per_language:
                 break
@@ -65,39 +65,11 @@ def sample_rows(stream: TextStream, per_language: int, seed: int) -> list[Row]:
     return picked
 
 
-def piece_frequency(tokenizer: Tokenizer, rows: Sequence[Row], max_length: int) -> Tensor:
+def token_frequency(tokenizer: Tokenizer, rows: Sequence[Row], max_length: int) -> Tensor:
     """How often each id occurs in both sides of the rows, plus one, float64 [V]."""
     texts = [row.source for row in rows] + [row.target for row in rows if row.target]
     ids = np.concatenate([np.zeros(0, np.int64), *map(np.asarray, tokenizer.encode(texts, max_length))])
     return torch.from_numpy(1.0 + np.bincount(ids.astype(np.int64), minlength=tokenizer.size))
-
-
-def transplant(
-    teacher: Encoder,
-    tokenizer: PieceTokenizer,
-    rows: Sequence[Row],
-    how: str,
-    max_length: int,
-    inside: bool = False,
-    **coded: int | None,
-) -> Student:
-    """The teacher's body with a table for `tokenizer`, whose rows are made from the teacher's own rows.
-
-    Args:
-        teacher: the model whose layers and rows are taken.
-        tokenizer: the new vocabulary.
-        rows: text that aligns its tokens with the teacher's.
-        how: alignment, cooccurrence or random.
-        max_length: positions that are kept.
-        inside: as of `link_strengths`.
-        coded: `nonzeros` and `base_rows`, as of `with_table`.
-    """
-    if how != "random":
-        score, frequency_P = transfer.link_strengths(teacher, tokenizer, rows, how, max_length, inside)
-        return with_table(teacher, tokenizer, max_length, score, frequency_P=frequency_P, **coded)
-    if coded.get("nonzeros") is not None:
-        raise InputError("assistant: nonzeros keep the sums of rows of a transplant; random rows are no sums")
-    return with_table(teacher, tokenizer, max_length, None)
 
 
 def with_table(
@@ -109,10 +81,16 @@ def with_table(
     base_rows: int | None = None,
     frequency_P: np.ndarray | None = None,
 ) -> Student:
-    """The teacher's body with the table that link strengths `score` [P, W] make; None: random rows.
+    """The teacher's body with a new table: weighted means of the teacher's rows, or random rows.
 
-    With `nonzeros` the table is coded: each row keeps its so many strongest weights, and the base holds the teacher's
-    rows that tokens use, at most `base_rows`.
+    Args:
+        teacher: the model whose layers and rows are used.
+        tokenizer: the new vocabulary, of P tokens.
+        max_length: positions that are kept.
+        score: alignment strengths [P, W] with the teacher's W tokens; None: random rows.
+        nonzeros: code the table: each row keeps this many of its strongest weights.
+        base_rows: limit of the teacher's rows in the base of a coded table.
+        frequency_P: how often each token occurs, to choose the base rows.
     """
     body = decode(to_student(teacher))
     table_WH = body.embedding.table.weight.detach()
@@ -122,16 +100,16 @@ def with_table(
     ends = teacher.tokenizer.encode([""], 16)[0]
     if len(ends) < 2:
         raise InputError(
-            f"{teacher.name}: its tokenizer adds no special ids; a transplanted vocabulary needs a first and a last one"
+            f"{teacher.name}: its tokenizer adds no special ids; a new vocabulary needs a first and a last one"
         )
     own = {tokenizer.bos_id: table_WH[ends[0]], tokenizer.eos_id: table_WH[ends[-1]]}
     if nonzeros is not None and score is not None:
-        # Control pieces and the unknown piece get the mean row.
+        # Control tokens and the unknown token get the mean row.
         processor = tokenizer.processor
         special = [i for i in range(tokenizer.size) if processor.is_control(i) or processor.is_unknown(i)]
         own = {index: table_WH.mean(0) for index in special} | own
         if base_rows is not None and frequency_P is not None:
-            # The special pieces' rows and the mean row are in the base too.
+            # The rows of special tokens and the mean row are in the base too.
             score = transfer.most_used(transfer.strongest(score), base_rows - len(own) - 1, frequency_P)
         code = transfer.transplant_code(transfer.strongest(score, nonzeros), table_WH, nonzeros, own)
         changes |= {"base_rows": len(code.base_RE), "nonzeros": nonzeros}
@@ -142,51 +120,44 @@ def with_table(
             table_PH = torch.randn(tokenizer.size, table_WH.shape[1], generator=random) * table_WH.std()
         else:
             table_PH = transfer.transplant_rows(transfer.strongest(score), table_WH)
-        for piece, row_H in own.items():
-            table_PH[piece] = row_H
+        for token, row_H in own.items():
+            table_PH[token] = row_H
         state[TABLE] = table_PH
     assistant = Student(body.config.model_copy(update=changes))
     assistant.load_state_dict(state)
     return assistant.eval()
 
 
-def write_vocabulary(wanted: VocabularyTraining, rows: Sequence[Row], target: Path, words: Sequence[str]) -> Path:
-    """Train the vocabulary of both sides of `rows`; `words` are pieces of one of whole words."""
-    size = wanted.train or 32_000
-    if wanted.parts is None:
-        texts = sorted({row.source for row in rows}) + [row.target for row in rows if row.target]
-        return train_vocabulary(texts, target, size, lowercase=wanted.lowercase)
-    by_language: dict[str, list[str]] = {"": [row.source for row in rows]}
-    for row in rows:
-        by_language.setdefault(row.language, []).append(row.target)
-    return train_whole_words(
-        by_language, target, size, wanted.parts, words=words, lowercase=wanted.lowercase, spellings=wanted.spellings
-    )
-
-
 def make_vocabulary(
     wanted: VocabularyTraining, stream: TextStream, work: Path, seed: int, words: Sequence[str] = ()
 ) -> tuple[Path, list[Row]]:
-    """The `.model` file of a recipe, trained once per run folder, and the rows it was trained on.
+    """The `.model` file of a recipe, trained once per run folder, and the rows that it is trained on.
 
-    `words` are pieces in any case, where the vocabulary is to hold whole words.
+    `words` are added to a vocabulary of whole words.
     """
     say("vocabulary: reading the corpora")
     rows = sample_rows(stream, wanted.sentences_per_language, seed)
     if wanted.file is not None:
         return Path(wanted.file).expanduser(), rows
     work.mkdir(parents=True, exist_ok=True)
-    model_file = work / "tokenizer.model"
-    if not model_file.is_file():
-        say(f"vocabulary: training {wanted.train} pieces on {len(rows)} pairs")
-        write_vocabulary(wanted, rows, model_file, words)
-    return model_file, rows
+    target, size, lowercase = work / "tokenizer.model", wanted.train or 32_000, wanted.lowercase
+    if target.is_file():
+        return target, rows
+    say(f"vocabulary: training {size} tokens on {len(rows)} pairs")
+    if wanted.parts is None:
+        texts = sorted({row.source for row in rows}) + [row.target for row in rows if row.target]
+        return train_vocabulary(texts, target, size, lowercase=lowercase), rows
+    texts_of: dict[str, list[str]] = {"": [row.source for row in rows]}
+    for row in rows:
+        texts_of.setdefault(row.language, []).append(row.target)
+    trained = train_whole_words(
+        texts_of, target, size, wanted.parts, words=words, lowercase=lowercase, spellings=wanted.spellings
+    )
+    return trained, rows
 
 
 def make_assistant(recipe: Recipe, stream: TextStream, folder: Path) -> Path:
-    """Write the untrained assistant's model folder (once; a finished one is kept) and return it."""
-    if (folder / "config.json").is_file():
-        return folder
+    """Write the untrained assistant's model folder and return it."""
     wanted = recipe.assistant
     if isinstance(wanted, (str, NamedModel)):
         named = recipe.teacher if wanted == TEACHER else wanted
@@ -202,15 +173,15 @@ def make_assistant(recipe: Recipe, stream: TextStream, folder: Path) -> Path:
     words = transfer.own_words(body) if wanted.vocabulary.parts is not None else ()
     model_file, rows = make_vocabulary(wanted.vocabulary, stream, folder.parent / "vocabulary", recipe.seed, words)
     say(f"assistant: table rows by {wanted.rows}")
-    coded = {"nonzeros": wanted.nonzeros, "base_rows": wanted.base_rows}
-    student = transplant(body, PieceTokenizer(model_file), rows, wanted.rows, wanted.max_length, wanted.inside, **coded)
+    tokenizer, length, score, frequency_P = PieceTokenizer(model_file), wanted.max_length, None, None
+    if wanted.rows != "random":
+        score, frequency_P = transfer.align_tokens(body, tokenizer, rows, wanted.rows, length, wanted.inside)
+    student = with_table(body, tokenizer, length, score, wanted.nonzeros, wanted.base_rows, frequency_P)
     return save_student(student, model_file, folder, defaults=trained_defaults(body))
 
 
 def make_student(recipe: Recipe, assistant_folder: Path, stream: TextStream, folder: Path) -> Path:
-    """Write the untrained student's model folder (once; a finished one is kept) and return it."""
-    if (folder / "config.json").is_file():
-        return folder
+    """Write the untrained student's model folder and return it."""
     shape = recipe.student
     if isinstance(shape, (str, NamedModel)):
         encoder = load_named(shape, new_head_seed=recipe.seed)
@@ -226,25 +197,24 @@ def make_student(recipe: Recipe, assistant_folder: Path, stream: TextStream, fol
     assert shape is not None
     if shape.scratch is not None:
         return _from_scratch(shape, stream, folder, recipe.seed)
-    student, tokenizer = cut_from_assistant(recipe, shape, assistant_folder, stream)
+    student, tokenizer = cut_from_assistant(recipe, assistant_folder, stream)
     return save_student(student, tokenizer, folder, defaults=read_defaults(assistant_folder))
 
 
 def trained_defaults(encoder: Encoder) -> EncodeDefaults:
-    """What a model that is trained from `encoder` keeps: its prompts. Its whole vector is trained, so no width."""
+    """The defaults of a model that is trained from `encoder`: its prompts, and the whole vector."""
     return replace(encoder.defaults, truncate_dim=None)
 
 
-def cut_from_assistant(
-    recipe: Recipe, shape: StudentShape, assistant_folder: Path, stream: TextStream
-) -> tuple[Student, Tokenizer]:
+def cut_from_assistant(recipe: Recipe, assistant_folder: Path, stream: TextStream) -> tuple[Student, Tokenizer]:
     """The student cut from an assistant, its bottleneck from the frequency-weighted SVD, and its tokenizer."""
-    encoder = load_encoder(assistant_folder)
+    shape, encoder = recipe.cut_shape, load_encoder(assistant_folder)
+    assert shape is not None
     large = to_student(encoder)
     count = len(large.layers)
     layers = shape.layers if shape.layers is not None else tuple(range(shape.unit or count))
     repeats = shape.repeats or max(1, count // len(layers))
-    frequency = piece_frequency(encoder.tokenizer, sample_rows(stream, 20_000, recipe.seed), shape.max_length)
+    frequency = token_frequency(encoder.tokenizer, sample_rows(stream, 20_000, recipe.seed), shape.max_length)
     student = shrink(
         large,
         layers=layers,
@@ -256,14 +226,14 @@ def cut_from_assistant(
         dropout=shape.dropout,
     )
     if shape.base_rows is not None and shape.nonzeros is not None:
-        say(f"student: coding its table, {shape.nonzeros} of {shape.base_rows} base rows per piece")
+        say(f"student: coding its table, {shape.nonzeros} of {shape.base_rows} base rows per token")
         student, kept = fit_student(student, shape.base_rows, shape.nonzeros, frequency)
         say(f"student: the code keeps {kept:.1%} of the table's variance")
     return student, encoder.tokenizer
 
 
 def _from_scratch(shape: StudentShape, stream: TextStream, folder: Path, seed: int) -> Path:
-    """A student of random weights under a joint vocabulary of its languages (Mao et al. 2021)."""
+    """A student of random weights with a joint vocabulary of its languages (Mao et al. 2021)."""
     plan = shape.scratch
     assert plan is not None
     model_file, _ = make_vocabulary(plan.vocabulary, stream, folder.parent / "vocabulary", seed)

@@ -1,4 +1,4 @@
-"""`msdc build-data`: make the files that a recipe reads from their public sources; say what cannot be made, and why."""
+"""`msdc build-data`: build the files that a recipe reads from their public sources."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ SHOWN = 110  # characters of a reason
 
 
 @dataclass(frozen=True)
-class Made:
-    """What became of one file; `state` is made, there, planned, training or missing."""
+class Outcome:
+    """The outcome for one file; `state` is built, present, planned, training or missing."""
 
     file: str
     set: str
@@ -37,16 +37,15 @@ class Made:
 
 
 def wanted_files(recipe: Recipe, data: Path, sets: dict[str, SourceSet]) -> tuple[dict[str, str], list[str], list[str]]:
-    """What a recipe reads: the set of each file, patterns without a source; corpora by hub or OPUS name."""
+    """The set of each file that a recipe reads, patterns without a known source, and corpora of the hub or OPUS."""
     patterns: list[tuple[str, tuple[str, ...]]] = []
-    elsewhere: list[str] = []
+    remote: list[str] = []
     for corpus in dict.fromkeys(recipe.all_corpora):
         if corpus.is_remote:
-            elsewhere.append(f"hub {corpus.hub}" if corpus.hub else f"opus {corpus.opus}")
+            remote.append(f"hub {corpus.hub}" if corpus.hub else f"opus {corpus.opus}")
         languages = corpus.languages if corpus.kind != "text" else ()
         patterns += [(path, languages) for path in (corpus.path, *(corpus.files or ())) if path is not None]
-    graded = recipe.heldout.graded if recipe.heldout is not None else ()
-    patterns += [(path, ()) for path in (*recipe.exclude, *graded)]
+    patterns += [(path, ()) for path in (*recipe.exclude, *recipe.heldout.graded)]
     found: dict[str, str] = {}
     unknown: dict[str, None] = {}
     for path, languages in patterns:
@@ -58,98 +57,98 @@ def wanted_files(recipe: Recipe, data: Path, sets: dict[str, SourceSet]) -> tupl
         found |= {file: name for file, name, code in hits if not languages or not code or code in languages}
         if not hits:
             unknown[pattern] = None
-    return found, list(unknown), elsewhere
+    return found, list(unknown), remote
 
 
 def cleaned(rows: Iterable[TextRow]) -> Iterable[TextRow]:
-    """Rows as training cleans their texts, without empty and undecodable sides and exact duplicates."""
+    """Rows with their texts cleaned as in training, without empty or undecodable sides and exact duplicates."""
     texts = (tuple(map(clean, row)) for row in rows)
     return dict.fromkeys(row for row in texts if all(row) and not any("\ufffd" in text for text in row))
 
 
 def write_rows(rows: Iterable[TextRow], file: Path) -> int:
-    """Write rows as tab-separated lines, gzip without a name and a time where the file's name says so; their number."""
+    """Write rows as tab-separated lines and return their number; a `.gz` file stores no name and no time."""
     lines = ["\t".join(row) + "\n" for row in rows]
     if not lines:
-        raise InputError(f"{file.name}: nothing of the source is text of this kind")
+        raise InputError(f"{file.name}: the source contains no such text")
     raw = "".join(lines).encode()
     with atomic_path(file) as part:
         part.write_bytes(gzip.compress(raw, 9, mtime=0) if file.suffix == ".gz" else raw)
     return len(lines)
 
 
-def build(
+def build_data(
     recipe: Recipe,
     data: Path,
     sets: dict[str, SourceSet],
+    *,
     only: Sequence[str] = (),
     copies: Path | None = None,
     dry_run: bool = False,
-) -> list[Made]:
-    """Make what a recipe reads below `data`, the folder it was loaded with, and say what became of each file.
+) -> list[Outcome]:
+    """Build the files that a recipe reads in `data`, the folder it was loaded with.
 
-    `only` names sets, the others are left alone; `copies` is a folder with the sources, instead of downloads; `dry_run`
-    makes nothing. Raises InputError where `only` names a set that the recipe does not read.
+    Args:
+        recipe: the recipe.
+        data: the folder to write to; existing files are kept.
+        sets: all sets by name, as of `read_sources`.
+        only: names of the sets to build; empty: all.
+        copies: a folder with copies of the sources, instead of downloads.
+        dry_run: build nothing.
+
+    Raises:
+        InputError: `only` names a set that the recipe does not read.
     """
-    wanted, unknown, elsewhere = wanted_files(recipe, data, sets)
+    wanted, unknown, remote = wanted_files(recipe, data, sets)
     if strange := [name for name in only if name not in wanted.values()]:
         raise InputError(f"`only` {strange[0]}: {recipe.name} reads {', '.join(dict.fromkeys(wanted.values()))}")
-    made = [Made(name, "", "training", why="downloaded by training") for name in elsewhere if not only]
+    found = [Outcome(name, "", "training", why="downloaded by training") for name in remote if not only]
     for file, name in wanted.items():
         entry = sets[name]
         origin = ", ".join(map(str, entry.origins.values()))
         if only and name not in only:
             continue
-        if (there := (data / file).is_file()) or dry_run:
-            made.append(Made(file, name, "there" if there else "planned", origin=origin))
+        if (present := (data / file).is_file()) or dry_run:
+            found.append(Outcome(file, name, "present" if present else "planned", origin=origin))
             continue
         say(f"{name}: {file}")
         try:
             rows = entry.rows(file, copies)
-            as_they_are = any(part.paste for part in entry.targets[file][1])
-            count = write_rows(rows if as_they_are else cleaned(rows), data / file)
-            made.append(Made(file, name, "made", count, origin))
+            unchanged = any(part.paste for part in entry.targets[file][1])
+            count = write_rows(rows if unchanged else cleaned(rows), data / file)
+            found.append(Outcome(file, name, "built", count, origin))
         except InputError as error:
-            made.append(Made(file, name, "missing", origin=origin, why=str(error)))
-    states = {pattern: "there" if any(data.glob(pattern)) else "missing" for pattern in unknown if not only}
-    return made + [Made(pattern, "", state, why="no source is known for it") for pattern, state in states.items()]
+            found.append(Outcome(file, name, "missing", origin=origin, why=str(error)))
+    states = {pattern: "present" if any(data.glob(pattern)) else "missing" for pattern in unknown if not only}
+    return found + [Outcome(pattern, "", state, why="no known source") for pattern, state in states.items()]
 
 
-def to_table(made: Sequence[Made], sets: dict[str, SourceSet]) -> str:
-    """One row per set and outcome: files, rows, the license, and the source or why it could not be had."""
-    groups: dict[tuple[str, str, str], list[Made]] = {}
-    for one in made:
+def to_table(outcomes: Sequence[Outcome], sets: dict[str, SourceSet]) -> str:
+    """One row per set and outcome: files, rows, the license, and the source or why it is unavailable."""
+    groups: dict[tuple[str, str, str], list[Outcome]] = {}
+    for one in outcomes:
         groups.setdefault((one.set or one.file, one.state, one.why or one.origin), []).append(one)
     rows = []
-    for (name, state, said), files in groups.items():
+    for (name, state, reason), files in groups.items():
         count = sum(one.rows or 0 for one in files)
         license = sets[name].license if name in sets else ""
-        rows.append((name, state, str(len(files)), f"{count:,}" if count else "", license, said[:SHOWN]))
+        rows.append((name, state, str(len(files)), f"{count:,}" if count else "", license, reason[:SHOWN]))
     names = ("set", "state", "files", "rows", "license", "source, or why it is missing")
     columns = tuple(Column(name, align="right" if name in ("files", "rows") else "left") for name in names)
-    missing = sum(one.state == "missing" for one in made)
-    return to_text(Table(f"{len(made) - missing} files of {len(made)}, {missing} missing", columns, tuple(rows)))
+    missing = sum(one.state == "missing" for one in outcomes)
+    caption = f"{len(outcomes) - missing} files of {len(outcomes)}, {missing} missing"
+    return to_text(Table(caption, columns, tuple(rows)))
 
 
 @click.command()
 @click.argument("recipe")
-@click.option(
-    "-o",
-    "--output",
-    "output",
-    required=True,
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder to make: what the recipe calls {data}.",
-)
-@click.option("--only", multiple=True, metavar="SET", help="Make this set only; may be repeated.")
-@click.option(
-    "--sources",
-    "copies",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Folder with copies of the sources (OWNER+NAME: a checkout): no downloads.",
-)
-@click.option("--dry-run", is_flag=True, help="Show what would be made from what; make nothing.")
-@click.option("--allow-missing", is_flag=True, help="Exit with 0 although something could not be had.")
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path, file_okay=False),
+              help="Folder to write to: {data} of the recipe.")  # fmt: skip
+@click.option("--only", multiple=True, metavar="SET", help="Build only this set; repeatable.")
+@click.option("--sources", "copies", type=click.Path(path_type=Path, exists=True, file_okay=False),
+              help="Folder with copies of the sources (checkouts named OWNER+NAME), instead of downloads.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Show what would be built; build nothing.")
+@click.option("--allow-missing", is_flag=True, help="Exit with 0 even if something is unavailable.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @quiet_option
 @click.pass_context
@@ -163,14 +162,15 @@ def command(
     allow_missing: bool,
     as_json: bool,
 ) -> None:
-    """Make the files that RECIPE reads below {data} from their public sources.
+    """Build the files that RECIPE reads in {data} from their public sources.
 
-    Files that are there are kept. Ends with a table of what was made and what could not be had; exit code 1 if anything
-    could not be had.
+    Existing files are kept. Prints what was downloaded and what was unavailable; exit code 1 if anything was
+    unavailable.
     """
     output, sets = output.resolve(), read_sources()
-    made = build(load_recipe(recipe, data=output), output, sets, only, copies, dry_run)
-    text = json.dumps([asdict(one) for one in made], ensure_ascii=False) if as_json else to_table(made, sets)
+    resolved = load_recipe(recipe, data=output)
+    outcomes = build_data(resolved, output, sets, only=only, copies=copies, dry_run=dry_run)
+    text = json.dumps([asdict(one) for one in outcomes], ensure_ascii=False) if as_json else to_table(outcomes, sets)
     click.echo(printable(text))
-    if any(one.state == "missing" for one in made) and not allow_missing:
+    if any(one.state == "missing" for one in outcomes) and not allow_missing:
         context.exit(MsdcError.exit_code)

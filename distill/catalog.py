@@ -1,20 +1,23 @@
 """The shipped recipes, their variants, and a recipe from its file: YAML, `--set`, relative paths, placeholders.
 
-A recipe file may end in `variants`, named changes to it, and in `tables`: what of a paper they are.
+A recipe file may end in `variants`, named changes to it, and in `tables`: the paper tables that they reproduce.
 
     variants:
       bool: {about: hard labels, set: {KEY: VALUE}, stages: [NAME, ..], without: [NAME, ..], differs: [WHAT: why]}
     tables:
       "5": {about: STS2017 across languages, columns: [cross], rows: {ours: 79.4, bool: 79.0}}
 
-`set` takes the keys of `--set`; `stages` and `corpora` keep the named ones, also of `spare_stages` and `spare_corpora`,
-which the recipe has for its variants only; `without` leaves some out; `skips` names variants that do not fit this one,
-whose rows a sweep of a table leaves out; `differs` is how a row departs from the paper's,
-beyond what the recipe says for all its rows. `RECIPE:ONE+TWO` applies two variants in that order. The rows of a table
-are named like this, with the published figures of its columns; a table without rows says in `about` why it has none.
+* `set`: changes with the keys of `--set`.
+* `stages`, `corpora`: the ones to keep, also of `spare_stages` and `spare_corpora`, which are for variants only.
+* `without`: stages and corpora to remove.
+* `skips`: variants that do not combine with this one; a sweep of a table skips their rows.
+* `differs`: differences from the paper's row, besides those of the whole recipe.
 
-Paths in a recipe are relative to its file; those of `--set` to the working directory. Texts of a recipe may use two
-placeholders: `{embedded}` is the folder of the shipped data, `{data}` a folder that the caller names.
+`RECIPE:ONE+TWO` applies two variants in that order. The rows of a table are named like this, with the published figures
+of its columns; a table without rows states the reason in `about`.
+
+Paths in a recipe are relative to its file, those of `--set` to the working directory. `{embedded}` in a value is the
+folder of the shipped data, `{data}` a folder that the caller names.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import contextlib
 import copy
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,9 +58,9 @@ class Variant(Strict):
     differs: tuple[str, ...] = ()
 
     def apply(self, tree: dict[str, Any], known: Entries, name: str) -> None:
-        """Change the recipe's mapping in place; `known` are all entries that it may choose from, its own among them.
+        """Change the recipe's mapping in place; `known` are all entries to choose from, including its own.
 
-        So that variants combine in any order, a setting also changes an entry that is left out, or is chosen later.
+        So that variants combine in any order, a setting also changes entries that are removed, or chosen later.
         """
         for key, value in self.set.items():
             if key in NAMED:
@@ -70,7 +73,7 @@ class Variant(Strict):
                 set_value(known if key.split(".")[0] in NAMED else tree, key, value)
         for key, wanted in (("corpora", self.corpora), ("stages", self.stages)):
             if not isinstance(tree.get(key), list):
-                continue  # no recipe, as its schema will say
+                continue  # the schema will refuse it
             have = dict(zip(_names(known[key], key), known[key], strict=True))
             if missing := [one for one in wanted or () if one not in have]:
                 raise InputError(f"variant {name}: {key} has no {missing[0]!r} (have {', '.join(have)})")
@@ -81,7 +84,7 @@ class Variant(Strict):
 
 
 class PaperTable(Strict):
-    """A table or figure of a paper: its rows by the variants that make them, with the published figures."""
+    """A table or figure of a paper: published figures by the variants that reproduce the row."""
 
     about: str
     columns: tuple[str, ...] = ()
@@ -90,7 +93,7 @@ class PaperTable(Strict):
     @field_validator("rows", mode="before")
     @classmethod
     def _figures(cls, rows: Any) -> Any:
-        """A single figure needs no list; null is a figure that is not printed."""
+        """A single figure needs no list; null is a figure that the paper does not print."""
         return {key: v if isinstance(v, (list, tuple)) else [v] if v is not None else [] for key, v in rows.items()}
 
     @model_validator(mode="after")
@@ -102,7 +105,7 @@ class PaperTable(Strict):
 
 @dataclass(frozen=True)
 class RecipeFile:
-    """A recipe file as read: the recipe's mapping and what stands beside it."""
+    """A recipe file: the recipe's mapping, its variants and tables, and entries for variants only."""
 
     path: Path
     tree: dict[str, Any]
@@ -111,9 +114,9 @@ class RecipeFile:
     spare: Entries
 
     def paper_row(self, chosen: str) -> dict[str, Any]:
-        """What a combination of variants is in the paper: `row`, `tables`, figures by column; empty where nothing.
+        """The paper's row of a combination of variants: `row`, `tables`, figures by column; empty without one.
 
-        Variants that no table names, as those of small size, do not count.
+        Variants that no table names, such as `small`, are ignored.
         """
         named = {part for table in self.tables.values() for row in table.rows for part in row.split("+")}
         parts = [part for part in chosen.split("+") if part in named]
@@ -133,7 +136,7 @@ class RecipeFile:
 def set_value(node: Any, key: str, value: Any, inside: str = "", whole: str = "") -> None:
     """Change a value of a recipe's mapping; dots for depth, stages and corpora by name, `*` for all entries of a list.
 
-    `inside` and `whole` are the key's part before, and the whole key, of a value inside another.
+    `inside` is the parent's key and `whole` the whole key, of a value inside another.
     """
     part, _, rest = key.partition(".")
     whole = whole or key
@@ -151,16 +154,16 @@ def set_value(node: Any, key: str, value: Any, inside: str = "", whole: str = ""
 
 
 def _names(entries: Any, inside: str) -> list[Any]:
-    """How the entries of a list are called; `inside` is the key of the list."""
+    """The names of the entries of a list; `inside` is the key of the list."""
     if inside == "corpora":
         return [corpus_label(entry) if isinstance(entry, dict) else None for entry in entries]
     return [entry.get("name") if isinstance(entry, dict) else None for entry in entries]
 
 
 def _entries(entries: Any, part: str, inside: str, key: str) -> list[int]:
-    """The positions of the entry `part`, or of all, in the list that the key `inside` holds."""
+    """The positions of the entry `part`, or of all, in the list at the key `inside`."""
     if not isinstance(entries, list):
-        raise InputError(f"`overrides` {key}: {part!r} its parent is a scalar")
+        raise InputError(f"`overrides` {key}: {part!r}: its parent is a scalar")
     if part == "*":
         return list(range(len(entries)))
     names = _names(entries, inside)
@@ -169,7 +172,7 @@ def _entries(entries: Any, part: str, inside: str, key: str) -> list[int]:
         if inside not in NAMED:
             return [int(part)]
         named = names[int(part)]
-        raise InputError(f"`overrides` {key}: {inside} are addressed by name, number {part} is {inside}.{named}")
+        raise InputError(f"`overrides` {key}: use the name of an entry: {part} is {inside}.{named}")
     if len(found) != 1:
         known = ", ".join(str(name) for name in dict.fromkeys(names))
         several = "; ".join(str(Corpus.model_construct(**entries[n]).origin) for n in found)
@@ -219,40 +222,43 @@ def read_tree(path: Path) -> dict[str, Any]:
     return tree
 
 
-def set_paths(value: Any, folder: Path, key: str = "") -> Any:
-    """A part of a recipe's mapping with its relative paths, which are relative to `folder`, made absolute.
+def _change_texts(value: Any, change: Callable[[str, str], str], key: str = "") -> Any:
+    """A part of a recipe's mapping with `change(text, key)` for each text in it."""
+    if isinstance(value, dict):
+        return {name: _change_texts(inner, change, name) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_change_texts(inner, change, key) for inner in value]
+    return change(value, key) if isinstance(value, str) else value
+
+
+def set_paths(value: Any, folder: Path) -> Any:
+    """A part of a recipe's mapping with its paths, which are relative to `folder`, made absolute.
 
     Paths are corpora, graded files, vocabularies and caches, and names of models that begin with `./` or `../`.
     Placeholders and `~` stay.
     """
-    if isinstance(value, dict):
-        return {name: set_paths(inner, folder, name) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [set_paths(inner, folder, key) for inner in value]
-    if isinstance(value, str) and value and (
-        (key in PATHS and not value.startswith(("{", "~"))) or (key in MODELS and value.startswith(("./", "../")))
-    ):  # fmt: skip
-        return os.path.abspath(folder / value)
-    return value
+
+    def absolute(text: str, key: str) -> str:
+        relative = key in PATHS and not text.startswith(("{", "~"))
+        relative = relative or (key in MODELS and text.startswith(("./", "../")))
+        return os.path.abspath(folder / text) if text and relative else text
+
+    return _change_texts(value, absolute)
 
 
-def _fill_in(value: Any, name: str, data: str | os.PathLike[str] | None) -> Any:
-    """A part of a recipe's mapping with its placeholders replaced."""
-    if isinstance(value, dict):
-        return {key: _fill_in(inner, name, data) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_fill_in(inner, name, data) for inner in value]
-    if not isinstance(value, str):
-        return value
-    value = value.replace("{embedded}", str(EMBEDDED))
-    if "{data}" in value:
-        if data is None:
+def _fill_in(tree: Any, name: str, data: str | os.PathLike[str] | None) -> Any:
+    """A recipe's mapping with its placeholders replaced."""
+
+    def filled(text: str, key: str) -> str:
+        text = text.replace("{embedded}", str(EMBEDDED))
+        if "{data}" in text and data is None:
             raise InputError(
-                f"{name} needs corpora that are not shipped ({value}): pass `data` or set MSDC_DATA; "
+                f"{name} needs corpora that are not shipped ({text}): pass `data` or set MSDC_DATA; "
                 f"`msdc build-data` downloads those of msdc-mini (docs/guides/data.md)"
             )
-        value = value.replace("{data}", os.path.abspath(Path(data).expanduser()))
-    return value
+        return text.replace("{data}", os.path.abspath(Path(data).expanduser())) if data is not None else text
+
+    return _change_texts(tree, filled)
 
 
 # --- recipes by name --------------------------------------------------------------------------------------------------
@@ -264,7 +270,7 @@ def shipped() -> list[str]:
 
 
 def read_file(name: str) -> RecipeFile:
-    """The file of a recipe, by path or shipped name; what of NAME:VARIANT stands behind the colon is not looked at."""
+    """The file of a recipe, by path or shipped name; the variant after the colon is ignored."""
     name = _split_name(name)[0]
     path = RECIPES / f"{name}.yaml" if name in shipped() else Path(name)
     if not path.is_file():
@@ -280,7 +286,7 @@ def read_file(name: str) -> RecipeFile:
 
 
 def _split_name(name: str) -> tuple[str, str]:
-    """RECIPE and VARIANT[+VARIANT]; a path may hold a colon of its own."""
+    """RECIPE and VARIANT[+VARIANT]; a path may contain a colon."""
     base, _, chosen = (name, "", "") if Path(name).is_file() else name.rpartition(":")
     return (base, chosen) if base else (chosen or name, "")
 
@@ -293,9 +299,9 @@ def load_recipe(
     """A recipe by path or shipped name, `NAME:VARIANT` too.
 
     Args:
-        name: the recipe; or its mapping, or itself.
-        overrides: `key=value` as of `--set`, applied last.
-        data: the folder that `{data}` in the recipe stands for.
+        name: the recipe, or its mapping, or a `Recipe`.
+        overrides: `key=value`, applied last.
+        data: the folder that replaces `{data}` in the recipe.
     """
     if isinstance(name, Recipe):
         return parse_recipe(name.model_dump(mode="json"), name.name, overrides) if overrides else name
@@ -315,7 +321,7 @@ def load_recipe(
         tree["name"] += f"-{part}"
     if row := file.paper_row(chosen):
         tree["paper"] = row
-    # A shipped recipe names files of the user's, who need not know where the package lies.
+    # The paths of a shipped recipe are the user's, relative to the working directory.
     if base not in shipped():
         tree = set_paths(tree, path.parent)
     apply_overrides(tree, overrides)
@@ -323,13 +329,13 @@ def load_recipe(
 
 
 def parse_recipe(tree: dict[str, Any], origin: str, overrides: Sequence[str] = ()) -> Recipe:
-    """A recipe from its mapping, which `overrides` change; `origin` names it in messages."""
+    """A recipe from its mapping, changed by `overrides`; errors begin with `origin`."""
     apply_overrides(tree, overrides)
     return parse(Recipe, tree, origin)
 
 
 def listing(name: str | None = None) -> list[dict[str, Any]]:
-    """What `--list` shows: every shipped recipe (or the one named), its variants, and the rows of its tables."""
+    """All shipped recipes (or the one named), their variants, and the rows of their tables, as `--list` prints them."""
     rows: list[dict[str, Any]] = []
     for recipe in shipped() if name is None else [_split_name(name)[0]]:
         file = read_file(recipe)
@@ -337,11 +343,11 @@ def listing(name: str | None = None) -> list[dict[str, Any]]:
         rows.append({"name": recipe, "about": str(file.tree.get("about", "")), "paper": {}, "differs": common})
         for chosen in dict.fromkeys([*file.variants, *(row for table in file.tables.values() for row in table.rows)]):
             parts = [file.variants[part] for part in chosen.split("+")]
-            # What is no row of a paper departs from nothing.
-            departs = [*common, *(text for part in parts for text in part.differs)] if file.paper_row(chosen) else []
+            # Only a row of a paper differs from one.
+            differs = [*common, *(text for part in parts for text in part.differs)] if file.paper_row(chosen) else []
             about = ", ".join(part.about for part in parts if part.about)
             rows.append(
-                {"name": f"{recipe}:{chosen}", "about": about, "paper": file.paper_row(chosen), "differs": departs}
+                {"name": f"{recipe}:{chosen}", "about": about, "paper": file.paper_row(chosen), "differs": differs}
             )
     return rows
 
@@ -386,10 +392,7 @@ def _stage_facts(recipe: Recipe, stage: Stage) -> dict[str, Any]:
 
 
 def recipe_facts(recipe: Recipe) -> dict[str, Any]:
-    """What a resolved recipe trains, as numbers and short texts by dotted name: `student.unit`, `stages.train.epochs`.
-
-    For the table of the papers' rows, `--dry-run`, and tests.
-    """
+    """The settings of a resolved recipe by dotted name: `student.unit`, `stages.train.epochs`."""
     facts: dict[str, Any] = {}
     for role in ("teacher", "assistant", "student"):
         facts |= {f"{role}{key}": value for key, value in _model_facts(getattr(recipe, role)).items()}

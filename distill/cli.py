@@ -17,33 +17,24 @@ from msdc.tables import Table, filled, heads, terminal_width, to_text
 @click.command()
 @click.argument("recipe", required=False)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Run folder (default: runs/NAME).")
-@click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value; stages and corpora by name."
-)
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    envvar="MSDC_DATA",
-    help="Folder of the corpora that a recipe calls {data} [env MSDC_DATA].",
-)
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE",
+              help="Change a value; stages and corpora by name.")  # fmt: skip
+@click.option("--data", type=click.Path(path_type=Path), envvar="MSDC_DATA",
+              help="Folder that replaces {data} in the recipe [env MSDC_DATA].")  # fmt: skip
 @click.option("--resume", is_flag=True, help="Continue from the last checkpoint.")
-@click.option(
-    "--log", "trackers", multiple=True, type=click.Choice(TRACKERS), help="Log to this tracker as well; repeatable."
-)
-@click.option("--extendable", is_flag=True, help="Keep the state at the end, for --resume with more steps.")
+@click.option("--log", "trackers", multiple=True, type=click.Choice(TRACKERS),
+              help="Also log to this tracker; repeatable.")  # fmt: skip
+@click.option("--extendable", is_flag=True, help="Keep the final state, for --resume with more steps.")
 @click.option("--list", "list_recipes", is_flag=True, help="List the shipped recipes.")
+@click.option("--dry-run", "dry", is_flag=True,
+              help="Check the recipe, count rows and steps; train and download nothing.")  # fmt: skip
+@click.option("--max-steps", type=click.IntRange(min=1), help="Train every stage for this many steps, to try a recipe.")
+@click.option("--sweep", "over", multiple=True, metavar="KEY=A,B,C",
+              help="One run per value (table=N or variant=A,B: rows of a paper); repeat it for every "
+              "combination.")  # fmt: skip
 @click.option(
-    "--dry-run", "dry", is_flag=True, help="Check the recipe, count rows and steps; train and download nothing."
+    "--programs", is_flag=True, help="In a sweep, export every student and measure its bytes and latency here."
 )
-@click.option("--max-steps", type=click.IntRange(min=1), help="Train every stage for so many steps, to try a recipe.")
-@click.option(
-    "--sweep",
-    "over",
-    multiple=True,
-    metavar="KEY=A,B,C",
-    help="One run per value (table=N or variant=A,B: rows of a paper); repeat it for every combination.",
-)
-@click.option("--programs", is_flag=True, help="Of a sweep, export every student and measure bytes and time here.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @quiet_option
 def command(
@@ -63,15 +54,15 @@ def command(
 ) -> None:
     """Train a student with RECIPE: a file or the name of a shipped recipe; RECIPE:VARIANT for a row of its paper.
 
-    --resume continues a run: where it was stopped, or to more steps or epochs of the last stage. While it runs,
-    `msdc report RUN` draws the curves, and other commands open RUN as a model: its best weights so far.
+    --resume continues a stopped run, or a finished one to more steps or epochs of the last stage. While it runs, `msdc
+    report RUN` plots the run so far, and other commands open RUN as a model: its best weights so far.
 
-    --max-steps tries a recipe: the numbers of its stages (--json, done.json) have the shares of the loss, minutes per
-    10,000 steps and memory.
+    --max-steps tries a recipe: the results of its stages (--json, done.json) include the shares of the loss, minutes
+    per 10,000 steps and memory.
 
-    A sweep writes one table (table.md, table.csv, table.json) and one page (report.html) beside its runs, and continues
-    where it was stopped; seeds (--sweep seed=1,2,3) become mean and interval. Under torchrun every process computes its
-    share of each batch.
+    A sweep writes one table (table.md, table.csv, table.json) and one page (report.html) next to its runs; the same
+    command continues a stopped sweep. Seeds (--sweep seed=1,2,3) become mean and interval. Under torchrun every process
+    computes its share of each batch.
     """
     if list_recipes:
         _list(recipe, as_json)
@@ -79,7 +70,7 @@ def command(
     if recipe is None:
         raise click.UsageError("name a RECIPE, or pass --list to see the shipped ones")
     if programs and not over:
-        raise click.UsageError("--programs is for a sweep; msdc export and msdc bench measure one student")
+        raise click.UsageError("--programs needs --sweep; msdc export and msdc bench measure one student")
     if max_steps is not None:
         overrides = (*overrides, f"stages.*.steps={max_steps}")
     if dry:
@@ -94,10 +85,10 @@ def command(
             shown = (f"{f'point {label}, ' if label else ''}{plan_text(plan)}" for label, plan in plans.items())
             click.echo("\n\n".join(shown))
     elif over:
-        from msdc.distill.sweep import sweep
+        from msdc.distill.sweep import run_sweep
 
         draw, measure = higher("sweep_page"), higher("program_numbers") if programs else None
-        folder = sweep(recipe, over, output, overrides=overrides, data=data, draw=draw, measure=measure)
+        folder = run_sweep(recipe, over, output, overrides=overrides, data=data, draw=draw, measure=measure)
         click.echo((folder / "table.json").read_text(encoding="utf-8") if as_json else str(folder / "table.md"))
     else:
         result = distill(
@@ -117,9 +108,8 @@ def _list(recipe: str | None, as_json: bool) -> None:
     width = terminal_width()
     if recipe is None:
         names = [row["name"].partition(":")[0] for row in rows]
-        shown = [
-            (row["name"], str(names.count(row["name"]) - 1), row["about"]) for row in rows if ":" not in row["name"]
-        ]
+        shown = [(row["name"], str(names.count(row["name"]) - 1), row["about"])
+                 for row in rows if ":" not in row["name"]]  # fmt: skip
         click.echo(to_text(Table("Shipped recipes", heads("Recipe | Rows | What it is <"), shown), width))
         click.echo("rows and figures of one: msdc distill --list RECIPE")
         return
@@ -131,10 +121,10 @@ def _list(recipe: str | None, as_json: bool) -> None:
         figures.pop("row", None)
         tables = [f"table {one}" if one[0].isdigit() else one for one in figures.pop("tables", ())]
         numbers = ", ".join(f"{key} {value:g}" for key, value in figures.items())
-        told = (row["about"], f"[{', '.join(tables)}]" if tables else "", numbers)
-        lines.append((row["name"].partition(":")[2], "  ".join(filter(None, told))))
+        texts = (row["about"], f"[{', '.join(tables)}]" if tables else "", numbers)
+        lines.append((row["name"].partition(":")[2], "  ".join(filter(None, texts))))
         for text in row["differs"]:
-            if text not in whole["differs"]:  # what a recipe says for all its rows is lines once
+            if text not in whole["differs"]:  # those of all rows are printed once
                 differs.setdefault(text, []).append(lines[-1][0])
     caption = f"{whole['name']}: {whole['about']} Its rows, as {whole['name']}:ROW"
     click.echo(to_text(Table(caption, heads("Row | What it is, tables and figures of the paper <"), lines), width))

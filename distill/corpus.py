@@ -1,8 +1,9 @@
-"""`msdc corpus`: what a run would read from files: form, language, rows, what is dropped and why, examples."""
+"""`msdc corpus`: what training would read from files: format, language, rows, skipped rows, examples."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,9 +23,9 @@ SHOWN = 70  # characters of an example
 
 @dataclass
 class Reading:
-    """What is read from one part of a corpus; `error` says why nothing is.
+    """The rows of one part of a corpus; `error` states why it cannot be read.
 
-    `dropped` has for each reason `why`, how many `rows`, and the first one's `line` (None where it has no number).
+    `dropped` has for each reason `why`, the number of `rows`, and the `line` of the first (None if unknown).
     """
 
     name: str
@@ -38,7 +39,7 @@ class Reading:
 
 
 def _read_source(source: TextSource, examples: int, most: int | None) -> Reading:
-    """Read a source as training does, at most `most` rows of it."""
+    """Read a source as training does, up to `most` rows."""
     found = Reading(source.name, source.form, source.language)
     before = source.excluded.count() if source.excluded is not None else 0
     with closing(source.read()) as rows:
@@ -55,7 +56,7 @@ def _read_source(source: TextSource, examples: int, most: int | None) -> Reading
     dropped: list[tuple[str, int, int | None]] = [
         *((why, count, line) for why, (count, line) in source.reasons.items()),
         (f"longer than {source.corpus.max_characters} characters (max_characters)", source.too_long, None),
-        ("holds an excluded sentence (exclude)", excluded, None),
+        ("contains an excluded sentence (exclude)", excluded, None),
     ]
     found.dropped = [{"why": why, "rows": count, "line": line} for why, count, line in dropped if count]
     return found
@@ -77,16 +78,42 @@ def _to_text(one: Reading) -> str:
     return printable("\n".join(lines))
 
 
+def describe_corpus(
+    file: str, settings: Mapping[str, Any], *, rows: int | None = None, examples: int = 3, data: Path | None = None
+) -> list[Reading]:
+    """What training would read from a file, a folder, or the corpora of a recipe (.yaml).
+
+    Args:
+        file: the file, folder or recipe.
+        settings: keys of a corpus in a recipe; a recipe has its own.
+        rows: the most rows to read of each part; None: all.
+        examples: rows to show.
+        data: the folder that replaces `{data}` in a recipe.
+    """
+    if Path(file).suffix in (".yaml", ".yml"):
+        recipe = load_recipe(file, data=data)
+        corpora, exclusion = list(dict.fromkeys(recipe.all_corpora)), read_exclusion(recipe.exclude)
+    else:
+        corpora, exclusion = [parse(Corpus, {"path": file, **settings}, file)], None
+    found: list[Reading] = []
+    for corpus in corpora:
+        try:
+            found += [_read_source(source, examples, rows) for source in open_corpora([corpus], exclusion)]
+        except InputError as error:
+            found.append(Reading(corpus.origin, error=str(error)))
+    return found
+
+
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--source", default="en", show_default=True, help="Language of the source side.")
-@click.option("--languages", default="", help="Target languages, e.g. de,es. Default: all that are found.")
-@click.option("--kind", type=click.Choice(KINDS), default="auto", show_default=True, help="What the files hold.")
+@click.option("--languages", default="", help="Target languages, e.g. de,es (default: all that are found).")
+@click.option("--kind", type=click.Choice(KINDS), default="auto", show_default=True, help="Content of the files.")
 @click.option("--columns", default="", help="Columns of a table: names, or numbers from 1, e.g. 2,4.")
-@click.option("--rows", type=click.IntRange(min=1), help="Read at most so many rows of each file.")
+@click.option("--rows", type=click.IntRange(min=1), help="Read at most this many rows of each file.")
 @click.option("--examples", type=click.IntRange(min=0), default=3, show_default=True, help="Rows to show.")
 @click.option("--data", type=click.Path(path_type=Path), envvar="MSDC_DATA",
-              help="Folder of the corpora that a recipe calls {data} [env MSDC_DATA].")  # fmt: skip
+              help="Folder that replaces {data} in a recipe [env MSDC_DATA].")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 @quiet_option
@@ -104,8 +131,8 @@ def command(
 ) -> None:
     """Show what training would read from FILE...: files, folders, or the corpora of a recipe (FILE.yaml).
 
-    For each part its form and language, the rows, what is dropped and why, and examples. Exit code 2 if a part cannot
-    be read. The options are the keys of a corpus in a recipe.
+    For each part: format, language, rows, skipped rows with the reason, and examples. Exit code 2 if a part cannot be
+    read. The options are the keys of a corpus in a recipe.
     """
     given = [cell.strip() for cell in columns.split(",") if cell.strip()]
     numbers = [int(cell) for cell in given if cell.isdigit()]
@@ -115,17 +142,9 @@ def command(
         "kind": kind,
         "columns": tuple(numbers) if len(numbers) == len(given) else tuple(given),
     }
-    readings: list[Reading] = []
-    for file in files:
-        corpora, exclusion = [parse(Corpus, {"path": file, **settings}, file)], None
-        if Path(file).suffix in (".yaml", ".yml"):
-            recipe = load_recipe(file, data=data)
-            corpora, exclusion = list(dict.fromkeys(recipe.all_corpora)), read_exclusion(recipe.exclude)
-        for corpus in corpora:
-            try:
-                readings += [_read_source(source, examples, rows) for source in open_corpora([corpus], exclusion)]
-            except InputError as error:
-                readings.append(Reading(corpus.origin, error=str(error)))
+    readings = [
+        one for file in files for one in describe_corpus(file, settings, rows=rows, examples=examples, data=data)
+    ]
     shown = json.dumps([asdict(one) for one in readings], ensure_ascii=False)
     click.echo(shown if as_json else "\n".join(map(_to_text, readings)))
     if any(one.error for one in readings):

@@ -1,4 +1,4 @@
-"""The model card of a student: what it is, its training data, its scores, how to load it."""
+"""The model card of a student: description, usage, scores, training data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import hub_name
 from msdc.errors import InputError
 
-# License names as the hub knows them, by how a recipe's line may begin
+# The hub's names of licenses
 HUB_LICENSES = ("apache-2.0", "mit", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-2.0", "cc0-1.0", "bsd-3-clause")
 TAGS = ["sentence-transformers", "sentence-similarity", "feature-extraction", "msdc", "distillation"]
 USE = """```python
@@ -34,7 +34,7 @@ COLUMNS = ("stage", "trains", "teacher", "objective", "length", "batch", "learni
 
 
 def languages_of(recipe: Recipe) -> list[str]:
-    """Languages of a recipe, source first: those it names, else those that its files say."""
+    """Languages of a recipe, source first: those it names, else those of its files."""
     found = [corpus.source for corpus in recipe.corpora]
     for corpus in recipe.corpora:
         languages = [*corpus.languages, *corpus.word_by_word]
@@ -42,19 +42,19 @@ def languages_of(recipe: Recipe) -> list[str]:
             try:
                 languages = [source.language for source in open_corpora((corpus,))]
             except InputError:
-                languages = []  # the text is not there any more
+                languages = []  # the text was removed
         found += languages
     return list(dict.fromkeys(found))
 
 
 def license_of(recipe: Recipe) -> str:
-    """The licence as the hub's field has it: of the recipe's lines where they agree, else `other`."""
+    """The license for the hub's field: that of the recipe's lines if they agree, else `other`."""
     found = {next((name for name in HUB_LICENSES if name in text.lower()), "other") for text in recipe.licenses}
     return found.pop() if len(found) == 1 else "other"
 
 
 def _metadata(recipe: Recipe, languages: list[str], report: Mapping[str, float], heldout: Mapping[str, float]) -> str:
-    """The block that model hubs read, written by the hub's library: languages, ids, licence, scores (model-index)."""
+    """The metadata block that model hubs read: languages, ids, license, scores (model-index)."""
     from huggingface_hub import EvalResult, ModelCardData
 
     results = [
@@ -92,9 +92,13 @@ def _corpus_line(corpus: Corpus) -> str:
     return f"* {name}{f' ({languages})' if languages else ''}"
 
 
+def _count(number: float, unit: str) -> str:
+    return f"{number:g} {unit}{'' if number == 1 else 's'}"
+
+
 def _stage_row(stage: Stage, numbers: Mapping[str, float]) -> str:
     objective = " + ".join(use.name if use.weight == 1 else f"{use.weight:g} {use.name}" for use in stage.objective)
-    length = f"{stage.steps} steps" if stage.steps is not None else f"{stage.epochs:g} epochs"
+    length = _count(stage.epochs, "epoch") if stage.steps is None else _count(stage.steps, "step")
     table = "" if stage.table_learning_rate is None else f", table {stage.table_learning_rate:g}"
     cells = (
         stage.name, stage.train, stage.teacher or "none", objective, length, str(stage.batch),
@@ -113,7 +117,12 @@ def model_card(
 ) -> str:
     """Markdown with the metadata block that model hubs read.
 
-    `results` are the numbers of each stage, `seconds` the time of all of them, `report` Spearman x 100 by file.
+    Args:
+        recipe: the recipe of the run.
+        encoder: the finished student.
+        results: the numbers of each stage.
+        seconds: the training time of all stages.
+        report: Spearman x 100 by file.
     """
     last = results[recipe.stages[-1].name]
     heldout = {key.removeprefix("accuracy_"): value for key, value in last.items() if key.startswith("accuracy_")}
@@ -129,8 +138,9 @@ def model_card(
     ]
     if hasattr(config, "unit"):
         table = f"table {config.vocabulary} x {config.table_width}"
-        lines.append(f"* {config.unit} stored layers applied {config.repeats} times, {table}")
-    lines.append(f"* trained in {seconds / 60:.0f} minutes, seed {recipe.seed}")
+        applied = f" applied {config.repeats} times" if config.repeats > 1 else ""
+        lines.append(f"* {_count(config.unit, 'layer')}{applied}, {table}")
+    lines.append(f"* trained in {_count(round(seconds / 60), 'minute')}, seed {recipe.seed}")
     lines += ["", "## Use", "", USE_STOCK if recipe.stock_twin else USE]
     if report:
         lines += ["", "## Scores", "", "| set | Spearman x 100 |", "|---|---|"]

@@ -1,7 +1,7 @@
-"""What is wrong with a recipe, found before any work: objectives, models, lengths, corpora, graded files.
+"""Checks of a recipe before a run: objectives, models, lengths, corpora, graded files.
 
-A run calls `check_recipe` before it creates its folder, so that a mistake neither costs hours nor leaves a folder that
-blocks the next attempt. `--dry-run` calls it without downloading anything.
+A run calls `check_recipe` before it creates its folder, so that a mistake costs no time and leaves no folder. `msdc
+distill --dry-run` calls it without downloading anything.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ ASSISTANT_POSITIONS = 128  # of a multilingual model by name (msdc.distill.assis
 
 
 def check_recipe(recipe: Recipe, download: bool = True) -> list[str]:
-    """Everything that can be wrong with a recipe before it is run; what must be downloaded or brought first.
+    """Check everything that can be wrong with a recipe; returns what must be downloaded or provided before a run.
 
-    With `download`, models and corpora by name are fetched, as a run does in any case; without it, no row is compared
-    with the sentences to exclude.
+    With `download`, named models and corpora are downloaded; without it, rows are not compared with the sentences to
+    exclude.
     """
     for stage in recipe.stages:
         _check_stage(recipe, stage)
@@ -51,13 +51,13 @@ def check_recipe(recipe: Recipe, download: bool = True) -> list[str]:
             continue
         for source in open_corpora((corpus,), excluded):
             rows = source.read()
-            next(rows, None)  # an error, where no row is usable
+            next(rows, None)  # an error if no row is usable
             rows.close()  # type: ignore[attr-defined]
     if recipe.cache is not None:
         cache = Path(recipe.cache).expanduser()
         existing = next(path for path in (cache, *cache.parents) if path.exists())
         if not existing.is_dir() or not os.access(existing, os.W_OK):
-            raise InputError(f"cache: {recipe.cache}: {existing} is not a folder that can be written to")
+            raise InputError(f"cache: {recipe.cache}: {existing} is not a writable folder")
     return absent
 
 
@@ -65,7 +65,7 @@ def check_recipe(recipe: Recipe, download: bool = True) -> list[str]:
 
 
 def _example(name: str) -> Tensor:
-    """A small tensor for an input of an objective, by the shape suffix of its name."""
+    """A small example of an objective's input, shaped by the suffix of its name."""
     sizes = {"B": 3, "K": 4, "P": 2, "T": 5, "L": 2, "H": 4, "D": 4, "V": 6, "M": 3, "C": 3, "F": 12, "N": 3, "J": 4}
     suffix = name.rsplit("_", 1)[-1]
     shape = [sizes[letter] for letter in suffix]
@@ -77,9 +77,9 @@ def _example(name: str) -> Tensor:
 
 
 def _check_stage(recipe: Recipe, stage: Stage) -> None:
-    """Objectives with their options (by computing them on a tiny example), and what they need of the stage."""
+    """Check the objectives with their options (on a tiny example) and what they need from the stage."""
     kinds = {corpus.kind for corpus in recipe.corpora_of(stage)}
-    roles = {stage.role, (stage.teacher or "").split(".")[0]}
+    roles = {stage.role, stage.teacher_role}
     missing = [role for role in ("assistant", "student") if role in roles and getattr(recipe, role) is None]
     for use in stage.objective:
         try:
@@ -93,7 +93,7 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
         needs_teacher = any(name.startswith("teacher_") for name in objective.inputs)
         labels = [LABELS[name] for name in objective.inputs if name in LABELS]
         triples = stage.mine is not None or kinds <= set(TRIPLE_KINDS)
-        for wrong, said in (
+        for wrong, problem in (
             (embedding and stage.train != "student.embedding", "needs train: student.embedding"),
             (not embedding and stage.train == "student.embedding", "cannot be used with train: student.embedding"),
             (needs_teacher and stage.teacher is None, "needs a teacher, and the stage has none"),
@@ -104,15 +104,15 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
             (missing, f"the stage needs the {(*missing, '')[0]}, but the recipe has none"),
         ):  # fmt: skip
             if wrong:
-                raise InputError(f"stage {stage.name}: {use.name} {said}")
+                raise InputError(f"stage {stage.name}: {use.name} {problem}")
         if DOMAINS in objective.inputs:
             count_domains(stage)
     kind = task_kind(stage)
     for key in ("dimensions", "mini_batch", "mine"):
         if getattr(stage, key) and not kind.on_vectors:
-            raise InputError(f"stage {stage.name}: {key} is for objectives of sentence vectors alone")
+            raise InputError(f"stage {stage.name}: {key} is for objectives on sentence vectors only")
     if stage.mine is not None and stage.teacher is None:
-        raise InputError(f"stage {stage.name}: mine: the teacher finds the negatives, and the stage has none")
+        raise InputError(f"stage {stage.name}: mine needs a teacher to find the negatives, and the stage has none")
     if stage.quantize is not None:
         tiny = StudentConfig(vocabulary=8, hidden=64, heads=2, intermediate=64, unit=1, positions=4)
         plan_for(Student(tiny), stage.quantize)
@@ -122,7 +122,7 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
 
 
 def _find_model(name: str, download: bool) -> Path | None:
-    """The folder of a model; None for a hub model that is not on this machine, unless `download`."""
+    """The folder of a model; without `download`, None for a hub model that is not on this machine."""
     if download or name.count("/") != 1 or name.startswith((".", "/", "~")) or Path(name).exists():
         return locate_model(name)
     try:
@@ -131,12 +131,12 @@ def _find_model(name: str, download: bool) -> Path | None:
         hub_id, _, revision = name.partition("@")
         return Path(snapshot_download(hub_id, revision=revision or None, local_files_only=True))
     except Exception:
-        # Not in the hub's cache, or no name that the hub could have: the run would ask the hub.
+        # Not in the hub's cache, or not a valid hub id: the run would ask the hub.
         return None
 
 
 def _check_models(recipe: Recipe, download: bool) -> list[str]:
-    """Find all models, and compare layers and lengths with them; names of those that must be downloaded first."""
+    """Check layers and lengths against all models; returns the names of those that must be downloaded first."""
     absent: list[str] = []
 
     def layout(model: NamedModel | str) -> Layout | None:
@@ -162,7 +162,7 @@ def _check_models(recipe: Recipe, download: bool) -> list[str]:
         named = layout(recipe.student)
         positions["student"] = None if named is None else named.max_length
     for stage in recipe.stages:
-        if stage.teacher is not None and stage.teacher.split(".")[0] not in ("teacher", "assistant"):
+        if stage.teacher is not None and stage.teacher_role not in ("teacher", "assistant"):
             layout(stage.teacher)
         most = positions[stage.role]
         if most is not None and stage.max_length > most:
@@ -173,12 +173,12 @@ def _check_models(recipe: Recipe, download: bool) -> list[str]:
 
 
 def _check_shape(recipe: Recipe, shape: StudentShape, body: Layout | None, longest: int | None) -> int:
-    """Positions of a student that is made, from random weights or from an assistant of `longest` positions."""
-    made = recipe.assistant if shape.scratch is None else shape.scratch
-    vocabulary = None if made is None or isinstance(made, (NamedModel, str)) else made.vocabulary
-    pieces = None if vocabulary is None or vocabulary.file is not None else vocabulary.train
-    if shape.base_rows is not None and pieces is not None and shape.base_rows >= pieces:
-        raise InputError(f"student: a base of {shape.base_rows} rows is no smaller than the vocabulary of {pieces}")
+    """Positions of a student with random weights, or cut from an assistant of `longest` positions."""
+    source = recipe.assistant if shape.scratch is None else shape.scratch
+    vocabulary = None if source is None or isinstance(source, (NamedModel, str)) else source.vocabulary
+    size = None if vocabulary is None or vocabulary.file is not None else vocabulary.train
+    if shape.base_rows is not None and size is not None and shape.base_rows >= size:
+        raise InputError(f"student: a base of {shape.base_rows} rows is no smaller than the vocabulary of {size}")
     config = {} if body is None or shape.scratch is not None else body.config
     depths = [config[key] for key in ("num_hidden_layers", "n_layers", "unit") if isinstance(config.get(key), int)]
     stored = len(shape.layers or ()) or shape.unit or (shape.scratch.layers if shape.scratch else (*depths, 1)[0])
@@ -187,10 +187,10 @@ def _check_shape(recipe: Recipe, shape: StudentShape, body: Layout | None, longe
     if shape.scratch is not None:
         return shape.max_length
     if recipe.assistant is None:
-        raise InputError("student: it is cut from the assistant, but the recipe has none")
+        raise InputError("student: a cut needs an assistant, and the recipe has none")
     if longest is not None and longest < shape.max_length and "max_length" in shape.model_fields_set:
-        warn(f"student: max_length {shape.max_length} asked, {longest} made: the assistant has no more positions")
+        warn(f"student: max_length {shape.max_length} is reduced to {longest}, the assistant's positions")
     last = max(shape.layers or range(shape.unit or 1))
     if depths and last >= depths[0]:
-        raise InputError(f"student: layer {last} is wanted (from 0), the assistant has {depths[0]} layers")
+        raise InputError(f"student: layers has {last} (counted from 0), the assistant has {depths[0]} layers")
     return min(shape.max_length, longest or shape.max_length)

@@ -1,7 +1,7 @@
 """A recipe: models, text, and a list of training stages.
 
-Frozen pydantic models that refuse unknown keys. Defaults are the values of Ding et al. 2022 where the paper has one.
-The schema imports no reader of corpora: readers are made of it.
+Frozen pydantic models that refuse unknown keys. Defaults are those of Ding et al. 2022 if the paper states one. The
+schema imports no reader of corpora: readers import the schema.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from pydantic import (
 from msdc.errors import InputError, did_you_mean
 from msdc.limits import BANK, Batch, BatchTokens, Count, Epochs, Heads, Inner, Layers, Positions, Steps, Tokens, Width
 
-TEACHER = "teacher"  # as an assistant: a copy of the teacher, trained on
-# What the files of a corpus hold; `auto` goes by the suffix (msdc.distill.data.corpora).
+TEACHER = "teacher"  # as the assistant: a copy of the teacher that is trained further
+# The content of the files of a corpus; `auto` chooses by suffix (msdc.distill.data.corpora).
 Kind = Literal["auto", "nli", "nli-pairs", "scored", "dictionary", "gettext", "text", "triples", "pairs"]
 KINDS: tuple[str, ...] = get_args(Kind)
 Length = Annotated[Positions, Field(gt=3)]  # tokens, special ones included
@@ -38,10 +38,10 @@ Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Strict(BaseModel):
-    """Frozen, and every key must be known; an unknown one is told before a missing one, as a misspelled key is both."""
+    """Frozen, and every key must be known. Unknown keys are reported before missing keys: a misspelled key is both."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-    takes: ClassVar[str] = ""  # what else may stand in the place of these keys, for the message
+    takes: ClassVar[str] = ""  # what a recipe may give instead of these keys, for the message
 
     @model_validator(mode="before")
     @classmethod
@@ -56,7 +56,7 @@ Parsed = TypeVar("Parsed", bound=BaseModel)
 
 
 def parse(model: type[Parsed], tree: Any, origin: str) -> Parsed:
-    """A mapping as one of these models; `origin` names it in the message."""
+    """A mapping as one of these models; errors begin with `origin`."""
     try:
         return model.model_validate(tree)
     except ValidationError as error:
@@ -64,16 +64,16 @@ def parse(model: type[Parsed], tree: Any, origin: str) -> Parsed:
         node, place = tree, ""
         for part in first["loc"]:
             if isinstance(part, str) and part.startswith("="):
-                continue  # which member of a union was meant: no key
+                continue  # the member of a union, not a key
             node = node.get(part) if isinstance(node, dict) else node[part] if isinstance(part, int) else None
             name = node.get("name", part) if isinstance(part, int) and isinstance(node, dict) else part
             place += f"{name}."
-        said = first["msg"].removeprefix("Value error, ")
-        raise InputError(f"{origin}: {f'{place[:-1]}: ' if place else ''}{said}") from error
+        message = first["msg"].removeprefix("Value error, ")
+        raise InputError(f"{origin}: {f'{place[:-1]}: ' if place else ''}{message}") from error
 
 
 def corpus_label(entry: Mapping[str, Any]) -> str:
-    """How overrides call a corpus: its `name`, else what its OPUS or hub id, file or folder is called.
+    """The name of a corpus in overrides: its `name`, else that of its OPUS or hub data set, its file or its folder.
 
     TED2020/v1 is TED2020, nli/snli.*.tsv.gz is snli, and tatoeba/*.tsv.gz is tatoeba.
     """
@@ -99,23 +99,23 @@ class Corpus(Strict):
     files: tuple[str, str] | None = None  # two aligned files: source, target
     hub: str | None = None  # hub data set id, e.g. sentence-transformers/parallel-sentences-tatoeba
     opus: str | None = None  # OPUS corpus name, e.g. TED2020/v1
-    kind: Kind = "auto"  # what the files hold; auto goes by the suffix
+    kind: Kind = "auto"
     source: str = "en"
-    languages: tuple[str, ...] = ()  # target languages; empty takes all that are found
+    languages: tuple[str, ...] = ()  # target languages; empty: all that are found
     limit: Count | None = None  # rows taken from each file
-    # Of a table: the text, the pair (source, target), the triple, or for nli (label, premise, hypothesis); numbers from
-    # 1, or names.
+    # Columns of a table by name or number (from 1): the text, the pair (source, target), the triple, or for nli (label,
+    # premise, hypothesis).
     columns: tuple[int | str, ...] = ()
     scale: tuple[float, float] | None = None  # scored: lowest and highest similarity; None: 0 and 5
     subset: str | None = None  # hub: the configuration of the data set
-    tokenized: bool = False  # tokenized text: blanks before punctuation are removed
-    # text: languages to translate it into, word by word, with the dictionary of the parallel corpora
+    tokenized: bool = False  # tokenized text: spaces before punctuation are removed
+    # text: languages to translate it into, word by word, with a dictionary aligned from the parallel corpora
     word_by_word: tuple[str, ...] = ()
-    recombine: float = Field(default=0.0, ge=0, le=1)  # word_by_word: share of words that are replaced by others first
+    recombine: float = Field(default=0.0, ge=0, le=1)  # word_by_word: share of words to replace by others first
     max_characters: Count = 250  # longer sentences are skipped (MSD code: 250)
     weight: Positive = 1.0
-    passes: int = Field(default=1, gt=0, le=1000)  # over every n-th row of a file each, for one that is sorted
-    bring: str = ""  # what the user puts there: text that nobody can publish
+    passes: int = Field(default=1, gt=0, le=1000)  # each over every n-th row, for a sorted file
+    bring: str = ""  # what the user must put there: text that cannot be redistributed
 
     @property
     def origin(self) -> str:
@@ -143,27 +143,26 @@ class Corpus(Strict):
 
 
 class VocabularyTraining(Strict):
-    """A SentencePiece unigram vocabulary trained on the corpora, or a given `.model` file."""
+    """A SentencePiece unigram vocabulary trained on the corpora, or an existing `.model` file."""
 
     train: Tokens | None = Field(default=32_000, gt=100)
     file: str | None = None
     lowercase: bool = True
-    # So many of the pieces are trained; the others are whole words, the body's own and frequent ones, with punctuation
-    # apart.
+    # Train this many pieces; the others are whole words: those of the body, and frequent ones without punctuation.
     parts: Tokens | None = Field(default=None, gt=100)
     spellings: bool = False  # with parts: dotted I, sharp s, alef and Arabic vowel marks have one form
     sentences_per_language: Count = 70_000  # read for the vocabulary and the rows
 
 
 class Assistant(Strict):
-    """The model between teacher and student: the teacher's body under a new vocabulary, or a multilingual model."""
+    """The model between teacher and student: the teacher's body with a new vocabulary, or a multilingual model."""
 
     body: str = "teacher"
     vocabulary: VocabularyTraining = VocabularyTraining()
     rows: Literal["cooccurrence", "alignment", "random"] = "alignment"
-    inside: bool = False  # pieces inside words are made of the body's own such pieces too: parts of names
-    nonzeros: Nonzeros | None = None  # keep the table coded: each row a sum of this many rows of the body
-    base_rows: int | None = Field(default=None, ge=100, lt=2**24)  # with nonzeros: only so many rows, those used most
+    inside: bool = False  # use the body's pieces inside words for those of the new vocabulary: parts of names
+    nonzeros: Nonzeros | None = None  # code the table: each row a sum of this many rows of the body
+    base_rows: int | None = Field(default=None, ge=100, lt=2**24)  # with nonzeros: keep this many rows of the body
     max_length: Length = 128
 
     @model_validator(mode="after")
@@ -171,23 +170,23 @@ class Assistant(Strict):
         if self.base_rows is not None and self.nonzeros is None:
             raise ValueError("base_rows limits the base of a coded table: set nonzeros too")
         if self.nonzeros is not None and self.rows == "random":
-            raise ValueError("nonzeros keep the sums of rows of a transplant; random rows are no sums")
+            raise ValueError("nonzeros code rows that are sums of the body's rows; random rows are not")
         return self
 
 
 class Scratch(Strict):
-    """A student that starts from random weights, with a joint vocabulary of its own (Mao et al. 2021: the defaults)."""
+    """A student with random weights and its own joint vocabulary; the defaults are those of Mao et al. 2021."""
 
     layers: Layers = 2
     hidden: Width = 512
     heads: Heads = 8
     intermediate: Inner = 1024
     vocabulary: VocabularyTraining = VocabularyTraining(train=50_000)
-    normalize: bool = False  # vectors of length 1; the paper's are as pooled
+    normalize: bool = False  # scale vectors to length 1, unlike the paper
 
 
 class NamedModel(Strict):
-    """A model by name, with the pooling and head of a bare folder (one without `modules.json`)."""
+    """A model by name; `pooling` and `head` apply to a bare folder (one without `modules.json`)."""
 
     model: str
     pooling: Literal["mean", "cls", "max"] | None = None
@@ -212,10 +211,10 @@ class StudentShape(Strict):
     bottleneck: Width | None = 128
     place: Literal["word", "embedding"] = "word"
     unit: Layers | None = None  # first M layers of the assistant; None takes all
-    layers: tuple[int, ...] | None = None  # which layers of the assistant, in place of unit
-    repeats: Layers | None = None  # None: assistant layers / unit, as the paper
-    base_rows: int | None = Field(default=None, gt=0, lt=2**24)  # fit a coded table; a coded assistant needs none
-    nonzeros: Nonzeros | None = None  # with base_rows: base rows that a row is a sum of
+    layers: tuple[int, ...] | None = None  # these layers of the assistant, instead of unit
+    repeats: Layers | None = None  # None: assistant layers / unit, as in the paper
+    base_rows: int | None = Field(default=None, gt=0, lt=2**24)  # fit a coded table, unless the assistant's is coded
+    nonzeros: Nonzeros | None = None  # with base_rows: each row is a sum of this many base rows
     max_length: Length = 128
     dropout: Fraction = 0.0
 
@@ -227,7 +226,7 @@ class StudentShape(Strict):
 
 
 def _member(value: Any) -> str:
-    """Which member of a union of models is meant: errors name that one only."""
+    """Which member of a union of models is meant, so that errors name only that one."""
     if isinstance(value, NamedModel) or (isinstance(value, dict) and "model" in value):
         return "=named"
     return "=made" if isinstance(value, (dict, BaseModel)) else "=name"
@@ -252,56 +251,60 @@ class ObjectiveUse(Strict):
     def _bank_fits(cls, options: dict[str, Any]) -> dict[str, Any]:
         bank = options.get("bank", 1)
         if type(bank) is not int or not 0 < bank <= BANK:
-            raise ValueError(f"bank: {bank}: a number of vectors up to {BANK}")
+            raise ValueError(f"bank: {bank}: expected 1 to {BANK} vectors")
         return options
 
 
 class Stage(Strict):
-    """One training stage: who learns, from whom, by which objective, for how long."""
+    """One training stage: the model, its teacher, the objective, the length and the optimizer's settings."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
     train: Literal["assistant", "student", "student.embedding"] = "student"
-    teacher: str | None = "teacher"  # who teaches: teacher, assistant, assistant.embedding, or a model
+    teacher: str | None = "teacher"  # teacher, assistant, assistant.embedding, or another model
     objective: tuple[ObjectiveUse, ...] = Field(min_length=1)
-    start: Literal["keep", "svd", "random"] = "keep"  # svd, random: what the embedding is reset to
+    start: Literal["keep", "svd", "random"] = "keep"  # keep the embedding, or reset it
     epochs: Epochs = 1.0
-    steps: Steps | None = None  # in place of epochs
+    steps: Steps | None = None  # instead of epochs
     batch: Batch = 64  # pairs per step (paper: 64)
     batch_tokens: BatchTokens | None = None  # token budget per side; pairs per step vary
-    # Sentences whose activations are held at once; the backward pass computes them again: a large batch in the memory
+    # Sentences whose activations are kept at once; the backward pass recomputes them, so a large batch needs the memory
     # of a small one (GradCache, Gao et al. 2021).
     mini_batch: Count | None = None
-    dimensions: tuple[Width, ...] = ()  # first numbers of a vector that are trained as vectors too (Matryoshka)
-    mine: Annotated[int, Field(gt=0, le=1000)] | None = (
-        None  # negatives per pair, found by the teacher in the same chunk
-    )
-    mine_margin: Fraction = 0.0  # by how much further than its own target they are
+    dimensions: tuple[Width, ...] = ()  # prefixes of a vector that are trained as vectors too (Matryoshka)
+    # Negatives per pair that the teacher finds in the same chunk, at least mine_margin further than the pair's target.
+    mine: int | None = Field(default=None, gt=0, le=1000)
+    mine_margin: Fraction = 0.0
     max_length: Length = 128
     learning_rate: Positive = 2e-5
-    table_learning_rate: Positive | None = None  # of the token table, where it differs
-    code_learning_rate: Positive | None = None  # of a coded table's weights, where it differs; its base has the table's
+    table_learning_rate: Positive | None = None  # of the token table; None: learning_rate
+    code_learning_rate: Positive | None = None  # of a coded table's weights; None: learning_rate
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     warmup_ratio: Fraction = 0.1
-    warmup_steps: int | None = Field(default=None, ge=0, le=10**8)  # in place of warmup_ratio
+    warmup_steps: int | None = Field(default=None, ge=0, le=10**8)  # instead of warmup_ratio
     weight_decay: float = Field(default=0.01, ge=0)
     clip: Positive = 1.0
-    freeze: tuple[str, ...] = ()  # prefixes of parameter names that stay as they are
-    source_share: Share = 1.0  # share of steps that also teach the source side
-    # equal: the same share for each language; sources: for each file (MKD)
+    freeze: tuple[str, ...] = ()  # prefixes of the names of parameters that are not trained
+    source_share: Share = 1.0  # share of steps that also train the source side
+    # equal: the same share for each language; sources: the same for each file (MKD)
     balance: Literal["proportional", "equal", "root", "sources"] = "root"
-    choose: Literal["auto", "graded", "heldout"] = "auto"  # checkpoints by; auto: graded and held-out pairs together
-    corpora: tuple[Corpus, ...] | None = None  # in place of the recipe's
-    sample: Share | None = None  # in place of the recipe's
+    choose: Literal["auto", "graded", "heldout"] = "auto"  # data that chooses the weights; auto: both
+    corpora: tuple[Corpus, ...] | None = None  # instead of the recipe's
+    sample: Share | None = None  # instead of the recipe's
     evaluate_every: Count | None = None  # steps; None: four times per stage
-    patience: Count | None = None  # epochs without gain before the stage ends
+    patience: Count | None = None  # stop after this many epochs without gain
     quantize: str | None = None  # fake-quantize to this precision while training (QAT)
-    average: float | None = Field(default=None, gt=0, lt=1)  # decay of a weight average that is kept instead
-    start_share: Fraction = 0.0  # weights that are kept lie so far on the way back to those the stage started from
+    average: float | None = Field(default=None, gt=0, lt=1)  # decay of the weight average to keep
+    start_share: Fraction = 0.0  # kept weights are interpolated back by this fraction to those at the start
 
     @property
     def role(self) -> str:
-        """`assistant` or `student`: whose model folder this stage changes."""
+        """`assistant` or `student`: the model that this stage trains."""
         return self.train.split(".")[0]
+
+    @property
+    def teacher_role(self) -> str | None:
+        """`teacher`, `assistant` (also for `assistant.embedding`), or the name of another model."""
+        return "assistant" if (self.teacher or "").split(".")[0] == "assistant" else self.teacher
 
     @field_validator("objective", mode="before")
     @classmethod
@@ -311,12 +314,12 @@ class Stage(Strict):
 
 
 class HeldOut(Strict):
-    """Validation data: parallel sentences held out of training, and graded development sets."""
+    """Validation data: parallel sentences excluded from training, and graded development sets."""
 
     pairs: Count = 200  # per language
     share: float = Field(default=0.004, gt=0, lt=0.5)  # of source sentences set aside, by hash
-    graded: tuple[str, ...] = ()  # development files (score, sentence, sentence): never a test set
-    graded_pairs: Count | None = Field(default=None, gt=1)  # of each graded file, evenly spread; None: all
+    graded: tuple[str, ...] = ()  # development files (score, sentence, sentence), not test sets
+    graded_pairs: Count | None = Field(default=None, gt=1)  # of each graded file, evenly spaced; None: all
 
 
 class Recipe(Strict):
@@ -329,27 +332,32 @@ class Recipe(Strict):
     student: _Student | None = StudentShape()
     corpora: tuple[Corpus, ...] = Field(min_length=1)
     stages: tuple[Stage, ...] = Field(min_length=1)
-    # Files (paths or globs) whose sentences and near duplicates of them stay out of all training text
+    # Files (paths or globs) whose sentences, and near duplicates of them, are removed from all training text.
     exclude: tuple[str, ...] = ()
     heldout: HeldOut = HeldOut()
     seed: int = Field(default=1, ge=0, lt=2**32)
     threads: int | None = Field(default=None, gt=0, le=1024)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    compile: bool = False  # torch.compile the student's layers; on a CPU it saves nothing
+    compile: bool = False  # torch.compile the student's layers; no faster on a CPU
     cache: str | None = None  # folder of teacher outputs; None: the user's cache
-    buffer: Count = 1_000_000  # pairs held for shuffling; a smaller corpus is shuffled whole
+    buffer: Count = 1_000_000  # pairs in the shuffle buffer; a smaller corpus is shuffled whole
     sample: Share = 1.0  # share of source sentences used, with all translations
-    report: tuple[str, ...] = ()  # graded files scored once after training, never chosen by: test sets may be here
-    stock_twin: bool = True  # write the equal model of stock classes into the student's folder too (`stock/`)
+    report: tuple[str, ...] = ()  # graded files scored once after training; test sets are allowed
+    stock_twin: bool = True  # also write an equal model of stock classes (`stock/`)
     data_sources: tuple[str, ...] = ()
     licenses: tuple[str, ...] = ()
-    paper: dict[str, Any] = Field(default_factory=dict)  # the row of the paper's table this reproduces
-    differs: tuple[str, ...] = ()  # how this departs from the paper's row: `WHAT: why`
+    paper: dict[str, Any] = Field(default_factory=dict)  # the row of the paper's table that it reproduces
+    differs: tuple[str, ...] = ()  # differences from the paper's row: `WHAT: why`
 
     @property
     def all_corpora(self) -> tuple[Corpus, ...]:
-        """The recipe's corpora, then those of its stages."""
+        """The corpora of the recipe, then those of its stages."""
         return (*self.corpora, *(corpus for stage in self.stages for corpus in stage.corpora or ()))
+
+    @property
+    def cut_shape(self) -> StudentShape | None:
+        """The shape of a student that is cut from the assistant; None for a named model or random weights."""
+        return self.student if isinstance(self.student, StudentShape) and self.student.scratch is None else None
 
     def corpora_of(self, stage: Stage) -> tuple[Corpus, ...]:
         """The corpora that a stage reads."""

@@ -1,6 +1,6 @@
 """A run, from the recipe to the finished student: prepare, train stage after stage, finish.
 
-What the run folder holds is listed in msdc.distill.run_folder.
+msdc.distill.run_folder lists the files of a run folder.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.download import record_downloads
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
 from msdc.distill.data.stream import TextStream
-from msdc.distill.data.word_translation import Dictionary, learn_dictionary, put_into_words
+from msdc.distill.data.word_translation import Dictionary, learn_dictionary, translate_sources
 from msdc.distill.model_card import model_card
 from msdc.distill.preflight import check_recipe
-from msdc.distill.recipe import Recipe, Stage, StudentShape
+from msdc.distill.recipe import Recipe, Stage
 from msdc.distill.run_folder import RunFolder, leaves, read_recipe
-from msdc.distill.tasks import TrainingTask, make_task
+from msdc.distill.tasks import make_task
 from msdc.distill.tasks.hidden_states import layer_pairs
 from msdc.distill.tasks.sentence import TARGETS, stage_inputs
 from msdc.distill.teacher_cache import CachedTeacher, default_cache
@@ -39,7 +39,7 @@ from msdc.distill.training import parallel
 from msdc.distill.training.checkpoint import checkpoints, step_of
 from msdc.distill.training.progress import StageProgress, Trackers, require_trackers
 from msdc.distill.training.trainer import Trainer
-from msdc.distill.training.validation import Validator, read_graded, scored_heldout
+from msdc.distill.training.validation import Validator, read_graded
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.errors import InputError
 from msdc.files import sha256_file, staged_folder, write_json, write_text
@@ -51,7 +51,7 @@ DICTIONARY_PAIRS = 60_000  # per language; more pairs add rare words only
 
 
 def resolve_precision(precision: str, device: torch.device) -> str:
-    """`float32` or `bfloat16`; `auto` takes bfloat16 where the processor or the GPU multiplies it in hardware."""
+    """`float32` or `bfloat16`; `auto` is bfloat16 if the processor or GPU multiplies it in hardware."""
     if precision != "auto":
         return precision
     fast = torch.cuda.is_bf16_supported() if device.type == "cuda" else read_machine().bf16
@@ -60,9 +60,9 @@ def resolve_precision(precision: str, device: torch.device) -> str:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a finished run leaves; `assistant` is None where the recipe has none, `stages` are numbers by stage.
+    """Folders and numbers of a finished run; `assistant` is None if the recipe has none, `stages` are numbers by stage.
 
-    `seconds` is the time of all stages, sessions before a resumption included.
+    `seconds` is the training time of all stages, including sessions before a resume.
     """
 
     folder: Path
@@ -75,6 +75,8 @@ class RunResult:
 class Run:
     """One recipe in one folder; arguments as of `msdc.distill.distill`."""
 
+    trackers: Trackers  # of the first process, from `prepare` on
+
     def __init__(
         self,
         recipe: Recipe,
@@ -86,8 +88,7 @@ class Run:
     ) -> None:
         self.recipe, self.folder, self.resume, self.reuse = recipe, RunFolder(folder), resume, reuse
         self.tracker_names, self.extendable = tuple(trackers), extendable
-        self.trackers: Trackers | None = None
-        self.open = ExitStack()  # the folder's lock and the trackers, for as long as the run lasts
+        self.open = ExitStack()  # the folder's lock and the trackers, until the run ends
         self.device = parallel.start()
         self.rank, _ = parallel.rank_and_world()
         self.precision = resolve_precision(recipe.precision, self.device)
@@ -97,24 +98,23 @@ class Run:
         torch.manual_seed(recipe.seed)
 
     def run(self) -> RunResult:
-        """All stages, then the student's folder with its card."""
+        """Train all stages, then write the student's folder with its card."""
         with self.open:
             self.prepare()
-            # The student is cut when its first stage begins: from the assistant as the stages before have trained it.
+            # The student is cut when its first stage begins: from the assistant that the earlier stages trained.
             results = {stage.name: self.run_stage(number, stage) for number, stage in enumerate(self.recipe.stages)}
             return self.finish(results)
 
     def log(self, row: dict[str, Any]) -> None:
-        """Append one line to metrics.jsonl."""
+        """Append one line to metrics.jsonl and send it to the trackers."""
         if self.rank == 0:
             self.folder.metrics.append(row)
-            if self.trackers is not None:
-                self.trackers.log(row)
+            self.trackers.log(row)
 
     # --- prepare --------------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Create or reopen the run folder, and hold it."""
+        """Create or reopen the run folder, and lock it."""
         compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
         if self.recipe.compile and self.device.type == "cpu" and not compiler:
             raise InputError("compile: true needs a C++ compiler on a CPU (g++), and none is installed")
@@ -128,21 +128,20 @@ class Run:
         self.folder.create(self.recipe)
         record_downloads(self.recipe, self.folder.path)
         for other in self.reuse:
-            if taken := self.folder.take_over(self.recipe, other):
-                say(f"taken over from {other}: {', '.join(taken)}")
-        if self.tracker_names:
-            settings = dict(leaves(self.recipe.model_dump(mode="json")))
-            self.trackers = Trackers(self.tracker_names, self.folder.path, self.recipe.name, settings)
-            self.open.callback(self.trackers.close)
+            if reused := self.folder.reuse(self.recipe, other):
+                say(f"reused from {other}: {', '.join(reused)}")
+        settings = dict(leaves(self.recipe.model_dump(mode="json")))
+        self.trackers = Trackers(self.tracker_names, self.folder.path, self.recipe.name, settings)
+        self.open.callback(self.trackers.close)
 
     # --- text -----------------------------------------------------------------------------------------------------
 
     @cached_property
     def excluded(self) -> Exclusion | None:
-        """The sentences that the recipe leaves out; None: none."""
+        """The sentences that the recipe excludes, if any."""
         found = read_exclusion(self.recipe.exclude)
         if found is not None:
-            say(f"exclude: rows with one of {len(found.sentences)} sentences, or one near it, stay out")
+            say(f"exclude: {len(found.sentences)} sentences, and rows that are equal or nearly equal to one")
         return found
 
     @cached_property
@@ -159,160 +158,136 @@ class Run:
         balance = "proportional" if stage is None else stage.balance
         stream = TextStream(sources, recipe.seed, recipe.heldout, balance, recipe.buffer, sample)
         if any(source.corpus.word_by_word for source in stream.sources):
-            stream.sources = put_into_words(stream.sources, self._dictionary)
+            stream.sources = translate_sources(stream.sources, self._dictionary)
         return stream
 
     # --- models ---------------------------------------------------------------------------------------------------
 
-    @property
-    def _cut_shape(self) -> StudentShape | None:
-        """The shape of a student that is cut from the assistant; None for one by name or from random weights."""
-        shape = self.recipe.student
-        return shape if isinstance(shape, StudentShape) and shape.scratch is None else None
-
-    def _make_untrained(self, role: str) -> None:
+    def _create(self, role: str) -> None:
         """Write the model folder that a role starts from, once."""
         folder = self.folder.untrained(role)
+        if (folder / "config.json").is_file():
+            return
         if role == "assistant":
             make_assistant(self.recipe, self.stream(), folder)
-        elif not (folder / "config.json").is_file():
-            if self.recipe.assistant is not None and self._cut_shape is not None:
-                self._make_untrained("assistant")
+        else:
+            if self.recipe.assistant is not None and self.recipe.cut_shape is not None:
+                self._create("assistant")
             make_student(self.recipe, self.folder.trained(self.recipe, "assistant"), self.stream(), folder)
 
-    def _make_or_find(self, role: str) -> Path:
-        """The model folder of a role as trained so far; the untrained model is made where there is none yet."""
+    def _model(self, role: str) -> Path:
+        """The model folder of a role after the stages so far."""
         if self.rank == 0:
-            self._make_untrained(role)
+            self._create(role)
         parallel.barrier()
         return self.folder.trained(self.recipe, role)
 
     def load_learner(self, number: int, stage: Stage) -> Encoder:
-        """The model that a stage trains, its module a `Student`, with what the stage's `start` resets."""
-        folder = self._make_or_find(stage.role)
+        """The model that a stage trains, its module a `Student`, its embedding reset as the stage's `start` asks."""
+        folder = self._model(stage.role)
         learner = load_encoder(folder)
         # A student with stock classes (place: embedding) is trained in the canonical class.
         learner.module = student = to_student(learner)
         torch.manual_seed(self.recipe.seed * 1000 + number)
         if stage.start == "random":
             student.embedding.apply(student._initialise)
-        elif stage.start == "svd" and (
-            self._cut_shape is None or self.recipe.assistant is None or stage.role != "student"
-        ):
-            warn(f"stage {stage.name}: start: svd has no effect, the learner is cut from no assistant")
-        elif stage.start == "svd" and self._cut_shape is not None and folder != self.folder.untrained("student"):
-            # A student's first stage starts from a fresh cut in any case; of a later one the embedding is cut again.
-            assistant = self.folder.trained(self.recipe, "assistant")
-            fresh, _ = cut_from_assistant(self.recipe, self._cut_shape, assistant, self.stream())
-            embedding = {name: v for name, v in fresh.state_dict().items() if name.startswith("embedding.")}
-            student.load_state_dict(student.state_dict() | embedding)
+        elif stage.start == "svd":
+            if self.recipe.cut_shape is None or self.recipe.assistant is None or stage.role != "student":
+                warn(f"stage {stage.name}: start: svd has no effect, the learner is not cut from an assistant")
+            elif folder != self.folder.untrained("student"):  # the untrained student has just been cut
+                assistant = self.folder.trained(self.recipe, "assistant")
+                fresh, _ = cut_from_assistant(self.recipe, assistant, self.stream())
+                embedding = {name: v for name, v in fresh.state_dict().items() if name.startswith("embedding.")}
+                student.load_state_dict(student.state_dict() | embedding)
         return learner
 
-    def _load_teacher(self, stage: Stage) -> Encoder | None:
-        """What the recipe calls the stage's teacher: the teacher, the assistant, or another model."""
+    def _load_teacher(self, stage: Stage, student: Any) -> CachedTeacher | None:
+        """The stage's teacher; its outputs include the layers that the stage compares."""
         if stage.teacher is None:
             return None
-        if stage.teacher.split(".")[0] == "assistant":
-            return load_encoder(self._make_or_find("assistant"))
-        return load_named(self.recipe.teacher if stage.teacher == "teacher" else stage.teacher)
+        if stage.teacher_role == "assistant":
+            teacher = load_encoder(self._model("assistant"))
+        else:
+            teacher = load_named(self.recipe.teacher if stage.teacher == "teacher" else stage.teacher)
+        layers = tuple(theirs for theirs, _ in layer_pairs(stage, teacher, student))
+        teacher.module.to(self.device)
+        return CachedTeacher(teacher, self.cache, stage.max_length, self.precision, layers)
 
     # --- one stage ------------------------------------------------------------------------------------------------
 
     def run_stage(self, number: int, stage: Stage) -> dict[str, float]:
-        """Train one stage; numbers of its chosen weights, of a finished stage as recorded."""
-        folder = self.folder.stage(number, stage)
+        """Train one stage and return the numbers of its best weights; those of a finished stage are read."""
+        recipe, folder = self.recipe, self.folder.stage(number, stage)
         if (done := folder.done()) is not None:
             if self.rank == 0:
                 folder.drop_checkpoints()
-                if self.trackers is not None:
-                    self.trackers.skip(self.folder.metrics.last_step(stage.name))
+                self.trackers.skip(self.folder.metrics.last_step(stage.name))
             return done
-        # Text: a thread fills the shuffle buffer while the models are made.
-        reading = self.stream(stage)
+        # Text: a thread fills the shuffle buffer while the models are loaded.
+        training = self.stream(stage)
         found = checkpoints(folder.checkpoints) if self.resume else []
         if not found:
-            reading.start_reading(0, CHUNK_PAIRS)
+            training.start_reading(0, CHUNK_PAIRS)
         if self.rank == 0:
             self.folder.metrics.rewind(stage.name, step_of(found[0]) if found else -1)
-        # Models: who learns, from whom, and which of the teacher's layers are compared.
+        # Models and task.
         learner = self.load_learner(number, stage)
-        teacher = self._load_teacher(stage)
-        layers = () if teacher is None else tuple(theirs for theirs, _ in layer_pairs(stage, teacher, learner))
-        stream = self.stream(stage)
-        reading.reported = stream.reported  # bad lines are reported once
-        steps = self._count_steps(stage, stream)
-        task = self._make_task(stage, learner, teacher, layers)
-        task.prepare(stream)
-        # Training: `stream` gives the held-out rows, `reading` the batches.
-        heldout, prompt = self.recipe.heldout, learner.defaults.prompt()
-        graded = [read_graded(path, limit=heldout.graded_pairs) for path in heldout.graded]
-        cached = task.teacher if task.needs_teacher_vectors else None
+        student: Any = learner.module
+        teacher = self._load_teacher(stage, student)
+        if stage.quantize is not None:
+            rounding.prepare(student, stage.quantize)
+        if recipe.compile:
+            # Layer by layer: one graph serves all of them, and lengths stay free.
+            for layer in student.layers:
+                layer.compile(dynamic=True)
+        task = make_task(student, stage, teacher, getattr(learner.tokenizer, "unk_id", None)).train()
+        # `heldout` gives the rows of validation and prototypes, `training` the batches; bad lines are reported once.
+        heldout = self.stream(stage)
+        training.reported = heldout.reported
+        task.prepare(heldout)
         # An assistant is multilingual: it reads the target side too.
-        both_sides = (stage.teacher or "").split(".")[0] == "assistant" or bool(TARGETS & stage_inputs(stage))
-        keep_end = self.extendable and number == len(self.recipe.stages) - 1
-        feed = BatchFeed(stage, reading, learner.tokenizer, self.recipe.seed, cached, both_sides, prompt)
-        rows = stream.heldout_rows()
-        if not graded:
-            graded, rows = scored_heldout(rows, self.recipe.corpora_of(stage))
-        validator = Validator(rows, graded, task.teacher, stage.choose, task.project_for_mse(), stage.dimensions)
-        trainer = Trainer(
-            task, stage, feed, validator, folder.checkpoints, steps,
-            precision=self.precision, device=self.device, keep_end=keep_end,
-        )  # fmt: skip
-        place = f"stage {number + 1}/{len(self.recipe.stages)} {stage.name}"
+        both_sides = stage.teacher_role == "assistant" or bool(TARGETS & stage_inputs(stage))
+        cached = teacher if task.needs_teacher_vectors else None
+        feed = BatchFeed(stage, training, learner.tokenizer, recipe.seed, cached, both_sides, learner.defaults.prompt())
+        steps = self._count_steps(feed, heldout)
+        # Training.
+        validator = Validator(task, heldout, recipe)
+        trainer = Trainer(task, feed, validator, folder.checkpoints, steps, self.precision, self.device, self.log)
+        place = f"stage {number + 1}/{len(recipe.stages)} {stage.name}"
         say(f"{place}: {steps} steps, {self.precision}, train {stage.train}")
-        numbers = trainer.run(self.resume, self.log)
-        numbers["seconds"] = round(trainer.state.seconds, 1)
+        last = number == len(recipe.stages) - 1
+        numbers = trainer.run(self.resume, keep_end=self.extendable and last)
         # End: the model, then the mark that the stage is finished.
         if self.rank == 0:
-            student = task.student if stage.quantize is None else rounding.convert(task.student)
+            trained = student if stage.quantize is None else rounding.convert(student)
             # A model without done.json is from a run that was killed between the two; this one is equal to it.
-            save_student(student.cpu(), learner.tokenizer, folder.model, force=True, defaults=learner.defaults)
+            save_student(trained.cpu(), learner.tokenizer, folder.model, force=True, defaults=learner.defaults)
             self.log({"stage": stage.name, "done": numbers})
             folder.finish(numbers)
         parallel.barrier()
         return numbers
 
-    def _count_steps(self, stage: Stage, stream: TextStream) -> int:
-        """Steps of a stage: as given, or epochs over the training rows, counted by reading them once."""
+    def _count_steps(self, feed: BatchFeed, stream: TextStream) -> int:
+        """Steps of a stage: those it sets, or its epochs over the rows of `stream`, which are read once."""
+        stage = feed.stage
         if stage.steps is not None:
             return stage.steps
         with StageProgress(f"{stage.name}: counting", enabled=self.rank == 0) as progress:
             stream.on_rows = progress.reading
+            chunks = enumerate(stream.chunks(0, CHUNK_PAIRS))
             if stage.batch_tokens is None:
-                batches = sum(len(chunk) for chunk in stream.chunks(0, CHUNK_PAIRS)) / stage.batch
+                batches = sum(len(rows) for _, rows in chunks) / stage.batch
             else:
                 # Under a token budget the number of steps depends on the lengths: count the batches of one epoch.
-                learner = load_encoder(self.folder.trained(self.recipe, stage.role))
-                feed = BatchFeed(stage, stream, learner.tokenizer, self.recipe.seed, prompt=learner.defaults.prompt())
-                chunks = enumerate(stream.chunks(0, CHUNK_PAIRS))
-                batches = sum(len(feed.chunk(rows, 0, n).cuts) for n, rows in chunks)
+                batches = sum(len(feed.chunk(rows, 0, number).cuts) for number, rows in chunks)
             return max(1, round(stage.epochs * batches))
-
-    def _make_task(
-        self, stage: Stage, learner: Encoder, teacher: Encoder | None, layers: tuple[int, ...]
-    ) -> TrainingTask:
-        """The task with its teacher; the student is made ready for quantization-aware training and compilation."""
-        cached = None
-        if teacher is not None:
-            teacher.module.to(self.device)
-            cached = CachedTeacher(teacher, self.cache, stage.max_length, self.precision, layers)
-        learner.max_length = min(learner.max_length, stage.max_length)
-        student: Any = learner.module
-        if stage.quantize is not None:
-            rounding.prepare(student, stage.quantize)
-        if self.recipe.compile:
-            # Layer by layer: one graph serves all of them, and lengths stay free.
-            for layer in student.layers:
-                layer.compile(dynamic=True)
-        return make_task(student, stage, cached, getattr(learner.tokenizer, "unk_id", None)).train()
 
     # --- finish ---------------------------------------------------------------------------------------------------
 
     def finish(self, results: dict[str, dict[str, float]]) -> RunResult:
         """Write the student's folder with its card, and the numbers of the run."""
         seconds = round(sum(numbers["seconds"] for numbers in results.values()), 1)
-        model = self._make_or_find("student" if self.recipe.student is not None else "assistant")
+        model = self._model("student" if self.recipe.student is not None else "assistant")
         student = self.folder.student
         if self.rank == 0 and not (student.exists() and self.folder.result_file.is_file()):
             encoder = load_encoder(model)
@@ -325,13 +300,13 @@ class Run:
                     write_text(stage_folder / "README.md", model_card(self.recipe, encoder, results, seconds, report))
             write_json(self.folder.result_file, {"stages": results, "report": report, "seconds": seconds})
         if self.excluded is not None:
-            say(f"exclude: left out {self.excluded.count()} rows")
+            say(f"exclude: skipped {self.excluded.count()} rows")
         parallel.barrier()
         assistant = self.folder.trained(self.recipe, "assistant")
         return RunResult(self.folder.path, student, assistant if assistant.is_dir() else None, results, seconds)
 
     def _report(self, encoder: Encoder) -> dict[str, float]:
-        """Spearman x 100 of the finished student on the files of `report`, which are not read before."""
+        """Spearman x 100 of the finished student on the files of `report`, which are first read here."""
         numbers = {}
         for graded in (read_graded(path, choosing=False) for path in self.recipe.report):
             cosines = cosine_rows(encoder.encode(graded.first), encoder.encode(graded.second))
@@ -341,13 +316,13 @@ class Run:
         return numbers
 
 
-# --- a run that goes on ---------------------------------------------------------------------------------------------
+# --- an unfinished run ------------------------------------------------------------------------------------------------
 
 
 def best_model(run: Path) -> Path:
-    """The finished student of a run, else the best weights so far of its student, or of its assistant before that.
+    """The finished student of a run, else the best weights so far of its student or, before that, of its assistant.
 
-    Weights of a stage that still goes on are those of its best validation, put into the model that it started from.
+    The weights of an unfinished stage are those of its best validation, loaded into the model that it started from.
     """
     folder = RunFolder(run)
     if folder.student.is_dir():
@@ -360,11 +335,11 @@ def best_model(run: Path) -> Path:
             return place.model
         if place.best.is_file():
             target = run / "snapshot" / f"{stage.name}-{sha256_file(place.best)[:12]}"
-            say(f"{run}: the best weights so far of stage {stage.name}, which still goes on")
+            say(f"{run}: the best weights so far of stage {stage.name}, which is not finished")
             if not target.is_dir():
                 _save_snapshot(folder.trained(recipe, stage.role), place.best, stage, target)
             return target
-    raise InputError(f"{run}: no stage of this run has been validated yet, there are no weights to open")
+    raise InputError(f"{run}: no stage of this run has been validated yet, so it has no weights to open")
 
 
 def _save_snapshot(start: Path, best: Path, stage: Stage, target: Path) -> None:

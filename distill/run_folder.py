@@ -1,19 +1,19 @@
-"""The folder of a run: what lies where, how it is created and reopened, and what a related run can take over.
+"""The folder of a run: its files, how it is created and reopened, and which stages a related run can reuse.
 
     recipe.yaml          the recipe as resolved
     environment.json     versions and machine
     metrics.jsonl        one JSON object per line: losses, evaluations, finished stages
-    vocabulary/          tokenizer.model, where the recipe trains one
-    assistant-start/     the untrained assistant, a model folder (where the recipe has one)
+    vocabulary/          tokenizer.model, if the recipe trains one
+    assistant-start/     the untrained assistant, a model folder (if the recipe has one)
     student-start/       the untrained student, a model folder
-    stages/N-NAME/       checkpoints/ (step-*.pt until the stage is finished, best.safetensors), model/, done.json
-    snapshot/            best weights of a stage that still goes on, as a model folder, once somebody has opened it
+    stages/N-NAME/       checkpoints/ (step-*.pt until the stage ends, best.safetensors), model/, done.json
+    snapshot/            best weights of an unfinished stage, as a model folder, once it was opened
     student/             the finished student with its model card
     result.json          numbers of all stages and of the `report` files
-    running.json         which process works in the folder, while one does; it holds the lock of the file .lock
+    running.json         the process that works in the folder and has locked .lock
 
-Runs of a sweep differ in a few settings; the assistant and often the first stages are the same. A stage is taken over
-from another run when everything that it follows from is equal: models, text, seed, and the stages before it.
+Runs of a sweep differ in a few settings; the assistant and often the first stages are the same. A stage of another run
+is reused if everything that it depends on is equal: models, text, seed, and the stages before it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from msdc.files import (
 from msdc.machine import environment
 from msdc.progress import say
 
-# Keys that no trained stage depends on: names, and what is said about the run.
+# Keys that no trained stage depends on.
 INDEPENDENT = {"name", "about", "paper", "differs", "report", "student", "stages", "data_sources", "licenses",
                "stock_twin"}  # fmt: skip
 METRICS_FILE = "metrics.jsonl"
@@ -58,7 +58,7 @@ class Metrics:
         self.path = path
 
     def rows(self) -> list[dict[str, Any]]:
-        """All rows; a last line that was not written to its end (a killed run, or one that still runs) is skipped."""
+        """All rows, without an incomplete last line (of a run that was killed, or is still running)."""
         found = []
         lines = self.path.read_bytes().split(b"\n")[:-1] if self.path.is_file() else []
         for number, line in enumerate(lines, 1):
@@ -69,7 +69,7 @@ class Metrics:
         return found
 
     def last_step(self, stage: str) -> int:
-        """The last step that a stage has logged; 0 without any."""
+        """The last step that a stage has logged; 0 if it has logged none."""
         return max((int(row.get("step", 0)) for row in self.rows() if row.get("stage") == stage), default=0)
 
     def append(self, row: dict[str, Any]) -> None:
@@ -77,23 +77,23 @@ class Metrics:
         with disk_errors(self.path), open(self.path, "ab") as handle:
             handle.write((json.dumps(row, ensure_ascii=False) + "\n").encode())
             handle.flush()
-            # What a checkpoint follows on is on the disk before the checkpoint is.
+            # On the disk before the next checkpoint.
             os.fsync(handle.fileno())
 
     def mend(self) -> None:
-        """Cut off a last line that was not written to its end, so that the next row begins a line."""
+        """Remove an incomplete last line, so that the next row begins a line."""
         if self.path.is_file() and (raw := self.path.read_bytes()) and not raw.endswith(b"\n"):
             write_text(self.path, raw[: raw.rfind(b"\n") + 1].decode("utf-8", "replace"))
 
     def replace(self, drop: Callable[[dict[str, Any]], bool], add: Sequence[dict[str, Any]] = ()) -> None:
-        """Remove the rows for which `drop` is true and add others, in one replacement of the file."""
+        """Remove the rows for which `drop` is true and add others; the file is replaced once."""
         old = self.rows()
         kept = [row for row in old if not drop(row)]
         if len(kept) < len(old) or add:
             write_text(self.path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in [*kept, *add]))
 
     def rewind(self, stage: str, step: int) -> None:
-        """Forget what a stage has logged after `step`: it continues from there, and says it again."""
+        """Remove what a stage has logged after `step`: it continues from there and logs it again."""
         self.replace(lambda row: row.get("stage") == stage and ("done" in row or row.get("step", 0) > step))
 
 
@@ -115,12 +115,12 @@ class StageFolder:
         self.drop_checkpoints()
 
     def drop_checkpoints(self) -> None:
-        """Remove the checkpoints of a finished stage, but for the state at its end (`--extendable`)."""
+        """Remove the checkpoints of a finished stage, except the state at its end (`extendable`)."""
         for path in self.checkpoints.glob("step-*"):
             path.unlink()
 
     def reopen(self) -> None:
-        """Take away what a finished stage leaves: it goes on."""
+        """Make a finished stage unfinished, to train it further."""
         self._mark.unlink(missing_ok=True)
         shutil.rmtree(self.model, ignore_errors=True)
 
@@ -151,7 +151,7 @@ class RunFolder:
         return found
 
     def unstarted(self) -> bool:
-        """Whether it is absent, empty, or holds only what a run leaves that was killed before it wrote its recipe."""
+        """Whether it is absent, empty, or left by a run that was killed before it wrote its recipe."""
         if not self.path.is_dir():
             return not os.path.lexists(self.path)
         early = ("environment.json", LOCK_FILE, HOLDER_FILE)
@@ -159,13 +159,13 @@ class RunFolder:
         return all(path.name.startswith(".") and path.suffix == ".partial" for path in left)
 
     def started(self) -> bool:
-        """Whether it holds what a run writes first: a recipe alone may be the user's own."""
+        """Whether it has the files that a run writes first; a recipe alone may be the user's."""
         return self.recipe_file.is_file() and (self.path / "environment.json").is_file()
 
     def held(self) -> AbstractContextManager[None]:
-        """Keep other processes out for as long as this one works in the folder; refuse what is no run's."""
+        """Lock the folder against other processes; refuse one that is not a run folder."""
         if not self.recipe_file.is_file() and not self.unstarted():
-            raise InputError(f"{self.path} exists and is no run folder: choose another with -o")
+            raise InputError(f"{self.path} exists and is not a run folder: choose another `output`")
         return held(self.path)
 
     def check(self, recipe: Recipe, resume: bool) -> None:
@@ -178,19 +178,19 @@ class RunFolder:
             more = f", and {len(differences) - 3} more" if len(differences) > 3 else ""
             raise InputError(
                 f"{self.path} was started with another recipe: {'; '.join(differences[:3])}{more}. Resume with the "
-                f"recipe it was started with, or name another folder with -o"
+                f"same recipe, or choose another `output`"
             )
         last = self.stage(len(recipe.stages) - 1, recipe.stages[-1])
         if self._is_extended(recipe) and last.done() is not None and not any(last.checkpoints.glob("end-*.json")):
             raise InputError(
                 f"{self.path}: stage {recipe.stages[-1].name} is finished and its optimizer state was dropped, so it "
-                "cannot go on to more steps; a run with `extendable` keeps it"
+                "cannot be continued; a run with `extendable` keeps it"
             )
 
     def create(self, recipe: Recipe) -> None:
-        """Write the recipe and the environment, once; remove what a killed process left half-written.
+        """Write the recipe and the environment, once; remove the incomplete files of a killed process.
 
-        A recipe with more steps replaces the one that the run was started with; its last stage goes on.
+        A recipe with more steps replaces the one that the run was started with, and its last stage continues.
         """
         for left in [*self.path.rglob(".*.partial"), *self.path.rglob(".*.old")]:
             if left.is_dir():
@@ -199,13 +199,13 @@ class RunFolder:
                 left.unlink(missing_ok=True)
         extended = self.recipe_file.is_file() and self._is_extended(recipe)
         if extended:
-            # The recipe is written after this: killed before, the same command does it again.
+            # The recipe is written after this: if the process is killed before, the same command repeats it.
             self.result_file.unlink(missing_ok=True)
             shutil.rmtree(self.student, ignore_errors=True)
             self.stage(len(recipe.stages) - 1, recipe.stages[-1]).reopen()
-            say(f"{self.path}: stage {recipe.stages[-1].name} goes on to more steps")
+            say(f"{self.path}: stage {recipe.stages[-1].name} continues to more steps")
         if extended or not self.recipe_file.is_file():
-            # Before all else: it makes the folder a run's, which `resume` completes.
+            # Written first: it marks the folder as a run's, which can be resumed.
             tree = json.loads(recipe.model_dump_json())
             write_text(self.recipe_file, yaml.safe_dump(tree, allow_unicode=True, sort_keys=False))
         if not (self.path / "environment.json").is_file():
@@ -213,12 +213,12 @@ class RunFolder:
         self.metrics.mend()
 
     def _is_extended(self, recipe: Recipe) -> bool:
-        """Whether a recipe asks for more steps than the one that the run was started with; nothing else differs."""
+        """Whether a recipe, equal otherwise, has more steps than the one that the run was started with."""
         before, now = read_recipe(self.path).stages[-1], recipe.stages[-1]
         return (before.steps, before.epochs) != (now.steps, now.epochs)
 
-    def take_over(self, recipe: Recipe, other: Path) -> list[str]:
-        """Link what the run in `other` has finished and `recipe` would repeat; names of the stages taken over."""
+    def reuse(self, recipe: Recipe, other: Path) -> list[str]:
+        """Link the finished stages of the run in `other` that `recipe` would repeat; returns their names."""
         theirs = read_recipe(other)
         if recipe.model_dump(exclude=INDEPENDENT) != theirs.model_dump(exclude=INDEPENDENT):
             return []
@@ -227,26 +227,26 @@ class RunFolder:
         first = next((n for n, stage in enumerate(recipe.stages) if stage.role != "assistant"), len(recipe.stages))
         if recipe.student == theirs.student and recipe.stages[:first] == theirs.stages[:first]:
             _link(other / "student-start", self.path / "student-start")
-        taken = []
+        reused = []
         for number, (stage, same) in enumerate(zip(recipe.stages, theirs.stages, strict=False)):
             if stage != same:
                 break
             source, target = RunFolder(other).stage(number, stage), self.stage(number, stage)
             ends_equal = stage.train == "assistant" or recipe.student == theirs.student
             if ends_equal and source.done() is not None and not target.path.exists():
-                # Metrics first: the folder, which appears whole, is the mark that the stage is taken over.
+                # Metrics first: the folder, which appears whole, marks the stage as finished.
                 rows = [row for row in RunFolder(other).metrics.rows() if row.get("stage") == stage.name]
                 self.metrics.replace(lambda row, name=stage.name: row.get("stage") == name, rows)  # type: ignore[misc]
                 _link(source.path, target.path)
-                taken.append(stage.name)
-        return taken
+                reused.append(stage.name)
+        return reused
 
 
 # --- recipes of runs --------------------------------------------------------------------------------------------------
 
 
 def read_recipe(folder: Path) -> Recipe:
-    """The recipe of a run folder; keys that are newer than the run have their defaults."""
+    """The recipe of a run folder; keys that the run's version did not have get their defaults."""
     try:
         return Recipe(**yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8")))
     except (OSError, TypeError, ValueError, yaml.YAMLError) as error:
@@ -254,7 +254,7 @@ def read_recipe(folder: Path) -> Recipe:
 
 
 def leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """(place, value) of everything in a recipe's mapping; stages and corpora by their names."""
+    """(place, value) of all values in a recipe's mapping; stages and corpora by name."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from leaves(inner, f"{place}.{key}" if place else str(key))
@@ -268,9 +268,9 @@ def leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def differing(old: Recipe, new: Recipe) -> list[str]:
-    """Where two recipes differ, as `stages.train.batch: 64 then, 32 now`; relative paths are those of this folder.
+    """The differences of two recipes, such as `stages.train.batch: 64 then, 32 now`.
 
-    More steps or epochs of the last stage are no difference: a resumed run goes on to them.
+    More steps or epochs of the last stage are not a difference: a resumed run continues to them.
     """
     trees = [set_paths(json.loads(recipe.model_dump_json()), Path.cwd()) for recipe in (old, new)]
     before, now = (dict(leaves(tree)) for tree in trees)
@@ -285,7 +285,7 @@ def differing(old: Recipe, new: Recipe) -> list[str]:
 
 
 def _link(source: Path, target: Path) -> None:
-    """Make `target` a folder of links to the files of `source`, whole or not at all; an existing one is kept."""
+    """Create `target` as a folder of links to the files of `source`, atomically; an existing one is kept."""
     if source.is_dir() and not target.exists():
         with staged_folder(target) as stage:
             ignored = shutil.ignore_patterns("step-*", ".*.partial", ".*.old")

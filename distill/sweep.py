@@ -1,11 +1,9 @@
-"""A recipe run otherwise than once: in several settings, with one table of results, or not at all (a dry run).
+"""Sweeps: a recipe in several settings, with one table of results. Dry runs: a recipe's rows and steps, counted.
 
 Points of a sweep come from `table=5` (all variants of a paper's table), `variant=one,two`, or `KEY=a,b,c` (the keys of
 `--set`), or from every combination of several of them. Stages that two points share are trained once
-(msdc.distill.run_folder). A sweep that was stopped continues where it stopped. It writes table.json, table.csv and
-table.md; `msdc report SWEEP_FOLDER` draws them. Points that differ in their seed alone are one row: mean and interval.
-
-A dry run tells what a run would do, without doing any of it; `--max-steps` does a little of it.
+(msdc.distill.run_folder). A stopped sweep continues where it stopped. It writes table.json, table.csv and table.md;
+`msdc report SWEEP_FOLDER` plots them. Points that differ only in their seed become one row: mean and interval.
 """
 
 from __future__ import annotations
@@ -35,16 +33,16 @@ from msdc.tables import Column, Table, escape_line, fixed, to_markdown
 from msdc.text.tabular import JSON_LINES, suffix_of
 from msdc.text.text_files import unpacked
 
-# What trains is imported where it is used: a report reads tables of sweeps without torch.
+# Training code is imported where it is used: a report reads tables of sweeps without torch.
 
-TABLE_FILE = "table.json"
+TABLE_FILE, PROGRAM_FILE = "table.json", "program.json"
 NOTE = (
     "mono, cross, avg: Spearman x 100 on the recipe's `report` files; dev: mean on the graded development files; "
     "held-out: nearest neighbour and squared error on pairs of the training text, no measure of any paper. The paper's "
-    "columns are its own models on its own data and test sets. Bytes: int8 program for ONNX Runtime, predicted unless "
+    "columns are its models, data and test sets. Bytes: int8 program for ONNX Runtime, predicted unless "
     "measured."
 )
-# 97.5 % quantile of Student's t by degrees of freedom; beyond these, of the normal distribution and a little more.
+# 97.5 % quantile of Student's t by degrees of freedom; beyond these, 2.2.
 STUDENT_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 PAIR = re.compile(r"(?<![a-z])([a-z]{2})-([a-z]{2})(?![a-z])")
 
@@ -64,9 +62,9 @@ class CurvePoint(_Stored):
 
 
 class SweepRow(_Stored):
-    """One finished point. `row` names its row in the paper's table; `paper` and `ours` are scores by column.
+    """One finished point. `row` is its row in the paper's table; `paper` and `ours` are scores by column.
 
-    `program` has `parameters`, `bytes` and, where it was measured, `ms` per text of 32 tokens.
+    `program` has `parameters`, `bytes` and, if measured, `ms` per text of 32 tokens.
     """
 
     label: str
@@ -86,7 +84,7 @@ class SweepRow(_Stored):
 
 
 class SweepTable(_Stored):
-    """A whole sweep: one row per point with the paper's figures reuse ours, and the curve of its last stage."""
+    """A whole sweep: one row per point with the paper's figures, ours, and the curve of its last stage."""
 
     recipe: str
     sweep: str
@@ -112,7 +110,7 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float | None]:
 
 
 def by_setting(sweep: SweepTable) -> dict[str, list[SweepRow]]:
-    """The points of each setting: those that differ in their seed alone."""
+    """The points of each setting: those that differ only in their seed."""
     found: dict[str, list[SweepRow]] = {}
     for row in sweep.rows:
         found.setdefault(row.setting, []).append(row)
@@ -120,9 +118,9 @@ def by_setting(sweep: SweepTable) -> dict[str, list[SweepRow]]:
 
 
 def leading(sweep: SweepTable) -> tuple[str, float, float | None] | None:
-    """Setting, mean and half interval of what the last validations score highest; None without curves.
+    """Setting, mean and half interval of the highest scores of the last validations; None without curves.
 
-    The setting is empty where another one's interval meets the highest one's.
+    The setting is empty if its interval overlaps with that of another one.
     """
     ends = {name: [row.curve[-1].score for row in rows if row.curve] for name, rows in by_setting(sweep).items()}
     known = {name: mean_and_interval(scores) for name, scores in ends.items() if scores}
@@ -135,7 +133,7 @@ def leading(sweep: SweepTable) -> tuple[str, float, float | None] | None:
 
 
 def to_csv(sweep: SweepTable) -> str:
-    """One line per point, seeds apart: setting, scores, what the paper prints, the program's numbers."""
+    """One line per point and seed: setting, scores, the paper's figures, the program's numbers."""
     names = {kind: list(dict.fromkeys(key for row in sweep.rows for key in getattr(row, kind)))
              for kind in ("ours", "paper", "report", "program")}  # fmt: skip
     text = io.StringIO()
@@ -150,7 +148,7 @@ def to_csv(sweep: SweepTable) -> str:
 
 
 def table_of(sweep: SweepTable) -> Table:
-    """One row per setting; a column of the paper stands before ours of the same name."""
+    """One row per setting; a column of the paper comes before ours of the same name."""
     published = list(dict.fromkeys(key for row in sweep.rows for key in row.paper))
     measured = list(dict.fromkeys(key for row in sweep.rows for key in row.ours))
     columns = [(key, kind) for key in measured for kind in ("paper", "ours") if kind == "ours" or key in published]
@@ -217,7 +215,7 @@ def _axis(recipe: str, over: str) -> list[str]:
     raise InputError(f"{recipe} has no rows of table {value}; it has tables {known}")
 
 
-def sweep(
+def run_sweep(
     recipe: str,
     over: str | Sequence[str],
     output: str | Path | None = None,
@@ -231,10 +229,10 @@ def sweep(
 
     Args:
         recipe: a name or file, as of `distill`.
-        over: the points: `table=5`, `variant=one,two`, or `KEY=a,b,c`; of several, every combination.
+        over: the points: `table=5`, `variant=one,two`, or `KEY=a,b,c`; several give every combination.
         output: the folder; None: runs/NAME-sweep.
-        overrides: changes of all points, as of `--set`.
-        data: the folder that `{data}` in the recipe stands for.
+        overrides: changes of all points, `key=value`.
+        data: the folder that replaces `{data}` in the recipe.
         draw: called with the folder at the end, in the first process only.
         measure: called with each finished student, once: `bytes` and `ms` of its exported program.
     """
@@ -259,7 +257,10 @@ def sweep(
             reuse = sorted(path.parent for path in folder.glob("*/recipe.yaml") if path.parent != place)
             Run(one, place, (place / "recipe.yaml").is_file(), reuse).run()
         if rank == 0:
-            rows = tuple(_row(label, recipes[label], folders[label], measure) for label in recipes)
+            for place in folders.values():
+                if measure is not None and not (place / PROGRAM_FILE).is_file():
+                    write_json(place / PROGRAM_FILE, measure(place / "student"))
+            rows = tuple(_row(label, recipes[label], folders[label]) for label in recipes)
             axes = over if isinstance(over, str) else " x ".join(over)
             table = SweepTable(recipe=recipe, sweep=axes, rows=rows)
             write_json(folder / TABLE_FILE, table.model_dump(mode="json"))
@@ -271,23 +272,13 @@ def sweep(
     return folder
 
 
-def _program(folder: Path, measure: Callable[[Path], dict[str, float]] | None) -> dict[str, float]:
-    """Parameters of a finished student, and its program's bytes: measured, or predicted (msdc.compress.size)."""
+def _row(label: str, recipe: Recipe, folder: Path) -> SweepRow:
+    """The scores of a finished point and of the paper; bytes of its program are measured, or predicted."""
     from msdc.compress.size import size_plan
     from msdc.compress.student.weights import read_weights
 
-    measured = folder / "program.json"
-    if measure is not None and not measured.is_file():
-        write_json(measured, measure(folder / "student"))
     plan = size_plan("", read_weights(folder / "student").config)
-    predicted = {"parameters": plan.parameters, "bytes": plan.bytes["int8"]["onnx"]}
-    return predicted | (read_json(measured) if measured.is_file() else {})
-
-
-def _row(
-    label: str, recipe: Recipe, folder: Path, measure: Callable[[Path], dict[str, float]] | None = None
-) -> SweepRow:
-    """The scores of a finished point, and those of the paper."""
+    measured = read_json(folder / PROGRAM_FILE) if (folder / PROGRAM_FILE).is_file() else {}
     result = read_json(folder / "result.json")
     last = recipe.stages[-1]
     done, report = result["stages"][last.name], result.get("report", {})
@@ -319,13 +310,13 @@ def _row(
         seconds=round(sum(stage.get("seconds", 0.0) for stage in result["stages"].values()), 1),
         unit="step" if last.steps else "epoch",
         curve=curve,
-        program=_program(folder, measure),
+        program={"parameters": plan.parameters, "bytes": plan.bytes["int8"]["onnx"], **measured},
     )
 
 
 # --- a dry run --------------------------------------------------------------------------------------------------------
 
-COUNTED_ROWS = 100_000  # of all sources together are read; what a longer file has is estimated by its lines
+COUNTED_ROWS = 100_000  # rows to read of all sources together; longer files are estimated by their lines
 LINES = (".tsv", ".txt", ".csv", *JSON_LINES)
 BLOCK = 2**20  # bytes
 Plan = dict[str, Any]
@@ -336,8 +327,8 @@ def dry_run(recipe: Recipe) -> Plan:
     """Check a recipe, and count its rows and steps; nothing is trained, downloaded or written.
 
     Returns:
-        What `--dry-run --json` prints: the resolved recipe's `facts`, rows of its `sources` (of long files about, and
-        before `exclude`), steps of its `stages`. None: not known without what `needs` names.
+        The resolved recipe's `facts`, the rows of its `sources` (estimated for long files, before `exclude`), the steps
+        of its `stages`, and what it `needs`, without which other values are None (unknown).
     """
     from msdc.distill.preflight import check_recipe
 
@@ -354,7 +345,7 @@ def dry_run(recipe: Recipe) -> Plan:
 
 
 def plan_text(plan: Plan) -> str:
-    """A dry run for a terminal."""
+    """A dry run as text."""
     lines = [f"recipe {plan['name']}", *(f"  {key}: {value}" for key, value in plan["facts"].items())]
     lines += [*(f"  differs: {text}" for text in plan["differs"]), "sources"]
     for source in plan["sources"]:
@@ -368,7 +359,7 @@ def plan_text(plan: Plan) -> str:
 
 
 def _count(corpora: tuple[Corpus, ...]) -> Counted:
-    """Usable rows of every source, None of one that is not here; word by word, the languages count together."""
+    """Usable rows of every source (all languages of word_by_word together); None for one that is not here."""
     found: Counted = []
     for corpus in corpora:
         if not is_here(corpus):
@@ -384,7 +375,7 @@ def _count(corpora: tuple[Corpus, ...]) -> Counted:
 
 
 def _rows(source: TextSource, most: int) -> int:
-    """Usable rows of a source; of a file of lines with more than `most`, its lines by the usable part of these."""
+    """Usable rows of a source; estimated by lines for a text file with more than `most`."""
     rows = source.read()
     taken = sum(1 for _ in islice(rows, most))
     path = Path(source.name.split(" + ")[0])
@@ -397,7 +388,7 @@ def _rows(source: TextSource, most: int) -> int:
 
 
 def count_steps(recipe: Recipe, stage: Stage, counted: Counted) -> int | None:
-    """Steps of a stage; None where its text must be downloaded, or batches are cut by tokens."""
+    """Steps of a stage; None if its text must be downloaded, or batches are cut by tokens."""
     if stage.steps is not None:
         return stage.steps
     sources = [source for source, _ in counted if source is not None]
@@ -411,7 +402,7 @@ def count_steps(recipe: Recipe, stage: Stage, counted: Counted) -> int | None:
 def epoch_rows(sources: list[TextSource], counts: list[int], balance: str, share: float) -> float:
     """About how many rows an epoch has: it ends when every source was read, and small ones repeat until then.
 
-    `share` is the part of the sentences that is trained on.
+    `share` is the share of the sentences that is used for training.
     """
     if balance == "proportional":
         return share * sum(counts)

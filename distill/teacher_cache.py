@@ -1,12 +1,11 @@
-"""Outputs of a frozen teacher, computed once: a store on disk keyed by text, memory-mapped, checked part by part.
+"""Outputs of a frozen teacher, computed once: a memory-mapped store on disk, keyed by text and checked part by part.
 
-The teacher of a stage is the recipe's teacher, the assistant or another model. A folder holds the outputs of one model
-at one maximum length, one choice of layers and one precision, so that outputs of different models or settings never
-mix. Numbers are float16 (relative error 5e-4, far below any training signal): ten million sentence vectors of 384
-numbers take 7.7 GB of disk and no memory.
+A folder has the outputs of one model at one maximum length, one choice of layers and one precision, so that outputs of
+different models or settings never mix. Values are float16 (relative error 5e-4, far below any training signal): ten
+million sentence vectors of 384 dimensions take 7.7 GB of disk and no memory.
 
 A store is a folder of parts, `NUMBER-HASH.part`: number of rows, hash of the keys, hash of the vectors, keys (64 bits),
-vectors. A part is written whole or not at all and never changed. Keys are checked when a store is opened, vectors when
+vectors. A part is written atomically and never changed. Keys are checked when a store is opened, vectors when
 one of a part is first used; a damaged part is deleted, and its rows are computed again like missing ones.
 
 Shapes: N sentences or rows, D sentence width, L layers, H hidden, W width of a row (D + L x H).
@@ -40,10 +39,10 @@ def default_cache() -> Path:
 
 @dataclass(frozen=True)
 class TeacherOutput:
-    """What a teacher says of N sentences: vectors float32 [N, D], and states of chosen layers float32 [N, L, H].
+    """The outputs for N sentences: vectors float32 [N, D], and states of chosen layers float32 [N, L, H].
 
     A state is the first token's ([CLS], <s>): teacher and student may tokenize a sentence differently. `states_NLH` is
-    None where no layer is chosen.
+    None if no layer is chosen.
     """
 
     sentence_ND: np.ndarray
@@ -59,12 +58,12 @@ class TeacherOutput:
 
 
 class CachedTeacher:
-    """A frozen encoder whose outputs come from the store where they are known, and are computed and stored otherwise.
+    """A frozen encoder whose outputs come from the store, or are computed and stored.
 
     Args:
         encoder: the teacher; frozen here. With `layers` its module becomes the equal `Student`.
         cache: folder of all stores.
-        max_length: longer texts are truncated to so many tokens.
+        max_length: longer texts are truncated to this many tokens.
         precision: `float32` or `bfloat16`, of the forward pass.
         layers: applied layers, from 1, whose states are part of the output.
     """
@@ -87,14 +86,14 @@ class CachedTeacher:
         self.store = OutputStore(cache / name, self.width + len(layers) * self.hidden)
 
     def vectors(self, texts: Sequence[str], progress: bool = False) -> np.ndarray:
-        """Sentence vectors alone, float32 [N, D]; see `outputs`."""
+        """Sentence vectors only, float32 [N, D]; see `outputs`."""
         return self.outputs(texts, progress=progress).sentence_ND
 
     def outputs(self, texts: Sequence[str], shared: bool = False, progress: bool = False) -> TeacherOutput:
         """The outputs for `texts`; missing ones are computed once and stored.
 
         Args:
-            shared: every process asks for the same texts, and each computes its part of the missing ones.
+            shared: all processes need the same texts, and each computes a part of the missing ones.
             progress: show a bar while computing.
         """
         # The published DistilCSE code left its teacher in train mode.
@@ -137,8 +136,8 @@ class CachedTeacher:
         return rows
 
 
-RECENT = 65_536  # keys that may wait, unsorted, before the index is sorted again
-PART_ROWS = 4096  # rows of a part at most: what the first use of one of them has to read
+RECENT = 65_536  # unsorted keys before the index is sorted again
+PART_ROWS = 4096  # rows of a part at most; the first use of one reads all
 HEADER = 40  # bytes: rows, hash of the keys, hash of the vectors
 
 
@@ -161,8 +160,8 @@ class OutputStore:
     """The rows in a folder; several processes may read and append at the same time.
 
     Args:
-        folder: made where it is missing.
-        width: numbers per row.
+        folder: created if it does not exist.
+        width: values per row.
     """
 
     def __init__(self, folder: Path, width: int) -> None:
@@ -179,14 +178,14 @@ class OutputStore:
 
     @property
     def count(self) -> int:
-        """Rows that can be found."""
+        """The number of stored rows."""
         return len(self._sorted) + len(self._recent)
 
     def reload(self) -> None:
         """Index the parts that other processes have added since.
 
-        New keys are looked up in a small dict and sorted into the large index once there are enough of them: sorting
-        ten million keys after every append would take a day.
+        New keys are in a small dict until there are enough to sort the large index: sorting ten million keys after each
+        append would take a day.
         """
         for path in sorted(self.folder.glob("*.part")):
             if path.name not in self._names:
@@ -212,7 +211,7 @@ class OutputStore:
         self._rows += rows
 
     def _discard(self, path: Path) -> None:
-        warn(f"{path}: damaged; its numbers are computed again")
+        warn(f"{path}: damaged; its rows are computed again")
         with contextlib.suppress(OSError):
             path.unlink()
 
@@ -226,7 +225,7 @@ class OutputStore:
         self._sorted, self._order, self._recent = keys_N[order], rows_N[order], {}
 
     def find(self, keys: np.ndarray) -> np.ndarray:
-        """Row number of each key, -1 where it is not stored or its part is damaged."""
+        """Row number of each key, -1 if it is not stored or its part is damaged."""
         while True:
             rows = np.full(len(keys), -1, dtype=np.int64)
             if len(self._sorted):
@@ -247,7 +246,7 @@ class OutputStore:
             return True
         part.checked = True
         try:
-            # Read, not mapped: a bad sector is then an error and not a signal.
+            # Read, not mapped: a bad sector is then an error, not a signal.
             raw = part.path.read_bytes()[-part.vectors.nbytes :]
         except OSError:
             raw = b""
@@ -261,7 +260,7 @@ class OutputStore:
         return False
 
     def read(self, rows: np.ndarray) -> np.ndarray:
-        """float32 [N, width] of row numbers that `find` gave."""
+        """float32 [N, width] of row numbers from `find`."""
         out = np.zeros((len(rows), self.width), np.float32)
         part_of = self._part_of(rows)
         for number in np.unique(part_of):
@@ -270,7 +269,7 @@ class OutputStore:
         return out
 
     def append(self, keys: np.ndarray, vectors_NW: np.ndarray) -> None:
-        """Add rows, whole part by whole part; a key that another process has added meanwhile is left out."""
+        """Add rows in whole parts; keys that another process has added meanwhile are skipped."""
         with locked(self.folder / "lock"), disk_errors(self.folder):
             self.reload()
             fresh = np.flatnonzero(self.find(keys) < 0)

@@ -1,11 +1,11 @@
-"""An assistant without multilingual pretraining: a new vocabulary whose rows are made from the teacher's rows.
+"""A new vocabulary for the teacher, with rows computed from the teacher's rows: no multilingual pretraining is needed.
 
-Every row of the new table is a weighted mean of the English teacher's rows, weighted by how strongly a new piece and
-an English wordpiece are associated in parallel text. `cooccurrence` counts (score c^2 / (c_p c_w)); `alignment` runs a
-few rounds of IBM Model 1 (Brown et al. 1993) in both directions from those counts, which gives a word the rows of its
-own translation instead of those of its neighbours.
+Every row of the new table is a mean of the English teacher's rows, weighted by how strongly the new token and each
+English wordpiece are associated in parallel text. `cooccurrence` counts (score c^2 / (c_p c_w)); `alignment` runs a few
+rounds of IBM Model 1 (Brown et al. 1993) in both directions from those counts, which gives a word the rows of its
+translation instead of those of its neighbours.
 
-Shapes: P new pieces, W teacher wordpieces, H hidden; counts are sparse P x W.
+Shapes: P new tokens, W teacher wordpieces, H hidden; counts are sparse P x W.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 from msdc.text.tokenizer import PieceTokenizer, Tokenizer
 
-FAINT = 0.02  # of the best association of a word: weaker links are not followed
-SPELLING = 0.5  # sentences: what a piece's own spelling counts
-SPELLING_INSIDE = 5.0  # the same of a piece inside words, which is mostly met in names
-LAST_LATIN = "\u024f"  # the teacher knows words of other scripts by letters at best
-CANDIDATES = 8  # rows per new row: more blurs it, fewer is too little for rare pieces
+FAINT = 0.02  # of the best association of a word: weaker pairs are ignored
+SPELLING = 0.5  # weight of a token's own spelling, in sentences
+SPELLING_INSIDE = 5.0  # the same for a token inside words, which is mostly part of names
+LAST_LATIN = "\u024f"  # the teacher has at best letters of other scripts
+CANDIDATES = 8  # rows per new row: more blur it, fewer are too few for rare tokens
 
 
 def _occurrence(rows: Sequence[Sequence[int]], width: int) -> sparse.csr_matrix:
@@ -47,7 +47,7 @@ def _occurrence(rows: Sequence[Sequence[int]], width: int) -> sparse.csr_matrix:
 def cooccurrence(
     new_rows: Sequence[Sequence[int]], teacher_rows: Sequence[Sequence[int]], pieces: int, wordpieces: int
 ) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray]:
-    """Counts P x W of sentence pairs that hold both, and the single counts [P] and [W]."""
+    """Counts P x W of sentence pairs that contain both, and the single counts [P] and [W]."""
     if len(new_rows) != len(teacher_rows) or not len(new_rows):
         raise InputError(f"need two equal, non-empty lists of sentences, got {len(new_rows)} and {len(teacher_rows)}")
     new, old = _occurrence(new_rows, pieces), _occurrence(teacher_rows, wordpieces)
@@ -62,8 +62,8 @@ def association(counts: sparse.csr_matrix, new_P: np.ndarray, old_W: np.ndarray)
     return sparse.csr_matrix((data, (score.row, score.col)), shape=counts.shape)
 
 
-class _Links:
-    """The candidate links (sentence, piece, wordpiece) of a chunk of parallel text, as indices into a sparse table."""
+class _Candidates:
+    """The candidate alignments (sentence, token, wordpiece) of a chunk of text, as indices into a sparse table."""
 
     def __init__(self, new: sparse.csr_matrix, old: sparse.csr_matrix, keys: np.ndarray, wordpieces: int) -> None:
         new_lengths, old_lengths = np.diff(new.indptr), np.diff(old.indptr)
@@ -79,7 +79,7 @@ class _Links:
         self.new_slots, self.old_slots = new.nnz, old.nnz
 
     def expected(self, table: np.ndarray, by_old: bool) -> np.ndarray:
-        """Expected link counts per table entry (one E step), links competing within each slot."""
+        """Expected counts per table entry (one E step); the alignments of a slot compete."""
         weight = table[self.entry]
         slot, slots = (self.old_slot, self.old_slots) if by_old else (self.new_slot, self.new_slots)
         total = np.bincount(slot, weights=weight, minlength=slots)
@@ -88,7 +88,7 @@ class _Links:
 
 
 def _candidates(score: sparse.csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(piece, wordpiece, association) of the links worth following, sorted."""
+    """(token, wordpiece, association) of the candidates, sorted."""
     row = np.repeat(np.arange(score.shape[0], dtype=np.int32), np.diff(score.indptr))
     column = score.indices
     best_P, best_W = np.zeros(score.shape[0]), np.zeros(score.shape[1])
@@ -107,11 +107,11 @@ def align(
     chunk: int = 20_000,
     null: float = 0.02,
 ) -> sparse.csr_matrix:
-    """Link strength P x W after `rounds` of IBM Model 1 in both directions (their geometric mean).
+    """Alignment strength P x W after `rounds` of IBM Model 1 in both directions (their geometric mean).
 
-    Most pairs of words that occur together do so by chance: those whose association is FAINT beside the best of both
-    words are no candidates, nine of ten in a million sentences, which time and memory follow. `null` is a floor that
-    lets a word stay unaligned instead of forcing a link.
+    Most words that occur together do so by chance. Pairs whose association is below FAINT of the best of both words are
+    ignored: nine of ten in a million sentences, which saves as much time and memory. `null` is a floor that allows a
+    word to stay unaligned.
     """
     counts, new_P, old_W = cooccurrence(new_rows, teacher_rows, pieces, wordpieces)
     score = association(counts, new_P, old_W)
@@ -119,7 +119,9 @@ def align(
     row, column, start = _candidates(score)
     keys = row.astype(np.int64) * wordpieces + column
     new, old = _occurrence(new_rows, pieces), _occurrence(teacher_rows, wordpieces)
-    links = [_Links(new[i : i + chunk], old[i : i + chunk], keys, wordpieces) for i in range(0, new.shape[0], chunk)]
+    chunks = [
+        _Candidates(new[i : i + chunk], old[i : i + chunk], keys, wordpieces) for i in range(0, new.shape[0], chunk)
+    ]
 
     def run(by_old: bool) -> np.ndarray:
         axis, size = (row, pieces) if by_old else (column, wordpieces)
@@ -127,18 +129,18 @@ def align(
         expected = table
         for _ in range(rounds):
             expected = np.zeros(len(table))
-            for link in links:
-                expected += link.expected(table + null * 1e-3, by_old)
+            for one in chunks:
+                expected += one.expected(table + null * 1e-3, by_old)
             table = expected / np.maximum(np.bincount(axis, weights=expected, minlength=size)[axis], 1e-30)
         return expected
 
-    # Links both directions agree on, as a share of the times the piece was seen.
+    # Alignments on which both directions agree, as a share of the token's occurrences.
     strength = np.sqrt(run(True) * run(False)) / np.maximum(new_P[row], 1.0)
     return sparse.csr_matrix((strength, (row, column)), shape=score.shape)
 
 
 def kind_of(text: str | None) -> int:
-    """What a piece is made of: 0 letters, 1 digits, 2 marks; 3 where it is no text (special pieces)."""
+    """The kind of a token: 0 letters, 1 digits, 2 marks, 3 special tokens."""
     if not text:
         return 3
     return 0 if any(map(str.isalpha, text)) else 1 if any(map(str.isdigit, text)) else 2
@@ -147,25 +149,26 @@ def kind_of(text: str | None) -> int:
 def of_one_kind(
     score: sparse.csr_matrix, pieces: Sequence[str | None], wordpieces: Sequence[str | None]
 ) -> sparse.csr_matrix:
-    """Only links between words, between numbers, or between marks: a word of every sentence would link with its dot."""
+    """Only pairs of words, of numbers, or of marks: a word of every sentence must not be aligned with its full stop."""
     kind_P, kind_W = np.array([kind_of(text) for text in pieces]), np.array([kind_of(text) for text in wordpieces])
-    links = score.tocoo()
-    alike = kind_P[links.row] == kind_W[links.col]
-    return sparse.csr_matrix((links.data[alike], (links.row[alike], links.col[alike])), shape=score.shape)
+    pairs = score.tocoo()
+    alike = kind_P[pairs.row] == kind_W[pairs.col]
+    return sparse.csr_matrix((pairs.data[alike], (pairs.row[alike], pairs.col[alike])), shape=score.shape)
 
 
 def with_spelling(
     weights: sparse.csr_matrix, seen_P: np.ndarray, spelled: Mapping[int, Sequence[int]], worth: float = SPELLING
 ) -> sparse.csr_matrix:
-    """Row-normalised weights P x W, to which the wordpieces of a piece's own spelling are added.
+    """Row-normalised weights P x W, with the wordpieces of each token's own spelling added.
 
-    They count as if they had been seen beside the piece `worth` times: a rare name is read as the teacher spells it, a
-    word that was seen often by its translations.
+    They count as if they had been aligned `worth` times: a rare name gets the teacher's wordpieces of it, a frequent
+    word those of its translations.
 
     Args:
-        weights: as `strongest` gives them.
-        seen_P: how often each piece occurs in the aligned text.
-        spelled: wordpieces of pieces that have a spelling.
+        weights: as returned by `strongest`.
+        seen_P: how often each token occurs in the aligned text.
+        spelled: wordpieces of tokens that have a spelling.
+        worth: occurrences that a spelling counts as.
     """
     share_P = worth / (worth + seen_P)
     cells = [(piece, wordpiece, share_P[piece] / len(row)) for piece, row in spelled.items() for wordpiece in row]
@@ -188,10 +191,9 @@ def strongest(score: sparse.csr_matrix, candidates: int = CANDIDATES, power: flo
 
 
 def most_used(weights: sparse.csr_matrix, count: int, frequency_P: np.ndarray) -> sparse.csr_matrix:
-    """The same weights without wordpieces other than the `count` that pieces are made of most.
+    """The same weights with only the `count` most used wordpieces; a token counts by the square root of its frequency.
 
-    A piece counts by the square root of its frequency. Weights with more entries per piece than nonzeros will stay let
-    a piece whose wordpieces are dropped fall back on its next ones.
+    A token whose wordpieces are dropped falls back on its next ones, if the weights have more than nonzeros are kept.
     """
     share_W = np.asarray((sparse.diags(np.sqrt(frequency_P)) @ weights).sum(0)).ravel()
     kept_W = np.zeros(len(share_W))
@@ -201,13 +203,13 @@ def most_used(weights: sparse.csr_matrix, count: int, frequency_P: np.ndarray) -
     return left
 
 
-def link_strengths(
+def align_tokens(
     teacher: Encoder, tokenizer: PieceTokenizer, rows: Sequence[Row], how: str, max_length: int, inside: bool = False
 ) -> tuple[sparse.csr_matrix, np.ndarray]:
-    """How strongly pieces and the teacher's wordpieces are linked in `rows` [P, W], and how often pieces occur [P].
+    """Alignment strengths of tokens with the teacher's wordpieces in `rows` [P, W], and counts of the tokens [P].
 
-    `how` is alignment or cooccurrence. An English sentence is its own translation. With `inside` pieces inside words
-    have a spelling too, in the teacher's pieces for the inside of words.
+    `how` is alignment or cooccurrence. An English sentence is its own translation. With `inside`, tokens inside words
+    have a spelling too, in the teacher's wordpieces for the inside of words.
     """
     english = sorted({row.source for row in rows})
     new_texts = [row.target for row in rows if row.target] + english
@@ -233,19 +235,19 @@ def link_strengths(
 
 
 def row_texts(tokenizer: Tokenizer) -> dict[int, str]:
-    """Text of every table row that stands for text, without marks of word boundaries."""
+    """The text of every table row that has one, without marks of word boundaries."""
     return {token.row: token.text for token in open_vocabulary(tokenizer).tokens if token.text}
 
 
 def own_words(encoder: Encoder) -> list[str]:
-    """Texts that the encoder reads by one row."""
+    """Texts that are one token of the encoder."""
     texts = row_texts(encoder.tokenizer)
     read = encoder.tokenizer.encode(list(texts.values()), 8)
     return [text for (row, text), ids in zip(texts.items(), read, strict=True) if ids[1:-1] == [row]]
 
 
 def _spelled(teacher: Encoder, tokenizer: PieceTokenizer, known: Mapping[int, str]) -> dict[int, list[int]]:
-    """The teacher's wordpieces (of `known`) of every piece that starts a word."""
+    """The teacher's wordpieces (of `known`) of every token that starts a word."""
     name = tokenizer.processor.id_to_piece
     starts = [piece for piece in range(tokenizer.size) if name(piece).startswith(SPACE) and name(piece) != SPACE]
     read = teacher.tokenizer.encode([name(piece)[1:] for piece in starts], 32)
@@ -254,7 +256,7 @@ def _spelled(teacher: Encoder, tokenizer: PieceTokenizer, known: Mapping[int, st
 
 
 def _spelled_inside(teacher: Encoder, texts: Mapping[int, str], tokenizer: PieceTokenizer) -> dict[int, list[int]]:
-    """The teacher's WordPieces (`##owski`), longest first, of every piece of Latin letters that starts no word."""
+    """The teacher's WordPieces (`##owski`), longest first, of every token of Latin letters inside words."""
     pieces = open_vocabulary(teacher.tokenizer).tokens
     known = {piece.text: piece.row for piece in pieces if piece.text and piece.name.startswith("##")}
     found = {}
@@ -272,7 +274,7 @@ def _spelled_inside(teacher: Encoder, texts: Mapping[int, str], tokenizer: Piece
 
 
 def transplant_rows(weights: sparse.csr_matrix, teacher_table_WH: Tensor) -> Tensor:
-    """New table [P, H]: weighted means of the teacher's rows; a piece without any weight gets the mean row."""
+    """New table [P, H]: weighted means of the teacher's rows; a token without any weight gets the mean row."""
     table = teacher_table_WH.detach().float().numpy()
     rows = np.asarray(weights @ table, dtype=np.float32)
     unseen = np.asarray(weights.sum(1)).ravel() < 1e-6
@@ -284,13 +286,13 @@ def transplant_rows(weights: sparse.csr_matrix, teacher_table_WH: Tensor) -> Ten
 def transplant_code(
     weights: sparse.csr_matrix, teacher_table_WH: Tensor, nonzeros: int, own: Mapping[int, Tensor]
 ) -> CodedRows:
-    """The transplant as a code over the teacher's rows that any piece uses: `transplant_rows` not multiplied out.
+    """The new table as a code over the teacher's rows that any token uses: `transplant_rows`, not multiplied out.
 
     Args:
-        weights: P x W, at most `nonzeros` entries per row, as `strongest` gives them.
+        weights: P x W, at most `nonzeros` entries per row, as returned by `strongest`.
         teacher_table_WH: the teacher's rows.
-        nonzeros: nonzeros per piece; one with fewer has nonzeros of weight 0.
-        own: pieces with a base row of their own (special pieces).
+        nonzeros: nonzeros per token, padded with zero weights.
+        own: tokens with a base row of their own (special tokens).
     """
     table_WH = teacher_table_WH.detach().float()
     pieces, wordpieces = weights.shape
@@ -299,8 +301,8 @@ def transplant_code(
     row, column, data = entries.row[order], entries.col[order], entries.data[order]
     rank = np.arange(len(row)) - np.searchsorted(row, row)
     if len(rank) and int(rank.max()) >= nonzeros:
-        raise ValueError(f"a piece has {int(rank.max()) + 1} nonzeros, more than {nonzeros}")
-    # Pieces without any link share the mean row, behind the teacher's; `own` rows come after it.
+        raise ValueError(f"a token has {int(rank.max()) + 1} nonzeros, more than {nonzeros}")
+    # Tokens without an alignment share the mean row, after the teacher's rows; `own` rows come after it.
     index_Pk, weight_Pk = np.full((pieces, nonzeros), wordpieces, np.int64), np.zeros((pieces, nonzeros), np.float32)
     weight_Pk[:, 0] = 1.0
     index_Pk[row, rank], weight_Pk[row, rank] = column, data

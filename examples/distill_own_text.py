@@ -3,9 +3,9 @@
     python examples/distill_own_text.py OUT
     python examples/distill_own_text.py OUT --corpus mine.en-de.tsv --languages de --steps 2000
 
-A corpus is a tab-separated file: English, then the translation, its name ending in .en-de.tsv (or a table whose header
-has language codes, as the embedded corpus that is used by default). The default number of steps shows the workflow in
-about a minute; it does not make a good model.
+A corpus is a tab-separated file of English and translation with a name ending in .en-de.tsv, or a table with language
+codes in its header, such as the embedded corpus (the default). The default number of steps shows the workflow in about
+a minute; it does not train a good model.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main() -> None:
         {
             "name": "own-text",
             "teacher": options.teacher,
-            # The teacher's layers under a SentencePiece vocabulary trained on the corpus; rows by word alignment.
+            # The teacher's layers with a SentencePiece vocabulary trained on the corpus; rows by word alignment.
             "assistant": {"vocabulary": {"train": 2000}, "rows": "alignment", "max_length": 64},
             "student": {"bottleneck": 64, "layers": layers, "repeats": 1, "max_length": 64},
             "corpora": [{"path": options.corpus, "languages": options.languages.split(",")}],

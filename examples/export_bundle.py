@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--runtime", choices=("executorch", "onnx", "both"), default="both")
     options = parser.parse_args()
 
-    # Gates are checked here: a GateError says which limit was not met.
+    # Gates are checked here: a GateError names the limit that was not met.
     folder, manifest = export(options.model, target="linux", runtime=options.runtime, out=options.out)
     float_ND = msdc.load_encoder(options.model).encode(TEXTS)
     for runtime in manifest.runtimes:

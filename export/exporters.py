@@ -27,7 +27,8 @@ from msdc.export.mobile.web.npm import runtime_folder
 from msdc.export.onnx.float_program import FloatProgram, ProgramEncoder
 from msdc.export.options import CANONICAL, GENERIC, ExportOptions, ModelFacts
 from msdc.export.readme import CardFacts, read_card
-from msdc.export.runtimes import MANIFEST_FILE, RUNTIMES, expand
+from msdc.export.runtimes import RUNTIMES, expand
+from msdc.export.schema import MANIFEST_FILE
 from msdc.export.smoothing import TorchModel, calibration_texts, smooth
 from msdc.export.writer import Ready, write
 from msdc.extras import installed
@@ -119,7 +120,7 @@ def export(
     obstacle = canonical_obstacle(encoder)
     chosen = exporter or (CANONICAL if obstacle is None else GENERIC)
     if chosen == CANONICAL and obstacle is not None:
-        raise InputError(f'{model}: not for the canonical exporter ({obstacle}); use `exporter="{GENERIC}"`')
+        raise InputError(f'{model}: the canonical exporter does not take it ({obstacle}); use `exporter="{GENERIC}"`')
     say(f"{chosen} exporter ({'chosen' if exporter else 'a known family' if obstacle is None else obstacle})")
     truncate_dim = None if encoder.defaults.truncate_dim is None else encoder.width
     facts = ModelFacts(

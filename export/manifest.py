@@ -10,17 +10,18 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, create_model, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from msdc.encoders.folder import Similarity, is_reserved
 from msdc.errors import InputError, first_line, first_problem
-from msdc.export.runtimes import (
+from msdc.export.schema import (
     MANIFEST_FILE,
-    RUNTIMES,
+    ExecutorchPart,
     InsidePath,
     ManifestSection,
+    OnnxPart,
     ProgramPart,
     RuntimeName,
     Small,
@@ -65,13 +66,11 @@ class TokenizerPart(ManifestSection):
         return self.refused or f"{self.file} was not compiled for the native core; export the model again"
 
 
-if TYPE_CHECKING:
-    Programs = ManifestSection
-else:
-    # One optional entry per runtime, in the registry's order.
-    Programs = create_model(
-        "Programs", __base__=ManifestSection, **{runtime.name: (runtime.part | None, None) for runtime in RUNTIMES}
-    )
+class Programs(ManifestSection):
+    """One optional entry per runtime, in the registry's order."""
+
+    executorch: ExecutorchPart | None = None
+    onnx: OnnxPart | None = None
 
 
 class ModelPart(ManifestSection):
@@ -161,7 +160,7 @@ class Manifest(ManifestSection):
     @property
     def runtimes(self) -> list[str]:
         """Runtimes the bundle holds a program for, the preferred one first."""
-        return [name for name in RUNTIMES.names() if getattr(self.programs, name) is not None]
+        return [name for name in Programs.model_fields if getattr(self.programs, name) is not None]
 
     def part(self, runtime: str) -> ProgramPart:
         """The entry of one runtime's program; an `InputError` where the bundle holds none."""

@@ -11,7 +11,7 @@ from msdc.encoders.folder import EncodeDefaults
 from msdc.errors import InputError
 from msdc.export.golden import Thresholds
 from msdc.export.readme import CardFacts
-from msdc.export.runtimes import TARGETS, Style
+from msdc.export.schema import TARGETS, Style
 from msdc.text.tokenizer import FastTokenizer, Tokenizer
 
 CANONICAL, GENERIC = "canonical", "generic"
@@ -49,7 +49,7 @@ class ExportOptions:
         record = TARGETS[self.target].module
         if self.sample and (record is None or record.sample is None):
             known = ", ".join(one.name for one in TARGETS if one.module and one.module.sample)
-            raise InputError(f"`sample`: target {self.target} has no sample app; targets with one: {known}")
+            raise InputError(f"target {self.target} has no sample app; targets that have one: {known}")
         name = "with_runtime" if self.with_runtime else "transformers_js" if self.transformers_js else None
         if name and (record is None or record.core is not None or not self.module):
             reason = f"target {self.target} runs no web page" if self.module else "no module is written"

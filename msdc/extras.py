@@ -29,6 +29,7 @@ PACKAGES = {
     "datasets": ("datasets", "datasets"),
     "defusedxml": ("defusedxml", "defusedxml"),
     "cryptography": ("cryptography", "cryptography"),
+    "segno": ("segno", "segno"),
 }
 # Extra -> packages it adds, by name on the index. Of two that hold a package the first is named, unless the verb's own
 # extra holds it too. pyproject.toml has the versions; a test compares the two.
@@ -40,6 +41,7 @@ EXTRAS = {
     ),
     "executorch": ("torch", "torchao", "executorch"),
     "export": ("torch", "torchao", "executorch", "transformers", "sentence-transformers", "onnxscript"),
+    "link": ("segno",),
     "signature": ("cryptography",),
 }  # fmt: skip
 # The extra that makes a verb whole.

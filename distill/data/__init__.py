@@ -8,9 +8,8 @@ from typing import NamedTuple
 class Row(NamedTuple):
     """One training example; plain text has an empty target.
 
-    `negatives` are given in triples only (premise, entailment, contradiction; or query, answer, other texts), `label`
-    in labelled pairs only: a class 0, 1, 2 (NLI), or a similarity 0 .. 1. `domain` is the number of its corpus in the
-    recipe.
+    Triples have `negatives` (premise, entailment, contradiction; or query, answer, other texts). Labelled pairs have a
+    `label`: a class 0, 1, 2 (NLI), or a similarity 0 .. 1. `domain` is the number of the corpus in the recipe.
     """
 
     source: str

@@ -25,12 +25,12 @@ from msdc.text.tokenizer import Tokenizer, pad
 CHUNK_PAIRS = 16_384
 # Batches whose teacher outputs are computed together: enough to pack by length, few enough to start quickly.
 WINDOW = 16
-MINED_TOGETHER = 1024  # rows whose similarities with all targets of a chunk are held at once
+MINED_TOGETHER = 1024  # rows whose similarities with all targets of a chunk are computed at once
 
 
 @dataclass
 class Batch:
-    """The input of one step. A side is (ids [B, T], mask [B, T]), negatives [B, N, T]; what is not there is None."""
+    """The input of one step. A side is (ids [B, T], mask [B, T]), negatives [B, N, T]; missing parts are None."""
 
     rows: list[Row]
     source: tuple[Tensor, Tensor]
@@ -53,7 +53,7 @@ class Batch:
 def cut(lengths: np.ndarray, batch: int, batch_tokens: int | None, rng: np.random.Generator) -> list[np.ndarray]:
     """Indices cut into batches of near-equal length, in random order.
 
-    With `batch_tokens` a batch holds as many pairs as keep (pairs x longest side) within it, at least one; without,
+    With `batch_tokens` a batch has as many pairs as keep (pairs x longest side) within it, at least one; without,
     exactly `batch` pairs (the last one fewer). Equal lengths are shuffled among themselves, so batches differ from
     epoch to epoch.
     """
@@ -97,7 +97,7 @@ class Chunk:
         if 0 in counts:
             counts = {0}  # triples among pairs, in a stage whose objectives read no negatives
         if len(counts) > 1:
-            raise InputError(f"rows of one stage have {min(counts)} and {max(counts)} negatives: give all as many")
+            raise InputError(f"rows of one stage have {min(counts)} and {max(counts)} negatives: all must have as many")
         self.each = counts.pop()  # negatives per row
         self.negative_ids = ids([text for row in rows for text in row.negatives if self.each])
         sides = (
@@ -143,11 +143,11 @@ class Chunk:
 def mined(rows: list[Row], teacher: CachedTeacher, count: int, margin: float = 0.0) -> list[Row]:
     """The rows with `count` negatives each: of all their targets the nearest to the source, by the teacher.
 
-    None is nearer than the row's own target less `margin`: the teacher would hold it for as good an answer. A row with
-    fewer others than that is no pair by the teacher, and is left out.
+    Targets nearer than the row's own less `margin` are not negatives: by the teacher they are as good. Rows with fewer
+    than `count` negatives are dropped.
 
     Raises:
-        InputError: all rows are left out.
+        InputError: all rows are dropped.
 
     Source: Moreira et al. 2024 (NV-Retriever), mining with a margin below the positive's score.
     """
@@ -165,7 +165,7 @@ def mined(rows: list[Row], teacher: CachedTeacher, count: int, margin: float = 0
         scores_BM = scores_BM.masked_fill(scores_BM >= limit_B1, -torch.inf)
         best, places = scores_BM.topk(min(count + 1, len(targets)), dim=1)
         for row, values, at in zip(block, best.tolist(), places.tolist(), strict=True):
-            # A text is no negative of itself; it may be among the targets of other rows.
+            # A text is not a negative of itself; it may be a target of other rows.
             near = [
                 targets[i] for value, i in zip(values, at, strict=True) if value > -1e30 and targets[i] != row.source
             ]
@@ -173,7 +173,7 @@ def mined(rows: list[Row], teacher: CachedTeacher, count: int, margin: float = 0
                 found.append(row._replace(negatives=tuple(near[:count])))
     if not found:
         raise InputError(
-            f"mine: {count}: none of {len(rows)} rows has so many targets that the teacher finds further away"
+            f"mine: {count}: none of {len(rows)} rows has this many targets that the teacher finds further away"
         )
     return found
 
@@ -192,8 +192,8 @@ class Position:
 class BatchFeed:
     """The batches of a stage from `position` on, with teacher outputs.
 
-    `teacher` is None where the task needs no teacher vectors; `teacher_targets`: it reads targets and negatives too.
-    `prompt` is the student's default prompt: it is trained on what its `encode` will see.
+    `teacher` is None if the task needs no teacher vectors; `teacher_targets`: it reads targets and negatives too.
+    `prompt` is the student's default prompt, which `encode` adds to texts.
     """
 
     stage: Stage
@@ -206,7 +206,7 @@ class BatchFeed:
     position: Position = field(default_factory=Position)
 
     def chunk(self, rows: list[Row], epoch: int, number: int) -> Chunk:
-        """The tokenized chunk `number` of an epoch; how it is cut follows from the seed."""
+        """The tokenized chunk `number` of an epoch, cut by the seed."""
         rng = np.random.default_rng([self.seed, epoch, number, 2])
         stage = self.stage
         return Chunk(rows, self.tokenizer, stage.max_length, stage.batch, stage.batch_tokens, rng, self.prompt)
@@ -214,7 +214,7 @@ class BatchFeed:
     def _with_outputs(self, chunk: Chunk, start: int) -> Iterator[Batch]:
         """Batches of a chunk from `start` on; teacher outputs are computed for a window of batches at a time.
 
-        Windows begin at fixed places: a resumed run asks the teacher for the same texts together.
+        Windows begin at fixed positions: a resumed run encodes the same texts together.
         """
         for first in range(start - start % WINDOW, len(chunk.cuts), WINDOW):
             cuts = chunk.cuts[first : first + WINDOW]
@@ -253,5 +253,5 @@ class BatchFeed:
                 self.position.batch = 0
                 self.position.chunk = number + 1
             if not found and start == 0:
-                raise MsdcError(f"stage {self.stage.name}: the corpora gave no batch")
+                raise MsdcError(f"stage {self.stage.name}: the corpora have no batch")
             self.position = Position(self.position.step, self.position.epoch + 1, 0, 0)

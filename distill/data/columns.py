@@ -1,7 +1,7 @@
 """Which columns of a table are the texts of a corpus.
 
-In this order: the columns that the corpus names, columns named by languages, columns with one of the known names, and
-last the only text columns beside numbers, ids and scores. Whatever is left is an error that lists what was seen.
+In this order: the columns that the corpus names, columns named after languages, columns with known names, and the only
+text columns among numbers, ids and scores. Anything else is an error that lists the columns.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msdc.distill.recipe import Corpus
 from msdc.errors import InputError
 from msdc.text.tabular import TabularFile, is_number, looks_like_names
 
-# (source, target), as the data sets of sentence-transformers, OPUS and their like name them
+# (source, target) in the data sets of sentence-transformers, OPUS and others
 PAIR_NAMES = (
     ("english", "non_english"),
     ("source", "target"),
@@ -39,12 +39,12 @@ LABELLED_NAMES = tuple(
     for pair in (("premise", "hypothesis"), ("sentence1", "sentence2"), ("sentence_a", "sentence_b"))
 )
 TEXT_NAMES = ("text", "sentence", "content")
-# Look like codes of languages and are none.
+# These look like language codes.
 NO_CODES = frozenset([
     "src", "tgt", "trg", "url", "doc", "key", "row", "num", "pos", "neg", "idx", "uid", "set", "lid", "txt", "tag",
     "non",
 ])  # fmt: skip
-# ISO 639-1 by the English names of the languages with the most text on the web.
+# ISO 639-1 codes by English name, of the languages with the most text on the web.
 LANGUAGE_NAMES = {
     "arabic": "ar", "bengali": "bn", "bulgarian": "bg", "catalan": "ca", "chinese": "zh", "croatian": "hr",
     "czech": "cs", "danish": "da", "dutch": "nl", "english": "en", "estonian": "et", "finnish": "fi", "french": "fr",
@@ -64,8 +64,8 @@ KNOWN_FORMATS = (
 def unnamed_language(name: object) -> InputError:
     """The error for pairs whose target language is not given anywhere."""
     return InputError(
-        f"{name}: nothing says which language its translations are in; add it to the corpus (`languages: [de]`), or "
-        "name the file after its languages (NAME.en-de.tsv)"
+        f"{name}: the language of its translations is unknown; add it to the corpus (`languages: [de]`), or name the "
+        "file after its languages (NAME.en-de.tsv)"
     )
 
 
@@ -75,7 +75,7 @@ def base_code(code: str) -> str:
 
 
 def code_of(name: str) -> str | None:
-    """The language that a column is named by, in lower case: of `de`, `zh_CN`, `translation.de`, `German`; or None."""
+    """The language code of a column named `de`, `zh_CN`, `translation.de` or `German`, in lower case; or None."""
     last = name.rsplit(".", 1)[-1].strip().lower()
     if last in LANGUAGE_NAMES:
         return LANGUAGE_NAMES[last]
@@ -88,7 +88,7 @@ def _is_language(code: str, language: str) -> bool:
 
 
 def is_header(corpus: Corpus, cells: Sequence[str], rows: Sequence[Sequence[str]], any_names: bool = False) -> bool:
-    """Whether the first row of a table names its columns; `any_names` takes whatever looks like names for one."""
+    """Whether the first row of a table names its columns; `any_names` accepts anything that looks like names."""
     if corpus.columns and isinstance(corpus.columns[0], str):
         return True
     if not all(re.fullmatch(r"[\w .-]{1,60}", cell) for cell in cells):
@@ -104,7 +104,7 @@ def is_header(corpus: Corpus, cells: Sequence[str], rows: Sequence[Sequence[str]
 
 
 def _text_columns(table: TabularFile) -> list[int]:
-    """Columns that hold text: most of their cells have letters and are no numbers."""
+    """Columns of text: most of their cells have letters and are not numbers."""
 
     def is_text(column: int) -> bool:
         cells = [row[column] for row in table.sample if column < len(row) and row[column] not in (None, "")]
@@ -115,9 +115,9 @@ def _text_columns(table: TabularFile) -> list[int]:
 
 
 def find_columns(table: TabularFile, corpus: Corpus, what: str, known: Sequence[tuple[str, ...]]) -> list[int]:
-    """The columns that the corpus names, those of one set of known names, all columns, or all with text.
+    """The columns that the corpus names, those with known names, all columns, or all with text.
 
-    `what` names the columns for messages; plain text may have several.
+    `what` describes the columns in errors; plain text may have several.
     """
     wanted = len(known[0])
     if corpus.columns:
@@ -128,7 +128,7 @@ def find_columns(table: TabularFile, corpus: Corpus, what: str, known: Sequence[
             found.append(table.names.index(column) if isinstance(column, str) else column - 1)
         more = corpus.kind == "triples" and len(found) > wanted  # negatives
         if len(found) != wanted and corpus.kind != "text" and not more:
-            raise InputError(f"{table.path}: {what} need {wanted} columns, the corpus names {len(found)}")
+            raise InputError(f"{table.path}: {what} need {wanted} columns, `columns` has {len(found)}")
         return found
     names = [name.lower() for name in table.names]
     lasts = [name.rsplit(".", 1)[-1] for name in names]
@@ -142,12 +142,12 @@ def find_columns(table: TabularFile, corpus: Corpus, what: str, known: Sequence[
     for columns in (list(range(table.width)), _text_columns(table)):
         if len(columns) == wanted:
             return columns
-    asked = f"which {what} are meant: `columns: [{', '.join('ABC'[:wanted])}]`"
-    raise InputError(f"{table.path}: not in a known form: {table.seen()}; {asked}. Known: {KNOWN_FORMATS}")
+    hint = f"choose the {what}: `columns: [{', '.join('ABC'[:wanted])}]`"
+    raise InputError(f"{table.path}: not in a known format: {table.seen()}; {hint}. Known: {KNOWN_FORMATS}")
 
 
 def _languages(table: TabularFile, corpus: Corpus) -> list[tuple[int, int, str]] | None:
-    """Pairs of columns named by languages; None where they are not."""
+    """Pairs of columns named after languages; None if there are none."""
     empty = [c for c in range(table.width) if not any(row[c] for row in table.sample if c < len(row))]
     texts = (*_text_columns(table), *empty)
     named = {column: code_of(name) for column, name in enumerate(table.names) if column in texts}
@@ -166,9 +166,9 @@ def _languages(table: TabularFile, corpus: Corpus) -> list[tuple[int, int, str]]
 
 
 def find_pairs(table: TabularFile, corpus: Corpus, language: str | None) -> list[tuple[int, int, str]]:
-    """(source column, target column, language of the second) of the pairs to read.
+    """(source column, target column, target language) of the pairs to read.
 
-    `language` is that of the second column where its name does not tell.
+    `language` is the target language if the column's name is not a language.
     """
     if not corpus.columns and (pairs := _languages(table, corpus)) is not None:
         return pairs

@@ -1,8 +1,8 @@
-"""Corpora as streams of rows, whatever their format: files, folders, data sets of the hub, OPUS.
+"""Corpora of any format as streams of rows: files, folders, data sets of the hub, OPUS.
 
-A row is (source, target, language). Bad lines are counted with their reason and the first line's number; a file of
-nothing but bad lines is an error. To add a format: a function (file, corpus, target language) -> its sources, and an
-entry in BY_SUFFIX, or in BY_KIND for one that only the recipe can tell.
+A row is (source, target, language). Bad lines are counted by reason, with the number of the first one; a file of only
+bad lines is an error. To add a format: a function (file, corpus, target language) -> its sources, and an entry in
+BY_SUFFIX, or in BY_KIND if the recipe must name the format.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ TEST_SET_IN_NAME = re.compile(r"test|sts-?20\d\d|sts1[2-6]")
 LANGUAGE_IN_NAME = re.compile(r"(?:^|[._-])([a-z]{2,3})-([a-z]{2,3})(?=[._]|$)")
 LANGUAGE_AT_END = re.compile(r"(?:^|[._-])(?!po\b|gz\b)([a-z]{2})(?:\.(?:txt|po|gz))*$")
 ONE_LANGUAGE = ("nli", "nli-pairs", "scored", "text", "triples")  # kinds without a target language
-NLI_CLASSES = ("contradiction", "entailment", "neutral")  # in the order of the numbers that we train on
-HUB_CLASSES = ("entailment", "neutral", "contradiction")  # the numbers of snli, multi_nli, all-nli and anli on the hub
+NLI_CLASSES = ("contradiction", "entailment", "neutral")  # numbered as in training
+HUB_CLASSES = ("entailment", "neutral", "contradiction")  # numbered as in snli, multi_nli, all-nli and anli on the hub
 XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
-# Elements inside a segment whose content is code of the original document, not text
+# Elements of a segment with code of the original document, not text
 XML_CODE = frozenset(["bpt", "ept", "ph", "it", "ut", "sub", "x", "bx", "ex", "sc", "ec", "cp"])
 
 
 class Bad(NamedTuple):
-    """A line that gives no row, and why."""
+    """A line without a row, and the reason."""
 
     line: int
     why: str
@@ -58,18 +58,18 @@ class Bad(NamedTuple):
 
 @dataclass
 class TextSource:
-    """One readable part of a corpus; `without` are sentences whose rows are left out."""
+    """One readable part of a corpus; rows with a sentence of `excluded` are skipped."""
 
     name: str
     language: str
     bytes: int  # approximate size of the text, for its weight
     corpus: Corpus
     entries: Callable[[], Iterator[Row | Bad]]  # reads it from the start
-    form: str = ""  # what it was read as, for messages
+    form: str = ""  # the format, for messages
     domain: int = 0
-    made: bool = False  # no person wrote the targets: neither held out nor sampled
+    synthetic: bool = False  # targets translated word by word: neither held out nor sampled
     excluded: Exclusion | None = None
-    # Of the last reading: rows left out for their length; bad lines by what is wrong: how many, the first one's number.
+    # Of the last reading: rows that are too long; bad lines by reason: their count and the number of the first.
     too_long: int = field(default=0, init=False, repr=False)
     reasons: dict[str, tuple[int, int]] = field(default_factory=dict, init=False, repr=False)
 
@@ -80,11 +80,11 @@ class TextSource:
 
     @property
     def first_bad(self) -> str:
-        """The first bad line with its number; empty where there is none."""
+        """The first bad line with its number; empty if there is none."""
         return next((f"line {line}: {why}" for why, (_, line) in self.reasons.items()), "")
 
     def rows(self) -> Iterator[Row]:
-        """Rows as the format reads them; bad lines are counted."""
+        """All rows of the file; bad lines are counted."""
         for entry in self.entries():
             if isinstance(entry, Row):
                 if self.corpus.tokenized:
@@ -95,7 +95,7 @@ class TextSource:
             self.reasons[entry.why] = (count + 1, first)
 
     def kept_rows(self) -> Iterator[Row]:
-        """The rows without those that hold an excluded sentence."""
+        """The rows without an excluded sentence."""
         if self.excluded is None:
             return self.rows()
         corpus = self.corpus
@@ -125,19 +125,19 @@ class TextSource:
 
 
 def refuse_test_set(path: Path, what: str) -> None:
-    """Graded pairs of a test set neither train nor choose; `what` says what the file was named for."""
+    """Refuse graded pairs of a test set, by the file's name; `what` is the refused use."""
     if TEST_SET_IN_NAME.search(path.name.lower()):
         raise InputError(f"{path}: a test set must not {what}")
 
 
 def language_of(path: Path, corpus: Corpus, at_end: bool = False) -> str | None:
-    """Target language from a name like `x.en-de.tsv.gz` or the corpus' only language; None where neither tells.
+    """Target language from a name like `x.en-de.tsv.gz` or the corpus' only language; None if neither gives it.
 
-    `at_end`: a name like `x.de` tells it too (one of two aligned files, a catalogue).
+    `at_end`: a name like `x.de` also gives the language (one of two aligned files, a catalogue).
     """
     found = [match.groups() for match in LANGUAGE_IN_NAME.finditer(path.name)]
     if found:
-        # A set's own name may look like a pair of languages (osm-id.en-de.tsv): the pair with the source counts.
+        # A name may look like a pair of languages (osm-id.en-de.tsv): the pair with the source language is used.
         one, two = next((pair for pair in found if corpus.source in pair), found[0])
         return two if one == corpus.source else one
     if len(corpus.languages) == 1:
@@ -160,7 +160,7 @@ def _open_table(path: Path, corpus: Corpus) -> TabularFile:
 
 
 def table_sources(table: TabularFile, corpus: Corpus, language: str | None) -> list[TextSource]:
-    """The sources of a table: pairs, triples or plain text, by the corpus' kind."""
+    """The sources of a table: pairs, triples or plain text, by the kind of the corpus."""
 
     def make(columns: Sequence[int], code: str, of: int, part: object, row: Callable[..., Row]) -> TextSource:
         def entries() -> Iterator[Row | Bad]:
@@ -194,13 +194,13 @@ def table_sources(table: TabularFile, corpus: Corpus, language: str | None) -> l
 
 
 def join_punctuation(text: str) -> str:
-    """Undo the tokenization of old corpora: no blank before closing marks and clitics, none inside brackets."""
+    """Undo tokenization: no space before closing marks and clitics, none inside brackets."""
     text = re.sub(r" (n't|'(?:s|re|ve|ll|d|m))\b", r"\1", text, flags=re.IGNORECASE)
     return re.sub(r"(?<=[(\[]) | (?=[.,!?;:%)\]])", "", text)
 
 
 def read_text(path: Path, corpus: Corpus, language: str | None) -> list[TextSource]:
-    """One sentence per line, or the columns of tab-separated text that the corpus names, one after the other."""
+    """One sentence per line, or the cells of the named columns of tab-separated text."""
     names = next(iterate_lines(path), (0, ""))[1].split("\t") if corpus.columns else []
     if missing := [c for c in corpus.columns if (c not in names if isinstance(c, str) else not 1 <= c <= len(names))]:
         raise InputError(f"{path}: no column {missing[0]!r} (have {', '.join(names)[:80]})")
@@ -213,7 +213,7 @@ def read_text(path: Path, corpus: Corpus, language: str | None) -> list[TextSour
             found = [line]
             if places:
                 cells = line.split("\t")
-                # Several lines in a row have the same premise.
+                # Consecutive lines may have the same premise.
                 before, last = last, [cells[place] if place < len(cells) else "" for place in places]
                 found = [text for text in last if text not in before]
             for text in found:
@@ -223,7 +223,7 @@ def read_text(path: Path, corpus: Corpus, language: str | None) -> list[TextSour
 
 
 def aligned_files(first: Path, second: Path, corpus: Corpus, language: str) -> list[TextSource]:
-    """Two files whose lines correspond; reading raises InputError where one is longer than the other."""
+    """Two files whose lines correspond; reading raises InputError if one is longer than the other."""
 
     def entries() -> Iterator[Row | Bad]:
         for one, two in zip_longest(iterate_lines(first), iterate_lines(second)):
@@ -239,7 +239,7 @@ def aligned_files(first: Path, second: Path, corpus: Corpus, language: str) -> l
 def scored_translations(first: Path, second: Path, corpus: Corpus, language: str) -> list[TextSource]:
     """Two files of the same scored pairs in two languages, as STS-B and KorSTS: each sentence with its translation.
 
-    Their scores say whether the rows correspond; reading raises InputError at the first that does not.
+    Equal scores show that the rows correspond; reading raises InputError at the first difference.
     """
     for path in (first, second):
         refuse_test_set(path, "be trained on; name the training part")
@@ -257,7 +257,7 @@ def scored_translations(first: Path, second: Path, corpus: Corpus, language: str
 
 
 def read_dictionary(path: Path, corpus: Corpus, language: str | None) -> list[TextSource]:
-    """Word pairs separated by a tab or blank, as MUSE has them, as parallel data (Reimers and Gurevych 2020)."""
+    """Word pairs separated by a tab or space (as in MUSE), as parallel data (Reimers and Gurevych 2020)."""
     if language is None:
         raise unnamed_language(path)
 
@@ -276,7 +276,7 @@ def read_dictionary(path: Path, corpus: Corpus, language: str | None) -> list[Te
 def read_scored(path: Path, corpus: Corpus, language: str | None) -> list[TextSource]:
     """Pairs with gold similarities in any layout of msdc.text.scored_pairs, for regression.
 
-    Similarities of the corpus' `scale` (0 .. 5) become 0 .. 1. A file that has none above 1 must say its scale.
+    Similarities of the corpus' `scale` (default 0 .. 5) become 0 .. 1. If none is above 1, `scale` is required.
     """
     refuse_test_set(path, "be trained on; name the training part")
     low, high = corpus.scale or GOLD_RANGE
@@ -298,14 +298,14 @@ def read_scored(path: Path, corpus: Corpus, language: str | None) -> list[TextSo
 
 
 def _nli_class(cell: object) -> str:
-    """The name of a class; empty where it is none, as `-` and -1 of pairs whose annotators do not agree."""
+    """The name of a class; empty for other cells, such as `-` and -1 of pairs whose annotators disagree."""
     text = str(cell).strip().lower()
     number = text.removesuffix(".0")
     return HUB_CLASSES[int(number)] if number in ("0", "1", "2") else text if text in NLI_CLASSES else ""
 
 
 def _labelled(path: Path, corpus: Corpus) -> tuple[str, Callable[[], Iterator[tuple[int, list[str] | str]]]]:
-    """What a table of NLI is read as; its rows: class, premise and hypothesis with the number, or what is wrong."""
+    """The format of a table of NLI, and its numbered rows: class, premise and hypothesis, or what is wrong."""
     table = _open_table(path, corpus)
     columns = find_columns(table, corpus, "labelled pairs (label, premise, hypothesis)", LABELLED_NAMES)
 
@@ -322,8 +322,8 @@ def _labelled(path: Path, corpus: Corpus) -> tuple[str, Callable[[], Iterator[tu
 def read_nli(path: Path, corpus: Corpus, language: str | None) -> list[TextSource]:
     """Natural language inference as triples.
 
-    Pairs of one premise follow each other, as in SNLI and MultiNLI; every entailed hypothesis is combined with every
-    contradicting one. A premise that lacks either gives no triple and counts as a bad line.
+    The pairs of a premise are consecutive, as in SNLI and MultiNLI; every entailed hypothesis is combined with every
+    contradicting one. A premise that lacks either counts as a bad line.
     """
     form, lines = _labelled(path, corpus)
 
@@ -367,7 +367,7 @@ def read_nli_pairs(path: Path, corpus: Corpus, language: str | None) -> list[Tex
 def read_gettext(path: Path, corpus: Corpus, language: str | None) -> list[TextSource]:
     """Translated entries of a gettext catalogue; fuzzy ones count as bad.
 
-    The language is the corpus', that of the file's name, or the one in the catalogue's header.
+    The language is that of the corpus, of the file's name, or of the catalogue's header.
     """
     head = (re.search(r'^"Language: *([a-z]{2,3})', line) for _, line in islice(iterate_lines(path), 100))
     code = language or language_of(path, corpus, at_end=True) or next((match[1] for match in head if match), None)
@@ -397,7 +397,7 @@ def read_gettext(path: Path, corpus: Corpus, language: str | None) -> list[TextS
 
 
 def segment_text(element: Any) -> str:
-    """Text of an XML segment without the code of inline elements; what follows one belongs to the segment."""
+    """Text of an XML segment without the code of inline elements, with the text after them."""
     parts = [element.text or ""]
     for inner in element:
         if str(inner.tag).rsplit("}", 1)[-1] not in XML_CODE:
@@ -433,11 +433,11 @@ def _tmx_units(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def read_tmx(path: Path, corpus: Corpus, language: str | None) -> list[TextSource]:
-    """A translation memory: one source per wanted language, or per language of its first units where none is named."""
+    """A translation memory: one source per language of the corpus or, if it names none, of the first units."""
     found = dict.fromkeys(code for _, texts in islice(_tmx_units(path), 1000) for code in texts)
     codes = [base_code(code) for code in corpus.languages] or [code for code in found if code != corpus.source]
     if not codes:
-        raise InputError(f"{path}: a translation memory without a language beside {corpus.source!r} in its first units")
+        raise InputError(f"{path}: a translation memory with only {corpus.source!r} in its first units")
 
     def entries(code: str) -> Iterator[Row | Bad]:
         for number, texts in _tmx_units(path):
@@ -456,7 +456,7 @@ def read_tmx(path: Path, corpus: Corpus, language: str | None) -> list[TextSourc
 # --- corpora ----------------------------------------------------------------------------------------------------------
 
 Reader = Callable[[Path, Corpus, "str | None"], list[TextSource]]
-# Of the kinds that name a format; `text`, `pairs` and `triples` are read by suffix.
+# Kinds that name a format; `text`, `pairs` and `triples` are read by suffix.
 BY_KIND: dict[str, Reader] = {
     "nli": read_nli,
     "nli-pairs": read_nli_pairs,
@@ -477,7 +477,7 @@ def find_reader(path: Path, kind: str) -> Reader:
 
 
 def _read_file(path: Path, corpus: Corpus) -> list[TextSource]:
-    """The sources of a file; none where its name says that it has no wanted language."""
+    """The sources of a file; none if its name gives another language than the corpus."""
     language = language_of(path, corpus)
     if corpus.languages and corpus.kind not in ONE_LANGUAGE and language not in (None, *corpus.languages):
         return []
@@ -485,7 +485,7 @@ def _read_file(path: Path, corpus: Corpus) -> list[TextSource]:
 
 
 def is_here(corpus: Corpus) -> bool:
-    """Whether a corpus can be read without a download, and without text that the user still has to bring."""
+    """Whether a corpus can be read now: nothing to download, and no text that the user must still provide."""
     paths = corpus.files or (corpus.path,)
     return not corpus.is_remote and (not corpus.bring or all(glob.glob(str(Path(str(p)).expanduser())) for p in paths))
 
@@ -493,7 +493,7 @@ def is_here(corpus: Corpus) -> bool:
 def open_corpus(corpus: Corpus) -> list[TextSource]:
     """The sources of one corpus entry."""
     if corpus.bring and not is_here(corpus):
-        raise InputError(f"{corpus.origin}: no such corpus file; the recipe leaves it to you: {corpus.bring}")
+        raise InputError(f"{corpus.origin}: no such corpus file; you must provide it: {corpus.bring}")
     if corpus.files is not None:
         first, second = (Path(name).expanduser() for name in corpus.files)
         language = corpus.languages[0] if corpus.languages else language_of(second, corpus, at_end=True)
@@ -504,7 +504,7 @@ def open_corpus(corpus: Corpus) -> list[TextSource]:
     if corpus.opus is not None:
         return [s for one, two, code in fetch_opus(corpus) for s in aligned_files(one, two, corpus, code)]
     if corpus.hub is not None:
-        # Its files where they are named by language pair, else what the library makes of it.
+        # Its files if they are named by language pair, else the tables that the library finds.
         if files := fetch_hub(corpus):
             return [source for path in files for source in _read_file(path, corpus)]
         return [source for table, code in hub_tables(corpus) for source in table_sources(table, corpus, code)]
@@ -524,7 +524,7 @@ def open_corpus(corpus: Corpus) -> list[TextSource]:
 
 
 def open_corpora(corpora: Sequence[Corpus], excluded: Exclusion | None = None) -> list[TextSource]:
-    """All sources of a recipe, `without` the rows that hold an excluded sentence."""
+    """All sources of a recipe, without the rows that contain an excluded sentence."""
     sources = []
     for domain, corpus in enumerate(corpora):
         for source in open_corpus(corpus):

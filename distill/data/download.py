@@ -1,8 +1,7 @@
 """Corpora by name: data sets of the hub and OPUS, downloaded once into the user's cache; folders of `save_to_disk`.
 
-Only data files are downloaded (parquet, tsv, zip of two text files); no code of a data set is run. A name may stand for
-other bytes tomorrow: `downloads.json` in a run folder says which ones a run was trained on, and a resumed run says
-where they have changed.
+Only data files are downloaded (parquet, tsv, zip of two text files); no code of a data set is run. The file
+`downloads.json` of a run has the hashes of its training files; a resumed run reports the ones that changed.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ def corpus_cache() -> Path:
 
 
 class NotServed(InputError):
-    """A file that the server does not have, or gives to nobody."""
+    """A file that the server does not have or refuses."""
 
 
 def download(url: str, target: Path) -> Path:
-    """`url` as the file `target`; an interrupted download goes on where it stopped, if the server can.
+    """Download `url` to `target`; an interrupted download continues if the server supports ranges.
 
     Raises:
         NotServed: the server does not have it.
@@ -54,19 +53,19 @@ def download(url: str, target: Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         have = part.stat().st_size if part.is_file() else 0
         request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
-        say(f"fetching {url}")
+        say(f"downloading {url}")
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
-                # A server that knows no ranges sends the whole file.
+                # A server without ranges sends the whole file.
                 begun = have if answer.status == 206 else 0
                 with open(part, "ab" if begun else "wb") as out:
                     shutil.copyfileobj(answer, out)
                 whole = answer.headers.get("Content-Length")
                 if whole is not None and part.stat().st_size != begun + int(whole):
-                    raise InputError(f"{url}: the connection ended early; run again to go on")
+                    raise InputError(f"{url}: the connection ended early; run again to continue")
         except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
             code = error.code if isinstance(error, urllib.error.HTTPError) else 0
-            if code == 416:  # nothing after what is there
+            if code == 416:  # the partial file was complete
                 part.unlink(missing_ok=True)
             refused = NotServed if code in (403, 404, 410) else InputError
             raise refused(f"{url}: cannot be fetched ({error})") from error
@@ -80,8 +79,8 @@ def download(url: str, target: Path) -> Path:
 def fetch_opus(corpus: Corpus) -> list[tuple[Path, Path, str]]:
     """(source file, target file, language) of an OPUS corpus `NAME/VERSION`, e.g. TED2020/v1, for each language.
 
-    A pair that the server does not have is skipped with a warning. A server that does not answer is an error: the same
-    recipe would else be trained on other text from one day to the next.
+    A pair that the server does not have is skipped with a warning. A server that does not answer is an error, so that a
+    recipe is always trained on the same text.
     """
     name, _, version = str(corpus.opus).partition("/")
     if not name or not version:
@@ -91,14 +90,12 @@ def fetch_opus(corpus: Corpus) -> list[tuple[Path, Path, str]]:
     pairs = [(_opus_pair(name, version, corpus.source, code), code) for code in corpus.languages]
     found = [(*files, code) for files, code in pairs if files is not None]
     if not found:
-        raise InputError(
-            f"OPUS corpus {corpus.opus}: cannot be fetched (none of {', '.join(corpus.languages)} is there)"
-        )
+        raise InputError(f"OPUS corpus {corpus.opus}: cannot be fetched (has none of {', '.join(corpus.languages)})")
     return found
 
 
 def _opus_pair(name: str, version: str, source: str, code: str) -> tuple[Path, Path] | None:
-    """The two files of a pair; None where the server does not have it."""
+    """The two files of a pair; None if the server does not have it."""
     pair = "-".join(sorted((source, code)))
     folder = corpus_cache() / "opus" / name / version
     files, archive = (folder / f"{pair}.{source}", folder / f"{pair}.{code}"), folder / f"{pair}.zip"
@@ -111,8 +108,8 @@ def _opus_pair(name: str, version: str, source: str, code: str) -> tuple[Path, P
             for path in files:
                 wanted = [one for one in content.namelist() if one.endswith(path.suffix) and "/" not in one]
                 if len(wanted) != 1:
-                    raise InputError(f"{url}: does not hold one {path.suffix} text file")
-                # Written under our own name, never under the archive's: nothing leaves the folder.
+                    raise InputError(f"{url}: does not contain exactly one {path.suffix} text file")
+                # Written under our own name, not the archive's, which could leave the folder.
                 with atomic_path(path) as part, content.open(wanted[0]) as text, open(part, "wb") as out:
                     shutil.copyfileobj(text, out)
     except NotServed as error:
@@ -131,8 +128,8 @@ def _opus_pair(name: str, version: str, source: str, code: str) -> tuple[Path, P
 def fetch_hub(corpus: Corpus) -> list[Path]:
     """Training files of a hub data set in the wanted languages (names like `en-de/train-00000-of-00001.parquet`).
 
-    `NAME@REVISION` takes the files of a commit, branch or tag. Empty where its files are not named by language pair, or
-    it is no such name: then the `datasets` library opens it (`hub_tables`).
+    `NAME@REVISION` selects a commit, branch or tag. Empty if the files are not named by language pair: then the
+    `datasets` library opens the data set (`hub_tables`).
     """
     name, _, revision = str(corpus.hub).partition("@")
     if not corpus.languages or corpus.subset is not None or Path(name).is_dir():
@@ -155,7 +152,7 @@ def fetch_hub(corpus: Corpus) -> list[Path]:
 
 
 def link_by_language(folder: Path, corpus: Corpus) -> list[Path]:
-    """Files of a fetched data set under names that carry their language pair (`en-de.NAME.parquet`), if it has any."""
+    """Links to the files of a downloaded data set, named with their language pair (`en-de.NAME.parquet`)."""
     found = []
     for code in corpus.languages:
         pair = f"{corpus.source}-{code}"
@@ -167,7 +164,7 @@ def link_by_language(folder: Path, corpus: Corpus) -> list[Path]:
             found[-1].unlink(missing_ok=True)
             try:
                 found[-1].symlink_to(path.absolute())  # through the snapshot, whose name is the commit
-            except OSError:  # Windows, to users without that right
+            except OSError:  # Windows, for users without that right
                 shutil.copy2(path, found[-1])
     return found
 
@@ -200,7 +197,7 @@ def _table(path: Path, data: Any, form: str) -> TabularFile:
 
 
 def _train_part(name: object, found: Any) -> Any:
-    """The data set itself, or the part `train` of one that has parts."""
+    """The data set itself, or its part `train` if it has parts."""
     if not isinstance(found, dict) or len(found) == 1:
         return next(iter(found.values())) if isinstance(found, dict) else found
     if "train" not in found:
@@ -224,7 +221,7 @@ def _configurations(name: str, known: list[str], corpus: Corpus) -> list[tuple[s
 
 
 def _load_hub(corpus: Corpus) -> list[tuple[Any, str | None]]:
-    """(data set, target language) of a hub name, or of a local folder that is laid out like one."""
+    """(data set, target language) of a hub name, or of a local folder with the same layout."""
     require("datasets", "a data set of the hub")
     import datasets
 
@@ -257,13 +254,13 @@ def _revision(path: Path) -> str | None:
 
 
 def _hub_entry(corpus: Corpus) -> dict[str, Any]:
-    """What identifies the files of a hub data set."""
+    """Hashes and revision of the files of a hub data set."""
     if fetched := fetch_hub(corpus):
-        # A corpus file is our own link into the hub's cache.
+        # Our corpus files are links into the hub's cache.
         revisions = {_revision(path.readlink() if path.is_symlink() else path) for path in fetched} - {None}
         files = {path.name: sha256_file(path) for path in fetched}
         return {"files": files} | ({"revision": revisions.pop()} if len(revisions) == 1 else {})
-    # Of what the library opens: the addresses of its files, which name the commit, with hashes or sizes.
+    # Else the addresses of its files, which contain the commit, with hashes or sizes.
     files = {}
     for data, _ in _load_hub(corpus):
         sums = data.info.download_checksums or {}
@@ -287,13 +284,11 @@ def find_downloads(recipe: Recipe) -> dict[str, Any]:
         elif corpus.opus is not None:
             paths = [path for one, two, _ in fetch_opus(corpus) for path in (one, two)]
             add(f"opus {corpus.opus}", {"files": {path.name: sha256_file(path) for path in paths}})
-    # An assistant that is a copy of the teacher is no model of its own.
+    # An assistant that is a copy of the teacher is not another model.
     assistant = None if recipe.assistant == TEACHER else recipe.assistant
     named = [model_name(m) for m in (recipe.teacher, assistant, recipe.student) if isinstance(m, (str, NamedModel))]
-    teachers = [name for stage in recipe.stages if (name := stage.teacher) is not None]
-    for name in dict.fromkeys(
-        named + [name for name in teachers if name.split(".")[0] not in ("teacher", "assistant")]
-    ):
+    teachers = [stage.teacher_role for stage in recipe.stages]
+    for name in dict.fromkeys(named + [name for name in teachers if name not in (None, "teacher", "assistant")]):
         folder = locate_model(name)
         if revision := _revision(folder):
             paths = [p for p in sorted(folder.rglob("*")) if p.is_file() and _MODEL_FILES.match(p.name)]
@@ -303,7 +298,7 @@ def find_downloads(recipe: Recipe) -> dict[str, Any]:
 
 
 def record_downloads(recipe: Recipe, folder: Path) -> None:
-    """Write downloads.json into a run folder, where the recipe downloads anything; say what changed since then."""
+    """Write downloads.json into a run folder if the recipe downloads anything; warn about files that changed."""
     file = folder / "downloads.json"
     now = find_downloads(recipe)
     if not now:
@@ -315,4 +310,4 @@ def record_downloads(recipe: Recipe, folder: Path) -> None:
         old = before.get(name, {}).get("files", {})
         changed = sorted(n for n in entry["files"].keys() | old.keys() if entry["files"].get(n) != old.get(n))
         if changed:
-            warn(f"warning: {name}: changed since this run began: {', '.join(changed)[:300]} (see {file})")
+            warn(f"warning: {name}: changed since this run started: {', '.join(changed)[:300]} (see {file})")

@@ -1,7 +1,7 @@
-"""Sentences that stay out of the training text: those of test sets, equal or nearly equal on either side of a row.
+"""Excludes rows whose source or target is equal or nearly equal to a sentence of a test set.
 
-Equal means equal in the normal form of msdc.text.duplicates (case-folded, punctuation apart); near, a Jaccard
-similarity of character 5-grams of at least NEAR, by which `msdc evaluate` counts test sentences in training text too.
+Equal means equal in the normal form of msdc.text.duplicates (case-folded, without punctuation); nearly equal, a Jaccard
+similarity of character 5-grams of at least NEAR, as `msdc evaluate` uses to find test sentences in training text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FIRST_BATCH, BATCH = 64, 4096
 
 
 def excluded_files(patterns: Sequence[str]) -> list[Path]:
-    """The files that paths or globs name, each once."""
+    """The files of paths or globs, each once."""
     found: dict[Path, None] = {}
     for pattern in patterns:
         paths = map(Path, sorted(glob.glob(str(Path(pattern).expanduser()), recursive=True)))
@@ -34,9 +34,9 @@ def excluded_files(patterns: Sequence[str]) -> list[Path]:
 
 
 def sentences_of(path: Path) -> set[str]:
-    """Normal forms of a file's texts: of its lines, the cells of its tab-separated lines, or of a .csv file.
+    """Normal forms of the sentences in a file of lines, tab-separated lines or csv.
 
-    Cells without a letter (scores, numbers) are no sentences.
+    Cells without a letter (scores, numbers) are skipped.
     """
     if suffix_of(path) == ".csv":
         cells = (cell for _, row in read_csv_rows(path)[1] for cell in row)
@@ -44,14 +44,14 @@ def sentences_of(path: Path) -> set[str]:
         cells = (cell for _, line in iterate_lines(path) for cell in line.split("\t"))
     found = {normal for cell in cells if any(map(str.isalpha, normal := normalise(cell)))}
     if not found:
-        raise InputError(f"exclude: {path}: it holds no text")
+        raise InputError(f"exclude: {path}: contains no text")
     return found
 
 
 class Exclusion:
-    """The sentences that `files` hold, and which rows of a corpus they keep out.
+    """The sentences of `files`, and the rows of corpora that contain one.
 
-    A row is judged once per corpus and process; reading the corpus again costs nothing. Two threads may read at once.
+    Each row is compared once per corpus and process, not in later readings. Two threads may read at once.
     """
 
     def __init__(self, files: Sequence[Path]) -> None:
@@ -61,14 +61,14 @@ class Exclusion:
         self._lock = Lock()
 
     def _judge(self, rows: Sequence[Row]) -> list[int]:
-        """1 for each row to leave out."""
+        """1 for each row to exclude."""
         sides = [[normalise(text) for text in (row.source, row.target, *row.negatives) if text] for row in rows]
         fresh = sorted({text for texts in sides for text in texts} - self.sentences - {""})
         near = {text for text, found in zip(fresh, self._index.matches(fresh), strict=True) if found}
         return [int(any(text in self.sentences or text in near for text in texts)) for texts in sides]
 
     def keep(self, key: Hashable, rows: Iterator[Row]) -> Iterator[Row]:
-        """The rows without an excluded sentence; `key` says which rows they are, the same in every reading."""
+        """The rows without an excluded sentence; `key` identifies them in later readings."""
         with self._lock:
             verdicts = self._verdicts.setdefault(key, array("b"))
         at, size = 0, FIRST_BATCH
@@ -76,18 +76,18 @@ class Exclusion:
             if at + len(batch) > len(verdicts):
                 found = self._judge(batch)
                 with self._lock:
-                    # Another thread may have judged some of these rows meanwhile, and alike.
+                    # Another thread may have compared some of these rows meanwhile, with the same result.
                     verdicts.extend(found[max(0, len(verdicts) - at) :])
             out = verdicts[at : at + len(batch)]
             at, size = at + len(batch), min(2 * size, BATCH)
             yield from (row for row, left_out in zip(batch, out, strict=True) if not left_out)
 
     def count(self) -> int:
-        """Rows left out so far, of all corpora together."""
+        """Rows excluded so far, of all corpora together."""
         with self._lock:
             return sum(sum(verdicts) for verdicts in self._verdicts.values())
 
 
 def read_exclusion(patterns: Sequence[str]) -> Exclusion | None:
-    """What the `exclude` of a recipe names; None where it names nothing."""
+    """The exclusion of a recipe's `exclude`; None if it is empty."""
     return Exclusion(excluded_files(patterns)) if patterns else None

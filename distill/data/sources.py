@@ -1,4 +1,4 @@
-"""Where the texts of the shipped recipes come from: the list of sources, their files, and the rows in them.
+"""The sources of the shipped recipes' texts: the list, its files, and the rows in them.
 
 An entry of `sources.yaml`:
 
@@ -11,8 +11,8 @@ An entry of `sources.yaml`:
           languages: {ar: arb, de: deu}
           read: [{files: [NTREX-128/newstest2019-src.eng.txt, "NTREX-128/newstest2019-ref.{code}.txt"]}]
 
-A path is that of a file in the source, `KEY:path` where `origins` names several; `path!member` is a member of a zip or
-tar archive. `{language}` is the key of a language, `{code}` what the source calls it.
+A path is that of a file in the source, `KEY:path` if there are several `origins`; `path!member` is a member of a zip or
+tar archive. `{language}` is the key of a language, `{code}` the source's code of it.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ TextRow = tuple[str, ...]
 class Origin(Strict):
     """A GitHub repository at a commit.
 
-    `sha256` is that of the list of the files that are read, by name, as `sha256sum FILES | sha256sum` prints it.
+    `sha256` is the hash of the sorted list of the files and their hashes: `sha256sum FILES | sha256sum`.
     """
 
     github: str
     commit: str = Field(pattern=r"^[0-9a-f]{40}$")
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    folder: str = ""  # of the repository, in which all paths lie
+    folder: str = ""  # folder of the repository that all paths are relative to
 
     def __str__(self) -> str:
         return f"github {self.github} @ {self.commit[:10]}"
@@ -60,7 +60,7 @@ class Origin(Strict):
     def take(self, names: Sequence[str], copies: Path | None) -> dict[str, Path]:
         """The files of these names, downloaded into the user's cache or taken from `copies`, and checked.
 
-        InputError: a file cannot be had, or the files are others than those that the list was made with.
+        InputError: a file is unavailable, or the files have changed since the list was written.
         """
         checkout = self.github.replace("/", "+")
         folder = corpus_cache() / "sources" / checkout / self.commit
@@ -76,7 +76,7 @@ class Origin(Strict):
         return files
 
 
-@functools.lru_cache(maxsize=4)  # English beside seven languages
+@functools.lru_cache(maxsize=4)  # the English file is read with each language
 def _member(archive: Path, name: str) -> bytes:
     """A file in a zip or tar archive."""
     try:
@@ -92,7 +92,7 @@ def _member(archive: Path, name: str) -> bytes:
 
 
 def _unpacked(file: Path, member: str) -> Path:
-    """A file, or a member of an archive as a file beside it."""
+    """A file, or a member of an archive as a file next to it."""
     target = file.with_name(f"{file.name}!") / member if member else file
     if member:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ def _unpacked(file: Path, member: str) -> Path:
 
 
 def _select(value: Any, keys: Sequence[str]) -> Iterator[str]:
-    """The texts under a path of keys in a JSON value, of all entries of its lists; `*` is every key, in their order."""
+    """The texts at a path of keys in a JSON value, of all entries of its lists; `*` is every key, sorted."""
     if isinstance(value, list):
         for one in value:
             yield from _select(one, keys)
@@ -115,18 +115,18 @@ def _select(value: Any, keys: Sequence[str]) -> Iterator[str]:
 
 
 class SourcePart(Strict):
-    """Files of a set, and how their rows are read: as by training, unless one of the last four says otherwise.
+    """Files of a set, and how their rows are read: as in training, unless `texts`, `pattern` or `paste` is set.
 
     Attributes:
-        files: one file of English or of pairs, or two: English, and the other language.
-        names: the part is read once for each, with `{name}` filled in.
+        files: one file of English or of pairs, or two: English and the other language.
+        names: the part is read once for each, as `{name}`.
         kind, columns, tokenized: as of a recipe's corpus.
         texts: keys in JSON, or in one JSON value per line, such as `annotations.caption`.
-        pattern: what a text looks like: its first group that matches, or the group `text` with the group `key`. Texts
-            with the same key, or at the same place in a file of the same name, belong together.
-        paste: files of scored or labelled pairs, any number, are put together line by line: `file#2` is the second
-            column of a table; rows with an empty cell are left out. One file is taken as it is.
-        header: the first line, of `paste`.
+        pattern: a regular expression of a text: its first group that matches, or the group `text` with the group `key`.
+            Texts with the same key, or at the same position, are translations.
+        paste: files of scored or labelled pairs are joined line by line: `file#2` is the second column of a table; rows
+            with an empty cell are skipped. A single file is copied.
+        header: the first line of `paste`.
     """
 
     files: tuple[str, ...]
@@ -144,14 +144,14 @@ class SourcePart(Strict):
         return list(dict.fromkeys(name.partition("#")[0] for name in self.files))
 
     def filled(self, known: Mapping[str, str]) -> SourcePart:
-        """This part with words put for what stands in braces in its paths."""
+        """This part with the placeholders in its paths replaced."""
         fill = functools.partial(re.sub, r"\{\w+\}", lambda match: known[match[0]])
         return self.model_copy(update={"files": tuple(map(fill, self.files))})
 
     def rows(self, find: Callable[[str], tuple[Path, str]], language: str) -> Iterator[TextRow]:
         """One text, a pair (English, `language`), or the cells of `paste`.
 
-        `find` gives the file of a path and what is read of an archive. InputError: a file is not what was expected.
+        `find` gives the file of a path and the member of an archive. InputError: a file has unexpected contents.
         """
         if self.paste or not (self.texts or self.pattern):
             paths = {path: _unpacked(*find(path)) for path in self.paths()}
@@ -202,14 +202,14 @@ class SourcePart(Strict):
 
 
 class Output(Strict):
-    """Files of one name pattern, and the parts that each is made of; `languages`: what the source calls each."""
+    """Files of one name pattern and the parts of each; `languages`: language -> the source's code."""
 
     file: str
     languages: dict[str, str] | tuple[str, ...] = ()
     read: tuple[SourcePart, ...]
 
     def targets(self) -> Iterator[tuple[str, str, tuple[SourcePart, ...]]]:
-        """(file, language, parts) of each language, with what stands in braces filled in; language "" without any."""
+        """(file, language, parts) of each language, placeholders replaced; language "" if there are none."""
         codes = self.languages if isinstance(self.languages, dict) else {one: one for one in self.languages}
         for language, code in (codes or {"": ""}).items():
             known = {"{language}": language, "{code}": code}
@@ -218,13 +218,13 @@ class Output(Strict):
 
 
 class SourceSet(Strict):
-    """A set: what it is, under which license, where it is from, and the files that are made of it."""
+    """A set: description, license, origins, and the files to build."""
 
     about: str
     license: str
     origins: dict[str, Origin]
     make: tuple[Output, ...]
-    test: bool = False  # a test or development set, whose sentences stay out of training
+    test: bool = False  # a test or development set, which is excluded from training
 
     @functools.cached_property
     def targets(self) -> dict[str, tuple[str, tuple[SourcePart, ...]]]:
@@ -243,7 +243,7 @@ class SourceSet(Strict):
         return key, f"{folder}/{name}" if folder else name, member
 
     def rows(self, file: str, copies: Path | None) -> Iterator[TextRow]:
-        """The rows of one of the files; all files of its origins are taken, so that their sha256 can be checked."""
+        """The rows of one of the files; all files of its origins are downloaded, to check their sha256."""
         names: dict[str, list[str]] = {key: [] for key in self.origins}
         for _, parts in self.targets.values():
             for key, name, _ in (self.place(path) for part in parts for path in part.paths()):
@@ -260,6 +260,6 @@ class SourceSet(Strict):
 
 
 def read_sources(path: Path = LIST) -> dict[str, SourceSet]:
-    """All sets by name; InputError where the list is wrong."""
+    """All sets by name; InputError if the list is invalid."""
     tree = yaml.safe_load(path.read_text(encoding="utf-8"))
     return {name: parse(SourceSet, entry, f"{path.name}: {name}") for name, entry in tree.items()}

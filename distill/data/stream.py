@@ -25,7 +25,7 @@ BLOCK = 4096
 
 
 def bucket(text: str) -> float:
-    """A number in [0, 1) that depends on the text alone, whatever its case."""
+    """A number in [0, 1) that depends only on the lower-cased text."""
     return zlib.crc32(text.lower().encode()) / 2**32
 
 
@@ -33,7 +33,7 @@ def weights(sources: list[TextSource], balance: str) -> np.ndarray:
     """Share of each source among the draws [S].
 
     `proportional` follows size, `equal` gives each language the same and `sources` each source (small sets repeat:
-    Reimers and Gurevych 2020), `root` lies between: square root of a language's size.
+    Reimers and Gurevych 2020), `root` follows the square root of a language's size.
     """
     if balance == "sources":
         alike = np.array([s.corpus.weight for s in sources])
@@ -48,10 +48,10 @@ def weights(sources: list[TextSource], balance: str) -> np.ndarray:
 
 
 def in_passes(source: TextSource) -> Iterator[Row]:
-    """The rows of a source, each once, in as many passes as its corpus asks for.
+    """The rows of a source, each once, in as many `passes` as its corpus has.
 
-    A run that takes a few rows of a large file, sorted by length as collections of translations often are, would see
-    its short sentences only; a pass goes through the whole file.
+    Each pass goes through the whole file. Collections of translations are often sorted by length: a short run would
+    read only short sentences.
     """
     passes = source.corpus.passes
     return chain.from_iterable(islice(source.read(), first, None, passes) for first in range(passes))
@@ -59,7 +59,7 @@ def in_passes(source: TextSource) -> Iterator[Row]:
 
 @dataclass
 class TextStream:
-    """Rows of one stage. `heldout` sentences are set aside by hash, the same ones in every language.
+    """Rows of one stage. Held-out sentences are chosen by hash, the same ones in every language.
 
     `on_rows` is called with the number of rows read so far, every few thousand rows, until the first chunk is full.
     """
@@ -72,7 +72,7 @@ class TextStream:
     sample: float = 1.0
     reported: set[str] = field(default_factory=set, repr=False)
     on_rows: Callable[[int], None] | None = field(default=None, repr=False)
-    # Epoch and size of the chunks whose first one is being read by a thread, and these chunks
+    # Epoch and size of the chunks that a thread has started to read, and these chunks
     _started: tuple[tuple[int, int], Iterator[list[Row]]] | None = field(default=None, init=False, repr=False)
 
     def is_heldout(self, source: str) -> bool:
@@ -98,7 +98,7 @@ class TextStream:
                 if row is None:
                     self._report(self.sources[pick])
                     finished[pick] = True
-                    # An epoch ends when every source was read to its end; small ones repeat until then.
+                    # An epoch ends when every source was read completely; small ones repeat until then.
                     if finished.all():
                         return
                     if not repeat:
@@ -130,12 +130,12 @@ class TextStream:
         for at in rng.permutation(len(held)):
             yield held[at]
         if not held:
-            raise InputError("the corpora hold no sentence to train on after the held-out share is set aside")
+            raise InputError("the corpora have no sentences for training besides the held-out ones")
 
     def start_reading(self, epoch: int, size: int) -> None:
         """Fill the shuffle buffer in a thread, for the next call of `chunks` with the same epoch and size.
 
-        The order of rows does not change: it follows from the seed alone, and one thread at a time reads.
+        The order of rows does not change: it depends only on the seed, and one thread at a time reads.
         """
         chunks = self._chunks(epoch, size, 0)
         first: Future[list[Row] | None] = Future()
@@ -156,7 +156,7 @@ class TextStream:
         Thread(target=read, name="read-corpora", daemon=True).start()
 
     def chunks(self, epoch: int, size: int, skip: int = 0) -> Iterator[list[Row]]:
-        """Lists of `size` rows; the first `skip` chunks are read and dropped."""
+        """Lists of `size` rows; the first `skip` chunks are dropped."""
         started, self._started = self._started, None
         early = started is not None and not skip and started[0] == (epoch, size)
         return started[1] if started is not None and early else self._chunks(epoch, size, skip)
@@ -169,12 +169,12 @@ class TextStream:
         """Up to `heldout.pairs` held-out rows per language, the first ones of each source."""
         found: dict[str, list[Row]] = {}
         for source in self.sources:
-            if source.made:
+            if source.synthetic:
                 continue
             rows = found.setdefault(source.language, [])
             seen = {(row.source, row.target) for row in rows}
             for number, row in enumerate(source.read()):
-                # Bounded: a huge corpus must not be read through before the first step.
+                # Limited: a huge corpus must not be read completely before the first step.
                 if len(rows) >= self.heldout.pairs or number > max(400, 2 * self.heldout.pairs) / self.heldout.share:
                     break
                 if self.is_heldout(row.source) and (row.source, row.target) not in seen:

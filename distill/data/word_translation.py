@@ -1,10 +1,10 @@
 """English-only text for every language: translated word by word with a dictionary aligned from the parallel text.
 
-Parallel text for small models is mostly short and everyday; English text of other kinds adds words of that kind to the
-language, and the teacher's vector of the English sentence is still the right target. The idea is the code-switching of
-Qin et al. 2020 (CoSDA-ML), with a dictionary that is aligned (IBM Model 1, msdc.distill.vocabulary_transfer).
+Parallel text for small models is mostly short and colloquial; English text of other domains adds words, and the
+teacher's vector of the English sentence is still the right target. As the code-switching of Qin et al. 2020 (CoSDA-ML),
+with an aligned dictionary (IBM Model 1, msdc.distill.vocabulary_transfer).
 
-`recombine` replaces some words of the English sentence by others first: the sentence need not make sense.
+`recombine` first replaces some words of the English sentence by others: the sentence need not make sense.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from msdc.errors import InputError
 
 WORD = re.compile(r"([^\W\d_]+(?:['\u2019][^\W\d_]+)?)")
 TRANSLATIONS = 3  # at most this many per word
-MIN_COUNT = 3  # a word seen less often is not looked up
-MIN_LINK = 0.08  # share of a word's sentences in which the link must occur
-MIN_RATIO = 0.3  # of the best link's strength
-COMMON = 0.01  # a word in more sentences than this and without a counterpart (an article, for example) is left out
-DAMPING = 0.4  # words are drawn by count to this power: common ones more often, rare ones often enough
+MIN_COUNT = 3  # rarer words are not translated
+MIN_STRENGTH = 0.08  # share of a word's sentences in which it is aligned with the translation
+MIN_RATIO = 0.3  # of the strength of the best translation
+COMMON = 0.01  # a word in more sentences than this without a translation (such as an article) is dropped
+DAMPING = 0.4  # words are drawn with probabilities of count to this power
 
 Entries = dict[str, tuple[list[str], list[float]]]
 
 
 @dataclass(frozen=True)
 class Dictionary:
-    """Translations of English words with their weights, by language; an empty list is a word to leave out."""
+    """Translations of English words with their weights, by language; a word with an empty list is dropped."""
 
     by_language: dict[str, Entries]
     # English words that may replace one another, and the running sum of their weights
@@ -69,7 +69,7 @@ class Dictionary:
 
 
 def _numbered(sentences: Sequence[list[str]]) -> tuple[list[str], np.ndarray, list[list[int]]]:
-    """Words seen at least MIN_COUNT times, how many sentences hold each, and the sentences as word numbers."""
+    """Words in at least MIN_COUNT sentences, their counts, and the sentences as word numbers."""
     counts = Counter(word for words in sentences for word in set(words))
     kept = [word for word, count in counts.items() if count >= MIN_COUNT]
     number = {word: i for i, word in enumerate(kept)}
@@ -87,14 +87,14 @@ def learn_dictionary(rows: Sequence[Row]) -> Dictionary:
         foreign, _, target = _numbered([WORD.findall(row.target.lower()) for row in pairs])
         if not english or not foreign:
             continue
-        links = align(source, target, len(english), len(foreign))
+        strengths = align(source, target, len(english), len(foreign))
         entries: Entries = {}
         for i, word in enumerate(english):
-            strength = links.data[links.indptr[i] : links.indptr[i + 1]]
+            strength = strengths.data[strengths.indptr[i] : strengths.indptr[i + 1]]
             best = np.argsort(-strength, kind="stable")[:TRANSLATIONS]
-            if len(best) and strength[best[0]] > MIN_LINK:
+            if len(best) and strength[best[0]] > MIN_STRENGTH:
                 best = best[strength[best] > MIN_RATIO * strength[best[0]]]
-                words = [foreign[links.indices[links.indptr[i] + j]] for j in best]
+                words = [foreign[strengths.indices[strengths.indptr[i] + j]] for j in best]
                 entries[word] = (words, [float(strength[j]) for j in best])
                 if counts[i] <= COMMON * len(pairs) and len(word) > 2:
                     total[word] += int(counts[i])
@@ -105,25 +105,27 @@ def learn_dictionary(rows: Sequence[Row]) -> Dictionary:
     return Dictionary(by_language, list(total), cumulative)
 
 
-def put_into_words(sources: Sequence[TextSource], dictionary: Dictionary) -> list[TextSource]:
-    """`sources` with each English-only one that asks for it as one parallel source per language."""
+def translate_sources(sources: Sequence[TextSource], dictionary: Dictionary) -> list[TextSource]:
+    """`sources`, with each of `word_by_word` replaced by one parallel source per language."""
 
-    def make(source: TextSource, code: str) -> TextSource:
+    def translated(source: TextSource, code: str) -> TextSource:
         if code not in dictionary.by_language:
             have = ", ".join(dictionary.by_language) or "none"
             raise InputError(f"{source.name}: word_by_word {code!r} needs parallel text in that language (have {have})")
 
         def entries() -> Iterator[Row]:
             share = source.corpus.recombine
-            # What is excluded is so as written, not after its words were exchanged.
+            # Sentences are excluded before their words are exchanged.
             for row in source.kept_rows():
                 english = dictionary.recombine(row.source, share) if share else row.source
                 yield Row(english, dictionary.translate(english, code), code)
 
-        return replace(source, name=f"{source.name}:{code}", language=code, entries=entries, made=True, excluded=None)
+        return replace(
+            source, name=f"{source.name}:{code}", language=code, entries=entries, synthetic=True, excluded=None
+        )
 
-    made = []
+    found = []
     for source in sources:
         codes = source.corpus.word_by_word
-        made += [make(source, code) for code in codes] if codes else [source]
-    return made
+        found += [translated(source, code) for code in codes] if codes else [source]
+    return found

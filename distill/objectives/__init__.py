@@ -2,8 +2,8 @@
 
 Shapes: B batch, T tokens, L layers, H hidden, D sentence width, K memory bank, P domains, V vocabulary.
 
-What holds for all: a batch may be one process's or the gathered batch of all; everything is computed in at least
-float32; the result is a scalar tensor; InputError where shapes differ, a batch is empty or an option is out of range.
+Inputs are the batch of one process or the gathered batch of all. Everything is computed in at least float32; the result
+is a scalar tensor. InputError: shapes differ, a batch is empty or an option is out of range.
 """
 
 from __future__ import annotations
@@ -37,32 +37,10 @@ from msdc.distill.objectives.retrieval import candidate_scores, guided_contrasti
 from msdc.distill.objectives.sbert import cosine_regression, softmax_classification
 
 __all__ = [
-    "OBJECTIVES",
-    "MemoryBank",
-    "Objective",
-    "candidate_scores",
-    "contrastive_cross_entropy",
-    "contrastive_distillation",
-    "cosine_regression",
-    "domain_adversarial",
-    "domain_prototypes",
-    "embedding_alignment",
-    "find_objective",
-    "guided_contrastive",
-    "kd",
-    "layer_subset",
-    "listwise_kl",
-    "margin_mse",
-    "masked_language_model",
-    "matryoshka",
-    "metakd",
-    "multilingual_contrastive",
-    "multilingual_mse",
-    "pkd",
-    "sentence_alignment",
-    "sentence_similarity",
-    "similarity_distillation",
-    "softmax_classification",
-    "supervised_contrastive",
+    "OBJECTIVES", "MemoryBank", "Objective", "candidate_scores", "contrastive_cross_entropy",
+    "contrastive_distillation", "cosine_regression", "domain_adversarial", "domain_prototypes", "embedding_alignment",
+    "find_objective", "guided_contrastive", "kd", "layer_subset", "listwise_kl", "margin_mse", "masked_language_model",
+    "matryoshka", "metakd", "multilingual_contrastive", "multilingual_mse", "pkd", "sentence_alignment",
+    "sentence_similarity", "similarity_distillation", "softmax_classification", "supervised_contrastive",
     "unified_generative",
-]
+]  # fmt: skip

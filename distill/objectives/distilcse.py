@@ -8,7 +8,7 @@
 
 The baseline MetaKD, weighted by how transferable a sentence is between domains, is simplified against Pan et al. 2020
 (Meta-KD), which distils classifiers of labelled text in several domains:
-* The teacher is what the stage names: the recipe's, or a meta-teacher that an earlier stage trained over domains with
+* The teacher is that of the stage: the recipe's, or a meta-teacher that an earlier stage trained over domains with
   `domain_adversarial` (recipe distilcse:metakd). Domain features are not distilled.
 * Sentences have no class, so a domain has one prototype (its mean direction) instead of one per class.
 * The domain-expertise weight (1 + t) / (exp(error^2) + 1) has a prediction error only where there are labels; here
@@ -46,16 +46,16 @@ def contrastive_distillation(
     """Pick the teacher's vector of the same sentence out of the batch's and the bank's.
 
     -log exp(f(h_S_i M, h_T_i)/tau) / ( sum_j exp(f(h_S_i M, h_T_j)/tau) + sum_q exp(f(h_S_i M, h_T_q)/tau) ), mean
-    over i; f the cosine. The bank may be empty ([0, D]), as it is in the first step. A batch of 1 with an empty bank
-    gives 0. Equal sentences count as negatives of each other, as in the paper, unless `margin` leaves them out.
+    over i; f the cosine. The bank may be empty ([0, D]), as in the first step. A batch of 1 with an empty bank gives 0.
+    Equal sentences count as negatives of each other, as in the paper, unless `margin` excludes them.
 
     Args:
         student_BD: the student's vectors after the learned map M to the teacher's width.
         teacher_BD: the teacher's vectors of the same sentences.
-        bank_KD: teacher vectors of preceding batches (`MemoryBank.vectors()`); they need not be normalised.
+        bank_KD: teacher vectors of preceding batches (`MemoryBank.vectors()`); of any length.
         temperature: tau.
-        margin: j and q with f(h_T_i, h_T) > 1 - margin are no negatives (the filter of GISTEmbed, Solatorio 2024, whose
-            positive is here the sentence itself); 0: all are.
+        margin: j and q with f(h_T_i, h_T) > 1 - margin are not negatives (the filter of GISTEmbed, Solatorio 2024, with
+            the sentence itself as the positive); 0: all are.
 
     Source: Gao et al. 2021 (DistilCSE), L_CKD.
     """
@@ -145,21 +145,20 @@ def similarity_distillation(
     student_source_BD: Tensor | None = None,
     temperature: float = 0.05,
 ) -> Tensor:
-    """Teach which sentences of the batch and of the bank are near, and how near they are to one another.
+    """Train the order and similarity of a sentence's neighbours in the batch and in the bank.
 
     mean_i KL( softmax_k(f(h_T(s_i), z_k) / tau) || softmax_k(f(h_S(x_i), z_k) / tau) ), summed over x = t and, where it
-    is given, x = s; z are the teacher's vectors of the batch and of the bank, f the cosine. A squared error counts all
-    directions alike; this counts those that order neighbours. Equal vectors give 0.
+    is given, x = s; z are the teacher's vectors of the batch and of the bank, f the cosine. Equal
+    vectors give 0.
 
     Args:
         teacher_source_BD: the teacher's vectors of the source sentences.
         student_target_BD: the student's vectors of their translations, in the teacher's width.
         bank_KD: the teacher's vectors of preceding batches (`MemoryBank.vectors()`); may be empty, [0, D].
-        student_source_BD: the student's vectors of the source sentences; None where a step teaches one side.
+        student_source_BD: the student's vectors of the source sentences; None if a step trains one side.
         temperature: tau, the same for both.
 
-    Source: Fang et al. 2021 (SEED), eq. 3 to 5, there for images and with cross entropy in place of KL, which has the
-    same gradient.
+    Source: Fang et al. 2021 (SEED), eq. 3 to 5, for images and with cross entropy, which has the same gradient as KL.
     """
     name = "similarity_distillation"
     students = {"student_target_BD": student_target_BD}
@@ -186,9 +185,8 @@ def supervised_contrastive(
     -log exp(f(h_i, h_i+)/tau) / sum_j ( exp(f(h_i, h_j+)/tau) + exp(f(h_i, h_j-)/tau) ), mean over i; f the cosine.
 
     Args:
-        anchor_BD: vectors of the premises.
-        positive_BD: vectors of the entailed sentences, row by row.
-        negative_BD: vectors of the contradicting sentences; their number may differ from B.
+        anchor_BD, positive_BD: vectors of the premises and of the entailed sentences, row by row.
+        negative_BD: vectors of the contradicting sentences, not necessarily B.
         temperature: tau.
 
     Source: Gao et al. 2021 (DistilCSE), L_CL; the supervised objective of SimCSE.
@@ -209,7 +207,7 @@ def kd(teacher_BD: Tensor, student_BD: Tensor, reduction: Literal["mean", "sum"]
 
     Args:
         teacher_BD: the teacher's vectors.
-        student_BD: the student's vectors of the same sentences, projected to the teacher's width where it differs.
+        student_BD: the student's vectors of the same sentences, projected to the teacher's width if it differs.
         reduction: over D, "mean" or "sum"; over B always the mean.
 
     Source: the baseline "KD" of Gao et al. 2021 (DistilCSE): the source side of Ding et al. 2022, eq. 2.
@@ -223,7 +221,7 @@ def layer_subset(
 ) -> tuple[tuple[int, int], ...]:
     """Pairs (teacher layer, student layer), counted from 1, whose states `pkd` compares.
 
-    The student's layers 1 .. M-1; its last one already learns from the sentence vector. "skip" spreads them over the
+    The student's layers 1 .. M-1; its last one is trained by the sentence vector. "skip" spreads them over the
     teacher (12 to 6 layers: 2, 4, 6, 8, 10), "last" takes the teacher's layers right before its last (7 .. 11). A
     recurring student counts each application of a layer.
 
@@ -247,12 +245,12 @@ def layer_subset(
 def pkd(teacher_states_BLH: Tensor, student_states_BLH: Tensor) -> Tensor:
     """Squared error between the normalised [CLS] states of matched layers, averaged over sentences, layers and H.
 
-    1/N sum_i mean_l || h_T_l(s_i) / |h_T_l(s_i)| - h_S_l(s_i) / |h_S_l(s_i)| ||^2. This is the patient term alone; a
+    1/N sum_i mean_l || h_T_l(s_i) / |h_T_l(s_i)| - h_S_l(s_i) / |h_S_l(s_i)| ||^2. This is only the patient term; a
     recipe adds `kd` for the sentence vector and gives this term its weight (the paper's beta, 10 to 1,000).
 
     Args:
         teacher_states_BLH: states of the teacher's layers that `layer_subset` names.
-        student_states_BLH: states of the student's, mapped to the teacher's width where it differs.
+        student_states_BLH: states of the student's, mapped to the teacher's width if it differs.
 
     A zero state counts as the zero vector.
 
@@ -300,15 +298,14 @@ def metakd(
 
     Args:
         teacher_BD: the teacher's vectors.
-        student_BD: the student's vectors of the same sentences, projected where the width differs.
+        student_BD: the student's vectors of the same sentences, projected if the width differs.
         domain_B: integers 0 .. P-1, the domain (corpus) of each sentence.
         prototypes_PD: `domain_prototypes` of the teacher.
-        teacher_states_BLH: states of chosen layers of the teacher, optional.
-        student_states_BLH: states of the matching layers of the student; both or neither.
+        teacher_states_BLH, student_states_BLH: states of matching layers; both or neither.
         own_share: a, the share of the own domain's prototype in the score.
 
-    Source: the baseline "MetaKD" of Gao et al. 2021 (DistilCSE), after Pan et al. 2020; simplified as the
-    head of this file says.
+    Source: the baseline "MetaKD" of Gao et al. 2021 (DistilCSE), after Pan et al. 2020; simplified as described at the
+    top of this file.
     """
     check_rows("metakd", teacher_BD=teacher_BD, student_BD=student_BD)
     check_floating("metakd", "prototypes_PD", prototypes_PD, dimensions=2)
@@ -353,12 +350,11 @@ class _Reversed(torch.autograd.Function):
 def domain_adversarial(source_BD: Tensor, domains_PD: Tensor, bias_P: Tensor, domain_B: Tensor) -> Tensor:
     """- 1/N sum_i log softmax( W h(s_i) + b )[domain_i], whose gradient reaches h with its sign reversed.
 
-    The domain classifier (W, b) learns to tell the domains apart and the encoder to keep it from that.
+    The domain classifier (W, b) learns to separate the domains and the encoder to prevent it.
 
     Args:
         source_BD: sentence vectors h.
-        domains_PD: W, one row for each of P domains.
-        bias_P: b.
+        domains_PD, bias_P: W, one row for each of P domains; and b.
         domain_B: integers 0 .. P-1, the corpus each sentence is from.
 
     Source: Ganin and Lempitsky 2015 (gradient reversal), for the domain-adversarial loss of the meta-teacher of Pan et

@@ -18,7 +18,7 @@ from torch import Tensor
 from msdc.distill.objectives.shared import check_floating, check_rows, full_precision, reduce, shape
 from msdc.errors import InputError
 
-TASKS = ("ugt", "xtr", "smlm", "mlm")
+TASKS = ("ugt", "xtr", "smlm")
 
 
 @full_precision
@@ -28,18 +28,17 @@ def unified_generative(
     masked_here_B: Tensor,
     partner_ids_BT: Tensor,
     partner_mask_BT: Tensor,
-    task: Literal["ugt", "xtr", "smlm", "mlm"] = "ugt",
+    task: Literal["ugt", "xtr", "smlm"] = "ugt",
 ) -> Tensor:
     """KL(q || p) between a sparse target q over the vocabulary and the model's p = softmax(logits), mean over B.
 
-    One row is one side of a sentence pair, of which one token is masked in one side. Call it once per side and add.
+    A row is one side of a sentence pair that has one masked token in one of its sides. Call it for both sides and add.
 
     * ugt: where the mask is in this side, q(masked token) = 1/2 and the translation's tokens share the other half
       (a translation that has the masked token adds its share to the half); elsewhere the translation's tokens share
       all of q (XTR).
     * xtr: the translation's tokens share all of q in every row.
     * smlm: q is the masked token, predicted from its own side and from the translation.
-    * mlm: q is the masked token, from its own side only; the other rows count as 0 in the mean.
 
     A token that occurs twice in the translation counts once, as in the paper (N_w = 1), and the shares are
     renormalised over the distinct tokens, so that q sums to 1 (in the authors' code it does not). A row without
@@ -51,7 +50,7 @@ def unified_generative(
         logits_BV: predictions from the pooled vector of this side.
         masked_token_B: id of the token that was masked in the pair.
         masked_here_B: True where the mask is in this side.
-        partner_ids_BT: token ids of the other side before masking; the padding may hold anything.
+        partner_ids_BT: token ids of the other side before masking; padding is ignored.
         partner_mask_BT: nonzero (or True) on the other side's real tokens.
         task: which target, see above.
 
@@ -76,7 +75,7 @@ def unified_generative(
     here_B = (masked_here_B != 0).to(logits_BV.dtype)
     ids_BS, share_BS = _target(masked_token_B, here_B, partner_ids_BT, partner_mask_BT != 0, task)
     used_BS = share_BS > 0
-    # Looked at only where looking does not wait for the device; elsewhere the gather below complains.
+    # Checked only on the CPU, where it does not wait for the device; elsewhere the gather below raises.
     if ids_BS.device.type == "cpu" and bool((used_BS & ((ids_BS < 0) | (ids_BS >= vocabulary))).any()):
         raise InputError(f"{name}: a token id is outside the vocabulary of {vocabulary}")
     picked_BS = logits_BV.gather(1, ids_BS.masked_fill(~used_BS, 0)) - logits_BV.logsumexp(1, keepdim=True)
@@ -97,7 +96,7 @@ def _target(masked_B: Tensor, here_B: Tensor, partner_BT: Tensor, real_BT: Tenso
     distinct_BT = first_BT & (real_BT.sort(1).values)
     count_B = distinct_BT.sum(1)
 
-    own_B = {"ugt": here_B / 2, "xtr": here_B * 0, "smlm": torch.ones_like(here_B), "mlm": here_B}[task]
+    own_B = {"ugt": here_B / 2, "xtr": here_B * 0, "smlm": torch.ones_like(here_B)}[task]
     others_B = 1 - own_B if task in ("ugt", "xtr") else torch.zeros_like(own_B)
     if task == "ugt":
         own_B = torch.where(count_B == 0, here_B, own_B)
@@ -136,8 +135,7 @@ def sentence_alignment(source_BD: Tensor, target_BD: Tensor, reduction: Literal[
     - sum_j [ log softmax_k(u_j . v_k)[j] + log softmax_k(u_k . v_j)[j] ]. A batch of 1 gives 0.
 
     Args:
-        source_BD: u, sentence vectors of one language.
-        target_BD: v, those of their translations.
+        source_BD, target_BD: u and v, vectors of sentences and of their translations.
         reduction: "sum" over j as the paper writes it, or "mean" over j, as the authors' code computes it.
 
     Source: Mao et al. 2021, eq. 5.
@@ -152,15 +150,14 @@ def sentence_alignment(source_BD: Tensor, target_BD: Tensor, reduction: Literal[
 def sentence_similarity(
     source_BD: Tensor, target_BD: Tensor, reduction: Literal["sum", "rows", "mean"] = "sum"
 ) -> Tensor:
-    """Make the in-batch similarities of the one language those of the other.
+    """Match the in-batch similarities of the two languages.
 
     - sum_{j1,j2} log cos( pi/2 * ( softmax_k(u_j1 . u_k)[j2] - softmax_k(v_j1 . v_k)[j2] ) ). A batch of 1, or two
     equal sides, give 0. The logarithm has a pole where the two shares are 0 and 1: closer to it than the dtype's
-    epsilon the value is held (float32: 15.9 a pair) and the gradient is 0.
+    epsilon the value is constant (float32: 15.9 a pair) and the gradient is 0.
 
     Args:
-        source_BD: u, sentence vectors of one language.
-        target_BD: v, those of their translations.
+        source_BD, target_BD: u and v, vectors of sentences and of their translations.
         reduction: "sum" over all pairs as the paper writes it; "rows": the sum over j2 and the mean over j1, the scale
             of a batch-mean alignment loss; or the "mean" over all pairs, which is B^2 times weaker than the sum.
 

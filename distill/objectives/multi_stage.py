@@ -35,20 +35,19 @@ def multilingual_mse(
     teacher_target_BD: Tensor | None = None,
     reduction: Literal["mean", "sum"] = "mean",
 ) -> Tensor:
-    """Pull the student's vectors of a sentence and of its translation to the teacher's vector.
+    """Train the student's vectors of a sentence and of its translation to equal the teacher's vector.
 
     1/N sum_i [ ||h_T(s_i) - h_S(s_i)||^2 + ||h_T(s_i) - h_S(t_i)||^2 ], squares averaged over the D dimensions.
 
     Args:
         teacher_source_BD: the teacher's vectors of the source sentences.
-        student_source_BD: the student's vectors of the same sentences.
-        student_target_BD: the student's vectors of their translations.
-        teacher_target_BD: the teacher's vectors of the translations. An English teacher has none (eq. 2 and 6); a
-            multilingual assistant does, and then the second term compares with it (eq. 4).
+        student_source_BD, student_target_BD: the student's vectors of the same sentences and of their translations.
+        teacher_target_BD: a multilingual teacher's vectors of the translations, for the second term (eq. 4); None for
+            an English teacher (eq. 2 and 6).
         reduction: over D, "mean" as `torch.nn.functional.mse_loss` and the authors' code, or "sum" as the equations are
             written. With vectors of length 1 the mean is D times smaller than eq. 5, which averages cosines.
 
-    Source: Ding et al. 2022, eq. 2 (teach the assistant), 4 (teach the student), 6 (L_KD); Reimers and Gurevych 2020.
+    Source: Ding et al. 2022, eq. 2 (train the assistant), 4 (train the student), 6 (L_KD); Reimers and Gurevych 2020.
     """
     wanted_target_BD = teacher_source_BD if teacher_target_BD is None else teacher_target_BD
     name = "multilingual_mse"
@@ -69,10 +68,9 @@ def embedding_alignment(teacher_BTH: Tensor, student_BTH: Tensor, mask_BT: Tenso
 
     Eq. 3 has one such term for the sources and one for the translations: call it twice, or with both stacked along B.
     Each token counts once, its squares averaged over H. With `pooled`, the mean-pooled outputs are compared, one
-    vector a sentence: that is what the authors' code does.
+    vector a sentence, as in the authors' code.
 
-    Padding is never read, whatever it holds. A row that is all padding counts for nothing; a batch that is all
-    padding gives 0, with a zero gradient.
+    Padding and rows of padding are ignored; a batch of padding gives 0, with a zero gradient.
 
     Args:
         teacher_BTH: e_A, output of the teacher's embedding layer.
@@ -107,7 +105,7 @@ def multilingual_contrastive(
     labels: Literal["soft", "hard"] = "soft",
     sentence_B: Tensor | None = None,
 ) -> Tensor:
-    """Teach the student's source x target similarities from the teacher's similarities among the sources.
+    """Train the student's source x target similarities with the teacher's similarities among the sources.
 
     1/N^2 sum_i sum_j ( label(i, j) - phi(h_S(s_i), h_S(t_j)) )^2, phi the cosine. Soft labels (eq. 5) are
     phi(h_T(s_i), h_T(s_j)); hard ones (eq. 8) are 1 where s_i and s_j are the same sentence, else 0.
@@ -116,8 +114,7 @@ def multilingual_contrastive(
 
     Args:
         teacher_source_BD: the teacher's vectors of the source sentences.
-        student_source_BD: the student's vectors of the same sentences.
-        student_target_BD: the student's vectors of their translations.
+        student_source_BD, student_target_BD: the student's vectors of the same sentences and of their translations.
         labels: "soft" or "hard".
         sentence_B: integers, equal for equal source sentences (hard labels only). Without it two rows are the same
             sentence when the teacher's vectors are equal bit for bit, as cached ones are.
@@ -157,8 +154,7 @@ def contrastive_cross_entropy(
 
     Args:
         teacher_source_BD: the teacher's vectors of the source sentences.
-        student_source_BD: the student's vectors of the same sentences.
-        student_target_BD: the student's vectors of their translations.
+        student_source_BD, student_target_BD: the student's vectors of the same sentences and of their translations.
         temperature: tau.
         reduction: "sum" over i as in eq. 9, or "mean" over i, which does not grow with the batch.
 

@@ -1,4 +1,4 @@
-"""Training for search: prefixes of vectors, negatives that the teacher filters, candidates that the teacher scores.
+"""Training for search: prefixes of vectors, negatives filtered by the teacher, candidates scored by the teacher.
 
 Usage, with N mined or given negatives per query and J = N + 1 candidates, the positive first:
 
@@ -28,12 +28,12 @@ from msdc.errors import InputError
 def matryoshka(
     loss: Callable[..., Mapping[str, Tensor]], vectors: Sequence[Tensor | None], dimensions: Sequence[int]
 ) -> dict[str, Tensor]:
-    """Train the first numbers of a vector to be a vector of their own: sum_m L(v_1:m), over m and the full width.
+    """Train prefixes of a vector as vectors too (Matryoshka): sum_m L(v_1:m), over m and the full width.
 
     Args:
         loss: any objective, or sum of some, of the vectors [.., D] in the order of `vectors`; its values by name.
-        vectors: the student's; what is None stays so.
-        dimensions: the widths m; none: the loss itself.
+        vectors: the student's; None is passed on.
+        dimensions: the widths m; empty: the loss itself.
 
     Source: Kusupati et al. 2022 (Matryoshka representation learning), with all c_m = 1.
     """
@@ -72,18 +72,16 @@ def guided_contrastive(
     temperature: float = 0.05,
     margin: float = 0.0,
 ) -> Tensor:
-    """Pick each source's target out of the batch, without those that the teacher holds for as good an answer.
+    """Pick each source's target out of the batch; texts that the teacher finds as similar are not negatives.
 
     -log exp(s(q_i, p_i)/tau) / Z_i, mean over i; s the student's cosine, t the teacher's. Z_i sums exp(s/tau) over
-    (q_i, p_j), (q_i, q_j) and (p_i, p_j) of all j, and (q_i, n_ij) of the row's own negatives where they are given.
-    Left out are pairs with t > t(q_i, p_i) - margin, and a text with itself; (q_i, p_i) is always in. Widths of teacher
-    and student may differ.
+    (q_i, p_j), (q_i, q_j) and (p_i, p_j) of all j, and (q_i, n_ij) of the row's own negatives, if any. Pairs with
+    t > t(q_i, p_i) - margin, and a text with itself, are excluded, except (q_i, p_i). Teacher and student may differ in
+    width.
 
     Args:
-        teacher_source_BD: the teacher's vectors of the queries q.
-        teacher_target_BD: the teacher's vectors of the targets p.
-        student_source_BD: the student's vectors of the queries.
-        student_target_BD: the student's vectors of the targets.
+        teacher_source_BD, teacher_target_BD: the teacher's vectors of the queries q and the targets p.
+        student_source_BD, student_target_BD: the student's vectors of the same texts.
         student_negatives_BND: the student's vectors of the negatives n.
         teacher_scores_BJ: the teacher's cosines of the query with its target, then its negatives.
         temperature: tau.
@@ -114,16 +112,14 @@ def guided_contrastive(
 def margin_mse(
     teacher_scores_BJ: Tensor, student_source_BD: Tensor, student_target_BD: Tensor, student_negatives_BND: Tensor
 ) -> Tensor:
-    """Train by how much a query's target is better than each of its negatives.
+    """Train the margin between a query's target and each of its negatives.
 
     1/BN sum_i sum_n ( (s(q_i, p_i) - s(q_i, n)) - (t(q_i, p_i) - t(q_i, n)) )^2;
     s: cosine of the student, t: of the teacher.
 
     Args:
         teacher_scores_BJ: t, the target first (`candidate_scores`).
-        student_source_BD: the student's vectors of the queries q.
-        student_target_BD: the student's vectors of the targets p.
-        student_negatives_BND: the student's vectors of the negatives n.
+        student_source_BD, student_target_BD, student_negatives_BND: the student's vectors of q, p and n.
 
     Source: Hofstaetter et al. 2020 (cross-architecture knowledge distillation).
     """
@@ -140,13 +136,11 @@ def listwise_kl(
     student_negatives_BND: Tensor,
     temperature: float = 0.05,
 ) -> Tensor:
-    """Teach how a query's candidates share: mean_i KL( softmax_j(t_ij / tau) || softmax_j(s_ij / tau) ).
+    """Train the distribution over a query's candidates: mean_i KL( softmax_j(t_ij / tau) || softmax_j(s_ij / tau) ).
 
     Args:
         teacher_scores_BJ: t, the teacher's cosine with the target, then with the negatives (`candidate_scores`).
-        student_source_BD: the student's vectors of the queries.
-        student_target_BD: the student's vectors of the targets.
-        student_negatives_BND: the student's vectors of the negatives.
+        student_source_BD, student_target_BD, student_negatives_BND: the student's, of queries, targets and negatives.
         temperature: tau, the same for both.
 
     Source: Cao et al. 2007 (ListNet, top-one probabilities); Ren et al. 2021 (RocketQAv2), for distillation.

@@ -22,10 +22,8 @@ def softmax_classification(
     """- 1/N sum_i log softmax( W [u_i; v_i; |u_i - v_i|] + b )[label_i].
 
     Args:
-        source_BD: vectors u of the first sentences, as pooled.
-        target_BD: vectors v of the second sentences.
-        classifier_CF: W, one row for each class, F = 3 D.
-        bias_C: b.
+        source_BD, target_BD: vectors u and v of the first and the second sentences, as pooled.
+        classifier_CF, bias_C: W, one row for each class, F = 3 D; and b.
         label_B: class of each pair, integers 0 .. C-1.
 
     Source: Reimers and Gurevych 2019 (Sentence-BERT), section 3, classification objective. The paper writes it without
@@ -49,8 +47,7 @@ def cosine_regression(source_BD: Tensor, target_BD: Tensor, score_B: Tensor) -> 
     """1/N sum_i ( cos(u_i, v_i) - y_i )^2.
 
     Args:
-        source_BD: vectors u of the first sentences.
-        target_BD: vectors v of the second sentences.
+        source_BD, target_BD: vectors u and v of the first and the second sentences.
         score_B: y, the gold similarity of each pair, scaled to 0 .. 1 (STS-B's 0 .. 5 divided by 5).
 
     Source: Reimers and Gurevych 2019 (Sentence-BERT), section 3, regression objective.

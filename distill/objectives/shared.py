@@ -18,7 +18,7 @@ from msdc.errors import InputError
 
 P = ParamSpec("P")
 
-# Below this length a vector has no direction; `torch.nn.functional.normalize` puts its limit at the same place.
+# Below this length a vector has no direction; `torch.nn.functional.normalize` has the same limit.
 SHORTEST = 1e-12
 
 
@@ -44,7 +44,7 @@ def full_precision(objective: Callable[P, Tensor]) -> Callable[P, Tensor]:
 
 
 def unit_rows(vectors: Tensor) -> Tensor:
-    """Vectors of the last dimension scaled to length 1; one shorter than 1e-12 becomes zero, with a zero gradient.
+    """Scale vectors to length 1; one shorter than 1e-12 becomes zero, with a zero gradient.
 
     `torch.nn.functional.normalize` gives a zero vector a gradient of 1e12.
     """
@@ -109,7 +109,7 @@ def check_labels(objective: str, label_B: Tensor, count: int, classes: int, what
     """Demand one integer 0 .. classes-1 for each of `count` rows."""
     if label_B.shape != (count,) or label_B.is_floating_point():
         raise InputError(f"{objective}: expected {count} integer {what}, got {label_B.dtype} {shape(label_B)}")
-    # Looked at only where looking does not wait for the device.
+    # Checked only on the CPU, where it does not wait for the device.
     if label_B.device.type == "cpu" and not 0 <= int(label_B.min()) <= int(label_B.max()) < classes:
         raise InputError(f"{objective}: {what} must be 0 .. {classes - 1}, got up to {int(label_B.max())}")
 

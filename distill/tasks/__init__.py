@@ -12,7 +12,7 @@ from msdc.distill.teacher_cache import CachedTeacher
 
 
 def task_kind(stage: Stage) -> type[TrainingTask]:
-    """The task of a stage: the first that applies, told by the tensors that the stage's objectives need."""
+    """The task of a stage: the first that applies, by the tensors that the stage's objectives need."""
     kinds: tuple[tuple[type[TrainingTask], bool], ...] = (
         (EmbeddingTask, stage.train == "student.embedding"),
         (HiddenStatesTask, HiddenStatesTask.applies(stage)),

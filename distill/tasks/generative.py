@@ -1,20 +1,17 @@
 """The lightweight model's tasks: masked tokens, both sides through the same student, and a tied output.
 
-One pass of each side serves all objectives: a side that has a mask is encoded with it. SMLM and UGT mask one token per
-pair and predict it from the pooled vector; the baseline MLM masks 15 % of the tokens of both sides and predicts each
-from its own state. The sentence losses (and later the user) see the pooled vector; the generative losses see their
-vector after a dense layer, GELU and layer norm, through the transposed token table. That head belongs to the task and
-is not saved.
+All objectives share one pass of each side, masked tokens included. SMLM and UGT mask one token per pair and predict it
+from the pooled vector; the baseline MLM masks 15 % of the tokens of both sides and predicts each from its own state.
+The sentence losses use the pooled vector; the generative losses apply a dense layer, GELU, layer norm and the
+transposed token table to it. This head is not saved with the student.
 
-Source: Mao et al. 2021; Devlin et al. 2019 (MLM). Simplified: the mask is the unknown piece's id (nothing else trains
-that row), the vocabulary a unigram one.
+Source: Mao et al. 2021; Devlin et al. 2019 (MLM). Simplified: the mask is the unknown token, whose row nothing else
+trains; the vocabulary is a unigram one.
 
 Shapes: B pairs, T tokens, D sentence width, M masked tokens, V vocabulary.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -22,9 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from msdc.distill.data.batches import Batch
-from msdc.distill.recipe import Stage
 from msdc.distill.tasks.sentence import SentenceTask, encode_sides, stage_inputs
-from msdc.distill.teacher_cache import CachedTeacher
 from msdc.distill.training.parallel import gather, rank_and_world
 from msdc.errors import InputError
 
@@ -35,7 +30,7 @@ MASKED_SHARE = 0.15  # Devlin et al. 2019
 def mask_one(ids_BT: Tensor, mask_BT: Tensor, here_B: Tensor, draw_B: Tensor, mask_id: int) -> tuple[Tensor, Tensor]:
     """Mask one token of each row where `here_B`; returns the new ids [B, T] and the masked token's id [B].
 
-    `draw_B` in [0, 1) picks it, evenly, among the tokens between the first and the last, which are special.
+    `draw_B` in [0, 1) picks it uniformly among the tokens between the special ones.
     """
     inner_B = (mask_BT.sum(1) - 2).clamp(min=1)
     at_B1 = (1 + (draw_B * inner_B).long()).clamp(max=ids_BT.shape[1] - 1).unsqueeze(1)
@@ -47,10 +42,10 @@ def mask_one(ids_BT: Tensor, mask_BT: Tensor, here_B: Tensor, draw_B: Tensor, ma
 def mask_many(
     ids_BT: Tensor, mask_BT: Tensor, draw_BT: Tensor, how_BT: Tensor, other_BT: Tensor, mask_id: int
 ) -> tuple[Tensor, Tensor]:
-    """Mask 15 % of the tokens as BERT does; returns the new ids [B, T] and True where a token is to be predicted.
+    """Mask 15 % of the tokens as BERT does; returns the new ids [B, T] and True for tokens to predict.
 
-    Between the special tokens, those with `draw_BT` (in [0, 1)) below 0.15 are picked; `how_BT` decides what stands in
-    their place: the mask (80 %), the token of `other_BT` (10 %), or the token itself.
+    Tokens between the special ones with `draw_BT` (in [0, 1)) below 0.15 are picked; `how_BT` chooses the replacement:
+    the mask (80 %), the token of `other_BT` (10 %), or the token itself.
     """
     picked_BT = inside(mask_BT) & (draw_BT < MASKED_SHARE)
     filled_BT = torch.where(picked_BT & (how_BT < 0.8), mask_id, ids_BT)
@@ -58,25 +53,24 @@ def mask_many(
 
 
 class GenerativeTask(SentenceTask):
-    """MLM, SMLM, XTR, UGT, with sentence alignment and similarity where the stage asks for them."""
+    """MLM, SMLM, XTR, UGT, with sentence alignment and similarity if the stage has them."""
 
     on_vectors = False
 
-    def __init__(
-        self, student: Any, stage: Stage, teacher: CachedTeacher | None = None, mask_id: int | None = None
-    ) -> None:
-        super().__init__(student, stage, teacher, mask_id)
-        needed = stage_inputs(stage)
-        self.many = "token_logits_MV" in needed
+    def build(self) -> None:
+        """The head that predicts tokens."""
+        super().build()
+        student, stage = self.student, self.stage
+        self.many = "token_logits_MV" in stage_inputs(stage)
         one = [use.name for use in stage.objective if use.name in ("smlm", "unified_generative")]
         if self.many and one:
             raise InputError(f"stage {stage.name}: mlm masks many tokens and {one[0]} one: they need two stages")
-        if mask_id is None:
+        if self.mask_id is None:
             raise InputError(f"stage {stage.name}: a masked token needs a SentencePiece vocabulary")
+        self.mask = self.mask_id
         width = student.width
         if width != student.config.hidden:
             raise InputError(f"stage {stage.name}: the generative objectives need a student without a dense head")
-        self.mask_id = mask_id
         self.dense = nn.Linear(width, width)
         self.norm = nn.LayerNorm(width)
         self.bias_V = nn.Parameter(torch.zeros(student.config.vocabulary))
@@ -96,11 +90,11 @@ class GenerativeTask(SentenceTask):
         sides = (batch.source, batch.target)
         if self.many:
             return self._many(batch, sides)
-        # Drawn on the CPU, whose random state a checkpoint keeps in any case.
+        # Drawn on the CPU, whose random state every checkpoint has.
         in_source_B = (torch.rand(len(batch)) < 0.5).to(batch.source[0].device)
         draw_B = torch.rand(len(batch)).to(batch.source[0].device)
         masked = [
-            mask_one(ids_BT, mask_BT, here_B, draw_B, self.mask_id)
+            mask_one(ids_BT, mask_BT, here_B, draw_B, self.mask)
             for (ids_BT, mask_BT), here_B in zip(sides, (in_source_B, ~in_source_B), strict=True)
         ]
         token_B = torch.where(in_source_B, masked[0][1], masked[1][1])
@@ -114,17 +108,12 @@ class GenerativeTask(SentenceTask):
         here: tuple[Tensor, Tensor],
         sides: tuple[tuple[Tensor, Tensor], ...],
     ) -> list[dict[str, Tensor | None]]:
-        """What the generative objectives need of each side: its predictions and the other side's tokens."""
+        """The inputs of the generative objectives for each side: its predictions and the other side's tokens."""
         return [
-            {
-                "logits_BV": self.logits(vectors_BD),
-                "masked_token_B": token_B,
-                "masked_here_B": here_B,
-                "partner_ids_BT": partner[0],
-                "partner_mask_BT": inside(partner[1]),
-            }
-            for vectors_BD, here_B, partner in zip(local, here, sides[::-1], strict=True)
-        ]
+            {"logits_BV": self.logits(vectors_BD), "masked_token_B": token_B, "masked_here_B": here_B,
+             "partner_ids_BT": ids_BT, "partner_mask_BT": inside(mask_BT)}
+            for vectors_BD, here_B, (ids_BT, mask_BT) in zip(local, here, sides[::-1], strict=True)
+        ]  # fmt: skip
 
     def _many(self, batch: Batch, sides: tuple[tuple[Tensor, Tensor], ...]) -> dict[str, Tensor]:
         """MLM: many masked tokens in both sides, predicted from their states; XTR from the same pass."""
@@ -132,14 +121,14 @@ class GenerativeTask(SentenceTask):
         for ids_BT, mask_BT in sides:
             draw, how = (torch.rand(ids_BT.shape).to(ids_BT.device) for _ in range(2))
             other_BT = torch.randint(0, self.student.config.vocabulary, ids_BT.shape).to(ids_BT.device)
-            masked_BT, picked_BT = mask_many(ids_BT, mask_BT, draw, how, other_BT, self.mask_id)
+            masked_BT, picked_BT = mask_many(ids_BT, mask_BT, draw, how, other_BT, self.mask)
             hidden_BTH = self.student.hidden(masked_BT, mask_BT)
             local.append(self.student.head(hidden_BTH, mask_BT))
             states.append(hidden_BTH[picked_BT])
             tokens.append(ids_BT[picked_BT])
         masked_M = torch.cat(tokens)
         logits_MV = self.logits(torch.cat(states))
-        # Processes have different numbers of masked tokens: with this weight the average of their means is the mean.
+        # Processes have different numbers of masked tokens: this weight makes the average of their means the mean.
         share = 1.0
         world = rank_and_world()[1]
         if world > 1:
@@ -175,14 +164,14 @@ class GenerativeTask(SentenceTask):
         parts: dict[str, Tensor] = {}
         total = source.new_zeros(())
         for use, objective, options in self.uses:
-            # Generative terms are means over this process' own rows, one per side; averaging the gradients of processes
-            # with equally many rows gives the whole batch's.
+            # Generative terms are means over this process' rows, one per side; averaged over processes with equal
+            # numbers of rows, their gradients are those of the whole batch.
             inputs = objective.inputs
             if "token_logits_MV" in inputs:
                 assert masked is not None
                 value = share * objective({**masked})
             elif "logits_BV" in inputs and not len(batch):
-                # Nothing to predict here, but the other processes expect gradients of every parameter.
+                # No rows here, but the other processes expect gradients of every parameter.
                 logits = [one["logits_BV"] for one in generated]
                 value = torch.stack([each.sum() for each in logits if each is not None]).sum()
             else:
@@ -194,7 +183,7 @@ class GenerativeTask(SentenceTask):
 
 
 def inside(mask_BT: Tensor) -> Tensor:
-    """True on the tokens between the special ones: what a translation consists of."""
+    """True for the tokens between the special ones."""
     last_B1 = (mask_BT.sum(1, keepdim=True) - 1).clamp(min=0)
     real_BT = mask_BT.bool().clone()
     real_BT[:, 0] = False

@@ -1,4 +1,4 @@
-"""Layer states for the baselines PKD and MetaKD: the teacher's from its store, the student's as it runs.
+"""Layer states for the baselines PKD and MetaKD: the teacher's from its cache, the student's from its forward pass.
 
 A state is the first token's ([CLS], <s>): teacher and student may tokenize a sentence differently.
 
@@ -7,11 +7,10 @@ Shapes: B sentences, L compared layers, D sentence width, H hidden, P domains.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
+from msdc.compress.student.model import Student
 from msdc.compress.student.stock import to_student
 from msdc.distill.data.batches import Batch
 from msdc.distill.data.stream import TextStream
@@ -27,11 +26,10 @@ STATES, PROTOTYPES = "teacher_states_BLH", "prototypes_PD"
 PER_DOMAIN = 2_000  # sentences whose mean direction is a domain's prototype
 
 
-def layer_pairs(stage: Stage, teacher: Encoder, student: Encoder) -> tuple[tuple[int, int], ...]:
+def layer_pairs(stage: Stage, teacher: Encoder, student: Student) -> tuple[tuple[int, int], ...]:
     """Pairs (teacher layer, student layer), from 1, whose states the stage compares; empty for most stages.
 
-    An objective that needs states compares those that its option `layers` chooses (default: skip); one that merely
-    accepts them compares none by default.
+    The option `layers` of an objective chooses them; the default is `skip` if the objective needs states, else none.
     """
     for use in stage.objective:
         objective = find_objective(use.name)
@@ -39,7 +37,7 @@ def layer_pairs(stage: Stage, teacher: Encoder, student: Encoder) -> tuple[tuple
             how = use.options.get("layers", "skip" if STATES in objective.inputs else "none")
             if how == "none":
                 return ()
-            return layer_subset(to_student(teacher).depth, to_student(student).depth, how)
+            return layer_subset(to_student(teacher).depth, student.depth, how)
     return ()
 
 
@@ -60,7 +58,7 @@ def prototypes(stream: TextStream, teacher: CachedTeacher) -> Tensor:
                 taken += 1
         counts[source.domain] = counts.get(source.domain, 0) + taken
     if not all(counts.values()):
-        raise InputError("metakd: a corpus of this stage gave no training sentence for its prototype")
+        raise InputError("metakd: a corpus of this stage has no training sentence for its prototype")
     vectors_ND = torch.from_numpy(teacher.vectors(texts, progress=True))
     return domain_prototypes(vectors_ND, torch.tensor(domains), len(counts))
 
@@ -70,21 +68,19 @@ class HiddenStatesTask(TrainingTask):
 
     prototypes_PD: Tensor | None
 
-    def __init__(
-        self, student: Any, stage: Stage, teacher: CachedTeacher | None = None, mask_id: int | None = None
-    ) -> None:
-        super().__init__(student, stage, teacher, mask_id)
+    def build(self) -> None:
+        """The learned maps to the teacher's widths."""
+        student, stage, teacher = self.student, self.stage, self.teacher
         if teacher is None:
-            raise InputError(f"stage {stage.name}: {stage.objective[0].name} needs a teacher to compare states with")
-        pairs = layer_pairs(stage, teacher.encoder, Encoder(student, teacher.encoder.tokenizer, 1, "student"))
+            raise InputError(f"stage {stage.name}: {stage.objective[0].name} needs a teacher")
+        pairs = layer_pairs(stage, teacher.encoder, student)
         self.wanted = tuple(own for _, own in pairs)
-        self.project: nn.Linear | None = None
         self.project_states: nn.Linear | None = None
         if student.width != teacher.width:
             self.project = nn.Linear(student.width, teacher.width, bias=False)
         if self.wanted and student.config.hidden != teacher.hidden:
             self.project_states = nn.Linear(student.config.hidden, teacher.hidden, bias=False)
-        # Follows from the corpora and the teacher: computed again when a run is resumed, not part of a checkpoint.
+        # Not part of a checkpoint: a resumed run computes it again from the corpora and the teacher.
         self.register_buffer("prototypes_PD", None, persistent=False)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""A task holds the student, what only training needs (projection, memory bank), and the objectives of a stage.
+"""A task has the student, the modules that only training needs (projection, memory bank), and a stage's objectives.
 
 `forward(batch)` returns a dict with `loss` and its named parts; only the student is saved as a model.
 
@@ -8,7 +8,7 @@ features, P domains.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,13 +27,13 @@ from msdc.distill.training.parallel import gather
 from msdc.errors import InputError
 
 BANK_SIZE = 65_536  # Gao et al. 2021
-GROUP_TOKENS = 768  # with fewer tokens per group the matrix products get too small to be fast
-# Options of an objective in a recipe that the task reads, not the objective.
+GROUP_TOKENS = 768  # groups of fewer tokens are slower
+# Options of an objective that the task uses itself.
 TASK_OPTIONS = ("bank", "layers")
-# Kinds of corpora whose rows have the label that an objective reads.
+# The kind of corpus that has the labels of an objective.
 LABELS = {"label_B": "nli-pairs", "score_B": "scored"}
 DOMAINS = "domains_PD"
-# Inputs for which the teacher reads targets and negatives too.
+# Inputs that need the teacher's outputs for targets and negatives too.
 TARGETS = frozenset(["teacher_target_BD", "teacher_scores_BJ"])
 
 
@@ -45,15 +45,14 @@ def stage_inputs(stage: Stage) -> set[str]:
 def encode_sides(student: Any, sides: Sequence[tuple[Tensor, Tensor]], mini_batch: int | None = None) -> list[Tensor]:
     """Sentence vectors of each side, [B, D] each, computed in groups of near-equal length over all sides.
 
-    A batch is as long as its longest pair, and the other side of a pair is often shorter: in groups about a tenth less
-    padding is computed. On a GPU, where few large products are faster, each side is one group.
+    Groups save about a tenth of the padding: the other side of a long pair is often shorter. On a GPU, where few large
+    products are faster, each side is one group.
 
-    With `mini_batch` a group has at most so many sentences, and its activations are not kept: the backward pass
-    computes them again, group by group, with the same dropout. The gradients are those of the whole batch (Gao et al.
-    2021, Scaling deep contrastive learning batch size under memory limited setup).
+    With `mini_batch` a group has at most this many sentences, and the backward pass recomputes its activations with the
+    same dropout. The gradients are those of the whole batch (GradCache, Gao et al. 2021).
     """
     device = sides[0][0].device
-    # A process may have no row of the last, small batch of a chunk.
+    # A process may have no rows of a small last batch.
     if not len(sides[0][0]) or (device.type != "cpu" and mini_batch is None):
         return [student(*side) for side in sides]
     encode = student if mini_batch is None else partial(checkpoint, student, use_reentrant=False)
@@ -81,7 +80,7 @@ class TrainingTask(nn.Module):
     """Student, objectives, and the named tensors they are computed from."""
 
     needs_teacher_vectors = True
-    on_vectors = False  # whether its losses are of sentence vectors alone, which `dimensions` and `mini_batch` need
+    on_vectors = False  # whether all losses use sentence vectors only, as `dimensions` and `mini_batch` need
 
     def __init__(
         self, student: Any, stage: Stage, teacher: CachedTeacher | None = None, mask_id: int | None = None
@@ -91,14 +90,20 @@ class TrainingTask(nn.Module):
             raise InputError(f"stage {stage.name}: dimensions {list(stage.dimensions)}: vectors have {student.width}")
         self.student = student
         self.stage = stage
-        # A CachedTeacher is no module: frozen, not trained, not saved.
+        # A CachedTeacher is not a module: it is neither trained nor saved.
         self.teacher = teacher
+        self.mask_id = mask_id  # id of the token that masks others; None: the vocabulary has none
+        self.project: nn.Linear | None = None
         self.uses: list[tuple[ObjectiveUse, objectives.Objective, dict[str, Any]]] = []
         for use in stage.objective:
             objective = objectives.find_objective(use.name)
             options = {name: value for name, value in use.options.items() if name not in TASK_OPTIONS}
             objective.check_options(options)
             self.uses.append((use, objective, options))
+        self.build()
+
+    def build(self) -> None:
+        """Create the modules that only training needs; they are not saved with the student."""
 
     @property
     def weights(self) -> dict[str, float]:
@@ -108,7 +113,7 @@ class TrainingTask(nn.Module):
     def _sum(
         self, tensors: Mapping[str, Tensor | None], projected: Mapping[str, Tensor | None] | None = None
     ) -> dict[str, Tensor]:
-        """The weighted sum; `projected` replaces the student's vectors for objectives that need equal widths."""
+        """The weighted sum; `projected` replaces the student's vectors in objectives that need equal widths."""
         parts: dict[str, Tensor] = {}
         terms: list[Tensor] = []
         for use, objective, options in self.uses:
@@ -118,16 +123,11 @@ class TrainingTask(nn.Module):
             terms.append(use.weight * value)
         return {"loss": sum(terms[1:], terms[0]), **parts}
 
-    def project_for_mse(self) -> Callable[[Tensor], Tensor] | None:
-        """The learned map to the teacher's width, on the device of its input; None without one."""
-        project = getattr(self, "project", None)
-        return None if project is None else lambda vectors_BD: project(vectors_BD.to(project.weight.device))
-
     def prepare(self, stream: TextStream) -> None:
-        """Compute what the task needs from the stage's text before training; most tasks need nothing."""
+        """Prepare the task with the stage's text before training; most tasks do nothing."""
 
     def after_step(self) -> None:
-        """Called once the gradients of a step are computed and applied."""
+        """Called after each optimizer step."""
 
 
 class SentenceTask(TrainingTask):
@@ -135,15 +135,13 @@ class SentenceTask(TrainingTask):
 
     on_vectors = True
 
-    def __init__(
-        self, student: Any, stage: Stage, teacher: CachedTeacher | None = None, mask_id: int | None = None
-    ) -> None:
-        super().__init__(student, stage, teacher, mask_id)
-        self.project: nn.Linear | None = None
+    def build(self) -> None:
+        """The learned map to the teacher's width and the memory bank."""
+        student, stage, teacher = self.student, self.stage, self.teacher
         equal = stage.source_share < 1 or any(objective.equal_widths for _, objective, _ in self.uses)
         if teacher is not None and teacher.width != student.width and equal:
-            # DistilCSE's learned map M to the teacher's width; dropped with the task. Objectives that compare
-            # similarities (eq. 5, 8, 9) see the vectors that ship.
+            # DistilCSE's learned map M to the teacher's width, not saved. Objectives on similarities (eq. 5, 8, 9) use
+            # the student's own vectors.
             self.project = nn.Linear(student.width, teacher.width, bias=False)
         self.bank: objectives.MemoryBank | None = None
         self._newest: Tensor | None = None
@@ -165,11 +163,11 @@ class SentenceTask(TrainingTask):
         return [*found[:2], None if found[2] is None else found[2].unflatten(1, (each, -1))]
 
     def forward(self, batch: Batch, train_source: bool = True) -> dict[str, Tensor]:
-        """The loss and its parts; without `train_source` the target side alone is compared with the teacher."""
+        """The loss and its parts; without `train_source` only the target side is trained."""
         teacher_source = None if batch.teacher_source_BD is None else gather(batch.teacher_source_BD)
         teacher_target = None if batch.teacher_target_BD is None else gather(batch.teacher_target_BD)
         if not train_source and batch.target is not None and teacher_source is not None:
-            # The source side is learned fast; such a step computes the target side alone.
+            # The source side is learned fast; such a step skips it.
             (target_BD,) = encode_sides(self.student, [batch.target], self.stage.mini_batch)
             teacher_BD = teacher_source if teacher_target is None else teacher_target
             result = objectives.matryoshka(
@@ -191,7 +189,7 @@ class SentenceTask(TrainingTask):
         return result
 
     def _in_teacher_width(self, vectors_BD: Tensor) -> Tensor:
-        """Vectors, or their first numbers, by the learned map's first columns; as they are without a map."""
+        """Vectors, or prefixes of them, through the learned map, if there is one."""
         if self.project is None:
             return vectors_BD
         return F.linear(vectors_BD, self.project.weight[:, : vectors_BD.shape[1]])
@@ -203,7 +201,7 @@ class SentenceTask(TrainingTask):
         target_BD: Tensor | None,
         negatives_BND: Tensor | None,
     ) -> dict[str, Tensor]:
-        """The objectives of the stage, of the student's vectors or their first numbers."""
+        """The objectives of the stage on the student's vectors, or on prefixes of them."""
         other = source_BD if target_BD is None else target_BD
         tensors: dict[str, Tensor | None] = {
             **given,
@@ -224,7 +222,7 @@ class SentenceTask(TrainingTask):
         return self._sum(tensors, {"student_source_BD": own, "student_target_BD": other, "student_BD": own})
 
     def _target_alone(self, teacher_BD: Tensor, target_BD: Tensor) -> dict[str, Tensor]:
-        """The loss of one side: squared error, and the objectives of the stage that need no source side."""
+        """The loss of the target side: squared error, and the stage's objectives that need only this side."""
         target_BD = self._in_teacher_width(target_BD)
         width = target_BD.shape[1]
         teacher_BD = teacher_BD[:, :width]
@@ -243,7 +241,7 @@ class SentenceTask(TrainingTask):
 
     def after_step(self) -> None:
         """Push the teacher's vectors of this step into the memory bank."""
-        # The bank is a view inside the loss' graph: it may only change after the backward pass.
+        # The loss refers to a view of the bank, which must not change before the backward pass.
         if self.bank is not None and self._newest is not None:
             self.bank.push(self._newest)
             self._newest = None
@@ -271,20 +269,19 @@ class EmbeddingTask(TrainingTask):
 class LabelledTask(SentenceTask):
     """Vectors against labels: classes (SBERT on NLI), gold scores (SBERT on STS-B), domains (MetaKD's teacher).
 
-    The classifiers over the vectors belong to the task and are not saved with the student.
+    The classifiers are not saved with the student.
     """
 
-    def __init__(
-        self, student: Any, stage: Stage, teacher: CachedTeacher | None = None, mask_id: int | None = None
-    ) -> None:
-        super().__init__(student, stage, teacher, mask_id)
-        needed = stage_inputs(stage)
-        self.classifier = nn.Linear(3 * student.width, len(NLI_CLASSES)) if "label_B" in needed else None
-        self.domains = nn.Linear(student.width, count_domains(stage)) if DOMAINS in needed else None
+    def build(self) -> None:
+        """The classifiers of classes and of domains."""
+        super().build()
+        needed, width = stage_inputs(self.stage), self.student.width
+        self.classifier = nn.Linear(3 * width, len(NLI_CLASSES)) if "label_B" in needed else None
+        self.domains = nn.Linear(width, count_domains(self.stage)) if DOMAINS in needed else None
 
     @staticmethod
     def applies(stage: Stage) -> bool:
-        """Whether an objective of the stage reads labels or domains, and none needs a teacher's prototypes."""
+        """Whether an objective of the stage needs labels or domains."""
         return bool(stage_inputs(stage) & {*LABELS, DOMAINS})
 
     def forward(self, batch: Batch, train_source: bool = True) -> dict[str, Tensor]:
@@ -309,8 +306,7 @@ class LabelledTask(SentenceTask):
         found = len({source.domain for source in stream.sources})
         if self.domains is not None and found != self.domains.out_features:
             raise InputError(
-                f"stage {self.stage.name}: domain_adversarial was made for {self.domains.out_features} corpora, the "
-                f"stage reads {found}"
+                f"stage {self.stage.name}: domain_adversarial has {self.domains.out_features} domains, the text {found}"
             )
 
 

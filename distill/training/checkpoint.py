@@ -1,4 +1,4 @@
-"""The state of training, saved whole: checkpoints are written whole or not at all, and verified when they are read.
+"""The state of training. Checkpoints are written atomically and verified when they are read.
 
 A checkpoint is `step-N.pt` (tensors and plain values, read back with weights_only=True), `step-N.safetensors` (a link
 to the best weights so far) and `step-N.json` (its sha256, written last: a checkpoint without it was never finished).
@@ -28,12 +28,18 @@ PLAIN = ("best", "history", "losses", "recent", "parts", "by_language", "seconds
 
 @dataclass
 class TrainState:
-    """All that a step follows from, beside the recipe: a resumed stage takes the same steps.
+    """All that a step depends on, besides the recipe: a resumed stage takes the same steps.
 
-    `feed` holds the place in the text. `average` are averaged weights by name, `best` the choice, step and numbers of
-    the best validation, `history` the numbers of all. `parts` are the weighted sizes of the parts of the loss, summed
-    over the stage; `recent` likewise, and `losses`, since the last row of metrics; `by_language` the sum and number of
-    losses since the last validation.
+    Attributes:
+        feed: has the position in the text.
+        average: averaged weights by name.
+        best: choice, step and numbers of the best validation.
+        history: the numbers of all validations.
+        losses: of the steps since the last row of metrics.
+        recent: weighted parts of the loss, summed since the last row of metrics.
+        parts: weighted parts of the loss, summed over the stage.
+        by_language: sum and number of losses since the last validation.
+        seconds: training time so far.
     """
 
     task: nn.Module
@@ -115,7 +121,7 @@ def save_checkpoint(folder: Path, step: int, state: dict[str, Any], kind: str = 
 
 
 def restore_best(path: Path) -> None:
-    """Take back the best weights of a checkpoint: those that lie there may be of steps that are taken again."""
+    """Restore the best weights of a checkpoint: those in the folder may be of steps after it."""
     kept = path.with_suffix(".safetensors")
     if kept.is_file():  # older versions did not keep them
         with atomic_path(path.with_name(BEST)) as temporary:
@@ -139,7 +145,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         if sha256_file(path) == read_json(path.with_suffix(".json"))["sha256"]:
             state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
             return state
-    except Exception:  # whatever is wrong with it
+    except Exception:  # damaged in any way
         pass
     others = [other for other in checkpoints(path.parent) if other != path]
     hint = "no other checkpoint is left in this stage; remove its folder to start the stage again"

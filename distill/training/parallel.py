@@ -19,7 +19,7 @@ from msdc.errors import InputError, MsdcError
 
 
 def rank_and_world() -> tuple[int, int]:
-    """Number of this process and number of processes."""
+    """The number of this process (from 0) and of all processes."""
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
     return 0, 1
@@ -44,35 +44,34 @@ def barrier() -> None:
 
 
 def first(work: Callable[[], None]) -> None:
-    """Do `work` in the first process while the others wait; what it refuses, all refuse."""
+    """Do `work` in the first process while the others wait; its error is raised in all of them."""
     rank, world = rank_and_world()
-    refused: MsdcError | None = None
+    failed: MsdcError | None = None
     if rank == 0:
         try:
             work()
         except MsdcError as error:
-            refused = error
+            failed = error
     if world > 1:
-        said: list[Any] = [refused and (refused.exit_code, str(refused))]
-        dist.broadcast_object_list(said)
-        if rank > 0 and said[0] is not None:
-            refused = (InputError if said[0][0] == InputError.exit_code else MsdcError)(said[0][1])
-    if refused is not None:
-        raise refused
+        shared: list[Any] = [failed and (failed.exit_code, str(failed))]
+        dist.broadcast_object_list(shared)
+        if rank > 0 and shared[0] is not None:
+            failed = (InputError if shared[0][0] == InputError.exit_code else MsdcError)(shared[0][1])
+    if failed is not None:
+        raise failed
 
 
 def wrap(module: torch.nn.Module) -> Any:
-    """DistributedDataParallel around a task when there is more than one process."""
+    """The task, in DistributedDataParallel if there are several processes."""
     if rank_and_world()[1] == 1:
         return module
     return torch.nn.parallel.DistributedDataParallel(module, find_unused_parameters=True)
 
 
 def gather(vectors_BD: Tensor) -> Tensor:
-    """Rows of all processes in rank order, with gradients; the same tensor where there is one process.
+    """The rows of all processes in the order of the global batch, with gradients.
 
-    Rows are dealt round robin (`share`), so process r holds rows r, r + W, r + 2W, ... of the global batch; the result
-    is put back in the global order.
+    Rows are distributed round robin (`share`): process r of W has rows r, r + W, r + 2W, ... of the global batch.
     """
     _, world = rank_and_world()
     if world == 1:

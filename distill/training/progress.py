@@ -1,8 +1,8 @@
-"""How a stage gets on: on standard error, and in experiment trackers, whose libraries are not dependencies.
+"""The progress of a stage, on standard error and in experiment trackers, whose libraries are not dependencies.
 
-Standard error has a bar in a terminal, else one line every 30 seconds. A tracker takes the rows of metrics.jsonl as
-numbers under `STAGE/NAME`; steps count on from stage to stage. A resumed run continues the same TensorBoard folder, and
-the same wandb, trackio or MLflow run: its id is kept in the run folder.
+Standard error has a bar in a terminal, else one line every 30 seconds. Trackers receive the rows of metrics.jsonl as
+numbers under `STAGE/NAME`; steps are counted across stages. A resumed run continues the same TensorBoard folder, and
+the same wandb, trackio or MLflow run: its id is stored in the run folder.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def _duration(seconds: float) -> str:
 class StageProgress:
     """Shows rows read, then steps with the loss, its parts, learning rate, sentences per second and time left.
 
-    A context manager. Losses and speed are means since the last line (the last half second of a bar). Parts, one per
-    objective, are shown where there are several.
+    A context manager. Losses and speed are means since the last line (the last half second of a bar). The parts of the
+    loss, one per objective, are shown if there are several.
 
-    `enabled` is false in all processes but the first; `seconds` is the time between lines; a test passes its `clock`.
+    `enabled` is false in all processes but the first; `seconds` is the time between lines.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class StageProgress:
         """A step is done: its number from 1, loss, learning rate, sentences of its batch, and parts of the loss."""
         now = self.clock()
         if self._first is None:
-            # Speed and time left are counted from here: filling the buffer and starting up are not training.
+            # Speed and time left are counted from here, without filling the buffer and starting up.
             self._first, self._shown, sentences = (now, step), now, 0
         self._losses.append(loss)
         for name, value in (parts or {}).items():
@@ -122,7 +122,7 @@ class StageProgress:
 
 # --- trackers -------------------------------------------------------------------------------------------------------
 
-# What logs numbers by name at a step, and what flushes and finishes.
+# A function that logs numbers by name at a step, and one that flushes and finishes.
 Opened = tuple[Callable[[dict[str, float], int], Any], Callable[[], Any]]
 
 
@@ -144,7 +144,7 @@ def _wandb(folder: Path, name: str, settings: dict[str, Any], ident: str) -> Ope
 def _trackio(folder: Path, name: str, settings: dict[str, Any], ident: str) -> Opened:
     import trackio
 
-    # trackio knows a run by its name.
+    # trackio identifies a run by its name.
     trackio.init(project=PROJECT, name=f"{name}-{ident}", resume="allow", config=settings)
     return lambda numbers, step: trackio.log(numbers, step=step), trackio.finish
 
@@ -157,7 +157,7 @@ def _mlflow(folder: Path, name: str, settings: dict[str, Any], ident: str) -> Op
         mlflow.start_run(run_id=known[0].info.run_id)
     else:
         mlflow.start_run(run_name=name, tags={"msdc_id": ident})
-        for key, value in settings.items():  # at once it takes 100
+        for key, value in settings.items():  # in one call at most 100
             mlflow.log_param(key, str(value)[:500])
     return lambda numbers, step: mlflow.log_metrics(numbers, step=step), mlflow.end_run
 
@@ -169,7 +169,7 @@ TRACKERS: dict[str, Callable[[Path, str, dict[str, Any], str], Opened]] = {
 
 
 def require_trackers(names: Sequence[str]) -> None:
-    """Check that the packages are there, before a run begins."""
+    """Check that the packages are installed, before a run begins."""
     for name in names:
         try:
             importlib.import_module(name)
@@ -189,7 +189,7 @@ def flat_numbers(row: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
 
 
 class Trackers:
-    """All trackers of a run: `names` of TRACKERS, in its folder, under its name, with settings to show beside it."""
+    """All trackers of a run: `names` of TRACKERS, in its folder, under its name, with its settings."""
 
     def __init__(self, names: Sequence[str], folder: Path, name: str, settings: dict[str, Any]) -> None:
         self._before = self._last = 0
@@ -201,7 +201,7 @@ class Trackers:
         for one in names:
             try:
                 self._open.append(TRACKERS[one](folder, name, settings, str(read_json(file)["id"])))
-            except Exception as error:  # of its library: no login, a store that it does not open
+            except Exception as error:  # of the library, such as a missing login
                 self.close()
                 raise MsdcError(f"`trackers` {one}: {shorten(' '.join(str(error).split()), 200)}") from error
 
@@ -217,7 +217,7 @@ class Trackers:
             log(numbers, self._before + step)
 
     def skip(self, steps: int) -> None:
-        """Count the steps of a stage that was finished before."""
+        """Count the steps of a stage that an earlier session finished."""
         self._before += steps
 
     def close(self) -> None:

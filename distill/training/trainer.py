@@ -30,11 +30,10 @@ from msdc.machine import peak_mib
 from msdc.progress import say
 
 CHECKPOINT_SECONDS = 120.0
-Log = Callable[[dict[str, Any]], None]
 
 
 def shares(sums: dict[str, float]) -> dict[str, float]:
-    """Each number over their total, rounded to six digits; empty where the total is 0."""
+    """Each number divided by their total, rounded to six digits; empty if the total is 0."""
     total = sum(sums.values())
     return {name: round(value / total, 6) for name, value in sums.items()} if total else {}
 
@@ -52,8 +51,9 @@ def rate_factor(stage: Stage, steps: int, step: int) -> float:
     return max(0.0, 1.0 - progress)
 
 
-def freeze(task: TrainingTask, stage: Stage) -> None:
-    """Fix the parameters of the student that the stage does not train."""
+def freeze(task: TrainingTask) -> None:
+    """Freeze the parameters of the student that the stage does not train."""
+    stage = task.stage
     only_embedding = stage.train == "student.embedding"
     for name, parameter in task.student.named_parameters():
         frozen = any(name.startswith(prefix) for prefix in stage.freeze)
@@ -63,14 +63,13 @@ def freeze(task: TrainingTask, stage: Stage) -> None:
         raise MsdcError(f"stage {stage.name}: everything is frozen, there is nothing to train")
 
 
-def make_optimizer(task: TrainingTask, stage: Stage) -> torch.optim.Optimizer:
+def make_optimizer(task: TrainingTask) -> torch.optim.Optimizer:
     """Fused AdamW without decay of biases, norms, the table and its code; table and code have their own learning rates.
 
-    One rule for tables of any size and any number of processes: dense gradients, clipped together with all others.
-    SparseAdam would update only the rows of the batch, which is another optimizer (moments of the other rows do not
-    decay), and its gradients cannot be part of the clipped norm.
+    Gradients are dense, for tables of any size. SparseAdam would update only the rows of the batch, which is another
+    optimizer (moments of the other rows do not decay), and its gradients cannot be part of the clipped norm.
     """
-    student: Any = task.student
+    student, stage = task.student, task.stage
     embedding = getattr(student, "embedding", None)
     table = (student.body.get_input_embeddings() if embedding is None else embedding.table).weight
     # Under quantization-aware training the attribute `weight` of a coded table's code is a rounded copy.
@@ -94,41 +93,44 @@ def make_optimizer(task: TrainingTask, stage: Stage) -> torch.optim.Optimizer:
 
 
 class Trainer:
-    """Trains one stage. `run` returns the numbers of the chosen weights; the student then holds them.
+    """Trains one stage. `run` returns the numbers of the best weights; the student then has them.
 
-    Weights are chosen by the largest `choice` among the numbers of `validate`; `folder` is that of the checkpoints;
-    `precision` (float32 or bfloat16) is that of the forward pass; `keep_end`: write the state at the last step too, so
-    that the stage can be extended.
+    Args:
+        task: student and objectives; its `stage` has the settings.
+        feed: the batches, from its position on.
+        validate: scores an encoder; the weights with the largest `choice` are kept.
+        folder: the checkpoints.
+        steps: optimizer steps of the whole stage.
+        precision: float32 or bfloat16, of the forward pass.
+        device: where the task is trained.
+        log: receives each row of metrics.
     """
 
     def __init__(
         self,
         task: TrainingTask,
-        stage: Stage,
         feed: BatchFeed,
         validate: Callable[[Encoder], dict[str, float]],
         folder: Path,
         steps: int,
-        *,
-        precision: str = "float32",
-        device: torch.device | None = None,
-        keep_end: bool = False,
+        precision: str,
+        device: torch.device,
+        log: Callable[[dict[str, Any]], None],
     ) -> None:
-        self.task, self.stage, self.feed = task, stage, feed
-        self.validate, self.folder, self.steps = validate, folder, steps
-        self.precision, self.device, self.keep_end = precision, device or torch.device("cpu"), keep_end
+        self.task, self.stage, self.feed, self.validate = task, task.stage, feed, validate
+        self.folder, self.steps, self.precision, self.device, self.log = folder, steps, precision, device, log
         self._best_path = folder / checkpoint.BEST
         self.rank, _ = parallel.rank_and_world()
         task.to(self.device)
         self.model = parallel.wrap(task)
-        freeze(task, stage)
-        self.state = TrainState(task, make_optimizer(task, stage), feed)
-        if stage.average is not None:
+        freeze(task)
+        self.state = TrainState(task, make_optimizer(task), feed)
+        if self.stage.average is not None:
             self.state.average = {name: p.detach().clone() for name, p in self._trained()}
-        # What the stage starts from; a resumed one is given the same model before its checkpoint is read.
-        self.start = {name: p.detach().clone() for name, p in self._trained()} if stage.start_share else None
+        # The weights that the stage starts from; a resumed stage loads the same model before its checkpoint.
+        self.start = {name: p.detach().clone() for name, p in self._trained()} if self.stage.start_share else None
         # Four times per stage by default; always at the end.
-        self.evaluate_every = stage.evaluate_every or max(1, math.ceil(steps / 4))
+        self.evaluate_every = self.stage.evaluate_every or max(1, math.ceil(steps / 4))
 
     def _trained(self) -> list[tuple[str, nn.Parameter]]:
         return [(name, p) for name, p in self.task.named_parameters() if p.requires_grad]
@@ -138,8 +140,8 @@ class Trainer:
         """Where in the text the stage is."""
         return self.feed.position
 
-    def run(self, resume: bool = False, log: Log = lambda row: None) -> dict[str, float]:
-        """Train to the end of the stage; each row of numbers goes to `log`."""
+    def run(self, resume: bool = False, keep_end: bool = False) -> dict[str, float]:
+        """Train to the end of the stage; `keep_end` saves the state of the last step, so that it can be extended."""
         state = self.state
         with disk_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -149,20 +151,19 @@ class Trainer:
                 checkpoint.restore_best(found[0])
             parallel.barrier()
             say(f"{self.stage.name}: resumed at step {self.position.step} of {self.steps}")
-        # A run killed between its last checkpoint and the end of the stage had decided to stop: it stays stopped.
+        # A run that was killed after its decision to stop early stays stopped.
         if self.position.step < self.steps and not self._stopped():
             with StageProgress(self.stage.name, self.steps, enabled=self.rank == 0) as progress:
                 self.feed.stream.on_rows = progress.reading
-                self._loop(log, progress)
+                self._loop(progress)
         if self.position.step < self.steps:
             assert state.best is not None
-            say(
-                f"{self.stage.name}: stopped early, no gain since step {state.best[1]} (patience {self.stage.patience})"
-            )
-        if self.keep_end:
+            best, patience = state.best[1], self.stage.patience
+            say(f"{self.stage.name}: stopped early, no gain since step {best} (patience {patience})")
+        if keep_end:
             self._save("end")
-        # What Mao et al. 2021 state of their models: minutes per 10,000 steps (validation included), and peak memory,
-        # of the process with teacher and text, or on a GPU what its tensors have held.
+        # As Mao et al. 2021 report: minutes per 10,000 steps (validation included) and peak memory: of the process with
+        # teacher and text, or on a GPU of its tensors.
         peak = torch.cuda.max_memory_allocated(self.device) / 2**20 if self.device.type == "cuda" else peak_mib()
         cost = {"peak_mib": round(peak, 1)}
         if self.position.step:
@@ -170,11 +171,11 @@ class Trainer:
         assert state.best is not None
         self.task.student.load_state_dict(load_file(self._best_path))
         parts = {f"share_{name}": value for name, value in shares(state.parts).items()}
-        return {"step": float(state.best[1]), **state.best[2], **parts, **cost}
+        return {"step": float(state.best[1]), **state.best[2], **parts, **cost, "seconds": round(state.seconds, 1)}
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
-    def _loop(self, log: Log, progress: StageProgress) -> None:
+    def _loop(self, progress: StageProgress) -> None:
         state, stage = self.state, self.stage
         saved = time.monotonic()
         started = saved - state.seconds
@@ -190,7 +191,7 @@ class Trainer:
             progress.step(step, parts["loss"], rate, sides * len(batch), weighted)
             state.seconds = time.monotonic() - started
             if step % max(1, self.steps // 100) == 0 or step == self.steps:
-                log({
+                self.log({
                     "stage": stage.name, "step": step, "epoch": epoch, "seconds": round(state.seconds, 6),
                     "steps_per_second": round(step / max(state.seconds, 1e-9), 3), "learning_rate": rate,
                     **parts, "loss": float(np.mean(state.losses)), "shares": shares(state.recent),
@@ -198,7 +199,7 @@ class Trainer:
                 state.losses, state.recent = [], {}
             stop = False
             if step % self.evaluate_every == 0 or step >= self.steps:
-                stop = self._validate(log, epoch)
+                stop = self._validate(epoch)
             due = time.monotonic() - saved > CHECKPOINT_SECONDS or step % self.evaluate_every == 0
             state.seconds = time.monotonic() - started
             if due and step < self.steps:
@@ -225,7 +226,7 @@ class Trainer:
             raise MsdcError(
                 f"stage {stage.name}, step {step}, epoch {self.position.epoch}: the loss is {loss.item()}; first "
                 f"sentence of the batch: {batch.rows[0].source[:60]!r}. Lower learning_rate (now "
-                f"{stage.learning_rate}) or look at the corpus; `resume` continues from the last checkpoint"
+                f"{stage.learning_rate}) or check the corpus; `resume` continues from the last checkpoint"
             )
         self.state.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -233,7 +234,7 @@ class Trainer:
         self.state.optimizer.step()
         self.task.after_step()
         if self.state.average is not None and stage.average is not None:
-            # The usual warm-up of an average: at first it follows quickly.
+            # The usual warm-up of an average: it follows quickly at first.
             decay = min(stage.average, (1 + step) / (10 + step))
             for name, parameter in self._trained():
                 self.state.average[name].lerp_(parameter.detach(), 1.0 - decay)
@@ -241,7 +242,7 @@ class Trainer:
         return {name: float(value.detach()) for name, value in result.items()}
 
     def _local(self, batch: Batch) -> Batch:
-        """This process' rows, on its device."""
+        """The rows of this process, on its device."""
         rows = parallel.share(len(batch))
 
         def own(value: Any) -> Any:
@@ -271,17 +272,17 @@ class Trainer:
     # --- validation and checkpoints -------------------------------------------------------------------------------
 
     def _to_keep(self) -> dict[str, Tensor]:
-        """Trained weights of the student as they are kept: their average, and so far back to the start as asked.
+        """Trained weights of the student as they are kept: or their average, interpolated toward the start.
 
-        Source of the way back: Wortsman et al. 2022 (WiSE-FT).
+        Source of the interpolation by `start_share`: Wortsman et al. 2022 (WiSE-FT).
         """
         end = self.state.average or {name: p.detach() for name, p in self._trained()}
         if self.start is not None:
             end = {name: value.lerp(self.start[name], self.stage.start_share) for name, value in end.items()}
         return {name.removeprefix("student."): v for name, v in end.items() if name.startswith("student.")}
 
-    def _validate(self, log: Log, epoch: int) -> bool:
-        """Score the student as it would be kept, keep the best weights; whether to stop early."""
+    def _validate(self, epoch: int) -> bool:
+        """Score the student as it would be kept, and keep the best weights; returns whether to stop early."""
         state, stage, student = self.state, self.stage, self.task.student
         trained = None
         if state.average is not None or self.start is not None:
@@ -295,7 +296,7 @@ class Trainer:
         by_language = {f"loss_{code}": s / n for code, (s, n) in sorted(state.by_language.items()) if n}
         state.by_language = {}
         at = {"step": self.position.step, "epoch": epoch}
-        log({"stage": stage.name, **at, "evaluation": numbers, **by_language})
+        self.log({"stage": stage.name, **at, "evaluation": numbers, **by_language})
         state.history.append({**at, **numbers})
         if state.best is None or numbers["choice"] > state.best[0]:
             state.best = (numbers["choice"], self.position.step, numbers)
@@ -309,7 +310,7 @@ class Trainer:
         return self._stopped()
 
     def _stopped(self) -> bool:
-        """Whether the validations so far end the stage early; asked again after a resume, so from the state."""
+        """Whether the validations so far end the stage early; a resumed stage finds the same in its state."""
         best, history = self.state.best, self.state.history
         if self.stage.patience is None or best is None or not history:
             return False

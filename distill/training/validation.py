@@ -1,24 +1,23 @@
 """Validation during training: held-out parallel sentences and graded development sets.
 
-Never a test set: the paper's own code chose checkpoints on STS2017, this does not.
+Never a test set: the paper's own code chose checkpoints on STS2017.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from msdc.distill.data import Row
 from msdc.distill.data.corpora import refuse_test_set
-from msdc.distill.recipe import Corpus
-from msdc.distill.teacher_cache import CachedTeacher
+from msdc.distill.data.stream import TextStream
+from msdc.distill.recipe import Corpus, Recipe
+from msdc.distill.tasks.sentence import TrainingTask
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 from msdc.scores import cosine_rows, mse, nearest_accuracy, spearman
@@ -28,9 +27,9 @@ ANY_SCORE = (-math.inf, math.inf)
 
 
 def read_graded(path: str, choosing: bool = True, limit: int | None = None) -> ScoredPairs:
-    """A development file in any layout of `msdc.text.scored_pairs`, whatever the range of its scores.
+    """A development file in any layout of `msdc.text.scored_pairs` and any range of scores.
 
-    Rows without a score are left out; of the others at most `limit` are taken, evenly spread.
+    Rows without a score are skipped; `limit` takes that many of the others, evenly spread.
     """
     file = Path(path).expanduser()
     if choosing:
@@ -47,7 +46,7 @@ def scored_heldout(
 ) -> tuple[list[ScoredPairs], dict[str, list[Row]]]:
     """Held-out rows of scored corpora as one graded set, and the other rows by language.
 
-    Nearest neighbours say nothing about pairs that are alike to a degree; their correlation with the scores does.
+    Pairs that are similar to a degree are measured by the correlation with their scores, not by nearest neighbours.
     """
 
     def of_kind(row: Row) -> bool:
@@ -64,58 +63,57 @@ def scored_heldout(
     return [pairs], {code: rows for code, rows in others.items() if rows}
 
 
-@dataclass
 class Validator:
     """Scores a student: MSE and nearest-neighbour accuracy on held-out pairs by language, Spearman on graded pairs.
 
-    `project` maps its vectors to the teacher's width for the MSE, where the stage trains such a map; a student of
-    another width without one has no MSE. `dimensions`: so many first numbers are scored on graded pairs too.
+    The MSE compares vectors of the teacher's width: the student's own, or those of the task's learned map to it.
     """
 
-    heldout: dict[str, list[Row]]
-    graded: list[ScoredPairs]
-    teacher: CachedTeacher | None
-    choose: str = "auto"
-    project: Callable[[Tensor], Tensor] | None = None
-    dimensions: tuple[int, ...] = ()
+    def __init__(self, task: TrainingTask, stream: TextStream, recipe: Recipe) -> None:
+        self.task, self.heldout = task, stream.heldout_rows()
+        self.graded = [read_graded(path, limit=recipe.heldout.graded_pairs) for path in recipe.heldout.graded]
+        if not self.graded:
+            self.graded, self.heldout = scored_heldout(self.heldout, recipe.corpora_of(task.stage))
 
     def __call__(self, encoder: Encoder) -> dict[str, float]:
         """Numbers by name; weights are chosen by `choice`, larger is better."""
+        teacher, project, stage = self.task.teacher, self.task.project, self.task.stage
         numbers: dict[str, float] = {}
         errors, accuracies, correlations = [], [], []
         for code, rows in sorted(self.heldout.items()):
             source_ND = encoder.encode([row.source for row in rows])
             target_ND = encoder.encode([row.target for row in rows]) if any(row.target for row in rows) else source_ND
             compared_ND = target_ND
-            if self.project is not None:
+            if project is not None:
                 with torch.no_grad():
-                    compared_ND = self.project(torch.from_numpy(target_ND)).float().cpu().numpy()
-            if self.teacher is not None and self.teacher.width == compared_ND.shape[1]:
-                errors.append(mse(self.teacher.vectors([row.source for row in rows]), compared_ND))
+                    projected_ND = project(torch.from_numpy(target_ND).to(project.weight.device))
+                    compared_ND = projected_ND.float().cpu().numpy()
+            if teacher is not None and teacher.width == compared_ND.shape[1]:
+                errors.append(mse(teacher.vectors([row.source for row in rows]), compared_ND))
                 numbers[f"mse_{code}"] = errors[-1]
             accuracies.append(float(np.mean(nearest_accuracy(source_ND, target_ND))))
             numbers[f"accuracy_{code}"] = accuracies[-1]
         for graded in self.graded:
             first_ND, second_ND = encoder.encode(graded.first), encoder.encode(graded.second)
             cosines = cosine_rows(first_ND, second_ND)
-            # A collapsed student ranks nothing; that is a score of zero, not a reason to stop the run.
+            # A collapsed student ranks nothing: its score is 0, and the run continues.
             correlations.append(0.0 if np.ptp(cosines) == 0 else spearman(cosines, graded.gold_N))
             numbers[f"spearman_{graded.name}"] = correlations[-1]
-            for width in self.dimensions:
+            for width in stage.dimensions:
                 cut = cosine_rows(first_ND[:, :width], second_ND[:, :width])
                 numbers[f"spearman_{graded.name}_{width}"] = 0.0 if np.ptp(cut) == 0 else spearman(cut, graded.gold_N)
         means = {"heldout_mse": errors, "heldout_accuracy": accuracies, "graded": correlations}
         found = {name: float(np.mean(values)) for name, values in means.items() if values}
-        width = encoder.width if self.teacher is None else self.teacher.width
-        choice = chosen_by(self.choose, width, *(found.get(name) for name in means))
+        width = encoder.width if teacher is None else teacher.width
+        choice = chosen_by(stage.choose, width, *(found.get(name) for name in means))
         graded_mean = {"graded": found.pop("graded")} if correlations else {}
         return {**numbers, **found, "choice": choice, **graded_mean}
 
 
 def chosen_by(choose: str, width: int, error: float | None, accuracy: float | None, graded: float | None) -> float:
-    """The number to choose weights by: from graded and held-out pairs together, or those that the stage names.
+    """The number to choose weights by: from graded and held-out pairs together, or from those that the stage names.
 
-    `error` is the mean squared error per number of vectors of `width`; what was not measured is None.
+    `error` is the mean squared error per dimension of vectors of `width`; None: not measured.
     """
     if choose == "heldout" and (error is not None or accuracy is not None):
         graded = None

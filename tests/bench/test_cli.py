@@ -168,8 +168,10 @@ def test_the_function_gives_what_the_command_prints(tiny_bundle, fake):
     assert done.results.runs[0].load == 14.0 and done.report is not None and not done.failures
     with pytest.raises(GateError, match=r"lowest 0\.5000"):
         done.raise_failures()
-    with pytest.raises(InputError, match="--warmupp"):
+    with pytest.raises(TypeError, match=r"bench\(\) got an unexpected keyword argument 'warmupp'"):
         bench(tiny_bundle, device="wrong", warmupp=3)
+    with pytest.raises(InputError, match="`warmup`: Input should be"):
+        bench(tiny_bundle, warmup=-1)
 
 
 def test_help_of_the_verbs_imports_no_torch():

@@ -154,7 +154,8 @@ def test_a_meta_teacher_is_trained_and_then_teaches(files, tiny_teacher):
     assert (load_encoder(tiny_teacher).encode(["A dog runs."]) == before).all()
     # What the student learned from are the meta-teacher's vectors: the store has them under its fingerprint only.
     stored = [path.parent.name for path in (files / "outputs").rglob("*.part")]
-    assert stored and all(name.startswith(load_encoder(done.assistant).fingerprint()[:32]) for name in stored)
+    assert stored
+    assert all(name.startswith(load_encoder(done.assistant).fingerprint()[:32]) for name in stored)
 
 
 def test_one_domain_has_no_adversary(files, tiny_teacher):
@@ -206,10 +207,13 @@ def test_named_columns_of_labelled_pairs(tmp_path):
     path.write_text("verdict\tfirst\tsecond\nneutral\tA.\tB.\n", encoding="utf-8")
     corpus = Corpus(path=str(path), kind="nli-pairs", columns=("verdict", "first", "second"))
     (source,) = open_corpora((corpus,))
-    assert [(row.label, row.source, row.target) for row in source.read()] == [(2.0, "A.", "B.")] and not source.bad
+    assert [(row.label, row.source, row.target) for row in source.read()] == [(2.0, "A.", "B.")]
+    assert not source.bad
     other = path.with_suffix(".csv")
     other.write_text("verdict,first,second,note\nneutral,A.,B.,x\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"which labelled pairs \(label, premise, hypothesis\) are .*: \[A, B, C\]`"):
+    with pytest.raises(
+        InputError, match=r"choose the labelled pairs \(label, premise, hypothesis\): `columns: \[A, B, C\]`"
+    ):
         open_corpora((Corpus(path=str(other), kind="nli-pairs"),))
     with pytest.raises(InputError, match="need 3 columns"):
         open_corpora((Corpus(path=str(other), kind="nli", columns=("first", "second")),))

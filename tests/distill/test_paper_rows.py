@@ -109,7 +109,8 @@ def test_a_test_set_is_no_training_text(tmp_path):
         recipe = recipe_facts(load_recipe(label, data=tmp_path))
         read = [name for key, names in recipe.items() if key.endswith(".corpora") for name in names]
         kept_out = {"lightweight": "Europarl", "mkd": "Tatoeba" if "no-tatoeba" in label else "none"}
-        assert read and not any(name.startswith(kept_out.get(label.split(":")[0], "none")) for name in read), label
+        assert read, label
+        assert not any(name.startswith(kept_out.get(label.split(":")[0], "none")) for name in read), label
     assert any(name.startswith("Tatoeba") for name in recipe_facts(load_recipe("mkd"))["stages.train.corpora"])
 
 
@@ -137,6 +138,7 @@ def test_tables_at_small_size_resolve(tmp_path):
         file, found = read_file(name), points(f"{name}:small", f"table={number}", data=tmp_path)
         assert len(found) >= least and set(found) <= set(file.tables[number].rows)
         for row, recipe in found.items():
-            assert recipe.paper == file.paper_row(row) and all(one.steps for one in recipe.stages), row
+            assert recipe.paper == file.paper_row(row), row
+            assert all(one.steps for one in recipe.stages), row
             local = [corpus.path for corpus in recipe.all_corpora]
             assert all(path and path.startswith(str(tmp_path)) for path in local), (row, local)

@@ -29,9 +29,9 @@ WRONG = {
     "no teacher": ("stages.four.teacher", None, "needs a teacher"),
     "tokens": ("stages.three.objective", "embedding_alignment", "needs train: student.embedding"),
     "no triples": ("stages.four.objective", "supervised_contrastive", "needs negatives: set `kind: triples`"),
-    "first numbers of tokens": ("stages.two.dimensions", [2], "dimensions is for objectives of sentence vectors alone"),
+    "first numbers of tokens": ("stages.two.dimensions", [2], "dimensions is for objectives on sentence vectors only"),
     "mined without a teacher": ("stages.four", {"name": "four", "teacher": None, "mine": 2, "objective":
-        "supervised_contrastive", "max_length": 20}, "mine: the teacher finds the negatives, and the stage has none"),
+        "supervised_contrastive", "max_length": 20}, "mine needs a teacher to find the negatives"),
     "missing corpus": ("stages.four.corpora", [{"path": "nowhere.tsv"}], "nowhere.tsv: no such corpus file"),
     "no columns": ("corpora", [{"path": "FOLDER/three.tsv", "languages": ["de"]}], "text of 3 columns, first row"),
     "no such column": ("corpora", [{"path": "FOLDER/three.tsv", "kind": "text", "columns": ["text"]}],
@@ -40,12 +40,12 @@ WRONG = {
     "no such teacher": ("teacher", "./no-such-model", "no such model folder"),
     "no such teacher of a stage": ("stages.three.teacher", "./no-such-model", "no such model folder"),
     "too long": ("stages.three.max_length", 21, "max_length 21 is more than the student's 20 positions"),
-    "too deep": ("student.unit", 9, "layer 8 is wanted"),
+    "too deep": ("student.unit", 9, "layers has 8"),
     "no graded file": ("heldout.graded", ["nowhere-dev.tsv"], "nowhere-dev.tsv"),
     "a test set": ("heldout.graded", ["sts-test.tsv"], "must not choose checkpoints"),
     "no report file": ("report", ["nowhere.tsv"], "nowhere.tsv"),
     "unknown precision": ("stages.four.quantize", "int3", "int3"),
-    "cache": ("cache", "FOLDER/three.tsv/outputs", "not a folder that can be written to"),
+    "cache": ("cache", "FOLDER/three.tsv/outputs", "not a writable folder"),
 }  # fmt: skip
 
 
@@ -144,7 +144,7 @@ def test_text_that_is_left_to_the_user_is_missed_by_the_run_alone(tiny_tree, tmp
     tree = tiny_tree | {"corpora": [{"path": "news.txt", "kind": "text", "bring": "sentences of news"}]}
     recipe = parse_recipe(tree, "tiny")
     assert dry_run(recipe)["needs"] == ["news.txt: sentences of news"]
-    with pytest.raises(InputError, match=r"news.txt: no such corpus file; the recipe leaves it to you: sentences"):
+    with pytest.raises(InputError, match=r"news.txt: no such corpus file; you must provide it: sentences"):
         distill(recipe, tmp_path / "run")
 
 

@@ -20,7 +20,7 @@ from weights import same_weights
 
 from msdc.bench.quickstart import prepare
 from msdc.distill import distill
-from msdc.distill.sweep import sweep
+from msdc.distill.sweep import run_sweep
 from msdc.distill.training.trainer import Trainer
 from msdc.errors import InputError
 from msdc.files import HOLDER_FILE, held
@@ -108,16 +108,16 @@ def test_nobody_works_beside_a_live_run(tiny_tree, tmp_path):
 def test_two_sweeps_of_one_folder(tiny_tree, tmp_path):
     file, folder, point = tmp_path / "tiny.yaml", tmp_path / "sweep", "stages.four.learning_rate=0.001"
     file.write_text(yaml.safe_dump(short(tiny_tree)))
-    with live(lambda: sweep(str(file), point, folder), folder / point) as pid:
+    with live(lambda: run_sweep(str(file), point, folder), folder / point) as pid:
         (folder / ".table.json.00000000.partial").write_text("half")
         before = state(folder)
-        refused(folder, pid, lambda: sweep(str(file), point, folder))
+        refused(folder, pid, lambda: run_sweep(str(file), point, folder))
         refused(folder / point, pid, lambda: distill(str(file), folder / point, True, overrides=[point]))
         assert state(folder) == before
     # A point that a run of its own trains.
     with live(lambda: distill(str(file), folder / point, True, overrides=[point]), folder / point) as pid:
-        refused(folder / point, pid, lambda: sweep(str(file), point, folder))
-    sweep(str(file), point, folder)
+        refused(folder / point, pid, lambda: run_sweep(str(file), point, folder))
+    run_sweep(str(file), point, folder)
     assert (folder / "table.md").is_file()
 
 
@@ -151,7 +151,7 @@ def test_a_refused_run_leaves_no_folder(tiny_tree, tmp_path):
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").touch()
-    with pytest.raises(InputError, match="no run folder"):
+    with pytest.raises(InputError, match="not a run folder"):
         distill(short(tiny_tree), tmp_path / "photos")
     assert [path.name for path in (tmp_path / "photos").iterdir()] == ["cat.jpg"]
 

@@ -58,7 +58,7 @@ def test_one_flipped_bit_anywhere_is_made_anew(filled, tmp_path, capsys):
         next(folder.rglob(part.name)).write_bytes(damaged)
         capsys.readouterr()
         np.testing.assert_array_equal(reopened(teacher, folder).vectors(texts), expected)
-        assert capsys.readouterr().err.count("damaged; its numbers are computed again\n") == 1, place
+        assert capsys.readouterr().err.count("damaged; its rows are computed again\n") == 1, place
         again = reopened(teacher, folder)
         np.testing.assert_array_equal(again.vectors(texts), expected)
         assert capsys.readouterr().err == "" and again.store.count == len(texts), place

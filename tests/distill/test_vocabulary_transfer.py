@@ -22,7 +22,7 @@ from msdc.distill.tasks.sentence import SentenceTask
 from msdc.distill.training.trainer import make_optimizer
 from msdc.distill.vocabulary_transfer import (
     align,
-    link_strengths,
+    align_tokens,
     most_used,
     of_one_kind,
     strongest,
@@ -97,8 +97,8 @@ def test_the_spelling_counts_as_half_a_sentence():
 def test_pieces_inside_words_are_made_of_the_teachers(tiny_teacher):
     teacher, tokenizer = load_encoder(tiny_teacher), tiny_models.tokenizer(3000)
     rows = [Row(text, "", "en") for text in quickstart_texts(["en"])[:40]]
-    plain, seen_P = link_strengths(teacher, tokenizer, rows, "alignment", 64)
-    inside, _ = link_strengths(teacher, tokenizer, rows, "alignment", 64, inside=True)
+    plain, seen_P = align_tokens(teacher, tokenizer, rows, "alignment", 64)
+    inside, _ = align_tokens(teacher, tokenizer, rows, "alignment", 64, inside=True)
     known = {piece.name[2:]: piece.row for piece in open_vocabulary(teacher.tokenizer).tokens if piece.name[:2] == "##"}
     names = [tokenizer.processor.id_to_piece(piece) for piece in range(tokenizer.size)]
     same = [piece for piece, name in enumerate(names) if name in known]
@@ -200,7 +200,7 @@ def test_base_and_code_have_learning_rates_of_their_own():
         ({"table_learning_rate": 1e-3, "code_learning_rate": 5e-4}, 1e-3, 5e-4),
     ):
         task = SentenceTask(Student(config), Stage(**stage, **rates))
-        optimizer = make_optimizer(task, task.stage)
+        optimizer = make_optimizer(task)
         found = {
             id(p): (group["lr"], group["weight_decay"]) for group in optimizer.param_groups for p in group["params"]
         }
@@ -216,7 +216,7 @@ def test_base_and_code_have_learning_rates_of_their_own():
     [
         (("assistant.nonzeros=0",), "assistant.*greater than or equal to 2"),
         (("assistant.nonzeros=6",), "assistant.*less than or equal to 5"),
-        (("assistant.nonzeros=3", "assistant.rows=random"), "random rows are no sums"),
+        (("assistant.nonzeros=3", "assistant.rows=random"), "random rows are not"),
         (("student.nonzeros=3",), "set both or neither"),
         (("student.base_rows=30",), "set both or neither"),
         (("student.base_rows=500", "student.nonzeros=3"), "no smaller than the vocabulary of 500"),

@@ -138,7 +138,7 @@ def test_a_runtime_that_fails_its_gate_does_not_stop_the_other(tmp_path):
     with pytest.raises(
         GateError,
         match=rf"^{worse} int8: mean cosine .*worst on golden text \d+ '.*', cosine 0\.\d+; "
-        rf"try --precision fp32; --no-gates writes it anyway; .*b holds {better} alone$",
+        rf"try `precision=\"fp32\"`; `gates=False` writes it anyway; .*b contains {better} only$",
     ):
         write_bundle(tiny.student(), tiny.tokenizer(), tmp_path / "b", options=options)
     manifest = load_bundle(tmp_path / "b").manifest
@@ -151,7 +151,7 @@ def test_misfits_are_refused_before_work(tmp_path):
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "mine").write_text("x")
     for options, vocabulary, said in (
-        (ExportOptions(runtimes=("onnx",)), tiny.tokenizer().size, "--force"),
+        (ExportOptions(runtimes=("onnx",)), tiny.tokenizer().size, "`force`"),
         (ExportOptions(max_length=999), tiny.tokenizer().size, "positions"),
         (ExportOptions(), 300, "rows"),
     ):

@@ -141,7 +141,7 @@ def generative_target(masked, here, partner, task):
     """The dense target q as a dictionary, or None where the row has nothing to predict."""
     distinct = set(partner)
     q: dict[int, float] = {}
-    if task == "smlm" or (task == "mlm" and here):
+    if task == "smlm":
         q[masked] = 1.0
     elif task == "xtr" or (task == "ugt" and not here):
         q = {token: 1.0 / len(distinct) for token in distinct}

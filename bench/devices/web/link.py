@@ -18,7 +18,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
-import segno
 
 from msdc.bench.devices.base import Device, Incomplete
 from msdc.bench.devices.web.measurement import RUNTIME, Hints, Measurement, PageAnswer
@@ -26,7 +25,7 @@ from msdc.bench.devices.web.server import SILENCE_S, AnswerServer, json_bytes, p
 from msdc.bench.measure import BenchSettings, vectors_agree
 from msdc.bench.result import NOISY, DeviceInfo, DeviceRun
 from msdc.errors import InputError, MsdcError
-from msdc.extras import require
+from msdc.extras import installed, require
 from msdc.progress import live_lines, say, warn
 
 PAGE = {"index.html": "link.html", "link.css": "link.css", "link.js": "link.js"}
@@ -117,6 +116,8 @@ def self_signed(host: str) -> tuple[ssl.SSLContext, str]:
 
 def qr_code(link: str) -> str:
     """A QR code of `link` in half blocks: light modules are drawn on black, so that no theme inverts it."""
+    import segno
+
     drawn = io.StringIO()
     segno.make(link, micro=False, error="l").terminal(drawn, border=4, compact=True)
     return "\n".join(WHITE_ON_BLACK + line + PLAIN for line in drawn.getvalue().splitlines())
@@ -206,7 +207,9 @@ class LinkDevice(Device):
         if fingerprint is not None:
             # Nobody makes another certificate with the same 64 bits while the link is open.
             warn(f"the browser will warn of a certificate; its SHA-256 fingerprint must begin with {fingerprint[:23]}")
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and not installed("segno"):
+            warn("its QR code needs segno: pip install 'msdc[link]'")
+        elif sys.stderr.isatty():
             print(qr_code(link), file=sys.stderr, flush=True)
 
     def _files(self, measurement: Measurement) -> dict[str, Path | bytes]:

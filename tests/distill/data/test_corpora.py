@@ -137,7 +137,7 @@ def test_columns_name_the_pair_the_text_and_the_triple(tmp_path):
     assert rows(**named) == READ
     with pytest.raises(InputError, match="no column 'frase tres'"):
         rows(**{**named, "columns": ["frase uno", "frase tres"]})
-    with pytest.raises(InputError, match=r"pairs \(source, target\) need 2 columns, the corpus names 1"):
+    with pytest.raises(InputError, match=r"pairs \(source, target\) need 2 columns, `columns` has 1"):
         rows(**{**named, "columns": ["frase uno"]})
     assert rows(path=path, kind="text", columns=["frase dos"])[0] == (PAIRS[0][1], "", "en")
     numbered = made(tmp_path / "ids.tsv", "17\tA.\t18\tB.\n")  # Tatoeba's export: a number beside each sentence
@@ -330,7 +330,9 @@ def test_what_cannot_be_read_is_one_line(tmp_path, name, content, said):
     [("mine.tsv", "A.\tB.\n", "auto"), ("mine.txt", "cat Katze\n", "dictionary"), ("mine.po", 'msgid "a"\n', "auto")],
 )
 def test_a_language_that_is_not_given_is_asked_for(tmp_path, name, content, kind):
-    with pytest.raises(InputError, match=r"nothing says which language .*`languages: \[de\]`.*NAME.en-de.tsv"):
+    with pytest.raises(
+        InputError, match=r"the language of its translations is unknown; .*`languages: \[de\]`.*NAME.en-de.tsv"
+    ):
         rows(path=made(tmp_path / name, content), kind=kind)
 
 
@@ -377,7 +379,7 @@ def test_a_file_that_cannot_be_read_does_not_hide_the_others(tmp_path):
     answer = CliRunner().invoke(command, [bad, good, str(tmp_path / "none.csv")])
     assert answer.exit_code == 2
     lines = answer.output.splitlines()
-    assert lines[0].startswith(f"{bad}: nothing says which language")
+    assert lines[0].startswith(f"{bad}: the language of its translations is unknown")
     assert lines[1].endswith("language de; 1 rows") and lines[-1].endswith("none.csv: no such corpus file")
 
 

@@ -67,7 +67,7 @@ def test_opus_names_that_are_not_there_or_not_archives(opus):
     with pytest.raises(InputError, match="not a zip archive"):
         open_corpus(Corpus(opus="Talks/v1", languages=["fr"]))
     write_zip(opus / "en-nl.txt.zip", {"../evil.en": "x\n", "evil.nl": "x\n"})
-    with pytest.raises(InputError, match="does not hold one"):
+    with pytest.raises(InputError, match="does not contain exactly one"):
         open_corpus(Corpus(opus="Talks/v1", languages=["nl"]))
     with pytest.raises(InputError, match="expected NAME/VERSION"):
         open_corpus(Corpus(opus="Talks", languages=["nl"]))
@@ -121,7 +121,7 @@ def test_a_run_records_its_opus_files_and_says_what_changed(talks, tiny_tree, tm
     file.write_text(file.read_text().replace("Satz", "Sitz"))
     distill(recipe, tmp_path / "run", resume=True)
     said = capsys.readouterr().err
-    assert said.count("warning: opus Talks/v1: changed since this run began: de-en.de (see") == 1, said
+    assert said.count("warning: opus Talks/v1: changed since this run started: de-en.de (see") == 1, said
 
 
 def test_a_recipe_of_local_files_records_nothing(tiny_tree, tmp_path):

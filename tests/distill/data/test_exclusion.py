@@ -13,7 +13,7 @@ from msdc.distill.catalog import load_recipe, parse_recipe
 from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.exclusion import Exclusion, excluded_files, read_exclusion, sentences_of
 from msdc.distill.data.stream import TextStream
-from msdc.distill.data.word_translation import learn_dictionary, put_into_words
+from msdc.distill.data.word_translation import learn_dictionary, translate_sources
 from msdc.distill.recipe import Corpus, HeldOut
 from msdc.distill.run import Run
 from msdc.errors import InputError
@@ -86,7 +86,7 @@ def test_files_of_every_kind(tmp_path):
     assert read_exclusion(()) is None
     numbers = tmp_path / "numbers.txt"
     numbers.write_text("1\t2.5\n")
-    for pattern, said in ((str(tmp_path / "none-*.txt"), "no such file"), (str(numbers), "holds no text")):
+    for pattern, said in ((str(tmp_path / "none-*.txt"), "no such file"), (str(numbers), "contains no text")):
         with pytest.raises(InputError, match=said):
             read_exclusion([pattern])
 
@@ -105,7 +105,7 @@ def test_words_are_exchanged_in_kept_sentences_only(tmp_path, excluded):
     text = Corpus(path=str(english), kind="text", word_by_word=("de",), recombine=1.0)
     sources = open_corpora((parallel, text), Exclusion([excluded]))
     dictionary = learn_dictionary(sample_rows(TextStream(sources, 1, HeldOut(share=0.01)), 100, 1))
-    made = [source for source in put_into_words(sources, dictionary) if source.made]
+    made = [source for source in translate_sources(sources, dictionary) if source.synthetic]
     assert [len(list(source.read())) for source in made] == [1]
 
 

@@ -28,7 +28,8 @@ def test_every_row_once_and_heldout_never(two_languages):
     rows = list(s.rows(0))
     assert len(rows) == len(set(rows))
     heldout = {row.source for found in s.heldout_rows().values() for row in found}
-    assert heldout and not heldout & {row.source for row in rows}
+    assert heldout
+    assert not heldout & {row.source for row in rows}
     everything = {row for source in two_languages() for row in source.read()}
     assert set(rows) == {row for row in everything if not s.is_heldout(row.source)}
 

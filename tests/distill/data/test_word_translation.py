@@ -12,7 +12,7 @@ from msdc.distill.data import Row
 from msdc.distill.data.batches import Chunk
 from msdc.distill.data.corpora import join_punctuation, open_corpora, open_corpus
 from msdc.distill.data.stream import TextStream
-from msdc.distill.data.word_translation import learn_dictionary, put_into_words
+from msdc.distill.data.word_translation import learn_dictionary, translate_sources
 from msdc.distill.recipe import Corpus, HeldOut
 from msdc.errors import InputError
 
@@ -66,14 +66,15 @@ def test_text_becomes_pairs_that_are_never_held_out_nor_learnt_from(tmp_path: Pa
     corpora = _corpora(tmp_path)
     stream = TextStream(open_corpora(corpora), 1, HeldOut(share=0.4))
     plain = {row.source for row in sample_rows(stream, 1000, 1) if row.language == "xx"}
-    stream.sources = put_into_words(stream.sources, learn_dictionary(toy_pairs()))
+    stream.sources = translate_sources(stream.sources, learn_dictionary(toy_pairs()))
     made = stream.sources[-1]
     rows = list(made.read())
     assert [row.source for row in rows] == ["The dog runs.", "The big dog runs.", "The cat sleeps."]
     assert rows[0].target == "wuf kor." and rows[0].language == "xx"
     assert {row.source for row in sample_rows(stream, 1000, 1)} == plain
     held = {row.source for rows in stream.heldout_rows().values() for row in rows}
-    assert held and not held & {row.source for row in rows}
+    assert held
+    assert not held & {row.source for row in rows}
 
 
 def test_english_only_rows_among_pairs_stand_for_their_own_translation() -> None:
@@ -90,7 +91,7 @@ def test_a_language_without_parallel_text_and_a_missing_column_are_named(tmp_pat
     _, text = _corpora(tmp_path)
     other = text.model_copy(update={"word_by_word": ("qq",)})
     with pytest.raises(InputError, match="word_by_word 'qq' needs parallel text"):
-        put_into_words(open_corpus(other), learn_dictionary(toy_pairs()))
+        translate_sources(open_corpus(other), learn_dictionary(toy_pairs()))
     with pytest.raises(InputError, match="no column 'sentence' \\(have gold_label, premise, hypothesis\\)"):
         open_corpus(text.model_copy(update={"columns": ("sentence",)}))
 
@@ -120,7 +121,7 @@ def test_columns_by_number_have_no_header(tmp_path: Path) -> None:
     path = tmp_path / "rich.tsv"
     path.write_text("".join(f"{row.source}\t{row.target}\n" for row in rich_pairs()), encoding="utf-8")
     text = Corpus(path=str(path), kind="text", columns=(1,), word_by_word=("xx",), recombine=0.4)
-    [source] = put_into_words(open_corpus(text), learn_dictionary(rich_pairs()))
+    [source] = translate_sources(open_corpus(text), learn_dictionary(rich_pairs()))
     rows = list(source.read())
     assert rows[0].target.split()[1] in WORDS.values() and rows[0].target.split()[0][::-1] == rows[0].source.split()[0]
     with pytest.raises(InputError, match="no column 3"):
