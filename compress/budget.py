@@ -95,13 +95,13 @@ def plan_budget(
         shape: a published shape by name, instead of `model`.
         runtime: runtime whose file the budget is for.
         max_length: longest input in tokens.
-        bottleneck: width of the token table's rows; this and the next ones: None tries several.
-        unit: stored layers of the recurring unit.
-        repeats: how often the unit is applied.
-        vocabulary: rows of the token table.
-        base_rows: rows of a coded table's base; with this or `nonzeros` every candidate's table is coded.
-        nonzeros: base rows that a row of a coded table is a sum of, 2 to 5.
-        place: position of the bottleneck, see `plan`.
+        bottleneck: this and the next ones as for `plan`; None tries several values.
+        unit: stored layers.
+        repeats: how often they are applied.
+        vocabulary: rows of the table.
+        base_rows: with this or `nonzeros` every candidate's table is coded.
+        nonzeros: base rows per row.
+        place: position of the bottleneck.
 
     Raises:
         InputError: no such model, an argument out of range, or no student fits.

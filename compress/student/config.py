@@ -118,7 +118,7 @@ def index_bytes(base_rows: int) -> int:
 
 
 def check_code(base_rows: int, nonzeros: int, vocabulary: int) -> None:
-    """Refuse sizes that make no coded table."""
+    """Check the sizes of a coded table."""
     if not 2 <= nonzeros <= 5:
         raise InputError(f"`nonzeros` {nonzeros}: a coded row is a sum of 2 to 5 base rows")
     if base_rows < nonzeros:

@@ -201,7 +201,7 @@ def train_whole_words(
         spellings: give a word one form (`one_spelling`), and drop rules that end in characters without a piece.
     """
     if not parts < size:
-        raise InputError(f"vocabulary: {parts} word parts leave no room for whole words among {size} pieces")
+        raise InputError(f"vocabulary: {parts} word parts are not less than the {size} pieces in all")
     by_language = {code: sorted({text for text in texts[code] if text}) for code in sorted(texts)}
     together = [text for rows in by_language.values() for text in rows]
     rule_name = "nmt_nfkc_cf" if lowercase else "nmt_nfkc"

@@ -124,12 +124,7 @@ class SentenceEncoder:
             precision: float32, or bfloat16 to run a float model under autocast.
             inputs: another name of `texts`.
             sentences: another name of `texts`.
-            output_value: only sentence vectors are supported, and for the next ones only their defaults.
-            convert_to_numpy: return a numpy array.
-            convert_to_tensor: return a tensor.
-            device: the model runs on its own device.
-            pool: several processes.
-            chunk_size: texts per process.
+            output_value: for this and the next ones only the defaults are supported.
 
         Raises:
             InputError: `texts` has a value that is not a text, or half of a surrogate pair; an unknown prompt; a value

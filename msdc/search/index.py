@@ -237,12 +237,12 @@ class Index:
         documents = [document_of(row, number) for number, row in enumerate(rows, following)]
         for start in track(range(0, len(documents), BLOCK), "encoding"):
             block = documents[start : start + BLOCK]
-            made = self._passages(block)
+            passages = self._passages(block)
             with self._transaction() as db:
                 self._create(db, block)
                 if replace:
                     db.executemany("DELETE FROM documents WHERE key = ?", [(one.id,) for one in block])
-                self._insert(db, block, made)
+                self._insert(db, block, passages)
         return len(documents)
 
     def _create(self, db: sqlite3.Connection, block: Sequence[Document]) -> None:
@@ -255,9 +255,9 @@ class Index:
             facts["source"] = self.model.source if facts["model"] else ""  # the model in the bundle of a phone
             db.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
 
-    def _insert(self, db: sqlite3.Connection, block: Sequence[Document], made: list[list[tuple[Any, ...]]]) -> None:
+    def _insert(self, db: sqlite3.Connection, block: Sequence[Document], passages: list[list[tuple[Any, ...]]]) -> None:
         insert = "INSERT INTO documents (key, title, text, metadata, crc) VALUES (?, ?, ?, ?, ?)"
-        for one, parts in zip(block, made, strict=True):
+        for one, parts in zip(block, passages, strict=True):
             row = db.execute(insert, (one.id, one.title, one.text, one.metadata, one.crc)).lastrowid
             db.executemany(
                 "INSERT INTO passages (document, start, end, scale, vector, crc) VALUES (?, ?, ?, ?, ?, ?)",
@@ -337,16 +337,16 @@ class Index:
         gone = [(row,) for left in known.values() for row, _ in left]
         if not (new or moved or gone):
             return
-        made = []
+        passages = []
         for start in track(range(0, len(new), BLOCK), "encoding"):
-            made += self._passages(new[start : start + BLOCK])
+            passages += self._passages(new[start : start + BLOCK])
         with self._transaction() as db:
             self._create(db, rows[:BLOCK])
             db.executemany("DELETE FROM documents WHERE id = ?", gone)
             # Keys are unique: rename those that move first.
             db.executemany("UPDATE documents SET key = '~' || key WHERE id = ?", [(row,) for _, _, row in moved])
             db.executemany("UPDATE documents SET key = ?, crc = ? WHERE id = ?", moved)
-            self._insert(db, new, made)
+            self._insert(db, new, passages)
 
     # --- search -------------------------------------------------------------------------------------------------------
 
@@ -540,9 +540,9 @@ def open_index(
     Args:
         source: an index (.sqlite, .db), which `add`, `update` and `remove` change; or a text file, one entry per line
             (plain or gzip) or a table with `column`, which the index follows; or a list of texts.
-        model: a name for `load_encoder`, a bundle's folder, or a loaded model. column: column of a csv, tsv, jsonl or
-        parquet file: its name, or its number from 1. Other columns are for filters. index: file of the index of a text
-        file; None: in the user's cache. An index of texts is not stored.
+        model: a name for `load_encoder`, a bundle's folder, or a loaded model.
+        column: column of a csv, tsv, jsonl or parquet file, by name or by number from 1. Other columns are for filters.
+        index: file of the index of a text file; None: in the user's cache. An index of texts is not stored.
 
     Raises:
         InputError: no text, a file that cannot be read, no such model, an index of another model.
