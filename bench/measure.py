@@ -25,7 +25,7 @@ from msdc.export.bundle import defaults_of
 from msdc.export.golden import parity_cosines
 from msdc.export.manifest import GOLDEN_FILE, Manifest
 from msdc.export.mobile.sizes import deflated
-from msdc.export.runtimes import RuntimeName
+from msdc.export.schema import RuntimeName
 
 USUAL_LENGTHS = (8, 32, 128)
 RESAMPLES = 1000

@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from msdc.errors import InputError, first_problem
-from msdc.export.runtimes import RuntimeName
+from msdc.export.schema import RuntimeName
 from msdc.files import read_json
 
 FORMAT = 2

@@ -23,7 +23,7 @@ from msdc.export.exporters import write_bundle
 from msdc.export.golden import golden_texts, read_golden, write_golden
 from msdc.export.manifest import Manifest, list_files, read_manifest, write_manifest
 from msdc.export.options import ExportOptions
-from msdc.export.runtimes import OnnxPart
+from msdc.export.schema import OnnxPart
 from msdc.files import staged_folder
 from msdc.text.tokenizer import PieceTokenizer
 

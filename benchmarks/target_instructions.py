@@ -44,7 +44,7 @@ from msdc.bench.toolchain.build import build_runner
 from msdc.encoders.encoder import load_encoder
 from msdc.export.golden import read_golden, write_golden
 from msdc.export.manifest import list_files, read_manifest, write_manifest
-from msdc.export.runtimes import RuntimeName
+from msdc.export.schema import RuntimeName
 from msdc.text.quickstart import golden_lines
 
 LENGTHS = (8, 32, 128)

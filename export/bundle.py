@@ -17,7 +17,8 @@ from msdc.encoders.encoder import SentenceEncoder
 from msdc.encoders.folder import EncodeDefaults
 from msdc.errors import InputError
 from msdc.export.manifest import Manifest, check_files, read_manifest
-from msdc.export.runtimes import RUNTIMES, Runner
+from msdc.export.runtimes import RUNTIMES
+from msdc.export.schema import Runner
 from msdc.export.signature import verify_signature
 from msdc.extras import named_extras
 from msdc.files import file_state

@@ -10,7 +10,8 @@ import click
 
 from msdc.commands import quiet_option
 from msdc.export import export
-from msdc.export.runtimes import TARGETS, default_runtimes_help, runtime_choices
+from msdc.export.runtimes import default_runtimes_help, runtime_choices
+from msdc.export.schema import TARGETS
 
 
 @click.command()

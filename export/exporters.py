@@ -27,7 +27,8 @@ from msdc.export.mobile.web.npm import runtime_folder
 from msdc.export.onnx.float_program import FloatProgram, ProgramEncoder
 from msdc.export.options import CANONICAL, GENERIC, ExportOptions, ModelFacts
 from msdc.export.readme import CardFacts, read_card
-from msdc.export.runtimes import MANIFEST_FILE, RUNTIMES, expand
+from msdc.export.runtimes import RUNTIMES, expand
+from msdc.export.schema import MANIFEST_FILE
 from msdc.export.smoothing import TorchModel, calibration_texts, smooth
 from msdc.export.writer import Ready, write
 from msdc.extras import installed

@@ -16,9 +16,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from msdc.encoders.folder import Similarity, is_reserved
 from msdc.errors import InputError, first_line, first_problem
-from msdc.export.runtimes import (
+from msdc.export.schema import (
     MANIFEST_FILE,
-    RUNTIMES,
     ExecutorchPart,
     InsidePath,
     ManifestSection,
@@ -161,7 +160,7 @@ class Manifest(ManifestSection):
     @property
     def runtimes(self) -> list[str]:
         """Runtimes the bundle holds a program for, the preferred one first."""
-        return [name for name in RUNTIMES.names() if getattr(self.programs, name) is not None]
+        return [name for name in Programs.model_fields if getattr(self.programs, name) is not None]
 
     def part(self, runtime: str) -> ProgramPart:
         """The entry of one runtime's program; an `InputError` where the bundle holds none."""

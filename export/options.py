@@ -11,7 +11,7 @@ from msdc.encoders.folder import EncodeDefaults
 from msdc.errors import InputError
 from msdc.export.golden import Thresholds
 from msdc.export.readme import CardFacts
-from msdc.export.runtimes import TARGETS, Style
+from msdc.export.schema import TARGETS, Style
 from msdc.text.tokenizer import FastTokenizer, Tokenizer
 
 CANONICAL, GENERIC = "canonical", "generic"

@@ -42,7 +42,8 @@ from msdc.export.manifest import (
 from msdc.export.mobile.module import package_folder, require_module, write_native_module
 from msdc.export.options import GENERIC, ExportOptions, ModelFacts
 from msdc.export.readme import bundle_readme
-from msdc.export.runtimes import MANIFEST_FILE, RUNTIMES, ProgramPart
+from msdc.export.runtimes import RUNTIMES
+from msdc.export.schema import MANIFEST_FILE, ProgramPart
 from msdc.export.tokenizer.compile import COMPILED_FILE, compile_tokenizer
 from msdc.files import staged_folder, write_text
 from msdc.progress import say

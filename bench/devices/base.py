@@ -26,7 +26,8 @@ from msdc.errors import InputError, MsdcError
 from msdc.export.bundle import defaults_of
 from msdc.export.golden import read_golden
 from msdc.export.manifest import Manifest, check_files, read_manifest
-from msdc.export.runtimes import RUNTIMES, RuntimeName
+from msdc.export.runtimes import RUNTIMES
+from msdc.export.schema import RuntimeName
 from msdc.extras import named_extras
 from msdc.machine import usable_cores
 from msdc.processes import kill_children

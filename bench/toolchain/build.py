@@ -22,7 +22,8 @@ from msdc.bench.system_programs import missing, require, run_tool
 from msdc.bench.toolchain.packages import cached_folder
 from msdc.bench.toolchain.sdk import NativeSdk, native_sdk
 from msdc.errors import InputError, MsdcError
-from msdc.export.runtimes import RUNTIMES, RuntimeName
+from msdc.export.runtimes import RUNTIMES
+from msdc.export.schema import RuntimeName
 from msdc.files import PACKAGE, sha256_files
 
 CORE = PACKAGE / "export" / "native"

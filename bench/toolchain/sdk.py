@@ -19,7 +19,7 @@ from pathlib import Path
 from msdc.bench.system_programs import run_tool
 from msdc.bench.toolchain.packages import SUITE, cached_folder, extract
 from msdc.errors import InputError, MsdcError
-from msdc.export.runtimes import RuntimeName
+from msdc.export.schema import RuntimeName
 from msdc.files import sha256_file
 from msdc.processes import python_child
 

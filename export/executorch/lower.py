@@ -30,10 +30,10 @@ from msdc.compress.quantization.rounding import quantize_student, torchao_weight
 from msdc.compress.student.config import CODE, POSITION, TABLE
 from msdc.compress.student.model import ACTIVATIONS, Layer, Student
 from msdc.errors import GateError, MsdcError
+from msdc.export.executorch.origin import remember
 from msdc.export.executorch.program import ExecutorchRunner, quiet, read_pte
 from msdc.export.golden import run_once
-from msdc.export.origin import remember
-from msdc.export.runtimes import ExecutorchPart, Style, WrittenProgram
+from msdc.export.schema import ExecutorchPart, Style, WrittenProgram
 from msdc.export.smoothing import Smoothed
 from msdc.files import atomic_path, sha256_file
 

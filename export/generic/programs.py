@@ -30,7 +30,7 @@ from msdc.export.generic.model import GenericModel, linears, quantized, with_nor
 from msdc.export.onnx.graph import MICROSOFT, GraphBuilder, pair_safe, quantize_tokens
 from msdc.export.onnx.write import IR_VERSION, OPSET
 from msdc.export.onnx.write import save_program as save_onnx
-from msdc.export.runtimes import TARGETS, ExecutorchPart, WrittenProgram
+from msdc.export.schema import TARGETS, ExecutorchPart, WrittenProgram
 
 INPUTS, PROMPT, OUTPUT = ("input_ids", "attention_mask"), "prompt_tokens", "sentence_embedding"
 

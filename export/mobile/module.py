@@ -20,7 +20,8 @@ from msdc.export.manifest import GOLDEN_FILE, MANIFEST_FILE, Manifest, Tokenizer
 from msdc.export.mobile.sizes import app_sizes
 from msdc.export.mobile.web.write import write_web_module
 from msdc.export.options import ExportOptions
-from msdc.export.runtimes import EVERY, RUNTIMES, TARGETS
+from msdc.export.runtimes import EVERY, RUNTIMES
+from msdc.export.schema import TARGETS
 from msdc.files import PACKAGE, write_text
 from msdc.search.index import open_index
 from msdc.search.passages import passages, reads

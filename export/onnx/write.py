@@ -23,7 +23,7 @@ from msdc.errors import GateError, InputError
 from msdc.export.golden import run_once
 from msdc.export.onnx.graph import FLOORS, HALVES, MICROSOFT, GraphBuilder, Weights, save_external
 from msdc.export.onnx.program import OnnxRunner, check_onnx_file
-from msdc.export.runtimes import TARGETS, OnnxPart, WrittenProgram
+from msdc.export.schema import TARGETS, OnnxPart, WrittenProgram
 from msdc.export.smoothing import Smoothed
 
 # Opset 21 (ONNX Runtime >= 1.18) has Gelu and 4-bit types.

@@ -20,8 +20,9 @@ from msdc.compress.student.io import save_student
 from msdc.compress.student.stock import to_student
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
-from msdc.export import export, origin
+from msdc.export import export
 from msdc.export.cli import command
+from msdc.export.executorch import origin
 from msdc.export.exporters import canonical_obstacle, load_precision
 from msdc.export.manifest import read_manifest
 from msdc.export.readme import read_card

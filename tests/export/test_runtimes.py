@@ -6,7 +6,8 @@ from msdc.bench.toolchain.sdk import SDKS
 from msdc.compress.size import PROGRAM_BYTES
 from msdc.errors import InputError
 from msdc.export.manifest import Programs
-from msdc.export.runtimes import RUNTIMES, TARGETS, Registry, Target, default_runtimes_help, expand
+from msdc.export.runtimes import RUNTIMES, default_runtimes_help, expand
+from msdc.export.schema import TARGETS, Registry, Target
 from msdc.files import PACKAGE
 
 

@@ -96,7 +96,7 @@ def require_known(path: Path, sha256: str, said: dict[str, Any]) -> None:
     `said` is what the manifest says of it, as `ExecutorchRunner` takes it.
     """
     if not is_known(sha256):
-        if ask_child("msdc.export.origin", path, "trial run", said=said) != "ran":
+        if ask_child("msdc.export.executorch.origin", path, "trial run", said=said) != "ran":
             raise InputError(f"{path}: the trial run of the program gave another answer; do not use this file")
         remember(sha256, "run in a child process")
 
