@@ -28,7 +28,7 @@ def test_a_fresh_place_and_an_unfinished_run(tmp_path):
 
 def test_a_finished_run_says_where_its_report_is(tmp_path):
     folder = run_folder(tmp_path / "done", REPORT, "environment.json")
-    with pytest.raises(InputError, match=r"report\.html: pass --force"):
+    with pytest.raises(InputError, match=r"report\.html: pass `force`"):
         prepare(folder, force=False)
     assert prepare(folder, force=True) is False and not folder.exists()
 
@@ -38,11 +38,11 @@ def test_a_folder_of_something_else_is_never_deleted(tmp_path):
     folder.mkdir()
     (folder / "cat.jpg").write_text("x")
     for force in (False, True):
-        with pytest.raises(InputError, match="no run folder"):
+        with pytest.raises(InputError, match="not a run folder"):
             prepare(folder, force=force)
     # Beside a recipe of the user's own.
     (folder / "recipe.yaml").touch()
-    with pytest.raises(InputError, match="no run folder, it is not replaced"):
+    with pytest.raises(InputError, match="not a run folder: it is not replaced"):
         prepare(folder, force=True)
     assert (folder / "cat.jpg").is_file()
 

@@ -22,7 +22,7 @@ LIMITS = {
     "CONTRIBUTING.md": 900,
     "CHANGELOG.md": 1_400,
     "docs/guides/": 11_500,
-    "docs/reference/": 3_900,
+    "docs/reference/": 4_000,
     "docs/results/": 17_500,
     "docs/decisions.md": 1_500,
     "docs/architecture.md": 2_600,

@@ -52,7 +52,7 @@ VERBS = [
     ("msdc.compress", "trim", ["compress", "vocabulary", "msdc-mini", "-o", "OUT", "--languages", "de"]),
     ("msdc.export", "export", ["export", "msdc-mini", "--target", "linux", "-o", "OUT"]),
     ("msdc.bench", "bench", ["bench", "BUNDLE"]),
-    ("msdc.bench", "evaluate", ["evaluate", "msdc-mini", "--tasks", "graded-pairs"]),
+    ("msdc.bench", "evaluate_all", ["evaluate", "msdc-mini", "--tasks", "graded-pairs"]),
 ]
 
 
