@@ -55,7 +55,7 @@ def prepare(folder: Path, force: bool) -> bool:
         if run.unstarted():
             return False
         if force and not run.started():
-            raise InputError(f"{folder} exists and is no run folder, it is not replaced: choose another with -o")
+            raise InputError(f"{folder} exists and is not a run folder: choose another `output`")
         if not force and (folder / REPORT).is_file():
             report = folder / REPORT
             raise InputError(f"{folder} holds a finished run, its report is {report}: pass `force` to run again")

@@ -1,4 +1,4 @@
-"""`msdc compress`: plan sizes; make, code, trim or quantize a student. Only parsing and printing, no work."""
+"""`msdc compress`: plan sizes; create, code, trim or quantize a student. This module only parses and prints."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHOWN = 25
 
 @click.group()
 def command() -> None:
-    """Plan sizes; make, code, trim or quantize a student."""
+    """Plan sizes; create, code, trim or quantize a student."""
 
 
 def _table(caption: str, columns: Sequence[str], rows: Sequence[tuple[str, ...]], width: int | None = None) -> None:
@@ -47,9 +47,9 @@ def _shapes(as_json: bool) -> None:
     _table("published shapes, for --shape NAME; bytes of ONNX files", columns, rows)
 
 
-@command.command()
+@command.command("plan")
 @click.argument("model", required=False)
-@click.option("--shape", help="A published shape by name, in place of MODEL: xlmr-base, minilm, bert-base, ...")
+@click.option("--shape", help="A published shape by name, instead of MODEL: xlmr-base, minilm, bert-base, ...")
 @click.option("--bottleneck", type=int, help="Width of the token table's rows.")
 @click.option("--unit", type=int, help="Stored layers of the recurring unit.")
 @click.option("--repeats", type=int, help="How often the unit is applied; default: layers / unit.")
@@ -64,7 +64,7 @@ def _shapes(as_json: bool) -> None:
 @click.option("--all", "show_all", is_flag=True, help="With --budget: also candidates outside the Pareto set.")
 @wide_option
 @JSON
-def plan(budget: str | None, runtime: str, show_all: bool, wide: bool, as_json: bool, **options: Any) -> None:
+def plan_command(budget: str | None, runtime: str, show_all: bool, wide: bool, as_json: bool, **options: Any) -> None:
     """Parameters, bytes and operations before anything is trained.
 
     MODEL is a shipped name, a folder or a hub id; --shape needs no model at all. Without both: the published shapes.
@@ -105,27 +105,27 @@ def plan(budget: str | None, runtime: str, show_all: bool, wide: bool, as_json: 
     fits = f"{len(found)} combinations fit {budget} ({runtime}), {front} on the Pareto set; {len(rows)} shown"
     _table(fits, columns, rows, None if wide else terminal_width())
     click.echo(
-        "expected loss orders candidates (Spearman points, from published ablations); train two or three of them."
+        "expected loss ranks candidates (Spearman points, from published ablations); train two or three of them."
     )
 
 
 @command.command()
 @MODEL
 @OUTPUT
-@click.option("--languages", default="", help="Keep pieces in the alphabets of these languages, e.g. de,es.")
-@click.option("--corpus", multiple=True, type=FILE, help="Keep pieces that this text uses (repeatable).")
-@click.option("--size", type=int, help="Keep at most this many pieces, the most frequent ones.")
+@click.option("--languages", default="", help="Keep tokens in the alphabets of these languages, e.g. de,es.")
+@click.option("--corpus", multiple=True, type=FILE, help="Keep tokens that this text uses (repeatable).")
+@click.option("--size", type=int, help="Keep at most this many tokens, the most frequent ones.")
 @click.option("--check", multiple=True, type=FILE, help="Measure the change on this text (repeatable).")
 @FORCE
 @JSON
 @quiet_option
 def vocabulary(languages: str, as_json: bool, **options: Any) -> None:
-    """Remove unused pieces and table rows, and verify that nothing else changed."""
+    """Remove unused tokens and table rows, and verify that nothing else changed."""
     report = compress.trim(languages=[code.strip() for code in languages.split(",") if code.strip()], **options)
     if as_json:
         click.echo(report.model_dump_json(indent=2))
         return
-    click.echo(f"{report.out}: {report.vocabulary_after:,} of {report.vocabulary_before:,} pieces, "
+    click.echo(f"{report.out}: {report.vocabulary_after:,} of {report.vocabulary_before:,} tokens, "
                f"{report.parameters_after / 1e6:.2f} of {report.parameters_before / 1e6:.2f} M parameters")  # fmt: skip
     rows = [
         (proof.source, f"{proof.texts:,}", f"{proof.changed_share:.2%}", f"{proof.unchanged_max_abs:.1e}",
@@ -133,27 +133,27 @@ def vocabulary(languages: str, as_json: bool, **options: Any) -> None:
          f"{proof.tokens_before:.1f} > {proof.tokens_after:.1f}")
         for proof in report.proofs
     ]  # fmt: skip
-    columns = ["texts of", "texts", "tokenized differently", "max difference otherwise", "cosine of the changed",
-               "tokens per text"]  # fmt: skip
-    _table("proof", columns, rows)
+    columns = ["texts of", "texts", "tokenized differently", "max difference of the others",
+               "cosine of the changed", "tokens per text"]  # fmt: skip
+    _table("check", columns, rows)
 
 
 @command.command()
 @MODEL
 @OUTPUT
 @click.option("--bottleneck", type=int, help="Width of the token table's rows; default: the model's own.")
-@click.option("--unit", type=int, help="Keep the first M layers as the recurring unit.")
+@click.option("--unit", type=int, help="Keep the first layers, this many, as the recurring unit.")
 @click.option("--layers", help="Keep these layers instead, e.g. 0,2,5.")
 @click.option("--repeats", type=int, help="How often the unit is applied; default: layers / unit.")
 @PLACE
 @click.option("--max-length", type=int, help="Longest input in tokens.")
-@click.option("--corpus", type=FILE, help="Text whose pieces weight the bottleneck's SVD.")
+@click.option("--corpus", type=FILE, help="Text whose token frequencies weight the bottleneck's SVD.")
 @click.option("--materialise", is_flag=True, help="Write the equal plain BertModel: unrolled, V x H table.")
 @FORCE
 @JSON
 @quiet_option
 def student(layers: str | None, as_json: bool, **options: Any) -> None:
-    """Cut a student out of any encoder: layers of the recurring unit, and a bottleneck from the SVD of its table."""
+    """Cut a student from any encoder: its layers become the recurring unit, an SVD of its table the bottleneck."""
     try:
         picked = None if layers is None else [int(index) for index in layers.split(",")]
     except ValueError:
@@ -178,7 +178,7 @@ def student(layers: str | None, as_json: bool, **options: Any) -> None:
 @OUTPUT
 @click.option("--base-rows", type=int, required=True, help="Rows of the base table.")
 @click.option("--nonzeros", type=int, default=4, show_default=True, help="Base rows that a row is a sum of, 2 to 5.")
-@click.option("--corpus", type=FILE, help="Text whose pieces weight the fit.")
+@click.option("--corpus", type=FILE, help="Text whose token frequencies weight the fit.")
 @FORCE
 @JSON
 @quiet_option
@@ -205,7 +205,7 @@ def code(as_json: bool, **options: Any) -> None:
 @click.option("--max-loss", type=float, default=0.3, show_default=True,
               help="With auto: Spearman points that similarities may lose on the calibration text.")  # fmt: skip
 @click.option("--calibration", type=FILE, help="Text to measure on; default: the embedded corpus.")
-@click.option("--int4-linears", is_flag=True, help="With auto: try int4 linears too (ExecuTorch only).")
+@click.option("--int4-linears", is_flag=True, help="With auto: also try int4 linear layers (ExecuTorch only).")
 @FORCE
 @JSON
 @quiet_option

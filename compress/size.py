@@ -1,48 +1,33 @@
-"""Sizes of a student before anything is trained or downloaded, and every student that fits a byte budget.
+"""Sizes of a student before anything is trained or downloaded.
 
 Parameters are counted as in Ding et al. 2022 (`parameter_counts`). Bytes are those of the files that `msdc export`
 writes: the weights as stored, plus the program around them (constants below, measured on exported programs; tests keep
-them within 1 %). They and the operations are exact before training; accuracy is not. `expected_loss` orders candidates
-by what is published or measured, in Spearman points lost against the base model:
-
-* bottleneck: `BOTTLENECK_POINTS` x the share of the token table's variance that it drops. The share is measured on
-  the given model's own table; for a bare shape it follows `KEPT_CURVE`, measured on all-MiniLM-L6-v2.
-* stored layers: `HALVING_POINTS` each time the unit is half the base's layers (Ding et al. 2022, table 2: 12 to 6 to 3
-  layers cost 1.7 and 1.7 points with XLM-R, 3.7 and 4.3 with MiniLM).
-* depth: what is not applied at all (unit x repeats below the base's layers) costs `DEPTH_POINTS` more per halving.
-* vocabulary: `VOCABULARY_POINTS` each time it is halved.
-* precision: the gates of an artifact: int8 0.3, an int4 table 0.3 more, int4 linears 0.6 more.
-
-It ranks candidates and predicts no score: train two or three from the Pareto set.
+them within 1 %). Bytes and operations are exact before training; accuracy is not (`msdc.compress.budget`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
-from itertools import product
-from math import inf, log2, prod
-from typing import TYPE_CHECKING, Any, Literal
+from math import prod
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-from pydantic import BaseModel, ByteSize, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from msdc.compress.quantization import plan as plans
 from msdc.compress.quantization.plan import PrecisionPlan
 from msdc.compress.student import config as names
 from msdc.compress.student.config import StudentConfig
 from msdc.errors import InputError
-from msdc.scores import pareto
 
 if TYPE_CHECKING:
     from msdc.compress.student.model import Student
 
 REFERENCE_LENGTH = 32
-# Bytes of graph, names and alignment, by runtime: the one list of runtimes outside msdc.export.runtimes, which lies
-# above this package; a test compares the two. "quantized": once where anything is; "int8", "int4": a product of a
-# layer; "joined": products saved where query, key and value are one int8 product; "smooth": a layer whose inputs export
-# smooths; "outside", "bias", "outside_quantized": bottleneck map and dense head; "code", "code_quantized": a coded
-# table; "halves": the look-up of a 4-bit table; "loop": ONNX writes longer names inside a loop.
+# Bytes of graph, names and alignment, by runtime: the one list of runtimes outside msdc.export.runtimes, a higher
+# package; a test compares the two. "quantized": once if any weight is; "int8", "int4": a product of a layer; "joined":
+# products saved where query, key and value are one int8 product; "smooth": a layer whose inputs export smooths;
+# "outside", "bias", "outside_quantized": bottleneck map and dense head; "code", "code_quantized": a coded table;
+# "halves": the look-up of a 4-bit table; "loop": ONNX writes longer names inside a loop.
 PROGRAM_BYTES: dict[str, dict[str, float]] = {
     "executorch": {
         "file": 8128, "quantized": -444, "layer": 6336, "int8": 370, "int4": 355, "joined": 1.7, "smooth": 512,
@@ -55,23 +40,6 @@ PROGRAM_BYTES: dict[str, dict[str, float]] = {
         "code": 880, "code_quantized": 760, "halves": 2500,
     },
 }  # fmt: skip
-BOTTLENECK_POINTS = 15.0
-HALVING_POINTS = 2.5
-DEPTH_POINTS = 1.0
-VOCABULARY_POINTS = 1.0
-PRECISION_POINTS = {"fp32": 0.0, "int8": 0.3, "int8-embed4": 0.6, "int4-embed4": 1.2}
-# Share of the frequency-weighted variance of all-MiniLM-L6-v2's table (384 wide) kept at these shares of the width.
-KEPT_CURVE = (0.0, 64 / 384, 128 / 384, 192 / 384, 256 / 384, 1.0), (0.0, 0.55, 0.74, 0.85, 0.93, 1.0)
-# Share of the frequency-weighted variance of msdc-mini's table that a fitted code of 2 to 4 nonzeros drops, by base
-# rows per token; between 2 and 4 nonzeros it differs less than between one of these sizes and the next.
-CODE_CURVE = (0.0, 1 / 8, 1 / 5, 1 / 4, 1.0), (1.0, 0.029, 0.024, 0.016, 0.0)
-# What a budget tries besides the base's own: vocabularies, bottlenecks, units and repeats; of coded tables, base rows.
-VOCABULARIES = (8_000, 12_000, 16_000, 24_000, 32_000, 48_000, 64_000, 96_000, 128_000)
-WIDTHS = (32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 512)
-UNITS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 18, 24)
-REPEATS = (1, 2, 3, 4, 6)
-BASE_ROWS = (4_000, 8_000, 16_000, 32_000)
-NONZEROS = (2, 3, 4, 5)
 
 
 class SizePlan(BaseModel):
@@ -97,10 +65,11 @@ def default_repeats(layers: int, unit: int) -> int:
     return layers // unit
 
 
-def _positive(**values: int | None) -> None:
+def require_positive(**values: int | None) -> None:
+    """Refuse arguments below 1; None is allowed."""
     for name, value in values.items():
         if value is not None and value < 1:
-            raise InputError(f"--{name.replace('_', '-')} {value}: must be at least 1")
+            raise InputError(f"`{name}` {value}: must be at least 1")
 
 
 def cut_config(
@@ -116,8 +85,8 @@ def cut_config(
     nonzeros: int | None = None,
 ) -> StudentConfig:
     """The config of the student with these changes of `base`; None keeps the base's own (repeats: layers / unit)."""
-    _positive(bottleneck=bottleneck, unit=unit, repeats=repeats, vocabulary=vocabulary, max_length=max_length)
-    _positive(base_rows=base_rows, nonzeros=nonzeros)
+    require_positive(bottleneck=bottleneck, unit=unit, repeats=repeats, vocabulary=vocabulary, max_length=max_length)
+    require_positive(base_rows=base_rows, nonzeros=nonzeros)
     unit = unit or base.unit
     if unit > base.unit:
         raise InputError(f"a unit of {unit} layers out of a model that stores {base.unit}")
@@ -214,7 +183,8 @@ def size_plan(shape: str, config: StudentConfig) -> SizePlan:
     )
 
 
-def _base(model: str | None, shape: str | None) -> tuple[str, StudentConfig, Student | None]:
+def base_of(model: str | None, shape: str | None) -> tuple[str, StudentConfig, Student | None]:
+    """Name and config of a model or of a published shape, and the model's student."""
     if (model is None) == (shape is None):
         raise InputError("pass either `model` or `shape`")
     if shape is not None:
@@ -248,8 +218,8 @@ def plan(
         print(plan(shape="xlmr-base", bottleneck=128, unit=3).bytes["int8"]["onnx"])
 
     Args:
-        model: what the student is cut from: a shipped name, a folder or a hub id.
-        shape: a published shape by name, in place of `model`.
+        model: the model to cut the student from: a shipped name, a folder or a hub id.
+        shape: a published shape by name, instead of `model`.
         bottleneck: width of the token table's rows; this and the next ones: None keeps the model's own.
         unit: stored layers of the recurring unit.
         repeats: how often the unit is applied; None: layers / unit.
@@ -258,144 +228,11 @@ def plan(
         base_rows: rows of a coded table's base.
         nonzeros: base rows that a row of a coded table is a sum of, 2 to 5.
         place: "word" is the paper's bottleneck, "embedding" that of a stock AlbertModel.
+
+    Raises:
+        InputError: no such model or shape, or an argument that does not fit it.
     """
-    name, base, _ = _base(model, shape)
+    name, base, _ = base_of(model, shape)
     cut = {"bottleneck": bottleneck, "unit": unit, "repeats": repeats, "vocabulary": vocabulary}
     config = cut_config(base, **cut, place=place, max_length=max_length, base_rows=base_rows, nonzeros=nonzeros)
     return size_plan(name, config)
-
-
-class Candidate(BaseModel):
-    """One student; `pareto`: no other one is at most as big, as slow and as lossy, and better in one of the three."""
-
-    model_config = ConfigDict(frozen=True)
-
-    vocabulary: int
-    bottleneck: int | None
-    base_rows: int | None = None
-    nonzeros: int | None = None
-    unit: int
-    repeats: int
-    precision: str
-    needs_qat: bool
-    bytes: int
-    macs_per_token: int
-    parameters: int
-    expected_loss: float
-    pareto: bool = False
-
-
-def plan_budget(
-    budget: str | int,
-    model: str | None = None,
-    *,
-    shape: str | None = None,
-    runtime: str = "executorch",
-    max_length: int | None = None,
-    place: Literal["word", "embedding"] = "word",
-    **fixed: int | None,
-) -> list[Candidate]:
-    """Every student that fits a budget, least expected loss first, the Pareto set marked.
-
-        from msdc.compress import plan_budget
-
-        best = [student for student in plan_budget("10MB", "msdc-mini", unit=3) if student.pareto]
-
-    Args:
-        budget: bytes of the program, as 10MB or 9.5MiB.
-        model: what the students are cut from: a shipped name, a folder or a hub id.
-        shape: a published shape by name, in place of `model`.
-        runtime: runtime whose file the budget is for.
-        max_length: longest input in tokens.
-        place: where the bottleneck is, as of `plan`.
-        fixed: `bottleneck`, `unit`, `repeats` and `vocabulary` that every candidate has; with `base_rows` or `nonzeros`
-            every candidate's table is coded.
-    """
-    _positive(max_length=max_length, **fixed)
-    try:
-        size = TypeAdapter(ByteSize).validate_python(budget)
-    except ValidationError as error:
-        raise InputError(f"size {budget!r} is not a number of bytes, such as 10MB or 9.5MiB") from error
-    _, base, student = _base(model, shape)
-    kept = None
-    if student is not None:
-        from msdc.compress.student.cut import kept_shares, wide_table
-
-        kept = kept_shares(wide_table(student), [width for width in WIDTHS if width < base.table_width])
-    rows, nonzeros = fixed.get("base_rows"), fixed.get("nonzeros")
-    codes: list[tuple[int, int]] = []
-    if rows is not None or nonzeros is not None:
-        if nonzeros not in (None, *NONZEROS):
-            raise InputError(f"`nonzeros` {nonzeros}: a coded row is a sum of 2 to 5 base rows")
-        codes = [
-            (first, count)
-            for first in ([rows] if rows else BASE_ROWS)
-            for count in ([nonzeros] if nonzeros else NONZEROS)
-        ]
-    found = enumerate_students(base, size, runtime=runtime, max_length=max_length, place=place, kept=kept, codes=codes)
-    return [row for row in found if all(value in (None, getattr(row, key)) for key, value in fixed.items())]
-
-
-def enumerate_students(
-    base: StudentConfig,
-    budget_bytes: int,
-    *,
-    runtime: str = "executorch",
-    max_length: int | None = None,
-    place: str = "word",
-    kept: dict[int, float] | None = None,
-    codes: Sequence[tuple[int, int]] = (),
-) -> list[Candidate]:
-    """Every combination that fits `budget_bytes`, least expected loss first, the Pareto set marked.
-
-    `kept` maps bottleneck widths to the share of the model's own table that they keep; `codes` are pairs of base rows
-    and nonzeros of coded tables, which stand in place of the table of every vocabulary that is larger than the base.
-    """
-    layers = base.unit * base.repeats
-    shares: dict[int | None, float] = {
-        width: (kept or {}).get(width, float(np.interp(width / base.hidden, *KEPT_CURVE)))
-        for width in WIDTHS
-        if width < base.table_width and width != base.bottleneck
-    }
-    # None keeps the base's own width.
-    shares[None] = 1.0
-    stacks = [
-        (unit, repeats) for unit in UNITS for repeats in REPEATS if unit <= base.unit and unit * repeats <= layers
-    ]
-    vocabularies = [*(size for size in VOCABULARIES if size < base.vocabulary), base.vocabulary]
-    tables: list[tuple[int, int | None, int | None]] = [(size, None, None) for size in vocabularies]
-    if codes and not base.coded:
-        tables = [(size, rows, nonzeros) for size in vocabularies for rows, nonzeros in codes if rows < size]
-    found: list[dict[str, Any]] = []
-    smallest = inf
-    for (width, share), (unit, repeats), (vocabulary, rows, nonzeros) in product(shares.items(), stacks, tables):
-        sizes = {"unit": unit, "repeats": repeats, "vocabulary": vocabulary}
-        table = {"bottleneck": width, "base_rows": rows, "nonzeros": nonzeros}
-        config = cut_config(base, **sizes, **table, place=place, max_length=max_length)
-        points = BOTTLENECK_POINTS * (1 - share) + HALVING_POINTS * log2(layers / unit)
-        points += DEPTH_POINTS * log2(layers / (unit * repeats))
-        points += VOCABULARY_POINTS * log2(base.vocabulary / vocabulary)
-        if rows is not None:
-            points += BOTTLENECK_POINTS * float(np.interp(rows / vocabulary, *CODE_CURVE))
-        for precision in precisions_for(config):
-            size = predict_bytes(config, plans.plan_for(config, precision), runtime)
-            smallest = min(smallest, size)
-            if size <= budget_bytes:
-                found.append(
-                    {
-                        **sizes,
-                        **{name: getattr(config, name) for name in table},
-                        "precision": precision,
-                        "needs_qat": precision == "int4-embed4",
-                        "bytes": size,
-                        "macs_per_token": macs_per_token(config),
-                        "parameters": names.parameter_counts(config)["total"],
-                        "expected_loss": round(points + PRECISION_POINTS[precision], 3),
-                    }
-                )
-    if not found:
-        raise InputError(f"no student of this model fits {budget_bytes} bytes; the smallest takes {smallest}")
-    compared = ("bytes", "macs_per_token", "expected_loss")
-    front = pareto([tuple(row[name] for name in compared) for row in found])
-    rows_found = [Candidate(**row, pareto=best) for row, best in zip(found, front, strict=True)]
-    return sorted(rows_found, key=lambda row: (row.expected_loss, row.bytes, row.macs_per_token))

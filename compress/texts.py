@@ -21,10 +21,10 @@ from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, Tokenizer
 if TYPE_CHECKING:
     from msdc.encoders.encoder import Encoder
 
-# Rows that do not occur in the corpus keep a small weight: a few hundred sentences use only a few thousand rows.
+# Weight of rows that do not occur in the corpus: a few hundred sentences use only a few thousand rows.
 SMOOTHING = 0.1
-# A special id occurs in every sentence; a sentence has about this many pieces.
-PIECES_PER_SENTENCE = 20
+# Tokens of an average sentence: a special id occurs once in each.
+TOKENS_PER_SENTENCE = 20
 
 
 def read_texts(path: str | Path, limit: int | None = None) -> list[str]:
@@ -35,30 +35,30 @@ def read_texts(path: str | Path, limit: int | None = None) -> list[str]:
         if limit is not None and len(texts) >= limit:
             break
     if not texts:
-        raise InputError(f"{path}: no text in it")
+        raise InputError(f"{path}: contains no text")
     return texts[:limit]
 
 
 def quickstart_texts(languages: Sequence[str] = (), limit: int | None = None) -> list[str]:
-    """Sentences of the embedded corpus, in `languages`, or in all of its languages where it has none of these.
+    """Sentences of the embedded corpus in `languages`, or in all of its languages if it has none of these.
 
-    Taken row by row across the languages, so that a limit keeps them balanced.
+    They are taken row by row across the languages, so that a limit keeps the languages balanced.
     """
     header, rows = parallel_table()
     columns = [index for index, language in enumerate(header) if language in languages] or list(range(len(header)))
     texts = [row[index] for row in rows for index in columns]
-    # Whole rows repeat one meaning in every language; spread the choice instead.
+    # Whole rows repeat one meaning in every language, so spread the choice.
     step = max(1.0, len(texts) / (limit or len(texts)))
     return [texts[int(position * step)] for position in range(min(limit or len(texts), len(texts)))]
 
 
 def row_frequency(encoder: Encoder, vocabulary: int, corpus: str | Path | None) -> tuple[Tensor | None, str]:
-    """(frequencies [V] of a corpus, else the vocabulary's own, else None; what they come from, in words)."""
+    """(frequencies [V] of a corpus, else the vocabulary's own, else None; their source, for the model card)."""
     if corpus is not None:
         texts = read_texts(corpus)
         return corpus_frequency(encoder.tokenizer, texts, vocabulary, encoder.max_length), Path(corpus).name
     frequency_V = own_frequency(encoder.tokenizer, vocabulary)
-    return frequency_V, "uniform (give --corpus for better)" if frequency_V is None else "the vocabulary's own"
+    return frequency_V, "uniform (a corpus improves them)" if frequency_V is None else "the vocabulary's own"
 
 
 def corpus_frequency(tokenizer: Tokenizer, texts: Sequence[str], vocabulary: int, max_length: int) -> Tensor:
@@ -72,7 +72,7 @@ def corpus_frequency(tokenizer: Tokenizer, texts: Sequence[str], vocabulary: int
 
 
 def own_frequency(tokenizer: Tokenizer, vocabulary: int) -> Tensor | None:
-    """Frequencies [V] that a unigram vocabulary knows by itself (its scores are log probabilities), else None."""
+    """Frequencies [V] from the scores of a unigram vocabulary (log probabilities); None for any other."""
     scores: dict[int, float] = {}
     if isinstance(tokenizer, PieceTokenizer):
         model = tokenizer.processor
@@ -80,9 +80,9 @@ def own_frequency(tokenizer: Tokenizer, vocabulary: int) -> Tensor | None:
             if not (model.is_control(index) or model.is_unknown(index) or model.is_unused(index)):
                 scores[index] = model.get_score(index)
     elif isinstance(tokenizer, FastTokenizer):
-        pieces = (tokenizer.parsed().get("model") or {}).get("vocab")
-        if isinstance(pieces, list):
-            scores = {index: float(score) for index, (_, score) in enumerate(pieces) if score < 0}
+        tokens = (tokenizer.parsed().get("model") or {}).get("vocab")
+        if isinstance(tokens, list):
+            scores = {index: float(score) for index, (_, score) in enumerate(tokens) if score < 0}
     if min(scores.values(), default=0) >= 0:
         return None
     frequency_V = torch.zeros(vocabulary)
@@ -93,5 +93,5 @@ def own_frequency(tokenizer: Tokenizer, vocabulary: int) -> Tensor | None:
         return None
     frequency_V = frequency_V / float(frequency_V.sum()) + 1e-3 / vocabulary
     for index in tokenizer.encode([""], 8)[0]:
-        frequency_V[index] = 1 / PIECES_PER_SENTENCE
+        frequency_V[index] = 1 / TOKENS_PER_SENTENCE
     return frequency_V

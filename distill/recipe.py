@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from msdc.errors import InputError, did_you_mean
-from msdc.limits import BANK, Batch, BatchTokens, Count, Epochs, Heads, Inner, Layers, Pieces, Positions, Steps, Width
+from msdc.limits import BANK, Batch, BatchTokens, Count, Epochs, Heads, Inner, Layers, Positions, Steps, Tokens, Width
 
 TEACHER = "teacher"  # as the assistant: a copy of the teacher that is trained further
 # The content of the files of a corpus; `auto` chooses by suffix (msdc.distill.data.corpora).
@@ -145,11 +145,11 @@ class Corpus(Strict):
 class VocabularyTraining(Strict):
     """A SentencePiece unigram vocabulary trained on the corpora, or an existing `.model` file."""
 
-    train: Pieces | None = Field(default=32_000, gt=100)
+    train: Tokens | None = Field(default=32_000, gt=100)
     file: str | None = None
     lowercase: bool = True
     # Train this many pieces; the others are whole words: those of the body, and frequent ones without punctuation.
-    parts: Pieces | None = Field(default=None, gt=100)
+    parts: Tokens | None = Field(default=None, gt=100)
     spellings: bool = False  # with parts: dotted I, sharp s, alef and Arabic vowel marks have one form
     sentences_per_language: Count = 70_000  # read for the vocabulary and the rows
 

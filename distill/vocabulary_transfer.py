@@ -21,7 +21,7 @@ from torch import Tensor
 
 from msdc.compress.student.coded_table import CodedRows, prune
 from msdc.compress.student.stock import to_student
-from msdc.compress.vocabulary.pieces import SPACE, open_vocabulary
+from msdc.compress.vocabulary.tokens import SPACE, open_vocabulary
 from msdc.distill.data import Row
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
@@ -236,7 +236,7 @@ def align_tokens(
 
 def row_texts(tokenizer: Tokenizer) -> dict[int, str]:
     """The text of every table row that has one, without marks of word boundaries."""
-    return {piece.row: piece.text for piece in open_vocabulary(tokenizer).pieces if piece.text}
+    return {token.row: token.text for token in open_vocabulary(tokenizer).tokens if token.text}
 
 
 def own_words(encoder: Encoder) -> list[str]:
@@ -257,7 +257,7 @@ def _spelled(teacher: Encoder, tokenizer: PieceTokenizer, known: Mapping[int, st
 
 def _spelled_inside(teacher: Encoder, texts: Mapping[int, str], tokenizer: PieceTokenizer) -> dict[int, list[int]]:
     """The teacher's WordPieces (`##owski`), longest first, of every token of Latin letters inside words."""
-    pieces = open_vocabulary(teacher.tokenizer).pieces
+    pieces = open_vocabulary(teacher.tokenizer).tokens
     known = {piece.text: piece.row for piece in pieces if piece.text and piece.name.startswith("##")}
     found = {}
     for piece, text in texts.items():

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from msdc.search.index import open_index as open_index
 
 __version__ = "0.3.0.dev0"
-DEFAULT_MODEL = "msdc-mini"
 _MODULES = {
     "Bundle": "msdc.export.bundle",
     "Encoder": "msdc.encoders.encoder",

@@ -1,9 +1,8 @@
-"""The `msdc` command line: subcommands are imported when they are called, every failure is one line."""
+"""The `msdc` command line: subcommands are imported when they are called; every failure is one line."""
 
 from __future__ import annotations
 
 import errno
-import importlib
 import io
 import logging
 import os
@@ -11,13 +10,14 @@ import re
 import signal
 import sys
 import threading
-from typing import Any
+from typing import Any, cast
 
 import click
 
 from msdc import __version__
 from msdc.errors import MsdcError, did_you_mean, printable
 from msdc.extras import named_extras
+from msdc.lazy import load
 
 # subcommand -> (module:attribute, help line). The help lines are here so that `msdc --help` imports no subcommand.
 VERBS = {
@@ -26,26 +26,26 @@ VERBS = {
         "The whole workflow on the embedded corpus and teacher, in minutes.",
     ),
     "corpus": ("msdc.distill.corpus:command", "Show what training would read from files: languages, rows, examples."),
-    "build-data": ("msdc.distill.build_data:command", "Make the data of a recipe from its public sources."),
+    "build-data": ("msdc.distill.build_data:command", "Download a recipe's public sources and build its data."),
     "distill": ("msdc.distill.cli:command", "Train a small student from a recipe."),
-    "compress": ("msdc.compress.cli:command", "Plan sizes; make, trim or quantize a student."),
+    "compress": ("msdc.compress.cli:command", "Plan sizes; create, trim or quantize a student."),
     "export": (
         "msdc.export.cli:command",
         "Write the bundle for a target: ExecuTorch, ONNX, tokenizer, golden vectors.",
     ),
     "bench": ("msdc.bench.cli:command", "Measure a bundle on a device: latency, memory, parity, accuracy."),
     "evaluate": ("msdc.bench.evaluate_cli:command", "Measure the accuracy of any encoder or bundle."),
-    "report": ("msdc.bench.report.cli:command", "Write one page for many results."),
-    "encode": ("msdc.commands.encode:command", "Print the vectors of texts."),
+    "report": ("msdc.bench.report.cli:command", "Write one page from many results."),
+    "encode": ("msdc.commands.encode:command", "Print or write the vectors of texts."),
     "compare": ("msdc.commands.encode:compare", "Print the similarity of texts."),
     "search": ("msdc.commands.search:command", "Find the lines of a text file closest in meaning to a query."),
     "push": ("msdc.commands.push:command", "Upload a model or bundle to the Hugging Face hub."),
     "inspect": ("msdc.export.cli:inspect", "Show what is inside an artifact."),
-    "doctor": ("msdc.commands.doctor:command", "Check versions, kernels and devices; say how to get what is missing."),
+    "doctor": ("msdc.commands.doctor:command", "Check packages, kernels and devices; list what is missing."),
 }
 
 
-# How what was interrupted goes on.
+# How to continue an interrupted command.
 RESUMED = {
     "distill": ": the same command with --resume continues (a sweep: the same command)",
     "quickstart": ": the same command continues",
@@ -63,21 +63,18 @@ class LazyVerbs(click.Group):
         """The subcommand of that name, imported now; None for an unknown name."""
         if name not in VERBS:
             return None
-        target, _ = VERBS[name]
-        module, attribute = target.split(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
-        return command
+        return cast(click.Command, load(VERBS[name][0]))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does it; an unknown name gets the known one that it resembles."""
+        """Suggest a similar subcommand for an unknown one."""
         if args and args[0] not in VERBS and not args[0].startswith("-"):
             ctx.fail(f"no such command {args[0]!r}{did_you_mean(args[0], VERBS)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of subcommands without importing them."""
+        """List the subcommands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
 
@@ -106,26 +103,26 @@ def quiet_libraries() -> None:
 
 
 def _end_by_signals() -> None:
-    """SIGTERM, and SIGHUP of a closed terminal, end the process as an exception: what was started is stopped.
+    """Turn SIGTERM, and SIGHUP of a closed terminal, into an exception, so that child processes are stopped.
 
-    Without this the process would end at once, and a browser, an emulator or a server would go on without it.
+    Otherwise a browser, an emulator or a server would outlive this process.
     """
 
     def end(number: int, frame: object) -> None:
-        signal.signal(number, signal.SIG_IGN)  # a second one must not interrupt the clean-up
+        signal.signal(number, signal.SIG_IGN)  # a second signal must not interrupt the clean-up
         raise SystemExit(128 + number)
 
     if threading.current_thread() is not threading.main_thread():
         return
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
-        # Whoever ignores a signal, as nohup does, or has a handler, keeps it.
+        # A signal that is ignored (nohup) or has a handler keeps its setting.
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, end)
 
 
 def _write_utf8() -> None:
-    """What is redirected is UTF-8, also on Windows, whose own code pages lack most scripts."""
+    """Write redirected output as UTF-8, also on Windows, whose code pages lack most scripts."""
     if "PYTHONIOENCODING" in os.environ:
         return
     for stream in (sys.stdout, sys.stderr):
@@ -136,7 +133,10 @@ def _write_utf8() -> None:
 
 
 def with_options(text: str, words: list[str]) -> str:
-    """Arguments of functions (`` `warmup` ``, `` `exporter="generic"` ``) as the options of the command in `words`."""
+    """An error's text with its arguments as options of the command in `words`: `` `warmup` `` becomes --warmup.
+
+    Library functions name their arguments, also as `` `exporter="generic"` ``.
+    """
     command: click.Command = msdc
     context = click.Context(msdc)
     for word in words:
@@ -144,14 +144,14 @@ def with_options(text: str, words: list[str]) -> str:
             command = inner
     names = {}
     for param in command.params:
-        named = param.opts[0] if len(param.opts) == 1 else max(param.opts, key=len)
-        names[param.name] = named if isinstance(param, click.Option) else param.make_metavar(context)
+        is_option = isinstance(param, click.Option)
+        names[param.name] = max(param.opts, key=len) if is_option else param.make_metavar(context).strip("[].")
 
     def option(found: re.Match[str]) -> str:
         name, value = found.groups()
         if name not in names:
             return found[0]
-        return str(names[name]) if value in (None, "True", "False") else f"{names[name]} {value.strip(chr(34))}"
+        return f"{names[name]}" if value in (None, "True", "False") else f"{names[name]} {value.strip(chr(34))}"
 
     return re.sub(r"`(\w+)(?:=([^`]+))?`", option, text)
 
@@ -162,7 +162,7 @@ def _one_line(error: BaseException | str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; exit code 0, 1 (failed or a gate fell short) or 2 (usage or bad input)."""
+    """Run the command line; exit code 0, 1 (an error or a failed gate), 2 (usage or bad input) or 3 (inconclusive)."""
     arguments = sys.argv[1:] if arguments is None else arguments
     # --debug is accepted anywhere on the line, not only before the subcommand.
     debug, words = "--debug" in arguments, [word for word in arguments if word != "--debug"]
@@ -177,8 +177,8 @@ def main(arguments: list[str] | None = None) -> None:
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
     except click.ClickException as error:
-        asked = f" (msdc {verb} -h shows the usage)" if verb and isinstance(error, click.UsageError) else ""
-        click.echo(f"error: {_one_line(error.format_message())}{asked}", err=True)
+        usage = f" (msdc {verb} -h shows the usage)" if verb and isinstance(error, click.UsageError) else ""
+        click.echo(f"error: {_one_line(error.format_message())}{usage}", err=True)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         click.echo(f"interrupted{RESUMED.get(verb, '')}", err=True)
@@ -192,12 +192,12 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stderr.close()
         sys.exit(1)
     except BaseException as error:
-        # Panics of Rust libraries are no `Exception`.
+        # Panics of Rust libraries are not an `Exception`.
         if debug or isinstance(error, SystemExit | GeneratorExit):
             raise
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            # Files have messages of their own (msdc.files): what is left is a redirected standard output.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the interpreter writes what is left of it once more
+            # Files have messages of their own (msdc.files), so this is a redirected standard output.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the interpreter writes its buffer once more at exit
             click.echo("error: disk full while writing standard output: free some space and run again", err=True)
             sys.exit(1)
         click.echo(f"error: {type(error).__name__}: {_one_line(error)[:300]} (--debug shows the traceback)", err=True)

@@ -1,4 +1,4 @@
-"""Errors that a user can act on: one line that says what is wrong and what to do, and the exit code."""
+"""Errors that a user can act on: one line with the problem and its remedy, and the exit code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u206
 
 
 def printable(text: str) -> str:
-    """`text` with what could control a terminal replaced by U+FFFD; output of devices and files is not trusted."""
+    """`text` with what could control a terminal replaced by U+FFFD; for output of devices and files."""
     return _UNSAFE.sub("\ufffd", text)
 
 
@@ -21,21 +21,21 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
-# Keys of recipes and model folders of 0.2, and what they are called now.
+# Keys of recipes and model folders of 0.2 -> their names today.
 RENAMED = {"guide": "teacher", "links": "nonzeros"}
 
 
 def first_problem(error: Any) -> str:
-    """`KEY: what is wrong with it`, of the first mistake in a `pydantic.ValidationError`."""
+    """`KEY: problem` of the first mistake in a `pydantic.ValidationError`."""
     first = error.errors()[0]
-    said = first["msg"].removeprefix("Value error, ")
+    problem = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden" and first["loc"][-1] in RENAMED:
-        said = f"unknown key; since 0.3 it is called {RENAMED[first['loc'][-1]]!r}: rename it"
-    return ": ".join(filter(None, (".".join(map(str, first["loc"])), said)))
+        problem = f"unknown key; since 0.3 it is called {RENAMED[first['loc'][-1]]!r}: rename it"
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), problem)))
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'corpora'?` for a word that resembles a known one, else what is known; empty without any."""
+    """`; did you mean 'corpora'?` for a word similar to a known one, else the known ones; empty if there are none."""
     words = list(dict.fromkeys(known))
     if RENAMED.get(word) in words:
         return f"; since 0.3 it is called {RENAMED[word]!r}: rename it"
@@ -62,6 +62,6 @@ class GateError(MsdcError):
 
 
 class InconclusiveError(MsdcError):
-    """A gate can neither be passed nor failed: the machine was too noisy to tell. Exit code 3."""
+    """A gate neither passed nor failed: the machine was too noisy. Exit code 3."""
 
     exit_code = 3

@@ -1,8 +1,7 @@
-"""The extras of the installation: which package is in which, and the one line that names the extra that is missing.
+"""The extras of the installation, their packages, and the error that names a missing extra.
 
-`pip install msdc` runs bundles and the shipped student through ONNX Runtime. Everything else imports its packages where
-it uses them; a package that is not installed becomes a `MissingExtra` here, on the command line and in the Python
-interface alike.
+`pip install msdc` runs bundles and the shipped student through ONNX Runtime. All other packages are imported where they
+are used; a missing one becomes a `MissingExtra`, on the command line and in the Python interface.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from contextvars import ContextVar
 
 from msdc.errors import InputError
 
-# Import name -> (its name in prose, its name on the index) of every package that only an extra installs.
+# Import name -> (name in messages, name on PyPI) of every package that only an extra installs.
 PACKAGES = {
     "torch": ("PyTorch", "torch"),
     "torchao": ("torchao", "torchao"),
@@ -31,8 +30,8 @@ PACKAGES = {
     "cryptography": ("cryptography", "cryptography"),
     "segno": ("segno", "segno"),
 }
-# Extra -> packages it adds, by name on the index. Of two that hold a package the first is named, unless the verb's own
-# extra holds it too. pyproject.toml has the versions; a test compares the two.
+# Extra -> packages it adds, by name on PyPI. An error names the first extra with a package, or the verb's own if that
+# has it too. pyproject.toml has the versions; a test compares the two.
 EXTRAS = {
     "data": ("pyarrow", "datasets", "defusedxml"),
     "train": (
@@ -44,7 +43,7 @@ EXTRAS = {
     "link": ("segno",),
     "signature": ("cryptography",),
 }  # fmt: skip
-# The extra that makes a verb whole.
+# The extra with all packages of a verb.
 VERBS = {
     "quickstart": "all",
     "distill": "train",
@@ -58,12 +57,12 @@ _verb: ContextVar[str] = ContextVar("verb", default="")
 
 
 class MissingExtra(InputError):
-    """Something needs a package that is not installed. Exit code 2."""
+    """A package that is not installed is needed. Exit code 2."""
 
 
 @functools.cache
 def installed(package: str) -> bool:
-    """Whether the package of that import name is there; it is not imported."""
+    """Whether a package is installed, by import name; it is not imported."""
     try:
         return importlib.util.find_spec(package) is not None
     except (ImportError, ValueError):
@@ -71,7 +70,7 @@ def installed(package: str) -> bool:
 
 
 def extra_of(package: str) -> str | None:
-    """The extra that installs a package (by import name), for the verb that runs; None for a package of none."""
+    """The extra that installs a package (by import name), for the verb that runs; None if no extra does."""
     verb = _verb.get()
     if package not in PACKAGES:
         return None
@@ -88,7 +87,7 @@ def missing(package: str, what: str) -> MissingExtra:
 
 
 def require(package: str, what: str) -> None:
-    """Fail early where a package is not installed."""
+    """Fail early if a package is not installed."""
     if not installed(package):
         raise missing(package, what)
 
@@ -97,7 +96,7 @@ def require(package: str, what: str) -> None:
 def named_extras(what: str, verb: str = "") -> Iterator[None]:
     """Turn the missing import of a package of an extra into one line; any other error passes. Also a decorator.
 
-    `what` is the subject of the line; the extra of `verb` is named where it holds the package.
+    `what` is the subject of the line; the extra of `verb` is named if it has the package.
     """
     outer = _verb.set(verb or _verb.get())
     try:

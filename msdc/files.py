@@ -31,26 +31,26 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 MAX_DIGITS = 308
 # Younger ones may belong to a process that still writes.
 LEFT_OVER_SECONDS = 24 * 3600
-# Of a folder that a process holds: the lock, and who that is. A lock file of its own, because filelock may empty it.
+# Of a locked folder: the lock and the process that holds it. They are two files because filelock may empty its own.
 LOCK_FILE, HOLDER_FILE = ".lock", "running.json"
 # Errors of a full disk: no space, no quota, a file as large as the file system or the user's limit allows.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# Places that cannot be written to: no permission, a file where a folder should be, a mount point, a name too long.
+# Paths that cannot be written: no permission, a file where a folder should be, a mount point, a name too long.
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EBUSY,
             errno.EXDEV, errno.ENAMETOOLONG, errno.ELOOP)  # fmt: skip
-# torch, safetensors and tokenizers report them as text, without an errno.
+# torch, safetensors and tokenizers report a full disk as text, without an errno.
 _FULL_TEXTS = ("No space left", "os error 28", "os error 27", "File too large", "file write failed", "unexpected pos")
 
 
 def _full(target: Path) -> MsdcError:
-    # Files of a folder that is being staged are named as they will be.
+    # Show files of a staged folder under their final path.
     shown = re.sub(r"(^|[/\\])\.([^/\\]+)\.[a-z0-9_]{8}\.partial(?=[/\\]|$)", r"\1\2", str(target))
     return MsdcError(f"disk full while writing {shown}: free some space and run again")
 
 
 @contextlib.contextmanager
 def disk_errors(target: Path) -> Iterator[None]:
-    """Turn a full disk, or a place under `target` that cannot be written to, into one line."""
+    """Turn a full disk, or a path at `target` that cannot be written, into an error of one line."""
     try:
         yield
     except OSError as error:
@@ -69,7 +69,7 @@ def disk_errors(target: Path) -> Iterator[None]:
 
 
 def _fsync(path: Path) -> None:
-    # Windows flushes only what is open for writing, and opens no folders.
+    # Windows flushes only files that are open for writing, and opens no folders.
     if os.name == "nt" and path.is_dir():
         return
     descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
@@ -79,27 +79,27 @@ def _fsync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _beside(target: Path, kind: str) -> Path:
-    """A hidden name beside `target`, on the same file system."""
+def _hidden(target: Path, kind: str) -> Path:
+    """A hidden name next to `target`, on the same file system."""
     return target.with_name(f".{target.name}.{secrets.token_hex(4)}.{kind}")
 
 
 @contextlib.contextmanager
 def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside `target`; on success fsync and rename it there, on failure leave nothing."""
+    """Yield a temporary path next to `target`; on success fsync and rename it to `target`, on failure remove it."""
     target = Path(target)
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         _clean_left_over(target)
-        temporary = _beside(target, "partial")
+        temporary = _hidden(target, "partial")
         temporary.touch(exist_ok=False)
         mode = temporary.stat().st_mode
         try:
             yield temporary
             _fsync(temporary)
-            # An audit event marks a state that a kill can leave and that Python has no event for; a test kills there.
+            # A test kills the process at this audit event: no other event marks the state before the rename.
             sys.audit("msdc.files.complete", str(temporary))
-            # Some writers (safetensors) put a file there that only its owner can read.
+            # Some writers (safetensors) create a file that only its owner can read.
             os.chmod(temporary, mode)
             os.replace(temporary, target)
             _fsync(target.parent)
@@ -108,14 +108,14 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_text(target: str | os.PathLike[str], text: str) -> None:
-    """Write UTF-8 text atomically, with the same bytes on every system: line ends stay as they are in `text`."""
+    """Write UTF-8 text atomically, with the line ends of `text` on every system."""
     with atomic_path(target) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
 @contextlib.contextmanager
 def locked(path: str | os.PathLike[str], busy: Callable[[], str] | None = None) -> Iterator[BaseFileLock]:
-    """Hold the lock of the file `path`, which is made where it is missing; it ends with its process, however that ends.
+    """Hold the lock of the file `path`, which is created if it is missing. The end of the process releases it.
 
     While another process or thread holds it: wait, or with `busy` raise an `InputError` with this text. A thread may
     hold it more than once.
@@ -125,12 +125,12 @@ def locked(path: str | os.PathLike[str], busy: Callable[[], str] | None = None) 
     with disk_errors(path):
         for left in reversed(range(20)):
             try:
-                lock.acquire(blocking=busy is None)  # it makes the folder
+                lock.acquire(blocking=busy is None)  # this also creates the folder
                 break
             except Timeout as error:
                 assert busy is not None, "without one it waits"
                 raise InputError(busy()) from error
-            except (FileExistsError, FileNotFoundError):  # its holder makes or removes the folder at this moment
+            except (FileExistsError, FileNotFoundError):  # its holder just creates or removes the folder
                 if not left:
                     raise
                 time.sleep(0.001)
@@ -142,20 +142,20 @@ def locked(path: str | os.PathLike[str], busy: Callable[[], str] | None = None) 
 
 @contextlib.contextmanager
 def held(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """Keep other processes out of `folder`, and tell them who holds it and since when.
+    """Keep other processes out of `folder`; their error names the holder.
 
-    A missing folder is made, and removed at the end where nothing was put into it.
+    A missing folder is created, and removed at the end if it is empty.
 
     Raises:
         InputError: another process holds it.
     """
     real = Path(os.path.realpath(folder))
     holder = real / HOLDER_FILE
-    made = [place for place in (real, *real.parents) if not place.exists()]
+    created = [place for place in (real, *real.parents) if not place.exists()]
 
     def busy() -> str:
         who = "another process"
-        for _ in range(20):  # a holder that has just begun has not said so yet
+        for _ in range(20):  # a new holder has not written its file yet
             with contextlib.suppress(InputError, TypeError, KeyError):
                 who = "process {pid} on {host} since {since}".format(**read_json(holder, 4096))
                 break
@@ -173,20 +173,20 @@ def held(folder: str | os.PathLike[str]) -> Iterator[None]:
         finally:
             if outermost:
                 holder.unlink(missing_ok=True)
-                # While it is held: afterwards the file could be another's lock.
+                # Before the release: afterwards the file could be the lock of another process.
                 with contextlib.suppress(OSError):
-                    if made and [path.name for path in real.iterdir()] == [LOCK_FILE]:
+                    if created and [path.name for path in real.iterdir()] == [LOCK_FILE]:
                         (real / LOCK_FILE).unlink()
-                        for place in made:
+                        for place in created:
                             place.rmdir()
 
 
 def remove_folder(folder: str | os.PathLike[str]) -> None:
-    """Remove a folder that nobody holds; a process killed meanwhile leaves it whole or gone."""
+    """Remove a folder that no process holds; if the process is killed meanwhile, it is complete or gone."""
     real = Path(os.path.realpath(folder))
     with contextlib.ExitStack() as stack:
         stack.enter_context(held(real))
-        if os.name == "nt":  # it renames no folder with an open file
+        if os.name == "nt":  # Windows renames no folder with an open file
             stack.close()
         _discard(real, real)
 
@@ -205,17 +205,17 @@ def regular_size(path: str | os.PathLike[str]) -> int:
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
     if stat.S_ISDIR(status.st_mode):
-        raise InputError(f"{path}: a folder, a file was expected")
+        raise InputError(f"{path}: a folder; expected a file")
     if not stat.S_ISREG(status.st_mode):
         raise InputError(f"{path}: not a regular file (a device, a pipe or a socket)")
     return status.st_size
 
 
 def file_state(path: str | os.PathLike[str]) -> tuple[int, ...] | None:
-    """What changes when a file is written or replaced: inode, size and times; None where there is none.
+    """Inode, size and times, which change when a file is written or replaced; None if there is no file.
 
-    Copies keep the time of their contents, and a removed file's inode is given to the next one: the time of the inode's
-    own change tells them apart.
+    Copies keep the time of their contents, and a new file may reuse an inode: the time of the inode's own change
+    differs.
     """
     try:
         facts = os.stat(path)
@@ -242,16 +242,16 @@ def _integer(text: str) -> int:
 
 
 def parse_json(text: str) -> Any:
-    """JSON from an untrusted source: no NaN, no infinity (also not as 1e999), no integer beyond float's range, no half
-    of a surrogate pair.
+    """JSON from an untrusted source: no NaN, no infinity (nor 1e999), no integer beyond float's range, no half of a
+    surrogate pair.
 
     Raises:
-        ValueError: not such JSON.
+        ValueError: not JSON, or not of this kind.
         RecursionError: nested too deeply.
     """
     value = json.loads(text, parse_constant=_constant, parse_float=_finite, parse_int=_integer)
     if _SURROGATE.search(text):
-        # A lone half is no character, and no file that holds it can be written.
+        # Half of a pair is no character and cannot be written to a file.
         try:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
         except UnicodeEncodeError as error:
@@ -279,7 +279,7 @@ def read_json(path: str | os.PathLike[str], max_bytes: int = MAX_JSON_BYTES) -> 
 
 
 def user_cache() -> Path:
-    """`$XDG_CACHE_HOME/msdc`; without that variable `~/.cache/msdc`, on every system."""
+    """`$XDG_CACHE_HOME/msdc`, or `~/.cache/msdc` without that variable, on every system."""
     base = os.environ.get("XDG_CACHE_HOME") or ""
     try:
         # The XDG specification requires that relative paths are ignored.
@@ -289,10 +289,10 @@ def user_cache() -> Path:
 
 
 def refuse_existing(target: Path, force: bool, marks: tuple[str, ...] = ()) -> None:
-    """Refuse to overwrite `target` without `force`, and with it what msdc has not written.
+    """Refuse to overwrite `target` without `force`, and with it anything that msdc has not written.
 
-    A file replaces a regular file. A folder, which all files `marks` tell as one of ours, replaces such a folder or an
-    empty one, but not the one that the process works in.
+    Without `marks` a regular file may be replaced; with them an empty folder, or one that has all these files, but
+    never the working directory.
     """
     with disk_errors(target):
         if not target.exists():
@@ -303,32 +303,32 @@ def refuse_existing(target: Path, force: bool, marks: tuple[str, ...] = ()) -> N
         if not target.is_file():
             raise InputError(f"{target}: not a regular file, it is not replaced; choose another path")
     elif not target.is_dir() or (any(target.iterdir()) and not all((target / name).is_file() for name in marks)):
-        raise InputError(f"{target}: no folder with {' and '.join(marks)}, it is not replaced; choose another path")
+        raise InputError(f"{target}: not a folder with {' and '.join(marks)}, it is not replaced; choose another path")
     elif Path.cwd().is_relative_to(target.resolve()):
         raise InputError(f"{target}: the working directory is not replaced; choose another path")
 
 
 def _discard(path: Path, target: Path) -> None:
-    """Remove what lies beside `target`, under a name from which nobody puts it back half removed."""
-    doomed = _beside(target, "partial")
+    """Remove `path`, first renamed to a hidden name of `target` from which recovery never restores it."""
+    doomed = _hidden(target, "partial")
     with contextlib.suppress(FileNotFoundError):
         os.rename(path, doomed)
         shutil.rmtree(doomed) if doomed.is_dir() and not doomed.is_symlink() else doomed.unlink()
 
 
 def _put_in_place(stage: Path, target: Path, check: Callable[[], None]) -> None:
-    """Rename `stage` to `target`; what is there is renamed away first. Other writers may do the same meanwhile."""
+    """Rename `stage` to `target`; an existing one is hidden first. Other writers may do the same meanwhile."""
     hidden: list[Path] = []
     for _ in range(100):
         try:
-            # A rename onto a folder succeeds only when that is empty.
+            # A rename onto a folder succeeds only if that is empty.
             os.rename(stage, target)
             break
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise
         check()
-        hidden.append(_beside(target, "old"))
+        hidden.append(_hidden(target, "old"))
         with contextlib.suppress(FileNotFoundError):  # another writer was faster
             os.rename(target, hidden[-1])
     else:
@@ -338,7 +338,7 @@ def _put_in_place(stage: Path, target: Path, check: Callable[[], None]) -> None:
 
 
 def _clean_left_over(target: Path) -> None:
-    """Put back what a kill between two renames left hidden; remove what writers killed over a day ago left."""
+    """Restore a folder hidden by a kill between two renames; remove files of writers killed over a day ago."""
     name = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.(partial|old)")
     for left in sorted(target.parent.iterdir() if target.parent.is_dir() else ()):
         if not name.fullmatch(left.name):
@@ -354,11 +354,11 @@ def _clean_left_over(target: Path) -> None:
 
 @contextlib.contextmanager
 def staged_folder(target: str | os.PathLike[str], force: bool = False, marks: tuple[str, ...] = ()) -> Iterator[Path]:
-    """Yield an empty folder beside `target`; on success it becomes `target`, on failure it is removed.
+    """Yield an empty folder next to `target`; on success it becomes `target`, on failure it is removed.
 
-    With `force` an existing folder is renamed away after the new one is complete; a process killed between the two
-    renames leaves it under a hidden name, and the next writer puts it back. Of several writers the last one wins. What
-    may be replaced see `refuse_existing`; without `marks` it is anything, in a cache of our own. A link is followed.
+    With `force` an existing folder is hidden by a rename once the new one is complete; if the process is killed between
+    the two renames, the next writer restores it. Of several writers the last one wins. `refuse_existing` decides what
+    may be replaced; without `marks` anything, as in our own cache. A link is followed.
     """
     shown, target = Path(target), Path(os.path.realpath(target))
 
@@ -370,7 +370,7 @@ def staged_folder(target: str | os.PathLike[str], force: bool = False, marks: tu
     check()
     with disk_errors(shown):
         target.parent.mkdir(parents=True, exist_ok=True)
-        stage = _beside(target, "partial")
+        stage = _hidden(target, "partial")
         stage.mkdir()
         readable = stage.stat().st_mode & 0o444
         try:
@@ -388,7 +388,7 @@ def staged_folder(target: str | os.PathLike[str], force: bool = False, marks: tu
 
 
 def link_file(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-    """A hard link, or a copy where there are none or `target` is on another file system."""
+    """A hard link, or a copy if `target` is on another file system or links are not supported."""
     try:
         os.link(source, target)
     except OSError:
@@ -407,7 +407,7 @@ def sha256_files(paths: list[Path]) -> str:
 
 
 def sha256_named(hashes: Iterable[tuple[Path, str]]) -> str:
-    """`sha256_files` of files whose own hashes are known; files of one name keep the order in which they come."""
+    """`sha256_files` from known hashes; files of one name keep their order."""
     digest = hashlib.sha256()
     for path, found in sorted(hashes, key=lambda one: one[0].name):
         digest.update(f"{path.name}\0{found}\n".encode())

@@ -1,7 +1,7 @@
-"""Upper bounds of the numbers in recipes and in models' configs, above anything published.
+"""Upper bounds of the numbers in recipes and model configs, above anything published.
 
-One changed digit must be one line, not hours, a full memory or a plan of "0.00 hours". The types stand where pydantic
-reads a field; `check_sizes` reads the configs of stock models, whose keys are those of `transformers`.
+A mistyped digit must be an error of one line, not hours of work or exhausted memory. The types are for fields of
+pydantic models; `check_sizes` checks the configs of stock models, whose keys are those of `transformers`.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ Layers = Annotated[int, Field(gt=0, le=LAYERS)]
 Width = Annotated[int, Field(gt=0, le=WIDTH)]
 Inner = Annotated[int, Field(gt=0, le=4 * WIDTH)]  # width of a feed-forward layer
 Heads = Annotated[int, Field(gt=0, le=1024)]
-Pieces = Annotated[int, Field(gt=0, le=2**22)]  # of a vocabulary
+Tokens = Annotated[int, Field(gt=0, le=2**22)]  # of a vocabulary
 Positions = Annotated[int, Field(gt=0, le=2**15)]
 Batch = Annotated[int, Field(gt=0, le=2**16)]
 BatchTokens = Annotated[int, Field(gt=0, le=2**24)]
 Steps = Annotated[int, Field(gt=0, le=10**8)]
 Epochs = Annotated[float, Field(gt=0, le=10**5)]
-Count = Annotated[int, Field(gt=0, le=10**12)]  # of rows and characters: reading ends where the text does
+Count = Annotated[int, Field(gt=0, le=10**12)]  # of rows and characters
 BANK = 2**20  # vectors of a memory bank
 
-# What a key of a stock config counts. Sizes of tensors are compared with the weights, these make modules.
+# Keys of a stock config that count modules; sizes of tensors are compared with the weights instead.
 _COUNTS = ((re.compile(r"(layers?|groups?|blocks|depth|group_num)$"), LAYERS), (re.compile(r"experts$"), EXPERTS),
            (re.compile(r"_features$"), WIDTH))  # fmt: skip
 
 
 def check_sizes(config: Any, where: Path) -> None:
-    """Refuse a stock config that asks for more layers, groups, experts or features than any model has."""
+    """Refuse a stock config with more layers, groups, experts or features than any model has."""
     for key, value in config.items() if isinstance(config, dict) else ():
         check_sizes(value, where)
         most = next((limit for pattern, limit in _COUNTS if pattern.search(str(key))), None)

@@ -1,6 +1,6 @@
 """This machine: processor, instruction sets, memory, temperatures, without torch.
 
-Linux tells more, in /proc and /sys; elsewhere psutil answers, and what it does not know is empty or None.
+Linux has details in /proc and /sys; elsewhere psutil is used, and unknown values are empty or None.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOTABLE_X86 = ("sse4_2", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "a
                "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16")  # fmt: skip
 NOTABLE_ARM = ("asimd", "asimdhp", "fphp", "asimddp", "i8mm", "bf16", "sve", "sve2", "sme", "svei8mm")
 BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
-# Names of Apple's processors' features, as `sysctl` lists them, in the kernel's spelling.
+# Features of Apple's processors: name in `sysctl` -> the kernel's spelling.
 APPLE_FEATURES = {
     "AdvSIMD": "asimd", "FEAT_FP16": "asimdhp", "FEAT_DotProd": "asimddp", "FEAT_I8MM": "i8mm", "FEAT_BF16": "bf16",
     "FEAT_SME": "sme",
@@ -33,7 +33,7 @@ APPLE_FEATURES = {
 
 
 def peak_mib() -> float:
-    """Most memory that this process has held so far; where the system does not tell, what it holds now."""
+    """Peak memory of this process; its current memory on a system that records no peak."""
     for line in _read("/proc/self/status").splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 2**10
@@ -47,7 +47,7 @@ def peak_mib() -> float:
 
 
 def usable_cores() -> frozenset[int]:
-    """Numbers of the processors that this process may run on; all of them where the system cannot restrict it."""
+    """Indices of the processors that this process may run on; all of them if the system cannot restrict it."""
     try:
         return frozenset(psutil.Process().cpu_affinity())
     except (AttributeError, psutil.Error):
@@ -55,7 +55,7 @@ def usable_cores() -> frozenset[int]:
 
 
 def pin(cores: Sequence[int]) -> None:
-    """Run this process, and the threads that it starts, on these processors only."""
+    """Restrict this process, and the threads that it starts, to these processors."""
     try:
         psutil.Process().cpu_affinity(list(cores))
     except (AttributeError, ValueError, OSError, psutil.Error) as error:
@@ -147,7 +147,7 @@ def read_machine() -> Machine:
 
 
 def read_heat(sys_root: str = "/sys") -> dict[str, Any]:
-    """Load average, temperatures of thermal zones, current frequencies, battery; what is unknown is None or empty."""
+    """Load average, temperatures of thermal zones, current frequencies, battery; unknown values are None or empty."""
     root = Path(sys_root)
     zones: dict[str, float] = {}
     for zone in sorted(root.glob("class/thermal/thermal_zone*")):
@@ -163,7 +163,7 @@ def read_heat(sys_root: str = "/sys") -> dict[str, Any]:
             percent = float(_read(supply / "capacity"))
             charging = _read(supply / "status").strip() == "Charging"
     return {
-        "load_1min": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,  # psutil's own begins at 0
+        "load_1min": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,  # psutil's starts at 0
         "thermal_c": zones,
         "cpu_mhz": tuple(int(value) / 1000.0 for path in speed_files if (value := _read(path).strip()).isdigit()),
         "battery_percent": percent,

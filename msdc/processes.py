@@ -1,7 +1,7 @@
 """Child processes: isolated from the user's working directory, bounded in time and output.
 
-Every child starts in a private empty folder unless its caller names one, so that nothing in the user's working
-directory is picked up as code, configuration or library.
+Every child starts in a private empty folder unless its caller sets one, so that no file in the user's working directory
+is used as code, configuration or library.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import psutil
 
 from msdc.errors import InputError, MsdcError
 
-# Output and errors of one child, each. Our own runner prints a few lines; a compiler's errors stay far below.
+# Limit of output and of errors of one child. Our runner prints a few lines, a compiler's errors are far below.
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024
 
 
@@ -49,7 +49,7 @@ def python_child(module: str, *arguments: str) -> tuple[list[str], dict[str, str
 
 
 def is_root() -> bool:
-    """Whether this process has all rights, by user number; False on Windows, which has none."""
+    """Whether this process runs as root; False on Windows, which has no user numbers."""
     return hasattr(os, "geteuid") and os.geteuid() == 0
 
 
@@ -66,9 +66,9 @@ def _kill(processes: Sequence[psutil.Process]) -> None:
 
 
 def kill_tree(process: subprocess.Popen[bytes], *, group: bool) -> None:
-    """Kill a program and all below it, which are known only while it lives.
+    """Kill a program and its descendants, which can be listed only while it runs.
 
-    `group`: it was started in a session of its own, whose processes end with it, whoever their parent is (not Windows).
+    `group`: it was started in a session of its own, all of whose processes are killed (not on Windows).
     """
     children = _descendants(process.pid) if process.poll() is None else []
     if group and hasattr(os, "killpg"):
@@ -79,7 +79,7 @@ def kill_tree(process: subprocess.Popen[bytes], *, group: bool) -> None:
 
 
 def kill_children() -> None:
-    """Kill every process below this one: for a process that ends while other threads of it wait for programs."""
+    """Kill all descendants of this process: for one that ends while its other threads wait for programs."""
     _kill(_descendants(os.getpid()))
 
 
@@ -95,24 +95,24 @@ def run_program(
     command: Sequence[str], *, timeout_s: float, cwd: Path | None = None, env: Mapping[str, str] | None = None,
     group: bool = False, grows: tuple[Path, int] | None = None,
 ) -> Finished | None:  # fmt: skip
-    """Run to the end without input; None when it ran past `timeout_s` and was killed.
+    """Run a program without input until it ends; None if it ran past `timeout_s` and was killed.
 
     Args:
         command: program and arguments; paths in them are absolute unless `cwd` is given.
         timeout_s: seconds.
         cwd: working directory; None for a private empty one.
         env: environment; None for this process's.
-        group: start it in a session of its own, which is killed with it, also where the program has ended.
-        grows: a file that the program writes, and the bytes that it may have.
+        group: start it in a session of its own, whose processes are killed at the end.
+        grows: a file that the program writes, and its largest size in bytes.
 
     Raises:
         InputError: the program cannot be started.
-        MsdcError: it printed or wrote more than allowed; it was killed.
+        MsdcError: it printed or wrote more than allowed and was killed.
     """
     name = Path(command[0]).name
     with contextlib.ExitStack() as stack:
         place = cwd or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="msdc-child-")))
-        # Files, not pipes: nothing has to be read while it runs, and what outlives the program blocks nobody.
+        # Files, not pipes: they need no reading while it runs, and a process that outlives the program blocks nothing.
         streams = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(2)]
         try:
             process = subprocess.Popen(

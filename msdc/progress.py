@@ -15,7 +15,7 @@ Item = TypeVar("Item")
 def track(items: Iterable[Item], label: str, *, enabled: bool = True, total: int | None = None) -> Iterator[Item]:
     """Iterate with a progress bar on standard error; silent if not `enabled` or without a terminal.
 
-    `label` is the text in front of the bar; `total` the number of items, where `items` has no length.
+    `label` is the text in front of the bar; `total` the number of items, if `items` has no length.
     """
     if not enabled or not in_terminal():
         yield from items
@@ -30,7 +30,7 @@ def track(items: Iterable[Item], label: str, *, enabled: bool = True, total: int
 
 @contextmanager
 def live_lines() -> Iterator[Callable[[list[str]], None]]:
-    """What shows lines that replace each other below all that is printed; nothing without a terminal."""
+    """A function that shows lines below the output and replaces them at each call; does nothing without a terminal."""
     if not in_terminal():
         yield lambda lines: None
         return
@@ -46,22 +46,22 @@ _quiet = False
 
 
 def be_quiet(quiet: bool) -> None:
-    """Whether bars and the lines of `say` are left out from now on: `--quiet` of the command line."""
+    """Switch off bars and the lines of `say` from now on, or on again: `--quiet` of the command line."""
     global _quiet
     _quiet = quiet
 
 
 def in_terminal() -> bool:
-    """Whether a bar can be drawn: standard error is a terminal, and nobody asked for silence."""
+    """Whether a bar can be drawn: standard error is a terminal, and `--quiet` is not set."""
     return not _quiet and sys.stderr.isatty()
 
 
 def say(message: str) -> None:
-    """Print one line on standard error: progress, or a remark; none with `--quiet`."""
+    """Print one line on standard error, progress or a remark, unless `--quiet` is set."""
     if not _quiet:
         warn(message)
 
 
 def warn(message: str) -> None:
-    """Print one line on standard error, also with `--quiet`: what is not as asked, or what is to be done."""
+    """Print a warning on standard error, also with `--quiet`."""
     print(printable(message), file=sys.stderr, flush=True)

@@ -20,7 +20,7 @@ def unit_rows(vectors_ND: np.ndarray) -> np.ndarray:
 
 
 def require_finite(vectors_ND: np.ndarray, name: str) -> np.ndarray:
-    """`vectors_ND` unchanged; `MsdcError` where one holds NaN or infinity."""
+    """`vectors_ND` unchanged; `MsdcError` if it has NaN or infinity."""
     if not np.isfinite(vectors_ND).all():
         row = int(np.flatnonzero(~np.isfinite(vectors_ND).all(axis=1))[0])
         raise MsdcError(f"{name}: the vector of text {row + 1} holds NaN or infinity; the model is damaged")
@@ -70,7 +70,7 @@ def spearman(predicted_N: np.ndarray, gold_N: np.ndarray) -> float:
 
 
 def mse(first_ND: np.ndarray, second_ND: np.ndarray) -> float:
-    """Mean squared error over all numbers, as `torch.nn.functional.mse_loss`."""
+    """Mean squared error over all elements, as `torch.nn.functional.mse_loss`."""
     return float(np.mean((first_ND.astype(np.float64) - second_ND.astype(np.float64)) ** 2))
 
 
@@ -86,7 +86,7 @@ def nearest_accuracy(source_ND: np.ndarray, target_ND: np.ndarray) -> tuple[floa
 
 
 def pareto(costs_NK: Sequence[Sequence[float]]) -> list[bool]:
-    """Which points no other point dominates: none is at most as costly in all K and less in one. Equal points all stay.
+    """Which points no other point dominates, by being at most as costly in all K and less in one; equal points stay.
 
     Every value is a cost (smaller is better); pass a gain negated.
     """

@@ -1,7 +1,7 @@
 """Tables of text and the format of their numbers, shared by every command that writes one.
 
-A cell is text that is already formatted; the unit stands in the column's head. `to_markdown` and `to_text` write a
-table; the HTML page of a report is written by `msdc.bench.report`.
+A cell is formatted text; the unit is in the column's head. `to_markdown` and `to_text` write a table;
+`msdc.bench.report` writes the HTML page of a report.
 """
 
 from __future__ import annotations
@@ -51,21 +51,21 @@ def heads(text: str) -> tuple[Column, ...]:
 
 
 def escape_line(text: str) -> str:
-    """`text` as one line of Markdown that holds no HTML, no link, no image and no block of its own.
+    """`text` as one line of Markdown without HTML, links, images and blocks of its own.
 
-    Entities are no markup in Markdown, whatever stands before them; brackets and signs that are none stay readable.
+    Entities are never markup in Markdown; brackets and signs that are no markup stay readable.
     """
     line = " ".join(printable(text).split()).replace("\\", "&#92;")
     line = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", line)
     line = re.sub(r"\](?=[(\[:])", "&#93;", line)
-    # What begins a heading, a quotation, a list, a fence, a table or a rule.
+    # The start of a heading, a quotation, a list, a fence, a table or a rule.
     return re.sub(r"^(\d{1,9}(?=[.)])|(?=[#>+*=~`|-]))", r"\1\\", line)
 
 
 def escape_cell(text: str) -> str:
     """`text` as the content of one Markdown cell; see `escape_line`."""
     line = escape_line(text)
-    # A cell is no block: what it begins with has no meaning.
+    # A cell is no block: its first characters have no meaning.
     return re.sub(r"^(\d*)\\", r"\1", line).replace("|", "\\|")
 
 
@@ -84,7 +84,7 @@ def terminal_width() -> int:
 
 
 def filled(text: str, width: int | None, indent: str = "") -> str:
-    """`text` in lines of at most `width` characters, broken at spaces only; None leaves it in one."""
+    """`text` in lines of at most `width` characters, broken at spaces only; in one line if `width` is None."""
     if width is None:
         return indent + text
     return textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False,
@@ -94,8 +94,8 @@ def filled(text: str, width: int | None, indent: str = "") -> str:
 def to_text(table: Table, width: int | None = None) -> str:
     """The caption and the table with aligned columns, for a terminal; a cell is one line.
 
-    With `width` its first columns, as many as fit and at least two; words of the last one are wrapped. A last line
-    names the columns that are left out.
+    With `width` it has its first columns, as many as fit and at least two; words of the last one are wrapped. A last
+    line lists the hidden columns.
     """
     heads = [c.title + (f" [{c.unit}]" if c.unit else "") for c in table.columns]
     rows = [[" ".join(printable(cell).split()) for cell in row] for row in (heads, *table.rows)]
@@ -103,12 +103,12 @@ def to_text(table: Table, width: int | None = None) -> str:
     left, room = [column.align == "left" for column in table.columns], [*widths]
     if width is not None:
 
-        def taken(count: int) -> int:
+        def needed(count: int) -> int:
             last = min(widths[count - 1], WRAPPED) if left[count - 1] else widths[count - 1]
             return sum(widths[: count - 1]) + 2 * count + last
 
         count = len(heads)
-        while count > 2 and taken(count) > width:
+        while count > 2 and needed(count) > width:
             count -= 1
         room = widths[:count]
         if left[count - 1]:
@@ -121,12 +121,12 @@ def to_text(table: Table, width: int | None = None) -> str:
         before = "".join(f"  {cell}" for cell in cells)
         lines += [f"{before if i == 0 else ' ' * len(before)}  {part}".rstrip() for i, part in enumerate(parts or [""])]
     if hidden := heads[len(room) :]:
-        lines.append(filled(f"(--wide shows also: {', '.join(hidden)})", width, "  "))
+        lines.append(filled(f"(more columns with --wide: {', '.join(hidden)})", width, "  "))
     return "\n".join(lines)
 
 
 def minus(text: str) -> str:
-    """`text` with the minus sign that is as wide as a plus."""
+    """`text` with minus signs as wide as a plus."""
     return text.replace("-", "−")
 
 

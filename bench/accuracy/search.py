@@ -22,7 +22,7 @@ from msdc.bench.accuracy.vectors import VectorStore
 from msdc.encoders.encoder import SentenceEncoder
 from msdc.errors import InputError
 from msdc.scores import unit_rows
-from msdc.search.passages import WEIGHT, match_expression, passage_texts, reads, words_of
+from msdc.search.passages import WEIGHT, match_expression, passage_texts, token_counter, words_of
 from msdc.text.text_files import Lines, read_lines
 
 TOP = 10
@@ -134,7 +134,7 @@ def vector_scores(
     count: Callable[[Sequence[str]], list[int]] = lambda texts: [len(text.split()) for text in texts]  # noqa: E731
     most = WORDS_PER_PASSAGE
     if isinstance(store.model, SentenceEncoder):
-        count, most = reads(store.model)
+        count, most = token_counter(store.model)
     found = passage_texts(documents, count, most)
     parts = [(number, text) for number, some in enumerate(found) for _, _, text in some]
     passages_ND = unit_rows(store.encode([text for _, text in parts]))

@@ -1,14 +1,14 @@
 """A coded token table: every row is a weighted sum of a few rows of a small base table.
 
-row(p) = sum_j weight[p, j] * base[index[p, j]], j = 1 .. k. A piece takes k small integers and k weights in place of a
+row(p) = sum_j weight[p, j] * base[index[p, j]], j = 1 .. k. A token takes k small integers and k weights instead of a
 row, so that a vocabulary of whole words costs little more than one of word parts. The base is an `nn.Embedding` of R
-rows; `Code` holds the rest. Weights and base are trained, the support (`index`) stays.
+rows; `Code` holds the rest. Weights and base are trained; the support (`index`) is fixed.
 
 `fit_code` fits a code to a dense table. Nonzeros are chosen by orthogonal matching pursuit (Pati et al. 1993) and the
 base by least squares given the nonzeros (the method of optimal directions, Engan et al. 1999), in turn. Errors of
-frequent pieces count more.
+frequent tokens count more.
 
-Shapes: V vocabulary, R base rows, k nonzeros per piece, E width of a row.
+Shapes: V vocabulary, R base rows, k nonzeros per token, E width of a row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from msdc.compress.student.config import check_code, index_bytes
 from msdc.errors import InputError
 
 ROUNDS = 4
-# Scores of a block of pieces against all base rows are held at once: 64 MiB.
+# Scores of a block of tokens against all base rows: 64 MiB.
 BLOCK_NUMBERS = 2**24
 # Steps of the conjugate gradients that solve for the base; each round starts where the one before ended.
 BASE_STEPS = 12
@@ -38,37 +38,37 @@ def index_type(base_rows: int) -> torch.dtype:
 
 
 class Code(nn.Module):
-    """The nonzeros of all pieces: `weight` float [V, k] is trained, `index` int16 or int32 [V, k] is a buffer."""
+    """The nonzeros of all tokens: `weight` float [V, k] is trained, `index` int16 or int32 [V, k] is a buffer."""
 
     index: Tensor
 
     def __init__(self, vocabulary: int, base_rows: int, nonzeros: int) -> None:
         super().__init__()
-        # Any start that tells pieces apart: every base row is some piece's first link, the others are drawn.
+        # Any start that separates tokens: every base row is some token's first nonzero, the others are drawn.
         first_V1 = (torch.arange(vocabulary) % base_rows).unsqueeze(1)
         others = torch.randint(base_rows, (vocabulary, nonzeros - 1))
         self.weight = nn.Parameter(torch.full((vocabulary, nonzeros), nonzeros**-0.5))
         self.register_buffer("index", torch.cat([first_V1, others], 1).to(index_type(base_rows)))
 
     def forward(self, ids_BT: Tensor, base: nn.Embedding) -> Tensor:
-        """Rows of the pieces `ids_BT`, [B, T, E]."""
+        """Rows of the tokens `ids_BT`, [B, T, E]."""
         rows_BTkE = base(F.embedding(ids_BT, self.index).long())
         return (rows_BTkE * F.embedding(ids_BT, self.weight).unsqueeze(-1)).sum(-2)
 
     def rows(self, base_RE: Tensor) -> Tensor:
-        """All rows, [V, E], differentiable; never holds k rows per piece at once."""
+        """All rows, [V, E], differentiable; never holds k rows per token at once."""
         return CodedRows(base_RE, self.weight.to(base_RE.dtype), self.index).rows()
 
 
 def prune(index_Vk: Tensor, weight_Vk: Tensor) -> tuple[Tensor, Tensor]:
-    """(indices into the base rows that are still used, numbers of these rows in the old base, ascending).
+    """(indices into the base rows that are still used, old indices of these rows, ascending).
 
-    A link of weight 0 uses no row: it points where the piece's strongest link does. The sums stay the same.
+    A nonzero of weight 0 uses no row: it gets the index of the token's largest weight. The sums stay the same.
     """
     index_Vk = index_Vk.long()
     strongest_V1 = weight_Vk.abs().argmax(1, keepdim=True)
-    linked_Vk = torch.where(weight_Vk == 0, index_Vk.gather(1, strongest_V1), index_Vk)
-    kept_R, new_Vk = linked_Vk.unique(return_inverse=True)
+    used_Vk = torch.where(weight_Vk == 0, index_Vk.gather(1, strongest_V1), index_Vk)
+    kept_R, new_Vk = used_Vk.unique(return_inverse=True)
     return new_Vk.to(index_type(len(kept_R))), kept_R
 
 
@@ -88,7 +88,7 @@ class CodedRows:
 def choose_nonzeros(table_VE: Tensor, base_RE: Tensor, nonzeros: int) -> CodedRows:
     """The code of every row over a fixed base: the support by orthogonal matching pursuit, weights by least squares.
 
-    Between stages it chooses the support anew: rows as they are now, or another model's, over the trained base.
+    Between stages it chooses the support again: for the current rows, or for another model's, over the trained base.
     """
     (V, E), (R, width) = table_VE.shape, base_RE.shape
     if nonzeros > R or width != E:
@@ -117,7 +117,7 @@ def _pursue(rows_NE: Tensor, base_RE: Tensor, unit_RE: Tensor, nonzeros: int) ->
         gram_Njj = picked_NjE @ picked_NjE.transpose(1, 2) + ridge * torch.eye(number)
         weight_Nj = torch.linalg.solve(gram_Njj, (picked_NjE @ rows_NE.unsqueeze(2))).squeeze(2)
         left_NE = rows_NE - (weight_Nj.unsqueeze(1) @ picked_NjE).squeeze(1)
-    # A row may need fewer nonzeros than it has; nothing of it may be undefined.
+    # A row may need fewer nonzeros than it has; none may be undefined.
     weight_Nj = torch.nan_to_num(weight_Nj, nan=0.0, posinf=0.0, neginf=0.0)
     strongest = weight_Nj.abs().argsort(dim=1, descending=True, stable=True)
     return weight_Nj.gather(1, strongest), chosen_Nj.gather(1, strongest)
@@ -131,15 +131,15 @@ def _solve_base(table_VE: Tensor, code: CodedRows, frequency_V: Tensor) -> Tenso
     R = len(code.base_RE)
     index_Vk, root_V1 = code.index_Vk.long(), frequency_V.sqrt().unsqueeze(1)
     data = (code.weight_Vk * root_V1).reshape(-1).numpy()
-    links_VR = sparse.csr_matrix((data, (np.repeat(np.arange(V), k), index_Vk.reshape(-1).numpy())), shape=(V, R))
-    back_RV = links_VR.T.tocsr()
+    nonzeros_VR = sparse.csr_matrix((data, (np.repeat(np.arange(V), k), index_Vk.reshape(-1).numpy())), shape=(V, R))
+    back_RV = nonzeros_VR.T.tocsr()
     ridge = 1e-6 * float(frequency_V.mean())
     base_RE = code.base_RE.numpy()
 
     def normal(value_RE: np.ndarray) -> np.ndarray:
-        return np.asarray(back_RV @ (links_VR @ value_RE) + ridge * value_RE)
+        return np.asarray(back_RV @ (nonzeros_VR @ value_RE) + ridge * value_RE)
 
-    # The ridge pulls towards the rows as they are, so that a row which hardly matters does not wander off.
+    # The ridge pulls towards the current rows, so that a row with little weight stays where it is.
     left_RE = back_RV @ (table_VE * root_V1).numpy() - normal(base_RE) + ridge * base_RE
     step_RE, size_E = left_RE, (left_RE**2).sum(0)
     for _ in range(BASE_STEPS):
@@ -153,7 +153,7 @@ def _solve_base(table_VE: Tensor, code: CodedRows, frequency_V: Tensor) -> Tenso
 
 
 def _distinct(rows_VE: Tensor, worth_V: Tensor, count: int) -> Tensor:
-    """Numbers of at most `count` rows of the highest worth, without those that nearly repeat an earlier one."""
+    """Indices of at most `count` rows of the highest worth, without near repetitions of an earlier one."""
     first = worth_V.argsort(dim=0, descending=True, stable=True)[:count]
     unit_NE = F.normalize(rows_VE[first], dim=1)
     block = max(1, BLOCK_NUMBERS // max(1, len(first)))
@@ -166,13 +166,13 @@ def _distinct(rows_VE: Tensor, worth_V: Tensor, count: int) -> Tensor:
 
 
 def _start_base(rows_VE: Tensor, weight_V: Tensor, base_rows: int) -> Tensor:
-    """Rows of the table that weigh much and that none before is near to, chosen in a few batches."""
+    """Rows of large weight that no earlier one is close to, chosen in a few batches."""
     error_V = weight_V * rows_VE.square().sum(1)
     free_V = torch.ones(len(rows_VE), dtype=torch.bool)
     picked = torch.zeros(0, dtype=torch.int64)
     while len(picked) < base_rows:
         wanted = base_rows - len(picked)
-        # Half of what is wanted, then half of the rest: later ones are chosen knowing what the earlier ones miss.
+        # Half of the missing rows, then half of the rest: later choices see the error that earlier ones leave.
         left_V = torch.where(free_V, error_V, -1.0)
         new = _distinct(rows_VE, left_V, -(-wanted // 2))
         picked, free_V[new] = torch.cat([picked, new]), False
@@ -202,13 +202,13 @@ def fit_code(
     *,
     rounds: int = ROUNDS,
 ) -> CodedRows:
-    """A code of `base_rows` base rows and `nonzeros` nonzeros per piece, fitted to a dense table; deterministic.
+    """A code of `base_rows` base rows and `nonzeros` nonzeros per token, fitted to a dense table; deterministic.
 
-    The base starts from rows that weigh much and differ, so that the most frequent pieces keep a row of their own.
+    The base starts from rows of large weight that differ, so that the most frequent tokens keep a row of their own.
     """
     check_code(base_rows, nonzeros, len(table_VE))
     weight_V = row_weights(frequency_V, len(table_VE)).float()
-    # Frequencies span six orders of magnitude; below a hundredth of the mean a piece would not be fitted at all.
+    # Frequencies span six orders of magnitude; a token below a hundredth of the mean would not be fitted.
     weight_V = weight_V / weight_V.mean() + 0.01
     rows_VE = table_VE.detach().float()
     code = choose_nonzeros(rows_VE, _start_base(rows_VE, weight_V, base_rows), nonzeros)
@@ -218,7 +218,7 @@ def fit_code(
         if (loss := float(error_V.sum())) < least:
             best, least = code, loss
         base_RE = _solve_base(rows_VE, code, weight_V)
-        # A base row that no piece uses becomes the row that is missed most.
+        # An unused base row becomes the row with the largest error.
         used_R = torch.zeros(base_rows, dtype=torch.bool)
         used_R[code.index_Vk.long().unique()] = True
         spare = (~used_R).nonzero().squeeze(1)

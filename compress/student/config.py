@@ -1,6 +1,6 @@
-"""What fixes a student's function apart from its weights, and the names and shapes of those.
+"""The config of a student, and the names and shapes of its weights.
 
-Planning must not build a 250,002-row table to count it, and quantization, planning and export must agree on names.
+Planning counts a 250,002-row table without building it; quantization, planning and export share the names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pydantic import (
 from msdc import limits
 from msdc.errors import InputError, first_problem
 
-# One row per piece, or the base rows of a coded table.
+# One row per token, or the base rows of a coded table.
 TABLE = "embedding.table.weight"
 CODE = "embedding.code.weight"
 INDEX = "embedding.code.index"
@@ -37,19 +37,18 @@ Shape = tuple[int, ...]
 
 
 class StudentConfig(BaseModel):
-    """Everything that fixes the student's function apart from its weights.
+    """Everything that determines the student's function apart from its weights.
 
-    `place` says where the bottleneck is: "word" is the paper's form (table V x E, linear map E x H without
-    bias, then positions and layer norm at H); "embedding" is ALBERT's (positions and layer norm at E, then a map
-    with bias). `bottleneck: None` is a plain V x H table. `nonzeros` replaces the stored rows, at either place, by sums
-    of `nonzeros` weighted rows of a base table of `base_rows` rows. The stored `unit` layers are applied `repeats`
-    times,
-    cyclically: A B C A B C.
+    `place` is the position of the bottleneck: "word" is the paper's form (table V x E, linear map E x H without bias,
+    then positions and layer norm at H); "embedding" is ALBERT's (positions and layer norm at E, then a map with bias).
+    `bottleneck: None` is a plain V x H table. With `nonzeros` every row is the sum of that many weighted rows of a base
+    table of `base_rows` rows, at either place. The stored `unit` layers are applied `repeats` times, cyclically:
+    A B C A B C.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    vocabulary: limits.Pieces
+    vocabulary: limits.Tokens
     hidden: limits.Width
     heads: limits.Heads
     intermediate: limits.Inner
@@ -88,7 +87,7 @@ class StudentConfig(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_code(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Folders and bundles of other tables are written as before there were codes, and open in older versions.
+        # Without a coded table the keys are left out, so that older versions open folders and bundles.
         values: dict[str, Any] = handler(self)
         return {key: value for key, value in values.items() if self.coded or key not in ("base_rows", "nonzeros")}
 
@@ -99,7 +98,7 @@ class StudentConfig(BaseModel):
 
     @property
     def table_rows(self) -> int:
-        """Stored rows of `embedding.table`: the base's of a coded table, else one per piece."""
+        """Stored rows of `embedding.table`: those of a coded table's base, else one per token."""
         return self.base_rows or self.vocabulary
 
     @property
@@ -119,13 +118,13 @@ def index_bytes(base_rows: int) -> int:
 
 
 def check_code(base_rows: int, nonzeros: int, vocabulary: int) -> None:
-    """Refuse what is no coded table."""
+    """Check the sizes of a coded table."""
     if not 2 <= nonzeros <= 5:
         raise InputError(f"`nonzeros` {nonzeros}: a coded row is a sum of 2 to 5 base rows")
     if base_rows < nonzeros:
         raise InputError(f"`base_rows` {base_rows}: must be at least the {nonzeros} nonzeros of a row")
     if base_rows >= vocabulary:
-        raise InputError(f"a base of {base_rows} rows is no smaller than the table of {vocabulary}")
+        raise InputError(f"`base_rows` {base_rows}: must be less than the {vocabulary} rows of the table")
 
 
 def tensor_shapes(config: StudentConfig) -> dict[str, Shape]:
@@ -158,15 +157,15 @@ def tensor_shapes(config: StudentConfig) -> dict[str, Shape]:
 
 
 def matrix_names(config: StudentConfig) -> list[str]:
-    """Weights that a precision plan speaks of: the token table, its code and every linear map, in graph order."""
+    """Weights that a precision plan names: the token table, its code and every linear map, in graph order."""
     apart = (POSITION, INDEX)
     return [name for name, shape in tensor_shapes(config).items() if len(shape) == 2 and name not in apart]
 
 
 def parameter_counts(config: StudentConfig) -> dict[str, int]:
-    """Stored numbers: `embedding` (token table, bottleneck map, positions), `encoder` (the stored layers), `total`.
+    """Parameters: `embedding` (token table, bottleneck map, positions), `encoder` (the stored layers), `total`.
 
-    The weights of a coded table are counted, its indices are not: they are no parameters. "Embedding size" and
+    The weights of a coded table are counted, its indices are not. "Embedding size" and
     "encoder size" are counted as Ding et al. 2022 count them; layer norm of the embedding and a dense head belong to
     neither and appear in `total` only.
     """

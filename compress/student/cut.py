@@ -1,11 +1,11 @@
-"""Students made from larger ones, before any training.
+"""Cut students from larger models, before any training.
 
-* `shrink` takes layers as the recurring unit and gives the table its bottleneck. Source: Ding et al. 2022: the unit is
-  the first M layers of the assistant (`layers` may choose others). The bottleneck starts from the frequency-weighted
-  SVD of the token table.
-* `fit_student` codes the table (`coded_table`). The frequency-weighted mean of all rows needs no nonzeros: it is the
-  same for every token and moves into the positions.
-* `cut_student` and `code_table` do so to a model folder.
+* `shrink` takes layers as the recurring unit and adds the bottleneck. As in Ding et al. 2022 the unit is the first M
+  layers of the assistant (`layers` may choose others). The bottleneck starts from the frequency-weighted SVD of the
+  token table.
+* `fit_student` codes the table (`coded_table`). The frequency-weighted mean of all rows, which is the same for
+  every token, is moved into the positions.
+* `cut_student` and `code_table` apply them to a model folder.
 
 Shapes: V vocabulary, R stored rows of the table, E its width, H hidden, P positions.
 """
@@ -36,7 +36,7 @@ from msdc.scores import cosine_rows
 def wide_table(student: Student, stored: bool = False) -> Tensor:
     """The table as the layers see it, [V, H]: narrow rows times the bottleneck map, a code multiplied out.
 
-    With `stored` the rows that are stored, [R, H]: of a coded table its base.
+    With `stored` only the stored rows, [R, H]: the base of a coded table.
     """
     rows_RE = (student.embedding.table.weight if stored else student.embedding.rows()).detach()
     project = student.embedding.project
@@ -58,10 +58,10 @@ def shrink(
 ) -> Student:
     """A student with `layers` of `large` as its unit (None: all of them), applied `repeats` times.
 
-    With no layer left out the result differs from `large` only by what the SVD drops: with `place: word` of the table,
-    with `place: embedding` of table and positions, whose sum the narrow layer norm scales slightly differently.
-    `bottleneck: None` multiplies a bottleneck that `large` has out to a V x H table, unless `keep_bottleneck`. A coded
-    table keeps its code: what happens to rows is linear and happens to the base rows.
+    With all layers the result differs from `large` only by the variance that the SVD drops: with `place: word` of the
+    table, with `place: embedding` of table and positions, whose sum the narrow layer norm scales slightly differently.
+    `bottleneck: None` multiplies the bottleneck of `large` out to a V x H table, unless `keep_bottleneck`. A coded
+    table keeps its code: changes of rows are linear and are applied to the base rows.
     """
     old = large.config
     keep_bottleneck = keep_bottleneck and bottleneck is None and old.bottleneck is not None
@@ -121,9 +121,9 @@ def _start_narrow(
 
     `stored_RH` are the rows that the target stores: those of `table_VH`, or the base of its code.
 
-    A layer norm sees a row only up to its mean, so rows are centred first; what then counts is that the narrow rows
-    keep their length and have mean 0 as well. The singular vectors keep the length; a reflection puts the least of
-    them on the diagonal (1, .., 1), which the narrow norm removes. With E = H nothing is lost.
+    A layer norm ignores the mean of a row, so rows are centred first; the narrow rows must keep their length and have
+    mean 0 as well. The singular vectors keep the length; a reflection moves the least of them to the diagonal
+    (1, .., 1), which the narrow norm removes. With E = H nothing is lost.
     """
     V, H = table_VH.shape
     E = target.table.weight.shape[1]
@@ -151,7 +151,7 @@ def _start_narrow(
 def weighted_svd(table_VH: Tensor, frequency_V: Tensor | None, rank: int) -> tuple[Tensor, Tensor]:
     """Narrow table [V, E] and map [E, H] whose product is the frequency-weighted best rank-E approximation.
 
-    Rows of frequency 0 do not steer the map; they are still projected onto it, which is the best they can get.
+    Rows of frequency 0 do not affect the map; they are projected onto it.
     """
     V, H = table_VH.shape
     if not 1 <= rank <= min(V, H):
@@ -171,7 +171,7 @@ def fit_student(
 ) -> tuple[Student, float]:
     """`student` with its table coded, and the kept share of the (weighted) variance of the rows around their mean.
 
-    A code that `student` has already is fitted anew.
+    An existing code of `student` is fitted again.
     """
     plain = decode(student)
     config = plain.config
@@ -182,7 +182,7 @@ def fit_student(
     code = fit_code(table_VE - mean_E, base_rows, nonzeros, frequency_V, rounds=rounds)
     kept = kept_variance(table_VE - mean_E, code.rows(), frequency_V)
     project = plain.embedding.project if config.place == "word" else None
-    # Every token has a position: what all rows share is added there, behind the map where it comes first.
+    # Every token has a position: the mean of all rows is added there, after the map if the map comes first.
     state[POSITION] = state[POSITION] + (mean_E if project is None else project.weight @ mean_E)
     state |= {TABLE: code.base_RE, CODE: code.weight_Vk, INDEX: code.index_Vk}
     return with_state(
@@ -200,7 +200,7 @@ def kept_shares(table_VH: Tensor, widths: Sequence[int], frequency_V: Tensor | N
 
 
 class StudentReport(BaseModel):
-    """What was written; `cosine` compares it with its model on the embedded sentences, before any training.
+    """The student that was written; `cosine` is its mean cosine to its model on the embedded sentences.
 
     `kept_variance` is the share of the table's weighted variance that the bottleneck or the code keeps.
     """
@@ -226,7 +226,7 @@ def _save(
     stock: bool = False,
     **found: Any,
 ) -> StudentReport:
-    """Compare the student with its model on the embedded sentences and write its folder; `found` is for the report."""
+    """Compare the student with its model on the embedded sentences and write its folder; `found` goes to the report."""
     samples = quickstart_texts(limit=160)
     after = Encoder(student, encoder.tokenizer, student.config.positions, output.name, defaults=encoder.defaults)
     cosine = float(cosine_rows(encoder.encode(samples), after.encode(samples)).mean())
@@ -250,7 +250,7 @@ def cut_student(
     materialise: bool = False,
     force: bool = False,
 ) -> StudentReport:
-    """Cut a student out of any encoder: layers of the recurring unit, and a bottleneck from the SVD of its table.
+    """Cut a student from any encoder: its layers become the recurring unit, an SVD of its table the bottleneck.
 
         from msdc.compress import cut_student
 
@@ -266,9 +266,13 @@ def cut_student(
         layers: keep these layers instead.
         place: "word" is the paper's bottleneck, "embedding" that of a stock AlbertModel.
         max_length: longest input in tokens; None keeps the model's own.
-        corpus: text whose pieces weight the SVD; None takes the vocabulary's own frequencies, where it has some.
+        corpus: text whose token frequencies weight the SVD; None: the vocabulary's own frequencies, if it has them.
         materialise: write the equal plain BertModel, recurrence unrolled and table multiplied out.
         force: replace `output` if it exists.
+
+    Raises:
+        InputError: no such model, one that cannot become a student, an argument that does not fit it, or `output`
+            exists.
     """
     output = Path(output)
     refuse_existing(output, force, MARKS)
@@ -295,8 +299,9 @@ def cut_student(
         max_length=max_length,
         keep_bottleneck=bottleneck is None,
     )
-    card = f"# {output.name}\n\nA student cut out of {encoder.name}, not trained yet.\n\n"
-    card += f"* layers {', '.join(map(str, picked))} of it, applied {repeats} times\n"
+    card = f"# {output.name}\n\nA student cut from {encoder.name}, not trained yet.\n\n"
+    applied = "" if repeats == 1 else f", applied {repeats} times"
+    card += f"* its layers {', '.join(map(str, picked))}{applied}\n"
     kept = None
     if bottleneck is not None:
         kept = kept_shares(wide_table(large), [bottleneck], frequency_V)[bottleneck]
@@ -328,7 +333,7 @@ def code_table(
 ) -> StudentReport:
     """Code a model's token table: each row becomes a weighted sum of a few rows of a small base table.
 
-    The folder is in float, whatever the model was.
+    The folder is written in float, also for a quantized model.
 
         from msdc.compress import code_table
 
@@ -339,8 +344,11 @@ def code_table(
         output: folder to write.
         base_rows: rows of the base table.
         nonzeros: base rows that a row is a sum of, 2 to 5.
-        corpus: text whose pieces weight the fit; None takes the vocabulary's own frequencies, where it has some.
+        corpus: text whose token frequencies weight the fit; None: the vocabulary's own frequencies, if it has them.
         force: replace `output` if it exists.
+
+    Raises:
+        InputError: no such model, one that cannot become a student, a code that does not fit, or `output` exists.
     """
     output = Path(output)
     refuse_existing(output, force, MARKS)

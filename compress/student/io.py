@@ -18,21 +18,21 @@ from msdc.encoders.folder import OWN_TYPE, STOCK_FOLDER, EncodeDefaults, read_la
 from msdc.files import read_json, staged_folder, write_json, write_text
 from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, Tokenizer, load_tokenizer, write_tokenizer_folder
 
-# What tells a model folder of ours, in any of its forms.
+# Files that identify our model folders.
 MARKS = ("config.json", "sentence_bert_config.json")
 
 
 @contextmanager
 def _model_folder(folder: Path, tokenizer: Tokenizer | Path, max_length: int, force: bool) -> Iterator[Path]:
-    """A folder that appears whole or not at all, with the tokenizer and the longest input."""
+    """A folder that appears complete or not at all, with the tokenizer and the longest input."""
     source = tokenizer if isinstance(tokenizer, Path) else tokenizer.path
     content = source.read_bytes() if isinstance(tokenizer, Path) else tokenizer.content
     with staged_folder(folder, force, MARKS) as stage:
         if source.suffix == ".json":
             (stage / JSON_FILE).write_bytes(content)
-            beside, special = (source.parent / name for name in ("tokenizer_config.json", "special_tokens_map.json"))
-            settings = read_json(beside) if beside.is_file() else {"tokenizer_class": "PreTrainedTokenizerFast"}
-            write_json(stage / beside.name, {**settings, "model_max_length": max_length})
+            config, special = (source.parent / name for name in ("tokenizer_config.json", "special_tokens_map.json"))
+            settings = read_json(config) if config.is_file() else {"tokenizer_class": "PreTrainedTokenizerFast"}
+            write_json(stage / config.name, {**settings, "model_max_length": max_length})
             if special.is_file():
                 write_json(stage / special.name, read_json(special))
         else:
@@ -57,11 +57,10 @@ def save_student(
     """Write `folder`: config.json, model.safetensors, the tokenizer, modules.json, model card.
 
     `tokenizer` is written from memory, or is a file: a SentencePiece `.model` (its `tokenizer.json` twin is written
-    too) or a `tokenizer.json`, which is kept with the settings beside it. With a `plan` the weights are stored as
-    integers and scales, and precision.json says which; `report` is what else it should say. A float student with
-    `place: embedding`, and with `stock` any float student, is written with stock classes, bottleneck multiplied out and
-    recurrence unrolled where they must be.
-    `defaults` are the prompts and the width that `encode` uses. The folder appears whole or not at all.
+    too) or a `tokenizer.json`, which is copied with its settings. With a `plan` the weights are stored as integers
+    and scales, listed in precision.json together with `report`. A float student with `place: embedding`, and with
+    `stock` any float student, is written with stock classes, bottleneck multiplied out and recurrence unrolled if
+    needed. `defaults` are the prompts and the width that `encode` uses. The folder appears complete or not at all.
     """
     config = student.config
     with _model_folder(folder, tokenizer, config.positions, force) as stage:
@@ -79,15 +78,15 @@ def save_student(
                 write_json(stage / PLAN_FILE, {"plan": plan.model_dump(), **(report or {})})
             save_file(state, str(stage / WEIGHTS_FILE), metadata={"format": "pt"})
         (defaults or EncodeDefaults()).write(stage)
-        write_text(stage / "README.md", card or f"# {Path(folder).name}\n\nA student made with msdc.\n")
+        write_text(stage / "README.md", card or f"# {Path(folder).name}\n\nA student created with msdc.\n")
     return Path(folder)
 
 
 def add_stock_twin(folder: Path) -> None:
-    """Make a student's folder open in sentence-transformers as well, without code of ours.
+    """Let sentence-transformers open a student's folder without msdc.
 
-    The equal model of stock classes is written to `stock/`, and `modules.json` names it; this package goes on reading
-    the student itself. A folder of stock classes is left as it is.
+    The equal model of stock classes is written to `stock/`, and `modules.json` names it; msdc still reads the student
+    itself. A folder of stock classes is unchanged.
     """
     if read_layout(folder).model_type != OWN_TYPE:
         return
@@ -104,8 +103,8 @@ def add_stock_twin(folder: Path) -> None:
 def load_student(folder: str | Path, read: ReadBytes = Path.read_bytes) -> Student:
     """The student in a folder, ours or stock, in eval mode; integers are read as the float numbers they represent.
 
-    The scales of a quantized folder stay with the student (`stored_scales`), so that quantizing it again gives the
-    same integers.
+    The student keeps the scales of a quantized folder (`stored_scales`), so that quantizing it again gives the same
+    integers.
     """
     own = read_layout(folder).model_type == OWN_TYPE
     return student_of(read_weights(folder, read)) if own else from_stock(folder)

@@ -1,4 +1,4 @@
-"""The student: a post-norm transformer whose few stored layers recur and whose token table may be narrow or coded.
+"""The student: a post-norm transformer of a few recurring layers, whose token table may be narrow or coded.
 
 Source: Ding et al. 2022 (multi-stage distillation), parameter recurrence and embedding bottleneck.
 
@@ -29,7 +29,7 @@ ACTIVATIONS = {
 
 
 class Embedding(nn.Module):
-    """ids_BT -> hidden_BTH: token row, bottleneck map, position, layer norm, in the order that `place` asks."""
+    """ids_BT -> hidden_BTH: token row, bottleneck map, position, layer norm, in the order that `place` sets."""
 
     def __init__(self, config: StudentConfig) -> None:
         super().__init__()
@@ -59,17 +59,17 @@ class Embedding(nn.Module):
         return hidden
 
     def rows(self) -> Tensor:
-        """One row per piece, [V, E]: the stored table, or a coded one multiplied out."""
+        """One row per token, [V, E]: the stored table, or a coded one multiplied out."""
         return self.table.weight if self.code is None else self.code.rows(self.table.weight)
 
 
-def attention(
+def dot_product_attention(
     query_BhTd: Tensor, key_BhTd: Tensor, value_BhTd: Tensor, attend_B11T: Tensor | None, dropout_p: float
 ) -> Tensor:
     """Scaled dot-product attention, [B, h, T, d].
 
-    The fused kernel's backward pass in bfloat16 on a CPU takes ten times as long as that of the same products written
-    out (torch 2.13), which was more than half of a training step.
+    In bfloat16 on a CPU the products are written out: the backward pass of the fused kernel takes ten times as long
+    (torch 2.13), more than half of a training step.
     """
     written_out = query_BhTd.requires_grad and query_BhTd.dtype == torch.bfloat16 and query_BhTd.device.type == "cpu"
     if not written_out:
@@ -106,14 +106,14 @@ class Layer(nn.Module):
             return x_BTH.view(B, T, self.heads, H // self.heads).transpose(1, 2)
 
         query, key, value = (split(part(hidden_BTH)) for part in (self.query, self.key, self.value))
-        context = attention(query, key, value, attend_B11T, self.dropout_p if self.training else 0.0)
+        context = dot_product_attention(query, key, value, attend_B11T, self.dropout_p if self.training else 0.0)
         context_BTH = context.transpose(1, 2).reshape(B, T, H)
         hidden_BTH = self.attention_norm(hidden_BTH + self.dropout(self.output(context_BTH)))
         inner_BTI = self.activation(self.up(hidden_BTH))
         return self.output_norm(hidden_BTH + self.dropout(self.down(inner_BTI)))
 
 
-def pool(hidden_BTH: Tensor, mask_BT: Tensor, how: str) -> Tensor:
+def pool_tokens(hidden_BTH: Tensor, mask_BT: Tensor, how: str) -> Tensor:
     """Sentence vector before dense and norm, [B, H]; `how` is mean, cls or max over the unmasked tokens."""
     if how == "cls":
         return hidden_BTH[:, 0]
@@ -124,7 +124,7 @@ def pool(hidden_BTH: Tensor, mask_BT: Tensor, how: str) -> Tensor:
 
 
 def _attended(mask_BT: Tensor) -> Tensor | None:
-    # Batches packed to one length need no mask; attention without one takes the faster kernel.
+    # Batches of one length need no mask; attention without a mask has a faster kernel.
     return None if bool(mask_BT.all()) else mask_BT.bool()[:, None, None, :]
 
 
@@ -134,7 +134,7 @@ class Student(nn.Module):
     def __init__(self, config: StudentConfig) -> None:
         super().__init__()
         self.config = config
-        # Scales, [R, G] each, and plan that a quantized folder was read with; none for a float student.
+        # Scales, [R, G] each, and plan of the quantized folder that it was read from; none for a float student.
         self.stored_scales: dict[str, NDArray[np.float32]] = {}
         self.stored_plan: PrecisionPlan | None = None
         self.embedding = Embedding(config)
@@ -174,7 +174,7 @@ class Student(nn.Module):
 
     def head(self, hidden_BTH: Tensor, mask_BT: Tensor) -> Tensor:
         """Pooling, dense and normalisation: [B, T, H] -> [B, D]."""
-        sentence = pool(hidden_BTH, mask_BT, self.config.pooling)
+        sentence = pool_tokens(hidden_BTH, mask_BT, self.config.pooling)
         if self.dense is not None:
             sentence = ACTIVATIONS[self.config.dense_activation](self.dense(sentence))
         return F.normalize(sentence, dim=-1) if self.config.normalize else sentence

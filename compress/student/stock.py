@@ -1,13 +1,13 @@
 """Stock encoders as students, and students as stock encoders, so that plain `SentenceTransformer(path)` loads them.
 
-From BERT, RoBERTa / XLM-R / CamemBERT, DistilBERT and ALBERT; what differs between the families is folded away:
-* token types: a sentence encoder only ever uses type 0, so its row is added to every position;
-* positions: RoBERTa's first position is pad id + 1; those leading rows are dropped;
+From BERT, RoBERTa / XLM-R / CamemBERT, DistilBERT and ALBERT. Differences between the families are folded in:
+* token types: a sentence encoder uses only type 0, so its row is added to every position;
+* positions: RoBERTa's first position is pad id + 1; the rows before it are dropped;
 * ALBERT's inner groups are the recurring unit (num_hidden_groups = 1): unit = inner_group_num, repeats =
   num_hidden_layers. Several groups are not cyclic and become a plain stack.
 
-To an AlbertModel (`place: embedding`) or to the BertModel that a student equals once its table is multiplied out to
-V x H and its recurrence unrolled; a coded table is multiplied out in either case.
+To an AlbertModel (`place: embedding`), or to the equal BertModel: the table is multiplied out to V x H and the
+recurrence unrolled. A coded table is multiplied out in both cases.
 
 Shapes: V vocabulary, E table width, H hidden, P positions.
 """
@@ -44,7 +44,7 @@ State = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Family:
-    """Where one family keeps what: a pattern for its layers, our part names by its own, and three of its settings."""
+    """A family's names: a pattern for its layers, its names of our parts, and three of its settings."""
 
     layer: str
     parts: tuple[str, ...]
@@ -82,7 +82,7 @@ FAMILIES = {
 
 
 def _stack(config: Any) -> list[tuple[int, ...]]:
-    """The places of the layers of a stock model, in the order in which they are applied."""
+    """The indices of a stock model's layers, in the order in which they are applied."""
     layers = config.num_hidden_layers
     if config.model_type != "albert":
         return [(index,) for index in range(layers)]
@@ -102,7 +102,7 @@ def _known(model_type: str, where: str) -> Family:
 
 
 def check_convertible(model: SentenceModel, where: str = "model") -> tuple[dict[str, Any], State]:
-    """The settings of a student's head and the weights of its dense layer, for a model that `convert` takes.
+    """The settings of a student's head and the weights of its dense layer, for a model that `student_from` accepts.
 
     Pooling, at most one dense layer and normalisation follow the transformer, in this order.
     """
@@ -119,8 +119,8 @@ def check_convertible(model: SentenceModel, where: str = "model") -> tuple[dict[
     wanted = [kind for kind in ("Pooling", "Dense", "Normalize") if kind in found]
     if "Pooling" not in found or kinds != wanted:
         raise InputError(
-            f"{where}: cannot become a student: its modules {', '.join(kinds) or 'end with the transformer'}; a "
-            "student has Pooling, at most one Dense, and Normalize"
+            f"{where}: cannot become a student: its modules {', '.join(kinds) or 'end with the transformer'}; expected "
+            "Pooling, at most one Dense, and Normalize"
         )
     pooling, dense = found["Pooling"].pooling_mode, found.get("Dense")
     modes = [pooling] if isinstance(pooling, str) else list(pooling)
@@ -140,37 +140,37 @@ def check_convertible(model: SentenceModel, where: str = "model") -> tuple[dict[
 
 
 def stock_names(kind: str, stack: Sequence[tuple[int, ...]]) -> dict[str, str]:
-    """A stock model's names of tensors by ours, but for table and positions; `stack`: the places of its layers."""
+    """Tensor names of a stock model by ours, without table and positions; `stack`: the indices of its layers."""
     family, modules = FAMILIES[kind], {"embedding.norm": "embeddings.LayerNorm"}
     if kind == "albert":
         modules["embedding.project"] = "encoder.embedding_hidden_mapping_in"
     for index, place in enumerate(stack):
         layer = family.layer.format(*place)
         modules |= {
-            f"layers.{index}.{part}": f"{layer}.{theirs}" for part, theirs in zip(PARTS, family.parts, strict=True)
+            f"layers.{index}.{part}": f"{layer}.{other}" for part, other in zip(PARTS, family.parts, strict=True)
         }
-    return {f"{ours}.{kind}": f"{theirs}.{kind}" for ours, theirs in modules.items() for kind in ("weight", "bias")}
+    return {f"{own}.{kind}": f"{other}.{kind}" for own, other in modules.items() for kind in ("weight", "bias")}
 
 
-def convert(model: SentenceModel, max_length: int, where: str = "model") -> Student:
+def student_from(model: SentenceModel, max_length: int, where: str = "model") -> Student:
     """The student that computes what `model` computes, in eval mode; its weights are the model's own tensors.
 
     `max_length` is the longest input in tokens; later position rows are dropped.
     """
-    head, ours = check_convertible(model, where)
+    head, own = check_convertible(model, where)
     source: Any = model.body.config
     kind, stack = source.model_type, _stack(source)
     family, albert, pad_id = FAMILIES[kind], kind == "albert", int(source.pad_token_id or 0)
     state = {name: value.detach() for name, value in model.body.state_dict().items()}
-    table = ours[TABLE] = state["embeddings.word_embeddings.weight"]
+    table = own[TABLE] = state["embeddings.word_embeddings.weight"]
     position = state["embeddings.position_embeddings.weight"][pad_id + 1 if family.position_offset else 0 :]
     types = state.get("embeddings.token_type_embeddings.weight", torch.zeros(1))
-    ours[POSITION] = position[:max_length] + types[0]
-    met = set()
-    for name, theirs in stock_names(kind, stack).items():
-        # A group that is applied twice in a row becomes two layers; each must own its weights.
-        ours[name] = state[theirs].clone() if theirs in met else state[theirs]
-        met.add(theirs)
+    own[POSITION] = position[:max_length] + types[0]
+    seen = set()
+    for name, other in stock_names(kind, stack).items():
+        # A group that is applied twice in a row becomes two layers with weights of their own.
+        own[name] = state[other].clone() if other in seen else state[other]
+        seen.add(other)
     config = StudentConfig(
         vocabulary=table.shape[0],
         hidden=source.hidden_size,
@@ -180,39 +180,41 @@ def convert(model: SentenceModel, max_length: int, where: str = "model") -> Stud
         repeats=source.num_hidden_layers if albert and source.num_hidden_groups == 1 else 1,
         bottleneck=table.shape[1] if albert else None,
         place="embedding" if albert else "word",
-        positions=len(ours[POSITION]),
+        positions=len(own[POSITION]),
         activation=ACTIVATIONS[getattr(source, family.activation)],  # type: ignore[arg-type]
-        # DistilBERT has no such setting; its code says 1e-12.
+        # DistilBERT has no such setting; its code uses 1e-12.
         layer_norm_eps=getattr(source, "layer_norm_eps", 1e-12),
         dropout=float(getattr(source, family.dropout)),
         pad_id=pad_id,
         **head,
     )
-    return with_state(config, ours).requires_grad_(True)
+    return with_state(config, own).requires_grad_(True)
 
 
 def from_stock(folder: str | Path) -> Student:
     """Read a sentence-transformers folder of a known family, with its pooling, dense layer and normalisation.
 
-    Equal to the stock model on every text: `positions` is the folder's own longest input.
+    It equals the stock model on every text: `positions` is the folder's own longest input.
     """
     _known(read_layout(folder).model_type, str(folder))
     encoder = load_encoder(folder)
     if not isinstance(encoder.module, SentenceModel):
         raise InputError(f"{folder}: not a stock transformer")
-    return convert(encoder.module, encoder.max_length, str(folder))
+    return student_from(encoder.module, encoder.max_length, str(folder))
 
 
 def to_student(encoder: Encoder) -> Student:
-    """The encoder's module as a student: our own as it is, a stock one converted into weights of its own."""
+    """The encoder's module as a student: our own unchanged, a stock one converted into a copy."""
     if not encoder.defaults.include_prompt and any(encoder.defaults.prompts.values()):
-        raise InputError(f"{encoder.name}: pools without its prompts' tokens (include_prompt), which a student cannot")
+        raise InputError(
+            f"{encoder.name}: pools without its prompts' tokens (include_prompt), which a student cannot do"
+        )
     if isinstance(encoder.module, Student):
         return encoder.module
     if not isinstance(encoder.module, SentenceModel):
         raise InputError(f"{encoder.name}: a {type(encoder.module).__name__} cannot be converted into a student")
-    # Copied, because the encoder is still used: training the student must not change its teacher.
-    return copy.deepcopy(convert(encoder.module, encoder.max_length, encoder.name))
+    # A copy: training the student must not change its teacher.
+    return copy.deepcopy(student_from(encoder.module, encoder.max_length, encoder.name))
 
 
 # Old dotted names load in every sentence-transformers release; new ones only from 6 on.
@@ -220,7 +222,7 @@ _ST = "sentence_transformers.models"
 
 
 def stock_type(config: StudentConfig) -> str:
-    """The stock class that computes this student as it is: "albert", "bert", or "" when there is none."""
+    """The stock class that computes this student unchanged: "albert", "bert", or "" if there is none."""
     if config.coded:
         return ""
     if config.bottleneck is not None:
@@ -265,9 +267,9 @@ def materialise(student: Student) -> Student:
 
 
 def write_stock(student: Student, folder: Path) -> None:
-    """Write body, pooling, dense and normalisation of the `materialise`d student (the tokenizer is the caller's).
+    """Write body, pooling, dense and normalisation of the `materialise`d student; the caller writes the tokenizer.
 
-    What a sentence encoder never uses (token types, pooler) is zero.
+    Weights that a sentence encoder never uses (token types, pooler) are zero.
     """
     student = materialise(student)
     config, kind, state = student.config, stock_type(student.config), student.state_dict()
@@ -299,7 +301,7 @@ def write_stock(student: Student, folder: Path) -> None:
         "embeddings.token_type_embeddings.weight": torch.zeros(2, E if albert else H),
         f"{pooler}.weight": torch.zeros(H, H),
         f"{pooler}.bias": torch.zeros(H),
-        **{theirs: state[ours] for ours, theirs in stock_names(kind, stack).items()},
+        **{other: state[own] for own, other in stock_names(kind, stack).items()},
     }
     weights = {name: value.detach().cpu().float().contiguous() for name, value in weights.items()}
     write_json(folder / "config.json", settings)

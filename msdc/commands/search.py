@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from msdc import DEFAULT_MODEL
 from msdc.commands import encode_options, json_option, quiet_option, require_utf8, runtime_option
 from msdc.encoders.encoder import configured, open_model
+from msdc.encoders.folder import DEFAULT_MODEL
 from msdc.errors import InputError, printable
 from msdc.files import regular_size
 from msdc.progress import say
@@ -34,12 +34,12 @@ def _conditions(words: Sequence[str]) -> dict[str, Any]:
         try:
             found[name] = (float(least) if least else None, float(most) if most else None) if dots else value.split(",")
         except ValueError as error:
-            raise InputError(f"--where {word!r}: LEAST..MOST are numbers") from error
+            raise InputError(f"--where {word!r}: LEAST and MOST must be numbers") from error
     return found
 
 
 def _row(hit: Hit) -> tuple[str, ...]:
-    """One hit: its number, scores, and the passage that was found, with its place where it is not the whole text."""
+    """One hit: its id, scores and passage, with the passage's position unless it is the whole text."""
     passage = " ".join(hit.passage.split())
     place = "" if hit.passage == hit.text else f" [{hit.start}-{hit.end}]"
     title = f"{hit.title}: " if hit.title else ""
@@ -60,7 +60,7 @@ def _row(hit: Hit) -> tuple[str, ...]:
               help="Only entries with this value; ONE,OTHER: any of them; LEAST..MOST: a range.")  # fmt: skip
 @click.option("--column", help="Column of a table (csv, tsv, jsonl, parquet): its name, or its number from 1.")
 @click.option("--index", type=click.Path(dir_okay=False, path_type=Path),
-              help="Where the index is kept [the user's cache].")  # fmt: skip
+              help="File of the index.  [default: in the user's cache]")  # fmt: skip
 @click.option("--line-prompt-name", help="The same as --prompt-name, for the lines of FILE.")
 @click.option("--line-prompt", help="The same as --prompt, for the lines of FILE.")
 @encode_options
@@ -82,10 +82,10 @@ def command(
     as_json: bool,
     **encoding: Any,
 ) -> None:
-    """Find what is nearest to QUERY, by its words and by its meaning in any language.
+    """Find the entries closest to QUERY, by its words and by its meaning in any language.
 
-    FILE is text with one entry per line (plain or gzip), a table with --column, or an index (.sqlite) that Python's
-    msdc.open_index wrote. The index of a text or table is kept; when FILE has changed, its new entries are encoded.
+    FILE is text with one entry per line (plain or gzip), a table with --column, or an index (.sqlite) written by
+    msdc.open_index. The index of a text or table is stored; if FILE has changed, only new entries are encoded.
 
     --prompt-name and --prompt apply to the queries; --line-prompt-name and --line-prompt to the entries.
 
@@ -99,7 +99,7 @@ def command(
     loaded = open_model(model, runtime)
     asking = configured(loaded, **encoding)
     reading = configured(loaded, line_prompt_name, line_prompt, encoding["truncate_dim"])
-    asking.encode(["warm"])  # the first text through a model pays for its set-up
+    asking.encode(["warm"])  # the first text of a model includes its set-up
     load_s = time.perf_counter() - began
     if is_index(file):
         opened = Index(reading, file, query_model=asking)
@@ -107,25 +107,25 @@ def command(
         place = index or cached(file, column, reading)
         opened = Index(reading, place, file=file, column=column, query_model=asking)
     with opened:
-        answers = [opened.search(query, top, threshold, mode=mode, where=conditions) for query in queries]
+        results = [opened.search(query, top, threshold, mode=mode, where=conditions) for query in queries]
         unread, entries = opened.unread, len(opened)
     if as_json:
         head = {"file": str(file), "lines": entries, "encoded": opened.encoded, "unread": unread,
                 "load_s": load_s, "open_s": opened.open_s}  # fmt: skip
-        found = [dataclasses.asdict(one) for one in answers]
-        for answer, one in zip(answers, found, strict=True):
-            for hit, fields in zip(answer.hits, one["hits"], strict=True):
+        found = [dataclasses.asdict(one) for one in results]
+        for result, one in zip(results, found, strict=True):
+            for hit, fields in zip(result.hits, one["hits"], strict=True):
                 fields |= {"line": int(hit.id) if hit.id.isdecimal() else None, "passage": hit.passage}
         click.echo(json.dumps({**head, "queries": found}, ensure_ascii=False))
         return
-    made = f"{opened.encoded} of them encoded now" if opened.encoded else "all from disk"
-    made += f", {unread} of characters that {reading.name} does not know (found by their words)" if unread else ""
-    say(f"{loaded.name} loaded in {load_s:.2f} s; {entries} entries, {made}, in {opened.open_s:.2f} s: {opened.path}")
-    for answer in answers:
-        click.echo(f"\n{printable(answer.query)}")
-        if answer.hits:
-            rows = [_row(hit) for hit in answer.hits]
+    state = f"{opened.encoded} encoded now" if opened.encoded else "all from disk"
+    state += f", {unread} of characters that {reading.name} does not know (found by their words)" if unread else ""
+    say(f"{loaded.name} loaded in {load_s:.2f} s; {entries} entries, {state}, in {opened.open_s:.2f} s: {opened.path}")
+    for result in results:
+        click.echo(f"\n{printable(result.query)}")
+        if result.hits:
+            rows = [_row(hit) for hit in result.hits]
             click.echo(to_text(Table("", heads("Entry | Cosine | Words | Text <"), rows)))
         else:
-            click.echo("  (none)" if threshold is None else f"  (none of at least {threshold})")
-        say(f"  {answer.encode_ms:.1f} ms for the query's vector, {answer.search_ms:.1f} ms to search")
+            click.echo("  (none)" if threshold is None else f"  (none with a cosine of at least {threshold})")
+        say(f"  {result.encode_ms:.1f} ms to encode, {result.search_ms:.1f} ms to search")

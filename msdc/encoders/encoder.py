@@ -1,6 +1,6 @@
-"""Text in, vectors out: the interface that every command and package uses for a model.
+"""Text in, vectors out: the interface to models for all commands and packages.
 
-`SentenceEncoder` is what float models and exported bundles have in common; `Encoder` is a float model.
+`SentenceEncoder` is the base of float models and exported bundles; `Encoder` is a float model.
 
 Shapes: N texts, B batch, T tokens, D sentence width.
 """
@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,23 +34,33 @@ from msdc.scores import require_finite, unit_rows
 from msdc.text.tokenizer import Tokenizer, load_tokenizer, pack_by_length, pad, prompt_tokens, require_texts
 
 BATCH_TOKENS, MOST_TEXTS = 4096, 4096
-# Further arguments of `SentenceTransformer.encode`, with the values that ask for what `encode` gives.
-SAME = {
-    "convert_to_numpy": True, "convert_to_tensor": False, "output_value": "sentence_embedding", "device": None,
-    "pool": None, "chunk_size": None,
-}  # fmt: skip
+
+
+class EncodeOptions(TypedDict, total=False):
+    """Keyword arguments of `SentenceEncoder.encode`."""
+
+    prompt_name: str | None
+    prompt: str | None
+    batch_size: int | None
+    show_progress_bar: bool | None
+    normalize_embeddings: bool
+    truncate_dim: int | None
+    batch_tokens: int
+    precision: str
+    inputs: Sequence[str] | str | None
+    sentences: Sequence[str] | str | None
 
 
 class SentenceEncoder:
     """A model with its tokenizer: a float model (`Encoder`) or an exported one (`msdc.export.bundle.Bundle`).
 
     `max_length` is its longest input in tokens, special ids included; longer texts are truncated. `defaults` are its
-    prompts and the width of its vectors.
+    prompts and the dimensions of its vectors.
     """
 
     def __init__(self, name: str, tokenizer: Tokenizer, max_length: int, defaults: EncodeDefaults) -> None:
         self.name, self.tokenizer, self.max_length, self.defaults = name, tokenizer, max_length, defaults
-        self._mark = ""  # of other settings than the model's own: part of the fingerprint
+        self._mark = ""  # settings that differ from the model's own, as part of the fingerprint
 
     @property
     def full_width(self) -> int:
@@ -63,13 +73,13 @@ class SentenceEncoder:
         return self.defaults.width(self.full_width)
 
     def fingerprint(self) -> str:
-        """Hash of everything that decides a vector: the key under which this model's outputs are cached."""
+        """Hash of everything that affects a vector: the key under which this model's outputs are cached."""
         own = self._fingerprint()
         return hashlib.sha256(f"{own}{self._mark}".encode()).hexdigest() if self._mark else own
 
     @property
     def source(self) -> str:
-        """The fingerprint of the float model: of a bundle, that of the model it was exported from."""
+        """The fingerprint of the float model; for a bundle that of the model it was exported from."""
         return self.fingerprint()
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
@@ -88,47 +98,57 @@ class SentenceEncoder:
         truncate_dim: int | None = None,
         batch_tokens: int = BATCH_TOKENS,
         precision: str = "float32",
-        **others: object,
+        inputs: Sequence[str] | str | None = None,
+        sentences: Sequence[str] | str | None = None,
+        output_value: Literal["sentence_embedding"] = "sentence_embedding",
+        convert_to_numpy: Literal[True] = True,
+        convert_to_tensor: Literal[False] = False,
+        device: None = None,
+        pool: None = None,
+        chunk_size: None = None,
     ) -> NDArray[np.float32]:
-        """Vectors of `texts`, float32 [N, D], L2-normalised when the model says so; of one string [D].
+        """Vectors of `texts`, float32 [N, D], L2-normalised if the model does so; of one string [D].
 
-        The arguments are those of `SentenceTransformer.encode`, `batch_tokens` is our own.
+        The arguments are those of `SentenceTransformer.encode`; only `batch_tokens` is our own.
 
         Args:
             texts: N texts, or one; longer ones are truncated to `max_length` tokens.
-            prompt_name: name of the model's prompt to put before every text; None: its default one.
+            prompt_name: name of the model's prompt to put before every text; None: its default prompt.
             prompt: the prompt itself; "" switches the default prompt off.
-            batch_size: most texts per batch; None: as many as `batch_tokens` allows.
+            batch_size: maximum of texts per batch; None: as many as `batch_tokens` allows.
             show_progress_bar: show a progress bar on standard error.
-            normalize_embeddings: make every vector 1 long, after it was truncated.
-            truncate_dim: keep the first numbers of every vector only; None: the model's own setting.
+            normalize_embeddings: scale every vector to unit length, after truncation.
+            truncate_dim: keep only the first dimensions of every vector; None: the model's own setting.
             batch_tokens: tokens per batch. Texts of similar length are batched together; the order of the result is
-                the order of `texts`. A bundle has batches of its own.
+                the order of `texts`. A bundle ignores it.
             precision: float32, or bfloat16 to run a float model under autocast.
-            others: `inputs` or `sentences` in place of `texts`; what asks for a numpy array of sentence vectors, as
-                `convert_to_numpy=True` does.
+            inputs: another name of `texts`.
+            sentences: another name of `texts`.
+            output_value: for this and the next ones only the defaults are supported.
 
         Raises:
-            InputError: `texts` holds something that is no text, or half of a surrogate pair; an unknown prompt or
-                argument; a width that the model does not have; a precision that this model does not run in.
+            InputError: `texts` has a value that is not a text, or half of a surrogate pair; an unknown prompt; a value
+                that is not supported; more dimensions than the model has; a precision that the model does not run in.
             MsdcError: a vector holds NaN or infinity.
         """
-        given: object = texts
-        for name in ("inputs", "sentences"):
-            given = others.pop(name, given)
-        if wrong := [name for name, value in others.items() if name not in SAME or value != SAME[name]]:
-            known = f"; only {SAME[wrong[0]]!r} is" if wrong[0] in SAME else ""
-            raise InputError(f"encode: {wrong[0]}={others[wrong[0]]!r} is not supported{known}")
+        for name, value, supported in (
+            ("output_value", output_value, "sentence_embedding"), ("convert_to_numpy", convert_to_numpy, True),
+            ("convert_to_tensor", convert_to_tensor, False), ("device", device, None), ("pool", pool, None),
+            ("chunk_size", chunk_size, None),
+        ):  # fmt: skip
+            if value != supported:
+                raise InputError(f"`{name}` {value!r} is not supported, only {supported!r}")
         if batch_size is not None and not (isinstance(batch_size, int) and batch_size > 0):
-            raise InputError(f"encode: batch_size={batch_size!r}: expected a number from 1 on")
+            raise InputError(f"`batch_size` {batch_size!r}: expected a positive integer")
+        given = next((one for one in (inputs, sentences) if one is not None), texts)
         if not isinstance(given, Iterable):
             raise InputError(f"encode takes texts or one text, not {type(given).__name__}")
-        asked = [given] if isinstance(given, str) else list(given)
-        require_texts(asked)
+        listed = [given] if isinstance(given, str) else list(given)
+        require_texts(listed)
         first = self.defaults.prompt(prompt, prompt_name)
         width = self.defaults.width(self.full_width, truncate_dim)
-        rows = self.tokenize(with_prompt(first, asked))
-        # Tokens of the prompt that pooling leaves out.
+        rows = self.tokenize(with_prompt(first, listed))
+        # Tokens of the prompt that are not pooled.
         skip = 0 if self.defaults.include_prompt else prompt_tokens(self.tokenizer, first, self.max_length)
         batches = pack_by_length([len(row) for row in rows], batch_tokens, batch_size or MOST_TEXTS)
         shown = track(batches, f"encode with {self.name}", enabled=bool(show_progress_bar))
@@ -136,28 +156,32 @@ class SentenceEncoder:
         vectors_ND = unit_rows(vectors_ND) if normalize_embeddings else np.ascontiguousarray(vectors_ND)
         return vectors_ND[0] if isinstance(given, str) else vectors_ND
 
-    def encode_query(self, texts: Sequence[str] | str | None = None, **options: object) -> NDArray[np.float32]:
-        """`encode` with the model's prompt "query"; with none where it has no such prompt and none is named."""
+    def encode_query(
+        self, texts: Sequence[str] | str | None = None, **options: Unpack[EncodeOptions]
+    ) -> NDArray[np.float32]:
+        """`encode` with the model's prompt "query", if it has one and the caller sets no prompt."""
         return self.encode(texts, **self._prompted("query", options))
 
-    def encode_document(self, texts: Sequence[str] | str | None = None, **options: object) -> NDArray[np.float32]:
-        """`encode` with the model's prompt "document", as `encode_query`."""
+    def encode_document(
+        self, texts: Sequence[str] | str | None = None, **options: Unpack[EncodeOptions]
+    ) -> NDArray[np.float32]:
+        """`encode` with the model's prompt "document", if it has one and the caller sets no prompt."""
         return self.encode(texts, **self._prompted("document", options))
 
-    def _prompted(self, name: str, options: dict[str, object]) -> dict[str, Any]:
+    def _prompted(self, name: str, options: EncodeOptions) -> EncodeOptions:
         if options.get("prompt_name") is None and options.get("prompt") is None:
             options["prompt"] = self.defaults.prompts.get(name, "")
         return options
 
     def similarity(self, first: ArrayLike, second: ArrayLike) -> NDArray[np.float32]:
-        """Similarity of every vector with every other, float32 [N, M]: cosines, or dot products if the model says so.
+        """Similarity of all pairs of vectors, float32 [N, M]: cosines, or dot products if the model uses them.
 
         Args:
             first: vectors [N, D], or one [D].
             second: vectors [M, D], or one [D].
 
         Raises:
-            InputError: other shapes, or a model that compares by a distance.
+            InputError: wrong shapes, or a model that compares by a distance.
         """
         first_ND, second_MD = (np.atleast_2d(np.asarray(side, dtype=np.float32)) for side in (first, second))
         if first_ND.ndim != 2 or second_MD.ndim != 2 or first_ND.shape[1] != second_MD.shape[1]:
@@ -180,11 +204,13 @@ class SentenceEncoder:
 
 
 class Encoder(SentenceEncoder):
-    """A float model. `folder` is where it was loaded from, None for one that lives in memory; `identity` the hash of
-    the bytes that it was loaded from (`msdc.encoders.source`), which the folder may no longer hold.
+    """A float model.
 
-    `module` is its torch module: `module(ids_BT, mask_BT, skip=0)` gives sentence vectors [B, D] of token ids whose
-    mask is 1 on real tokens and whose `skip` first ones are not pooled, `module.width` is D.
+    `folder` is where it was loaded from, None for one in memory only; `identity` the hash of the bytes that were loaded
+    (`msdc.encoders.source`), which may differ from the folder's bytes now.
+
+    `module` is its torch module: `module(ids_BT, mask_BT, skip=0)` returns sentence vectors [B, D] of token ids with
+    mask 1 on real tokens, without pooling the first `skip` ones; `module.width` is D.
     """
 
     def __init__(
@@ -210,7 +236,7 @@ class Encoder(SentenceEncoder):
 
     def _fingerprint(self) -> str:
         if self.identity is None:
-            raise InputError("an encoder that lives only in memory has no fingerprint; save it first")
+            raise InputError("an encoder that was not loaded from a folder has no fingerprint; save it first")
         return self.identity
 
     def _vectors(
@@ -220,7 +246,7 @@ class Encoder(SentenceEncoder):
             raise InputError(f"{self.name}: precision {precision!r}; a float model runs in float32 or bfloat16")
         vectors_ND = np.zeros((len(rows), self.full_width), dtype=np.float32)
         for batch in batches:
-            # A stock model's width is its `truncate_dim` where it has one; its module gives all numbers.
+            # A stock model's width is its `truncate_dim` if it has one; its module returns all dimensions.
             vectors_ND[batch] = self._run([rows[i] for i in batch], skip, precision)[:, : self.full_width]
         return vectors_ND
 
@@ -247,7 +273,7 @@ Model = TypeVar("Model", bound=SentenceEncoder)
 def configured(
     model: Model, prompt_name: str | None = None, prompt: str | None = None, truncate_dim: int | None = None
 ) -> Model:
-    """`model` with other defaults of `encode`; what is not named stays."""
+    """`model` with other defaults of `encode`; None keeps the model's own."""
     if prompt_name is None and prompt is None and truncate_dim is None:
         return model
     defaults, first = model.defaults, model.defaults.prompt(prompt, prompt_name)
@@ -263,7 +289,7 @@ def configured(
 
 
 def _load_own(source: ModelSource, name: str) -> Encoder:
-    """A student of ours, as a torch module or, without PyTorch, as an ONNX program."""
+    """One of our students as a torch module or, without PyTorch, as an ONNX program."""
     folder, config = source.folder, source.layout.config
     if not installed("torch"):
         encoder: Encoder = higher("load_program_encoder")(folder, name, source.read)
@@ -287,22 +313,22 @@ def load_encoder(
     Args:
         path_or_name: a shipped name (`msdc-mini`), a folder, or a hub id.
         trust_remote_code: let `transformers` run code that comes with the model.
-        pooling: of a bare folder (no `modules.json`); without it the mean.
-        head: of a bare folder: "mlp" is the dense layer with tanh that SimCSE's models have over [CLS].
-        head_seed: draw the head's weights with this seed where the folder holds none (a student before training).
+        pooling: for a bare folder (no `modules.json`); None: sentence-transformers' default.
+        head: for a bare folder: "mlp" is the dense layer with tanh that SimCSE's models have over [CLS].
+        head_seed: if the folder has no weights for the head, draw them with this seed (a student before training).
 
     Raises:
-        InputError: no such model, or one that is damaged or of an unknown kind; pooling or head for a folder that says
-            its pooling itself; a head whose weights are missing.
+        InputError: no such model, or one that is damaged or not supported; `pooling` or `head` for a folder that
+            defines them; a head without weights.
     """
     folder = locate_model(path_or_name)
     if (folder / "bundle.json").is_file():
-        raise InputError(f"{folder}: this is an exported bundle; load it with msdc.load_bundle")
+        raise InputError(f"{folder}: an exported bundle; load it with msdc.load_bundle")
     source = ModelSource(folder)
     layout, name = source.layout, Path(str(path_or_name)).name
-    told = pooling is not None or head is not None
-    if told and layout.listed:
-        raise InputError(f"{folder}: it says how it pools; pooling and head are for folders without modules.json")
+    changed = pooling is not None or head is not None
+    if changed and layout.listed:
+        raise InputError(f"{folder}: modules.json already defines pooling; omit `pooling` and `head`")
     if layout.model_type == OWN_TYPE:
         encoder = _load_own(source, name)
     else:
@@ -310,12 +336,12 @@ def load_encoder(
         from msdc.encoders import stock
 
         model = stock.open_sentence_transformer(source, trust_remote_code)
-        module = stock.wrap(model, str(folder))
-        drawn = stock.pool_as_told(module, source, pooling, head, head_seed) if told else None
+        module = stock.torch_module(model, str(folder))
+        drawn = stock.set_pooling(module, source, pooling, head, head_seed) if changed else None
         tokenizer, longest = stock.stock_tokenizer(layout.body, model[0]), stock.longest_input(model)
         encoder = Encoder(module, tokenizer, longest, name, folder, read_defaults(folder, stock.includes_prompt(model)))
-        if told:
-            # Another reading of the same files is another encoder.
+        if changed:
+            # Another pooling of the same files is another encoder.
             encoder._mark = f" pooling={pooling} head={head} drawn={drawn}"
     encoder.identity = source.identity()
     return encoder
@@ -326,7 +352,7 @@ def own_vectors(
 ) -> NDArray[np.float32] | None:
     """Vectors [N, D] of `texts` by `SentenceTransformer.encode` of the encoder's modules, at full width.
 
-    `prompt` is put before each of them, and no other one. None for a model that only this project loads.
+    `prompt` is put before each of them, and no other one. None for a model that sentence-transformers does not load.
     """
     from msdc.encoders import stock
 
@@ -352,7 +378,7 @@ def open_model(
     prompt: str | None = None,
     truncate_dim: int | None = None,
 ) -> SentenceEncoder:
-    """A bundle when `name` is a folder with a bundle.json, else a float model; `encode` has the defaults named here."""
+    """A bundle if `name` is a folder with a bundle.json, else a float model, with these defaults of `encode`."""
     model: SentenceEncoder
     if not is_reserved(name) and (Path(name) / "bundle.json").is_file():
         model = higher("load_bundle")(name, runtime=runtime)

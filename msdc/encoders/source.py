@@ -1,8 +1,8 @@
-"""A model's folder while it is loaded: which files are its weights, and its identity, the hash of what was read.
+"""A model's folder while it is loaded: the files of its weights, and its identity, the hash of all bytes read.
 
 A folder may be replaced at any time, by a run that trains it again or by a copy. Weights are therefore read once,
 hashed as they are read, and used from memory; all other files are hashed before and after, and a change is refused.
-Whatever is cached or written under a model's identity comes from these bytes, never from the folder as it is later.
+Everything that is cached or written under a model's identity comes from these bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from msdc.files import file_state, read_json, regular_size, sha256_file, sha256_
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
 WEIGHTS_SUFFIX = ".safetensors"
-# Of files that decide a vector.
+# Files that affect a vector.
 SUFFIXES = (WEIGHTS_SUFFIX, ".json", ".model", ".txt", ".py")
 SHOWN = 3  # names of tensors in an error
 
@@ -29,8 +29,7 @@ Shape = Sequence[int]
 
 
 class ModelSource:
-    """A model folder from before anything of it is read until its model is in memory: `read` all weights, then ask for
-    its `identity`.
+    """A model folder while its model is loaded: `read` all weights, then get its `identity`.
 
     Raises:
         InputError: not a model folder; see `read_layout`.
@@ -51,23 +50,23 @@ class ModelSource:
         """The folder's own files and those of its modules: weights, settings and tokenizer, in a fixed order."""
         places = dict.fromkeys([self.folder, *self.places])
         found = [path for place in places if place.is_dir() for path in place.iterdir()]
-        # Of a student of ours modules.json is for other libraries; it may name the equal model of stock classes.
-        left_out = "modules.json" if self.layout.model_type == OWN_TYPE else ""
-        return sorted(p for p in found if p.suffix in SUFFIXES and p.name != left_out and not p.is_dir())
+        # The modules.json of our students is for other libraries; it may name the equal model of stock classes.
+        ignored = "modules.json" if self.layout.model_type == OWN_TYPE else ""
+        return sorted(p for p in found if p.suffix in SUFFIXES and p.name != ignored and not p.is_dir())
 
     def _settings_now(self) -> tuple[dict[Path, str], dict[Path, object]]:
-        """Hashes of the settings, and the states of the weights: parts of two models make no third one."""
+        """Hashes of the settings, and the states of the weights, to detect a mixture of two models."""
         files = self._files()
         settings = {path: _hash(path) for path in files if path.suffix != WEIGHTS_SUFFIX}
         return settings, {path: file_state(path) for path in files if path.suffix == WEIGHTS_SUFFIX}
 
     @property
     def has_weights(self) -> bool:
-        """Were any weights read?"""
+        """Whether any weights were read."""
         return bool(self._weights)
 
     def read(self, path: Path) -> bytes:
-        """The bytes of a file of weights, hashed."""
+        """The bytes of a weights file; their hash is recorded."""
         if regular_size(path) > psutil.virtual_memory().total:
             raise InputError(f"{path}: larger than this machine's memory")
         try:
@@ -83,10 +82,10 @@ class ModelSource:
         return InputError(f"{self.folder}: changed while it was loaded; load it again")
 
     def identity(self) -> str:
-        """Hex sha256 over the names and bytes of all files that decide a vector, as they were read.
+        """Hex sha256 over the names and bytes of all files that affect a vector, as they were read.
 
         Raises:
-            InputError: the folder changed since this object was made.
+            InputError: the folder has changed since this object was created.
         """
         try:
             unread = {path: _hash(path) for path in self._states if path not in self._weights}
@@ -109,9 +108,8 @@ def _hash(path: Path) -> str:
 
 
 def weight_files(folder: Path) -> tuple[list[Path], set[str] | None]:
-    """The files of a folder's weights, by name: `model.safetensors`, or the parts that its index names.
-
-    Also the tensors that the index lists; None where there is no index. No other file is ever read, whatever its name.
+    """The weights files of a folder, `model.safetensors` or the parts in its index, and the tensors that the index
+    lists; None without an index. No other file is read.
     """
     if (folder / WEIGHTS_FILE).exists():
         return [folder / WEIGHTS_FILE], None
@@ -125,35 +123,36 @@ def weight_files(folder: Path) -> tuple[list[Path], set[str] | None]:
     for name in listed.values():
         plain = isinstance(name, str) and Path(name).name == name and name.endswith(WEIGHTS_SUFFIX)
         if not plain or "\\" in name:
-            raise InputError(f"{index}: {shorten(printable(repr(name)), 80)} is no *{WEIGHTS_SUFFIX} file beside it")
+            shown = shorten(printable(repr(name)), 80)
+            raise InputError(f"{index}: {shown} is not a *{WEIGHTS_SUFFIX} file next to it")
     return [folder / name for name in sorted(set(listed.values()))], set(listed)
 
 
 def refuse_misfit(
     where: Path, missing: Iterable[str], unexpected: Iterable[str], shapes: Mapping[str, tuple[Shape, Shape]]
 ) -> None:
-    """Refuse weights that are not those of their model: a tensor that is missing would be a random one.
+    """Refuse weights that do not fit their model: a missing tensor would be random.
 
     Args:
-        where: of the weights, for the message.
+        where: folder of the weights, for the message.
         missing: tensors that the model has and the file lacks.
         unexpected: tensors that the file has and the model lacks.
         shapes: of tensors with another shape: (in the file, in the model).
     """
 
-    def told(kind: str, names: Iterable[str]) -> list[str]:
+    def listed_names(kind: str, names: Iterable[str]) -> list[str]:
         names = sorted(names)
         first = ", ".join(shorten(printable(name), 100, placeholder="...") for name in names[:SHOWN])
         return [f"{kind}: {len(names)} ({first}{', ...' if len(names) > SHOWN else ''})"] if names else []
 
     wrong = {f"{name} {list(has)}, expected {list(wanted)}" for name, (has, wanted) in shapes.items()}
-    found = told("missing tensors", missing) + told("unexpected tensors", unexpected)
-    if found := found + told("tensors of another shape", wrong):
+    found = listed_names("missing tensors", missing) + listed_names("unexpected tensors", unexpected)
+    if found := found + listed_names("tensors of another shape", wrong):
         raise InputError(f"{where}: weights do not fit config.json; {'; '.join(found)}")
 
 
 def refuse_other_tensors(where: Path, found: Mapping[str, Shape], wanted: Mapping[str, Shape]) -> None:
-    """`refuse_misfit` of two lists of tensors' shapes by name."""
+    """`refuse_misfit` for shapes by tensor name."""
     both = found.keys() & wanted.keys()
     shapes = {name: (found[name], wanted[name]) for name in both if list(found[name]) != list(wanted[name])}
     refuse_misfit(where, wanted.keys() - found.keys(), found.keys() - wanted.keys(), shapes)

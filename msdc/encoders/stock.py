@@ -1,9 +1,9 @@
-"""A sentence-transformers model as one torch module over token ids: its own modules, run in its own order.
+"""A sentence-transformers model as one torch module over token ids: its own modules in their order.
 
-Its tokenizer tokenizes as in `transformers`, in a form that can be saved, exported and trimmed. A bare transformer
-folder says nothing about pooling and head: the caller does. SimCSE's models (princeton-nlp/sup-simcse-*) are such
-folders: their sentence vector is a dense layer with tanh over the last state of [CLS], stored as the pooler or under
-its training name `mlp`.
+Its tokenizer gives the ids of `transformers`, in a form that can be saved, exported and trimmed. For a bare transformer
+folder the caller defines pooling and head. SimCSE's models (princeton-nlp/sup-simcse-*) are such folders: their
+sentence vector is a dense layer with tanh over the last state of [CLS], stored as the pooler or under its training name
+`mlp`.
 
 Shapes: B batch, T tokens, H hidden, D sentence width.
 """
@@ -46,18 +46,18 @@ if TYPE_CHECKING:
 UNLIMITED = 2**20
 HEAD_NAMES = ("mlp.dense", "pooler.dense")
 START_STD = 0.02
-# Tensors of a static model: the table; or of model2vec, whose table may be smaller than its vocabulary.
+# Tensors of a static model: the table, or those of model2vec, whose table may be smaller than its vocabulary.
 STATIC = ("embedding.weight",)
 MODEL2VEC = ("embeddings", "mapping", "weights")
-# Heads that published encoders carry beside the layers: of masked and causal language models, of ELECTRA, T5's decoder,
-# classifiers, SimCSE's training. And buffers that older releases of `transformers` stored.
+# Heads of published encoders that no sentence vector needs: of masked and causal language models, of ELECTRA, T5's
+# decoder, classifiers, SimCSE's training. And buffers that older releases of `transformers` stored.
 HEADS = (
     "cls", "lm_head", "mlm_head", "predictions", "lm_predictions", "mask_predictions", "sop_classifier", "head",
     "decoder", "vocab_transform", "vocab_layer_norm", "vocab_projector", "generator_predictions", "generator_lm_head",
     "discriminator_predictions", "classifier", "qa_outputs", "score", "pooler", "mlp", "final_logits_bias",
 )  # fmt: skip
 COMPUTED = ("position_ids", "rotary_emb.inv_freq", "token_type_ids")
-# Names under which stock folders hold a SentencePiece model, ours first.
+# Names of the SentencePiece model in stock folders, ours first.
 PIECE_FILES = (MODEL_FILE, "sentencepiece.bpe.model", "spiece.model", "sentencepiece.model")
 SPACES = ["", "  two  spaces ", "no-break\u00a0space and \u3000 more", "\ufb01ne \uff26\uff35 \u2460", "cafe\u0301"]
 
@@ -103,14 +103,14 @@ class SentenceModel(nn.Module):
     def forward(self, ids_BT: Tensor, mask_BT: Tensor, skip: int = 0) -> Tensor:
         """Sentence vectors [B, D] of token ids [B, T] whose mask is 1 on real tokens.
 
-        `skip` is the number of first tokens that a pooling with `include_prompt: false` leaves out.
+        `skip` is the number of first tokens that a pooling with `include_prompt: false` ignores.
         """
         features = {"input_ids": ids_BT, "attention_mask": mask_BT.long(), "modality": "text"}
         return self._finish(self.transformer(features), skip)
 
 
 class StaticModel(nn.Module):
-    """(ids_BT, mask_BT) -> sentence_BD: the mean of table rows, then what follows in the folder. No token: zeros."""
+    """(ids_BT, mask_BT) -> sentence_BD: the mean of table rows, then the other modules. Without tokens: zeros."""
 
     def __init__(self, embedding: nn.Module, after: Sequence[nn.Module], width: int) -> None:
         super().__init__()
@@ -134,9 +134,9 @@ class StaticModel(nn.Module):
 
 
 def folder_modules(module: Any, where: str) -> list[nn.Module]:
-    """The modules of the folder as sentence-transformers made them."""
+    """The modules of the folder as sentence-transformers created them."""
     if not isinstance(module, SentenceModel | StaticModel):
-        raise InputError(f"{where}: not a model of sentence-transformers' own modules")
+        raise InputError(f"{where}: not a model of sentence-transformers modules")
     return [module.first[0], *module.after]
 
 
@@ -144,7 +144,7 @@ def read_tensors(source: ModelSource, folder: Path) -> dict[str, Tensor]:
     """All tensors of a folder's weights, from bytes that `source` read and hashed; the tensors own their memory.
 
     Raises:
-        InputError: no weights under the names of `weight_files`, damaged ones, or not the tensors of their index.
+        InputError: no weights, damaged ones, or not the tensors of their index.
     """
     files, listed = weight_files(folder)
     found: dict[str, Tensor] = {}
@@ -161,13 +161,13 @@ def read_tensors(source: ModelSource, folder: Path) -> dict[str, Tensor]:
 
 
 class _FromSource:
-    """Before a class of sentence-transformers: its weights are those that `source` reads, all and no others."""
+    """Mixin before a class of sentence-transformers, whose weights come from `source`, all of them and no others."""
 
     source: ModelSource
 
     @classmethod
     def load_torch_weights(cls, model_name_or_path: str, subfolder: str = "", model: Any = None, **_: Any) -> Any:
-        """In place of the loader of Dense, LayerNorm and StaticEmbedding; the last passes no `model`."""
+        """Replaces the loader of Dense, LayerNorm and StaticEmbedding; the last passes no `model`."""
         where = Path(model_name_or_path) / subfolder
         tensors = read_tensors(cls.source, where)
         found = {name: tuple(value.shape) for name, value in tensors.items()}
@@ -179,32 +179,32 @@ class _FromSource:
         refuse_misfit(where, {needed} - found.keys(), found.keys() - {needed, *optional}, {})
         return tensors
 
-    def _load_model(self, folder: str, task: str, config: Any, *_: Any, **told: Any) -> Any:
-        """In place of the loader of the model of `transformers`, which would look for other files and for kernels."""
+    def _load_model(self, folder: str, task: str, config: Any, *_: Any, **loading: Any) -> Any:
+        """Replaces the loader of the model of `transformers`, which would look for other files and for kernels."""
         from transformers import AutoModel
 
-        where, this, automatic = Path(folder) / told.get("subfolder", ""), cast(Any, self), cast(Any, AutoModel)
-        # None: the library's own choice, whatever config.json says.
+        where, this, automatic = Path(folder) / loading.get("subfolder", ""), cast(Any, self), cast(Any, AutoModel)
+        # None: the library's own choice instead of config.json's.
         chosen: dict[str, Any] = {"attn_implementation": None, "experts_implementation": None}
         reading = {"state_dict": read_tensors(self.source, where), "dtype": torch.float32, **chosen}
         reading |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
         found = this._load_encoder_only_model(None, config, **reading)
         if found is None:
             with torch.device("meta"):
-                shape = automatic.from_config(config, trust_remote_code=told.get("trust_remote_code"), **chosen)
+                shape = automatic.from_config(config, trust_remote_code=loading.get("trust_remote_code"), **chosen)
             found = type(shape).from_pretrained(None, config=shape.config, **reading)
         model, report = found
         prefix = f"{model.base_model_prefix}."
         # Few models use their pooler, and many were published without one.
-        this.without = {name for name in report["missing_keys"] if name.startswith("pooler.")}
+        this.no_pooler = {name for name in report["missing_keys"] if name.startswith("pooler.")}
         unexpected = {name for name in report["unexpected_keys"] if not _unused(name.removeprefix(prefix), model)}
         shapes = {name: (has, wanted) for name, has, wanted in report["mismatched_keys"]}
-        refuse_misfit(where, report["missing_keys"] - this.without, unexpected, shapes)
+        refuse_misfit(where, report["missing_keys"] - this.no_pooler, unexpected, shapes)
         return model
 
 
 def _unused(name: str, model: nn.Module) -> bool:
-    """Is a tensor that the model lacks one of a head that no sentence vector needs, or a buffer that is computed?"""
+    """Whether a tensor that the model lacks belongs to an unused head, or is a buffer that is computed."""
     first = name.split(".")[0]
     return name.endswith(COMPUTED) or (first in HEADS and not hasattr(model, first))
 
@@ -225,7 +225,7 @@ def open_sentence_transformer(source: ModelSource, trust_remote_code: bool = Fal
 
     disable_progress_bar()  # type: ignore[no-untyped-call]
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
-    # It prints a table of tensors that do not fit, where a misfit is one line of ours and a head no matter.
+    # It would print a table of tensors that do not fit; our error for them is one line, and an unused head is ignored.
     logging.getLogger("transformers.modeling_utils").addFilter(_is_error)
     hub: dict[str, Any] = {"local_files_only": True, "trust_remote_code": trust_remote_code}
     modules: list[Any] = []
@@ -236,15 +236,15 @@ def open_sentence_transformer(source: ModelSource, trust_remote_code: bool = Fal
                 part = place.relative_to(source.folder).as_posix()
                 modules.append(loader.load(folder, subfolder="" if part == "." else part, **hub))
             else:
-                told = {key: dict(hub) for key in ("model_kwargs", "processor_kwargs", "config_kwargs")}
-                modules.append(loader(folder, **told))
+                loading = {key: dict(hub) for key in ("model_kwargs", "processor_kwargs", "config_kwargs")}
+                modules.append(loader(folder, **loading))
         first = modules[0]
         if not source.has_weights:
-            raise MsdcError(f"{folder}: this release of sentence-transformers reads weights in another way; use 6.2")
+            raise MsdcError(f"{folder}: this release of sentence-transformers loads weights differently; use 6.2")
         if "pooler_output" in str(getattr(first, "modality_config", {}).get("text")):
-            refuse_misfit(layout.body, first.without, (), {})
+            refuse_misfit(layout.body, first.no_pooler, (), {})
         if not layout.listed and first.module_output_name == "token_embeddings":
-            # What sentence-transformers gives a bare transformer.
+            # The default of sentence-transformers for a bare transformer.
             causal = str((first.config.architectures or [""])[0]).endswith("ForCausalLM")
             last = causal and getattr(first.config, "is_causal", True)
             modules.append(stock.Pooling(first.get_embedding_dimension(), "lasttoken" if last else "mean"))
@@ -256,7 +256,7 @@ def open_sentence_transformer(source: ModelSource, trust_remote_code: bool = Fal
         raise InputError(f"{folder}: sentence-transformers cannot load it: {first_line(error)}") from error
 
 
-def wrap(model: SentenceTransformer, where: str) -> SentenceModel | StaticModel:
+def torch_module(model: SentenceTransformer, where: str) -> SentenceModel | StaticModel:
     """The torch module of a loaded model."""
     first, *after = list(model)
     width = model.get_embedding_dimension()
@@ -271,15 +271,15 @@ def wrap(model: SentenceTransformer, where: str) -> SentenceModel | StaticModel:
 
 
 def includes_prompt(model: SentenceTransformer) -> bool:
-    """Are the prompt's tokens pooled? False if a pooling module has `include_prompt: false`."""
+    """Whether the prompt's tokens are pooled: no pooling module has `include_prompt: false`."""
     return all(getattr(module, "include_prompt", True) for module in model)
 
 
 def longest_input(model: SentenceTransformer) -> int:
-    """Tokens per text, special ids included; positions that do not exist are never used."""
+    """Tokens per text, special ids included, at most the existing positions."""
     first: Any = model[0]
     if type(first).__name__ == "StaticEmbedding":
-        # Static models state no limit; a limit inside their tokenizer.json holds.
+        # Static models have no limit but that of their tokenizer.json.
         return int((first.tokenizer.truncation or {}).get("max_length", UNLIMITED))
     limit = first.max_seq_length
     longest = UNLIMITED if limit is None or limit > UNLIMITED else int(limit)
@@ -295,20 +295,20 @@ def longest_input(model: SentenceTransformer) -> int:
 # --- bare transformers ----------------------------------------------------------------------------------------------
 
 
-def pool_as_told(
+def set_pooling(
     module: nn.Module, source: ModelSource, pooling: str | None, head: str | None, seed: int | None
 ) -> int | None:
-    """Give a bare transformer the pooling (mean, cls, max) and the head ("mlp") that its caller names.
+    """Set the pooling (mean, cls, max) and the head ("mlp") of a bare transformer.
 
-    The head is a dense layer with tanh after pooling, whose weights are the folder's `mlp` or pooler; where the folder
-    holds none they are drawn with `seed`. Returns the seed if the head was drawn, else None.
+    The head is a dense layer with tanh after pooling, whose weights are the folder's `mlp` or pooler; if the folder has
+    neither they are drawn with `seed`. Returns the seed if the head was drawn, else None.
     """
     from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 
     folder = source.folder
     found = [part for part in module.after if isinstance(part, Pooling)] if isinstance(module, SentenceModel) else []
     if not isinstance(module, SentenceModel) or len(found) != 1:
-        raise InputError(f"{folder}: its transformer gives sentence vectors itself; pooling and head do not apply")
+        raise InputError(f"{folder}: its transformer computes sentence vectors; `pooling` and `head` do not apply")
     if pooling is not None:
         found[0].pooling_mode = pooling
     if head is None:
@@ -322,7 +322,7 @@ def pool_as_told(
         linear.weight.normal_(std=START_STD, generator=torch.Generator().manual_seed(seed))
         linear.bias.zero_()
     else:
-        raise InputError(f"{folder}: head: mlp, but its weights hold no {' or '.join(HEAD_NAMES)}")
+        raise InputError(f'{folder}: `head` "mlp", but its weights have no {" or ".join(HEAD_NAMES)}')
     linear.requires_grad_(True)
     module.after.append(dense)
     return seed if state is None else None
@@ -343,13 +343,13 @@ def _head_weights(tensors: dict[str, Tensor], hidden: int) -> dict[str, Tensor] 
 
 # --- tokenizers -----------------------------------------------------------------------------------------------------
 #
-# `transformers` may change what `tokenizer.json` says (lower-casing, a class that builds its own normalizer). Where it
-# does, or where the model is known by a SentencePiece file under other ids, the tokenizer is written to the user's
-# cache and opened from there, so that whoever copies its file copies what the model does.
+# `transformers` may change the settings of `tokenizer.json` (lower-casing, a class that builds its own normalizer). If
+# it does, or if the folder has an equal SentencePiece model with other ids, the tokenizer is written to the user's
+# cache and opened from there, so that a copy of its file has the behaviour of the model.
 
 
 def _cached_file(files: dict[str, bytes]) -> Path:
-    """The first of `files` in a folder of the user's cache that belongs to their contents."""
+    """The first of `files`, written to a folder of the user's cache that is named by their hash."""
     folder = user_cache() / "tokenizers" / hashlib.sha256(b"".join(files.values())).hexdigest()[:32]
     first = folder / next(iter(files))
     if not first.is_file():
@@ -360,10 +360,10 @@ def _cached_file(files: dict[str, bytes]) -> Path:
 
 
 def _model_with_ids(piece_file: Path, backend: Any) -> bytes | None:
-    """The SentencePiece model with the pieces in the order of the `tokenizers` library's ids; None where it cannot be.
+    """The SentencePiece model with its pieces in the order of the `tokenizers` library's ids; None if impossible.
 
-    XLM-R's ids are those of its `sentencepiece.bpe.model` moved by one, behind special ids of its own. A model whose
-    pieces stand in the order of the ids needs no such offset: the phone reads it as it is, and the table stays.
+    XLM-R's ids are those of its `sentencepiece.bpe.model` plus one, after special ids of its own. A model with its
+    pieces in the order of the ids needs no such offset: the phone reads it directly, and the table is unchanged.
     """
     Piece = pb.ModelProto.SentencePiece
     found = json.loads(backend.to_str())
@@ -371,8 +371,8 @@ def _model_with_ids(piece_file: Path, backend: Any) -> bytes | None:
     if found["model"].get("type") != "Unigram" or not isinstance(rows, list):
         return None
     added = {int(token["id"]): str(token["content"]) for token in found.get("added_tokens", [])}
-    behind = range(len(rows), backend.get_vocab_size(with_added_tokens=True))
-    names = [str(name) for name, _ in rows] + [added.get(number, "") for number in behind]
+    added_ids = range(len(rows), backend.get_vocab_size(with_added_tokens=True))
+    names = [str(name) for name, _ in rows] + [added.get(number, "") for number in added_ids]
     proto = pb.ModelProto()
     try:
         proto.ParseFromString(piece_file.read_bytes())
@@ -401,14 +401,14 @@ def _model_with_ids(piece_file: Path, backend: Any) -> bytes | None:
 
 
 def _pieces(folder: Path, fast: FastTokenizer) -> PieceTokenizer | None:
-    """The folder's SentencePiece model where it gives exactly the ids of `fast`, but for names of special ids."""
-    # Names of special ids are ordinary text to SentencePiece, which is what an app wants of a user's text.
+    """The folder's SentencePiece model if its ids equal those of `fast`, except for names of special ids."""
+    # SentencePiece reads names of special ids as ordinary text, which is right for a user's text.
     special = [token.content for token in fast.backend.get_added_tokens_decoder().values()]
     texts = [text for text in [*golden_lines(), *SPACES] if not any(name in text for name in special)]
     expected = fast.encode(texts, 512)
     for file in (folder / name for name in PIECE_FILES if (folder / name).is_file()):
         try:
-            # Our own files hold the ids already; a stock file is written again with the model's.
+            # Our own files have the right ids; a stock file is rewritten with the model's.
             found = [PieceTokenizer(file)] if file.name == MODEL_FILE else []
             rewritten = _model_with_ids(file, fast.backend)
             found += [] if rewritten is None else [PieceTokenizer(_cached_file({MODEL_FILE: rewritten}))]
@@ -426,7 +426,7 @@ def stock_tokenizer(folder: Path, first: Any) -> Tokenizer:
     source = first.tokenizer
     backend = source if static else getattr(source, "backend_tokenizer", None)
     if not isinstance(backend, Backend):
-        raise InputError(f"{folder}: a tokenizer of class {type(source).__name__} is not supported; save its fast form")
+        raise InputError(f"{folder}: tokenizer class {type(source).__name__} is not supported; save its fast form")
     text = json.loads(backend.to_str())
     text["padding"] = text["truncation"] = None
     if static:
@@ -440,7 +440,7 @@ def stock_tokenizer(folder: Path, first: Any) -> Tokenizer:
         same = json.loads(stored.to_str()) == text
     if not same:
         settings = [folder / name for name in ("tokenizer_config.json", "special_tokens_map.json")]
-        beside = {path.name: path.read_bytes() for path in settings if path.is_file()}
-        file = _cached_file({JSON_FILE: json.dumps(text, ensure_ascii=False).encode("utf-8"), **beside})
+        copies = {path.name: path.read_bytes() for path in settings if path.is_file()}
+        file = _cached_file({JSON_FILE: json.dumps(text, ensure_ascii=False).encode("utf-8"), **copies})
     fast = FastTokenizer(file, 0 if static else int(source.pad_token_id or 0))
     return fast if static else _pieces(folder, fast) or fast

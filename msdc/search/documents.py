@@ -1,4 +1,4 @@
-"""What is searched and what is found: documents and hits, the filter, the rows of a text file.
+"""Documents and hits, the filter, the rows of a text file.
 
 A document is a text with an id, a title that may be empty, and values to filter by.
 """
@@ -27,7 +27,7 @@ class Document(NamedTuple):
 
     @property
     def crc(self) -> int:
-        """Checksum of what a hit shows."""
+        """Checksum of the fields that a hit shows."""
         return zlib.crc32("\0".join(self).encode())
 
 
@@ -47,7 +47,7 @@ class Hit:
 
     @property
     def line(self) -> int:
-        """Of a file or a list: the number of the line, row or text, from 1."""
+        """The number of the line, row or text in a file or list, from 1."""
         return int(self.id)
 
     @property
@@ -67,21 +67,21 @@ class Found:
 
 
 def document_of(row: str | Mapping[str, object], number: int) -> Document:
-    """A row of `add`: a text, or `text` with `id`, `title` and other values, which a search may filter by."""
+    """A row of `add`: a text, or `text` with `id`, `title` and other values for filters."""
     if isinstance(row, str):
         row = {"text": row}
     values = dict(row)
     text, title = values.pop("text", None), values.pop("title", "") or ""
     key = str(values.pop("id", values.pop("_id", number)))
     if not isinstance(text, str) or not isinstance(title, str):
-        raise InputError(f"document {key!r}: its text and its title are strings")
+        raise InputError(f"document {key!r}: text and title must be strings")
     if not text.strip():
         raise InputError(f"document {key!r} has no text")
     return Document(key, text, title, json.dumps(values, ensure_ascii=False, sort_keys=True, default=str))
 
 
 def conditions(where: Mapping[str, object]) -> tuple[str, list[Any]]:
-    """SQL of a filter: a value, a list of values, or (least, most), where None is no bound; of several, all."""
+    """SQL of a filter: each column has a value, a list of alternatives, or (least, most) with None for no bound."""
     parts, values = ["1"], list[Any]()
     for name, wanted in where.items():
         column = "json_extract(metadata, ?)"
@@ -99,7 +99,7 @@ def conditions(where: Mapping[str, object]) -> tuple[str, list[Any]]:
 
 
 def numbered_rows(file: Path, column: str | None) -> Iterator[Document]:
-    """Lines of a file, or cells of a table's column with the row's other cells, by number; empty ones are left out."""
+    """Lines of a file, or cells of a table's column with the row's other cells, by number, without empty ones."""
     size = 0
     for number, text, cells in iterate_rows(file, column):
         if stripped := text.strip():

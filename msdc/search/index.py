@@ -1,7 +1,7 @@
 """The search index: documents, their words (FTS5) and the vectors of their passages (int8), in one SQLite file.
 
-One process writes, any number read; a write is there whole or not at all, also after kill -9 (SQLite's write-ahead
-log). A vector is 8-bit numbers with one scale per passage; its row carries a checksum, as does its document.
+One process writes, any number read; a write is complete or absent, also after kill -9 (SQLite's write-ahead log). A
+vector is int8 with one scale per passage; its row has a checksum, as does its document.
 
 Shapes: N passages, D width, M documents that have a vector.
 """
@@ -23,26 +23,26 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from msdc import DEFAULT_MODEL
 from msdc.encoders.encoder import SentenceEncoder, open_model
+from msdc.encoders.folder import DEFAULT_MODEL
 from msdc.errors import InputError, MsdcError
 from msdc.extras import named_extras
 from msdc.files import file_state, locked, user_cache
 from msdc.progress import track, warn
 from msdc.scores import unit_rows
 from msdc.search.documents import Document, Found, Hit, conditions, document_of, numbered_rows
-from msdc.search.passages import WEIGHT, match_expression, passage_texts, reads, words_of
+from msdc.search.passages import WEIGHT, match_expression, passage_texts, token_counter, words_of
 from msdc.text.tokenizer import Reader
 
 SUFFIXES = (".sqlite", ".db")
 MAGIC = b"SQLite format 3\0"
 FORMAT = "1"
-READ = 4096  # passages that are read together
-BLOCK = 256  # documents that are encoded and written together
-# Vectors are also kept in memory as float32 up to this size; larger ones are converted block by block per query.
+READ = 4096  # passages per read
+BLOCK = 256  # documents that are encoded and written per transaction
+# Up to this size vectors are also kept in memory as float32; larger ones are converted block by block per query.
 MOST_FLOAT_BYTES = 2**30
-ROWS = 256  # of such a block: what the processor's cache holds
-CANDIDATES = 1000  # documents of each kind that are ranked together
+ROWS = 256  # of such a block, which fits the processor's cache
+CANDIDATES = 1000  # documents by words and by vectors that are ranked together
 LOCK_SECONDS = 60.0
 FULL = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC", "SQLITE_IOERR_TRUNCATE", "SQLITE_IOERR_SHMSIZE")
 Mode = Literal["words", "vectors", "both"]
@@ -62,15 +62,15 @@ SCHEMA = (
 
 
 class Damaged(InputError):
-    """An index that cannot be used: no database any more, a row that is not what was written, another model's."""
+    """An index that cannot be used: a damaged file, a wrong checksum, or another model's index."""
 
 
 class Index:
-    """Documents that are found by words and by meaning, under one model. Made by `open_index`.
+    """Documents that are found by words and by meaning, with one model; created by `open_index`.
 
-    `path` is the SQLite file, None for one in memory. `encoded` is the number of documents that had to be encoded,
-    `open_s` the seconds until the index was ready. One that follows a text file reads it again when it changed.
-    `query_model` encodes queries, where they take another prompt.
+    `path` is the SQLite file, None for an index in memory. `encoded` is the number of documents that had to be encoded,
+    `open_s` the seconds until the index was ready. An index that follows a text file reads it again when it has
+    changed. `query_model` encodes queries, if they need another prompt.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Index:
         self._state: tuple[int, ...] | None = None
         self._lock = threading.RLock()
         self._reader = Reader(model.tokenizer, model.max_length)
-        self._count, self._most = reads(model)
+        self._count, self._most = token_counter(model)
         try:
             self._open()
         except Damaged as error:
@@ -118,7 +118,7 @@ class Index:
 
     @property
     def unread(self) -> int:
-        """Documents whose characters the model does not know: found by their words alone."""
+        """Number of documents whose characters the model does not know: they are found by their words only."""
         return int(self._one("SELECT count(*) FROM documents WHERE id NOT IN "
                              "(SELECT document FROM passages WHERE vector IS NOT NULL)"))  # fmt: skip
 
@@ -139,7 +139,7 @@ class Index:
         self._reset()
 
     def _reset(self) -> None:
-        """Nothing of the file is in memory."""
+        """Drop the contents of the file from memory."""
         self._version, self._stale, self._last = -1, True, 0
         self._rows_N = self._owner_N = np.zeros(0, np.int64)
         self._documents_M = self._starts_M = self._rows_N
@@ -156,14 +156,14 @@ class Index:
             return
         if not {"facts", "documents", "passages", "words"} <= tables:
             raise InputError(f"{self.path}: exists and is not a search index; choose another file")
-        if (said := self._db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-            raise Damaged(f"{self.path}: damaged ({' '.join(said.split())[:100]})")
+        if (message := self._db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise Damaged(f"{self.path}: damaged ({' '.join(message.split())[:100]})")
         found = dict(self._db.execute("SELECT name, value FROM facts"))
         if found.get("format") != FORMAT:
-            raise Damaged(f"{self.path}: an index of another version of msdc")
-        # A phone knows its bundle by the model that was exported.
+            raise Damaged(f"{self.path}: an index of another msdc version")
+        # A phone identifies its bundle by the model that was exported.
         if found.get("model") not in (self._identity(), self.model.source if self.path else ""):
-            raise Damaged(f"{self.path}: made with another {found.get('name')} than this {self.model.name}")
+            raise Damaged(f"{self.path}: made with another {found.get('name')}, not with this {self.model.name}")
 
     def _identity(self) -> str:
         return self.model.fingerprint() if self.path is not None else ""
@@ -174,16 +174,16 @@ class Index:
         try:
             yield
         except sqlite3.IntegrityError as error:
-            raise InputError(f"{self.path or 'index'}: a document of this id is there already; use update") from error
+            raise InputError(f"{self.path or 'index'}: a document of this id already exists; use update") from error
         except sqlite3.OperationalError as error:
-            said = str(error)
-            if "locked" in said:
-                raise InputError(f"{self.path}: another process writes to it for {LOCK_SECONDS:.0f} s") from error
+            message = str(error)
+            if "locked" in message:
+                raise InputError(f"{self.path}: another process has held the lock for {LOCK_SECONDS:.0f} s") from error
             if error.sqlite_errorname in FULL:
                 raise MsdcError(f"disk full while writing {self.path}: free some space and run again") from error
-            if "malformed" in said:
-                raise Damaged(f"{self.path}: damaged ({said})") from error
-            raise MsdcError(f"{self.path or 'index'}: {said}") from error
+            if "malformed" in message:
+                raise Damaged(f"{self.path}: damaged ({message})") from error
+            raise MsdcError(f"{self.path or 'index'}: {message}") from error
         except sqlite3.DatabaseError as error:
             raise Damaged(f"{self.path}: damaged ({error})") from error
 
@@ -204,26 +204,26 @@ class Index:
             try:
                 return self._db.execute(sql).fetchone()[0]
             except sqlite3.OperationalError as error:
-                if "no such table" in str(error):  # nothing was added yet
+                if "no such table" in str(error):  # an empty index
                     return 0
                 raise
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def add(self, rows: Iterable[str | Mapping[str, object]]) -> int:
-        """Add documents: texts, or mappings with `text` and, as there are, `id`, `title` and values to filter by.
+        """Add documents: texts, or mappings with `text` and optionally `id`, `title` and values to filter by.
 
-        An id is given to a document without one; one that is there already is an error. Equal texts are all kept.
-        Documents are written in blocks: what was added before an error or a kill stays. Returns their number.
+        A document without an id gets one; an existing id is an error. Equal texts are all kept. Documents are written
+        in blocks: those before an error or a kill stay. Returns their number.
         """
         return self._put(rows, replace=False)
 
     def update(self, rows: Iterable[str | Mapping[str, object]]) -> int:
-        """`add` that replaces documents of the same id."""
+        """`add`, but documents of the same id are replaced."""
         return self._put(rows, replace=True)
 
     def remove(self, ids: Iterable[str | int]) -> int:
-        """Remove documents by id; ids that are not there are left alone. Returns how many were removed."""
+        """Remove documents by id; unknown ids are ignored. Returns the number of removed documents."""
         before = len(self)
         if before:
             with self._transaction() as db:
@@ -237,27 +237,27 @@ class Index:
         documents = [document_of(row, number) for number, row in enumerate(rows, following)]
         for start in track(range(0, len(documents), BLOCK), "encoding"):
             block = documents[start : start + BLOCK]
-            made = self._passages(block)
+            passages = self._passages(block)
             with self._transaction() as db:
                 self._create(db, block)
                 if replace:
                     db.executemany("DELETE FROM documents WHERE key = ?", [(one.id,) for one in block])
-                self._insert(db, block, made)
+                self._insert(db, block, passages)
         return len(documents)
 
     def _create(self, db: sqlite3.Connection, block: Sequence[Document]) -> None:
-        """The tables, when the first documents come: they tell how words are found."""
+        """Create the tables with the first documents, whose script decides how words are split."""
         if db.execute("SELECT 1 FROM sqlite_master").fetchone() is None:
             tokenize = words_of([one.text for one in block])
             for statement in SCHEMA:
                 db.execute(statement.replace("{words}", tokenize))
             facts = {"format": FORMAT, "model": self._identity(), "name": self.model.name, "tokenize": tokenize}
-            facts["source"] = self.model.source if facts["model"] else ""  # what a phone knows of its bundle's model
+            facts["source"] = self.model.source if facts["model"] else ""  # the model in the bundle of a phone
             db.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
 
-    def _insert(self, db: sqlite3.Connection, block: Sequence[Document], made: list[list[tuple[Any, ...]]]) -> None:
+    def _insert(self, db: sqlite3.Connection, block: Sequence[Document], passages: list[list[tuple[Any, ...]]]) -> None:
         insert = "INSERT INTO documents (key, title, text, metadata, crc) VALUES (?, ?, ?, ?, ?)"
-        for one, parts in zip(block, made, strict=True):
+        for one, parts in zip(block, passages, strict=True):
             row = db.execute(insert, (one.id, one.title, one.text, one.metadata, one.crc)).lastrowid
             db.executemany(
                 "INSERT INTO passages (document, start, end, scale, vector, crc) VALUES (?, ?, ?, ?, ?, ?)",
@@ -266,7 +266,7 @@ class Index:
         self._stale = True
 
     def _passages(self, block: Sequence[Document]) -> list[list[tuple[int, int, float | None, bytes | None]]]:
-        """(start, end, scale, int8 vector) of the passages of documents; no vector where the model cannot read one."""
+        """(start, end, scale, int8 vector) of the passages of documents; no vector for an unreadable passage."""
         found = passage_texts([(one.title, one.text) for one in block], self._count, self._most)
         texts = [text for parts in found for _, _, text in parts]
         distinct = list(dict.fromkeys(texts))
@@ -278,7 +278,7 @@ class Index:
             vectors_ND[known_N] = unit_rows(self.model.encode(readable))
         scale_N = np.maximum(np.abs(vectors_ND).max(1, initial=0.0) / 127, np.float32(1e-12))
         codes_ND = np.rint(vectors_ND / scale_N[:, None]).astype(np.int8)
-        # With this scale the rounded vector has length 1, so that no cosine is above it.
+        # With this scale the rounded vector has length 1, so that no cosine exceeds 1.
         scale_N = 1 / np.linalg.norm(codes_ND.astype(np.float32), axis=1).clip(1e-12)
         self.encoded += len(block)
 
@@ -292,7 +292,7 @@ class Index:
     # --- a file that is followed --------------------------------------------------------------------------------------
 
     def follow(self) -> None:
-        """Take over what changed in the text file, if the index follows one: only new texts are encoded."""
+        """Update the index from its text file, if it has one and that changed: only new texts are encoded."""
         if self.file is None:
             return
         state = file_state(self.file)
@@ -300,77 +300,77 @@ class Index:
             self._state, self.encoded = state, 0
             rows = list(numbered_rows(self.file, self.column))
             if not rows:
-                raise InputError(f"{self.file}: no line with text in it")
+                raise InputError(f"{self.file}: no line contains text")
             with nullcontext() if self.path is None else locked(self.path.with_suffix(".lock")):
                 try:
-                    self._take_over(rows)
+                    self._synchronize(rows)
                 except Damaged as error:
                     self._discard(error)
-                    self._take_over(rows)
+                    self._synchronize(rows)
 
     def _discard(self, error: Damaged) -> None:
-        """A cache that cannot be used is made anew."""
+        """Rebuild a cache that cannot be used."""
         assert self.path is not None
-        warn(f"{error}; the index is made anew")
+        warn(f"{error}; the index is rebuilt")
         self._db.close()
         for end in ("", "-wal", "-shm"):
             self.path.with_name(self.path.name + end).unlink(missing_ok=True)
         self._open()
 
-    def _take_over(self, rows: list[Document]) -> None:
-        there: dict[tuple[str, ...], deque[tuple[int, str]]] = defaultdict(deque)
+    def _synchronize(self, rows: list[Document]) -> None:
+        known: dict[tuple[str, ...], deque[tuple[int, str]]] = defaultdict(deque)
         if self._one("SELECT count(*) FROM facts"):
             with self._errors():
                 select = "SELECT id, crc, key, text, title, metadata FROM documents ORDER BY id"
                 for row, crc, *fields in self._db.execute(select):
                     one = Document(*fields)
-                    if one.crc != crc:  # the word index could not forget a text that it does not know
+                    if one.crc != crc:  # the word index cannot remove a text that differs from its own
                         raise Damaged(f"{self.path}: damaged (document {one.id})")
-                    there[one[1:]].append((row, one.id))
+                    known[one[1:]].append((row, one.id))
         new, moved = [], []
         for one in rows:
-            if same := there.get(one[1:]):
+            if same := known.get(one[1:]):
                 row, key = same.popleft()
                 moved += [(one.id, one.crc, row)] if key != one.id else []
             else:
                 new.append(one)
-        gone = [(row,) for left in there.values() for row, _ in left]
+        gone = [(row,) for left in known.values() for row, _ in left]
         if not (new or moved or gone):
             return
-        made = []
+        passages = []
         for start in track(range(0, len(new), BLOCK), "encoding"):
-            made += self._passages(new[start : start + BLOCK])
+            passages += self._passages(new[start : start + BLOCK])
         with self._transaction() as db:
             self._create(db, rows[:BLOCK])
             db.executemany("DELETE FROM documents WHERE id = ?", gone)
-            # Keys are unique: those that move step aside first.
+            # Keys are unique: rename those that move first.
             db.executemany("UPDATE documents SET key = '~' || key WHERE id = ?", [(row,) for _, _, row in moved])
             db.executemany("UPDATE documents SET key = ?, crc = ? WHERE id = ?", moved)
-            self._insert(db, new, made)
+            self._insert(db, new, passages)
 
     # --- search -------------------------------------------------------------------------------------------------------
 
     def _refresh(self) -> None:
-        """Bring vectors that were written since into memory, and drop those that were removed."""
+        """Load new vectors into memory, and drop removed ones."""
         version = self._one("PRAGMA data_version")
         if (version == self._version and not self._stale) or not self._one("SELECT count(*) FROM facts"):
             return
         db = self._db
         new = "FROM passages WHERE id > ? AND vector IS NOT NULL"
         many = db.execute(f"SELECT count(*) {new}", (self._last,)).fetchone()[0]
-        numbers_N3 = np.zeros((many, 3))
+        columns_N3 = np.zeros((many, 3))
         codes_ND = np.zeros((many, self.model.width), np.int8)
         found = db.execute(f"SELECT id, document, scale, vector, crc {new} ORDER BY id", (self._last,))
         for start in range(0, many, READ):
             block = found.fetchmany(READ)
             if wrong := [one[0] for one in block if zlib.crc32(one[3], one[1]) != one[4]]:
                 raise Damaged(f"{self.path}: damaged (the vector of passage {wrong[0]})")
-            numbers_N3[start : start + READ] = [one[:3] for one in block]
+            columns_N3[start : start + READ] = [one[:3] for one in block]
             vectors = np.frombuffer(b"".join(one[3] for one in block), np.int8)
             codes_ND[start : start + READ] = vectors.reshape(len(block), -1)
-        self._rows_N = np.append(self._rows_N, numbers_N3[:, 0].astype(np.int64))
-        self._owner_N = np.append(self._owner_N, numbers_N3[:, 1].astype(np.int64))
-        self._scale_N = np.append(self._scale_N, numbers_N3[:, 2].astype(np.float32))
+        self._rows_N = np.append(self._rows_N, columns_N3[:, 0].astype(np.int64))
+        self._owner_N = np.append(self._owner_N, columns_N3[:, 1].astype(np.int64))
+        self._scale_N = np.append(self._scale_N, columns_N3[:, 2].astype(np.float32))
         self._codes_ND = np.concatenate([self._codes_ND, codes_ND]) if len(self._codes_ND) else codes_ND
         self._last = int(self._rows_N.max(initial=self._last))
         if db.execute("SELECT count(vector) FROM passages").fetchone()[0] != len(self._rows_N):
@@ -405,17 +405,20 @@ class Index:
 
         Args:
             query: the text, in any of the model's languages.
-            top: at most so many hits.
-            threshold: hits have at least this cosine.
+            top: maximum number of hits.
+            threshold: minimum cosine of a hit.
             mode: rank by the words (BM25), by the vectors (cosine of the best passage), or by both.
-            where: values that the entries' metadata must have: one, a list of them, or (least, most).
+            where: required values of the entries' metadata: one, a list of alternatives, or (least, most).
+
+        Raises:
+            InputError: an empty query, or an argument out of range.
         """
         if not query.strip():
             raise InputError("a query is empty")
         if top < 1:
-            raise InputError(f"top: {top}, expected at least 1")
+            raise InputError(f"`top` {top}: must be at least 1")
         if mode not in ("words", "vectors", "both"):
-            raise InputError(f"mode {mode!r} is unknown; known: words, vectors, both")
+            raise InputError(f"`mode` {mode!r} is unknown; known: words, vectors, both")
         with self._lock:
             try:
                 self.follow()
@@ -433,11 +436,11 @@ class Index:
     def _search(
         self, query: str, top: int, threshold: float | None, mode: Mode, where: Mapping[str, object] | None
     ) -> Found:
-        """The answer, inside a transaction, which also says SQLite's errors."""
+        """The hits, inside a transaction, which also reports SQLite's errors."""
         began = time.perf_counter()
         self._refresh()
         tokenize = self._one("SELECT value FROM facts WHERE name = 'tokenize'")
-        if not tokenize:  # nothing was added yet
+        if not tokenize:  # an empty index
             return Found(query, [], 0.0, 0.0)
         query_D = None
         if mode != "words":
@@ -468,7 +471,7 @@ class Index:
             given = [expression, *(values if where else [])]
             words = dict(self._db.execute(f"{select} ORDER BY rank LIMIT ?", [*given, most]))
             if len(words) == most:
-                # Below the best by words: bm25 of those that are near in meaning.
+                # Also bm25 of documents that are near in meaning and not among the best by words.
                 others = json.dumps([row for row in cosine if row not in words])
                 again = "SELECT rowid, -rank FROM words WHERE words MATCH ? AND rowid IN "
                 words |= dict(self._db.execute(f"{again}(SELECT value FROM json_each(?))", [expression, others]))
@@ -502,7 +505,7 @@ class Index:
 
 
 def is_index(path: Path, by_name: bool = True) -> bool:
-    """Whether a path names an index: by its suffix, or by what the file is."""
+    """Whether a path is an index: by its suffix, or by the file's first bytes."""
     if by_name and path.suffix in SUFFIXES:
         return True
     try:
@@ -513,7 +516,7 @@ def is_index(path: Path, by_name: bool = True) -> bool:
 
 
 def cached(file: Path, column: str | None, model: SentenceEncoder) -> Path:
-    """Where the index of a text file is kept."""
+    """Path of the index of a text file in the user's cache."""
     name = hashlib.sha256(f"{file.resolve()}\0{column or ''}\0{model.fingerprint()}".encode()).hexdigest()[:32]
     return user_cache() / "search" / f"{name}.sqlite"
 
@@ -528,7 +531,7 @@ def open_index(
 ) -> Index:
     """Search by words and by meaning: in an index file, a text file, or texts.
 
-        index = msdc.open_index("notes.sqlite")  # made if it is not there
+        index = msdc.open_index("notes.sqlite")  # created if it does not exist
         index.add([{"id": "n1", "text": "The car is on level 2.", "folder": "travel"}])
         index.search("Wo ist das Auto?", where={"folder": "travel"}).hits[0].id
 
@@ -537,9 +540,9 @@ def open_index(
     Args:
         source: an index (.sqlite, .db), which `add`, `update` and `remove` change; or a text file, one entry per line
             (plain or gzip) or a table with `column`, which the index follows; or a list of texts.
-        model: a name as of `load_encoder` or a bundle's folder, or an open model.
-        column: of a csv, tsv, jsonl or parquet file: its name, or its number from 1. Other columns filter.
-        index: where the index of a text file is kept; None: in the user's cache. Texts in memory are not kept.
+        model: a name for `load_encoder`, a bundle's folder, or a loaded model.
+        column: column of a csv, tsv, jsonl or parquet file, by name or by number from 1. Other columns are for filters.
+        index: file of the index of a text file; None: in the user's cache. An index of texts is not stored.
 
     Raises:
         InputError: no text, a file that cannot be read, no such model, an index of another model.
@@ -552,7 +555,7 @@ def open_index(
         place = Path(index) if index is not None else cached(path, column, opened)
         return Index(opened, place, file=path, column=column)
     if column is not None or index is not None:
-        raise InputError("column and index are for files; these are texts in memory")
+        raise InputError("`column` and `index` are for files, not for texts in memory")
     rows = [{"id": number, "text": text.strip()} for number, text in enumerate(source, 1) if text.strip()]
     if not rows:
         raise InputError("no text to search in")

@@ -1,8 +1,8 @@
-"""Documents as passages that a model reads whole, and the score that joins words with meaning.
+"""Split documents into passages that fit the model, and the score that combines words and meaning.
 
-A passage is a sentence, or neighbours together as long as they are short: the best sentence of a paragraph finds it
-better than the paragraph's own vector does (docs/results/search.md). Nothing is truncated: a sentence that is longer
-than the model reads is cut in the middle, and its halves again, until every part fits.
+A passage is a sentence, or short neighbours together: the best sentence of a paragraph finds it better than the
+paragraph's own vector does (docs/results/search.md). Nothing is truncated: a sentence that is too long for the model is
+cut in the middle, and its halves again, until every part fits.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from msdc.encoders.encoder import SentenceEncoder
 
 Span = tuple[int, int]  # first character, one past the last
 END = re.compile(r"(?<=[.!?…؟।])[\"'”’»)\]]*\s+|(?<=[。！？])|\s*\n\s*")
-SHORT, JOINED = 8, 32  # tokens: a shorter sentence (a heading, "Yes.", "e.g.") joins its neighbour, up to so many
-TITLE_SHARE = 3  # a title takes at most this part of a passage's tokens
+# Tokens: a sentence shorter than the first number (a heading, "Yes.", "e.g.") joins its neighbour, up to the second.
+SHORT, JOINED = 8, 32
+TITLE_SHARE = 3  # a title has at most a third of a passage's tokens
 # Relevance of a document: bm25 + WEIGHT x cosine of its best passage. Flat between 10 and 30 on the development sets.
 WEIGHT = 20.0
-# Scripts that put no blanks between words: their words are found by runs of three characters.
+# Scripts without blanks between words: their words are found by runs of three characters.
 UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 WORD = re.compile(r"\w+")
 TRIGRAM = "trigram"
 
 
 def sentence_spans(text: str) -> list[Span]:
-    """Where the sentences of a text are: they end at their marks and at line ends; blanks around them are left out."""
+    """The sentences of a text, which end at their marks and at line ends, without the blanks around them."""
     spans, start = [], 0
     for end, following in [*((match.start(), match.end()) for match in END.finditer(text)), (len(text), len(text))]:
         part = text[start:end]
@@ -46,12 +47,12 @@ def _halves(text: str, span: Span) -> tuple[Span, Span]:
 
 
 def passages(texts: Sequence[str], count: Callable[[Sequence[str]], list[int]], most: int) -> list[list[Span]]:
-    """The passages of each text, in order; none of a text without characters.
+    """The passages of each text, in order; none for an empty text.
 
     Args:
         texts: documents of any length.
-        count: tokens of each of some texts, without special ids.
-        most: tokens that a passage may have.
+        count: a function from texts to their numbers of tokens, without special ids.
+        most: maximum tokens of a passage.
     """
     spans = [sentence_spans(text) for text in texts]
     whole: list[list[tuple[Span, int]]] = [[] for _ in texts]
@@ -69,7 +70,7 @@ def passages(texts: Sequence[str], count: Callable[[Sequence[str]], list[int]], 
 
 
 def _joined(parts: list[tuple[Span, int]], most: int) -> list[Span]:
-    """Short sentences joined to the one before, or to the next at the start, where both fit together."""
+    """Short sentences joined to the one before, or at the start to the next, if both fit together."""
     found: list[tuple[Span, int]] = []
     for span, tokens in parts:
         if found and min(tokens, found[-1][1]) < SHORT and tokens + found[-1][1] <= min(most, JOINED):
@@ -80,8 +81,8 @@ def _joined(parts: list[tuple[Span, int]], most: int) -> list[Span]:
     return [span for span, _ in found]
 
 
-def reads(model: SentenceEncoder) -> tuple[Callable[[Sequence[str]], list[int]], int]:
-    """What counts the tokens of texts as a model does, without special ids, and how many it reads after its prompt."""
+def token_counter(model: SentenceEncoder) -> tuple[Callable[[Sequence[str]], list[int]], int]:
+    """A function that counts tokens of texts, without special ids, and how many the model reads after its prompt."""
     special = len(model.tokenizer.encode([""], model.max_length)[0])
 
     def count(texts: Sequence[str]) -> list[int]:
@@ -93,30 +94,30 @@ def reads(model: SentenceEncoder) -> tuple[Callable[[Sequence[str]], list[int]],
 def passage_texts(
     documents: Sequence[tuple[str, str]], count: Callable[[Sequence[str]], list[int]], most: int
 ) -> list[list[tuple[int, int, str]]]:
-    """The passages of documents (title, text): first character, one past the last, and what is encoded of it.
+    """The passages of documents (title, text): first character, one past the last, and the text to encode.
 
-    The title stands before each passage; a long one is shortened to its first words.
+    The title is put before each passage; a long one is shortened to its first words.
     """
     room = most // TITLE_SHARE if any(title for title, _ in documents) else 0
     found = passages([text for _, text in documents], count, most - room)
-    made = []
+    found_texts = []
     for (title, text), spans in zip(documents, found, strict=True):
         words = title.split()
         while words and count([" ".join(words)])[0] > room - 2:
             words = words[: len(words) // 2]
         first = f"{' '.join(words)}. " if words else ""
-        made.append([(start, end, first + text[start:end]) for start, end in spans])
-    return made
+        found_texts.append([(start, end, first + text[start:end]) for start, end in spans])
+    return found_texts
 
 
 def words_of(texts: Sequence[str]) -> str:
-    """How FTS5 takes texts apart: by runs of three characters where a tenth or more have no blanks between words."""
+    """FTS5's tokenizer for texts: runs of three characters if a tenth or more are of scripts without blanks."""
     together = "".join(texts)
     return TRIGRAM if 10 * len(UNSPACED.findall(together)) > len(together) else "unicode61 remove_diacritics 2"
 
 
 def match_expression(query: str, tokenize: str) -> str:
-    """The words of a query, any of which may match, for texts that are taken apart so; empty where it has none."""
+    """The words of a query, any of which may match, for this tokenizer; empty if it has none."""
     words = WORD.findall(query)
     if tokenize == TRIGRAM:
         words = [word[at : at + 3] for word in words for at in range(max(1, len(word) - 2)) if len(word) >= 3]

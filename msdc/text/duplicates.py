@@ -24,7 +24,7 @@ NEAR = 0.7  # similarity from which two sentences count as near duplicates
 
 @functools.cache
 def _dropped() -> dict[int, None]:
-    """Punctuation, symbols, control and format characters, as `str.translate` takes them."""
+    """Punctuation, symbols, control and format characters, for `str.translate`."""
     letters = ((code, chr(code)) for code in range(sys.maxunicode + 1))
     kinds = ("P", "S", "Cc", "Cf")
     return {code: None for code, c in letters if unicodedata.category(c).startswith(kinds) and not c.isspace()}
@@ -32,7 +32,7 @@ def _dropped() -> dict[int, None]:
 
 def normalise(text: str) -> str:
     """Case-folded NFKC text without punctuation and symbols; runs of space become one."""
-    # punctuation separates words ("well-known") or does not ("don't"); dropping it always finds more duplicates
+    # Punctuation may separate words ("well-known") or not ("don't"); without it more duplicates are found.
     return " ".join(unicodedata.normalize("NFKC", text).casefold().translate(_dropped()).split())
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from msdc.errors import InputError
+from msdc.text.tabular import is_number
 from msdc.text.text_files import Lines, SourceFile, read_csv_rows, read_lines
 
 GOLD_RANGE = (0.0, 5.0)
@@ -28,7 +29,7 @@ LANGUAGE_NAMES = (("language_1", "language1", "lang1"), ("language_2", "language
 class ScoredPairs:
     """N sentence pairs with gold scores; `subsets` names the part each pair belongs to (one name when undivided).
 
-    `lines` holds the line number of each pair in its file, for messages.
+    `lines` has the line number of each pair in its file, for messages.
     """
 
     name: str
@@ -64,7 +65,7 @@ class ScoredPairs:
 
 
 class _Layout(NamedTuple):
-    """Where score and sentences are in rows of `widths` (least, most) columns, and languages where there are any."""
+    """The columns of score, sentences and languages (if any) in rows of `widths` (least, most) columns."""
 
     widths: tuple[int, int]
     score: int
@@ -74,7 +75,7 @@ class _Layout(NamedTuple):
     header: bool = False
 
 
-# Published layouts without a header; the first whose score is a number is taken.
+# Published layouts without a header; the first with a number as score is used.
 SCORE_FIRST = _Layout((3, 3), 0, 1, 2)
 LAYOUTS = (
     SCORE_FIRST,
@@ -85,20 +86,12 @@ LAYOUTS = (
 )
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _find_layout(cells: list[str]) -> _Layout | None:
     """Layout of a file, inferred from its first row."""
     names = [cell.strip().lower() for cell in cells]
 
     def find(*candidates: tuple[str, ...]) -> list[int]:
-        """The first column of each set of names that is there."""
+        """The first matching column of each set of names."""
         found = ([names.index(name) for name in known if name in names] for known in candidates)
         return [places[0] for places in found if places]
 
@@ -107,16 +100,18 @@ def _find_layout(cells: list[str]) -> _Layout | None:
         languages = find(*LANGUAGE_NAMES)
         both = (languages[0], languages[1]) if len(languages) == 2 else None
         return _Layout((width, width), places[0], places[1], places[2], both, header=True)
-    fit = (one for one in LAYOUTS if one.widths[0] <= width <= one.widths[1] and _is_number(cells[one.score]))
+    fit = (one for one in LAYOUTS if one.widths[0] <= width <= one.widths[1] and is_number(cells[one.score]))
     return next(fit, None)
 
 
 def parse_gold(text: str, limits: tuple[float, float], fail: Callable[[str], InputError]) -> float:
     """A gold score within `limits`."""
-    if not _is_number(text):
-        raise fail(f"the score {text[:20]!r} is not a number")
+    try:
+        value = float(text)
+    except ValueError:
+        raise fail(f"the score {text[:20]!r} is not a number") from None
     low, high = limits
-    if not low <= (value := float(text)) <= high:
+    if not low <= value <= high:
         raise fail(f"the gold score {text.strip()} is outside {low:g}..{high:g}")
     return value
 
@@ -133,11 +128,11 @@ def read_pairs(
         path: the file.
         name: name of the set; None: the file's name without its endings.
         limits: lowest and highest gold score.
-        skip_bad: leave out rows that do not fit the layout, and say how many in `notes`, instead of raising.
+        skip_bad: skip rows that do not fit the layout, and count them in `notes`, instead of raising.
 
     Raises:
-        InputError: unknown layout, a wrong column count, a score that is no number or outside `limits`, an empty
-            sentence, each with the line number; or no pair at all.
+        InputError: unknown layout, a wrong column count, a score that is not a number or outside `limits`, an empty
+            sentence, each with the line number; or no pairs.
     """
     path = Path(path)
     name = name or path.name.removesuffix(".gz").rsplit(".", 1)[0].replace("STS.input.", "")
@@ -148,7 +143,7 @@ def read_pairs(
         layout, sources = SCORE_FIRST, [scores.source]
         notes += scores.notes
         if unjudged := len(source.lines) - len(rows):
-            notes.append(f"{unjudged} pairs without a gold score left out")
+            notes.append(f"{unjudged} pairs without a gold score skipped")
     elif path.name.removesuffix(".gz").endswith(".csv"):
         source, rows = read_csv_rows(path)
         separator = "comma"
@@ -156,7 +151,7 @@ def read_pairs(
         source = read_lines(path)
         rows = [(number, line.split("\t")) for number, line in enumerate(source.lines, start=1)]
     if skip_bad and layout is None:
-        # Rows before the first one of a known layout are a header that names its columns in another way.
+        # Rows before the first one of a known layout are a header with other names.
         rows = rows[next((at for at, (_, cells) in enumerate(rows) if _find_layout(cells) is not None), 0) :]
     if layout is None and (layout := _find_layout(rows[0][1])) is None:
         raise source.error(
@@ -188,14 +183,14 @@ def read_pairs(
     if not pairs:
         raise InputError(f"{source.path}: no pairs" + (f"; {skipped[0]}" if skipped else ", only a header"))
     if skipped:
-        notes.append(f"{len(skipped)} rows left out; the first: {skipped[0]}")
+        notes.append(f"{len(skipped)} rows skipped; the first: {skipped[0]}")
     first, second, gold, subsets, lines = (list(column) for column in zip(*pairs, strict=True))
     gold_N = np.array(gold, dtype=np.float64)
     return ScoredPairs(name, first, second, gold_N, subsets, lines, [source.source, *sources], source.notes + notes)
 
 
 def _read_official(path: Path) -> tuple[Lines, Lines, list[tuple[int, list[str]]]]:
-    """SemEval's own two files: sentences, and one score per line, which is empty where a pair was not annotated."""
+    """SemEval's two files: sentences, and one score per line, which is empty for a pair without annotation."""
     gold_path = path.with_name(path.name.replace(".input.", ".gs."))
     sentences, scores = read_lines(path), read_lines(gold_path)
     if len(sentences.lines) != len(scores.lines):

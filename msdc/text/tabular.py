@@ -1,6 +1,6 @@
-"""Tables of text as one type, whatever their file: csv, tab-separated text, JSON lines, parquet, saved data sets.
+"""Tables of text as one type: csv, tab-separated text, JSON lines, parquet, saved data sets.
 
-Rows are read one by one. What cannot be read as a row is handed on as its reason, so that the reader can count it.
+Rows are read one by one. A row that cannot be read is yielded as the reason, so that the reader can count it.
 csv, tab-separated text and JSON lines need the standard library alone, parquet needs pyarrow.
 """
 
@@ -28,36 +28,36 @@ SAMPLE_ROWS = 100
 BATCH_ROWS = 1024
 DELIMITERS = ",;\t|"
 JSON_LINES = (".jsonl", ".ndjson", ".json")
-# Their lines are no texts: a column must be named.
+# Their lines are not texts: a column must be named.
 NEEDS_COLUMN = (".csv", ".jsonl", ".ndjson", ".parquet")
-# (number of the line or row from 1, the cells of the wanted columns, or why it is no row)
+# (number of the line or row from 1, the cells of the wanted columns or the reason why it is no row)
 Numbered = tuple[int, "list[Any] | str"]
 
 
 @dataclass(frozen=True)
 class TabularFile:
-    """Rows of named or numbered columns; `form` is what it was read as, for messages."""
+    """Rows of named or numbered columns; `form` is the format of the file, for messages."""
 
     path: Path
     form: str
     names: tuple[str, ...]  # empty without a header
     width: int
-    sample: list[list[Any]]  # the first rows, by which columns are chosen
+    sample: list[list[Any]]  # the first rows, for the choice of columns
     read: Callable[[Sequence[int]], Iterator[Numbered]]  # indices of columns -> their cells, row by row
     size: int  # approximate bytes of text, for the weights of corpora
 
     def seen(self) -> str:
-        """What was found, for an error message."""
+        """Format, columns and first row, for an error message."""
         first = [str(cell)[:30] for cell in (self.sample[0] if self.sample else [])]
         named = f" ({', '.join(self.names)[:120]})" if self.names else ""
         return f"{self.form} of {self.width} columns{named}, first row {first[:6]}"
 
     def described(self, columns: Sequence[int]) -> str:
-        """What is read of it, for messages: `csv, columns en + de`."""
+        """Format and chosen columns, for messages: `csv, columns en + de`."""
         return f"{self.form}, columns {' + '.join(self.names[c] if self.names else str(c + 1) for c in columns)}"
 
     def columns(self) -> str:
-        """The columns that there are, for an error message."""
+        """The names or the number of its columns, for an error message."""
         return ", ".join(self.names)[:300] if self.names else f"columns 1 to {self.width}"
 
 
@@ -72,7 +72,7 @@ def text_bytes(path: Path) -> int:
 
 
 def is_number(value: object) -> bool:
-    """Whether a cell is a number, or text that reads as one."""
+    """Whether a cell is a number or text that can be parsed as one."""
     try:
         float(value.strip().rstrip("%") if isinstance(value, str) else value)  # type: ignore[arg-type]
     except (ValueError, TypeError):
@@ -81,7 +81,7 @@ def is_number(value: object) -> bool:
 
 
 def looks_like_names(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether a first row reads like identifiers, and most rows after it do not."""
+    """Whether the cells of a first row are identifiers, and most rows after it are not."""
     identifier = re.compile(r"[A-Za-z_][\w.-]*")
     if len(set(cells)) < len(cells) or not all(identifier.fullmatch(cell) for cell in cells):
         return False
@@ -104,9 +104,9 @@ def _choose_delimiter(lines: list[str]) -> str:
 
 
 def open_delimited(path: Path, is_header: Callable[[list[str], list[list[str]]], bool]) -> TabularFile:
-    """A csv file, or tab-separated text, in which a quote is a character like any other; told by the suffix.
+    """A csv file, or tab-separated text, in which quotes have no meaning; chosen by suffix.
 
-    `is_header` is asked about the first row, given the rows after it.
+    `is_header` gets the first row and the rows after it.
     """
     as_csv = suffix_of(path) == ".csv"
     delimiter = _choose_delimiter([line for _, line in islice(iterate_lines(path), SAMPLE_ROWS)]) if as_csv else "\t"
@@ -122,7 +122,7 @@ def open_delimited(path: Path, is_header: Callable[[list[str], list[list[str]]],
     header = bool(sample) and is_header([cell.strip() for cell in sample[0]], sample[1:])
     names = tuple(cell.strip() for cell in sample[0]) if header else ()
     body = sample[1:] if header else sample
-    # One column is one too few, and each line says so.
+    # One column is one too few, which every line reports.
     width = len(names) or max(2, Counter(map(len, body)).most_common(1)[0][0] if body else 0)
 
     def read(columns: Sequence[int]) -> Iterator[Numbered]:
@@ -180,7 +180,7 @@ def arrow_table(
 ) -> TabularFile:
     """The columns of text and of numbers of an Arrow schema, those inside a struct as `outer.inner`.
 
-    `batches` gives for names of columns the tables or record batches that hold them; the rest as of `TabularFile`.
+    `batches` yields the tables or record batches of the named columns; see `TabularFile` for the rest.
     """
     import pyarrow as pa
 
@@ -188,7 +188,7 @@ def arrow_table(
     kinds = [field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in fields]
     text = [str(kind) in ("string", "large_string", "string_view") for kind in kinds]
     if not any(text):
-        raise InputError(f"{path}: {form} without a column of text (has {', '.join(schema.names)[:200]})")
+        raise InputError(f"{path}: {form} without a column of text (it has {', '.join(schema.names)[:200]})")
     number = [pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in kinds]
     names = tuple(field.name for field, *fits in zip(fields, text, number, strict=True) if any(fits))
 
@@ -231,7 +231,7 @@ def open_parquet(path: Path) -> TabularFile:
 def open_table(path: Path, is_header: Callable[[list[str], list[list[str]]], bool] = looks_like_names) -> TabularFile:
     """A table by its suffix: parquet, JSON lines, csv; any other file as tab-separated text.
 
-    `is_header` says whether the first row of csv or tab-separated text, given the rows after it, names the columns.
+    `is_header` decides whether the first row of csv or tab-separated text names the columns, given the rows after it.
     """
     suffix = suffix_of(path)
     if suffix == ".parquet":
@@ -243,7 +243,7 @@ def iterate_texts(file: Path, column: str | None = None) -> Iterator[tuple[int, 
     """(number from 1, text) of each line of a file, plain or gzip, or of each row of a table's column.
 
     Args:
-        file: the file; a table is told by its suffix.
+        file: the file; a table is recognized by its suffix.
         column: name of the column, or its number from 1. Empty cells are empty texts, so that rows stay aligned.
     """
     return ((number, text) for number, text, _ in iterate_rows(file, column, others=False))
@@ -263,19 +263,19 @@ def iterate_rows(file: Path, column: str | None, others: bool = True) -> Iterato
     elif column.isdigit() and 1 <= int(column) <= table.width:
         place = int(column) - 1
     else:
-        raise InputError(f"{file}: no column {column!r} (have {table.columns()})")
-    beside = [name for name in table.names if others and name != column]
-    for number, cells in table.read([place, *map(table.names.index, beside)]):
+        raise InputError(f"{file}: no column {column!r} (it has {table.columns()})")
+    other_names = [name for name in table.names if others and name != column]
+    for number, cells in table.read([place, *map(table.names.index, other_names)]):
         if isinstance(cells, str):
             raise InputError(f"{file} line {number}: {cells}")
         text, *rest = cells
         if not isinstance(text, (str, int, float, type(None))):
-            raise InputError(f"{file} line {number}: column {column!r} is no text")
-        yield number, "" if text is None else str(text), dict(zip(beside, rest, strict=True))
+            raise InputError(f"{file} line {number}: column {column!r} is not text")
+        yield number, "" if text is None else str(text), dict(zip(other_names, rest, strict=True))
 
 
 def stdin_texts(column: str | None = None) -> Iterator[tuple[int, str]]:
-    """(number from 1, text) of standard input: its lines, or a column of the table (csv or JSON lines) that it is."""
+    """(number from 1, text) of standard input: its lines, or with `column` a column of csv or JSON lines."""
     if column is None:
         for number, line in enumerate(decode_lines(sys.stdin.buffer, "standard input"), start=1):
             yield number, (line.removeprefix("\ufeff") if number == 1 else line).removesuffix("\r")

@@ -1,7 +1,7 @@
 """Lines of text files: plain or gzip, strict UTF-8, with line numbers; rows of csv.
 
-`read_lines` holds a whole file and describes it (hash, size, what was normalized); `iterate_lines` streams a file of
-any size. Only a line feed ends a line: other Unicode separators belong to the sentence. A byte order mark and Windows
+`read_lines` loads a whole file and describes it (hash, size, normalization); `iterate_lines` streams a file of any
+size. Only a line feed ends a line: other Unicode separators belong to the sentence. A byte order mark and Windows
 line ends are removed.
 """
 
@@ -23,7 +23,7 @@ from msdc.files import regular_size
 MAX_TEXT_BYTES = 1 << 30
 BUFFER_BYTES = 1 << 20
 GZIP_MAGIC = b"\x1f\x8b"
-# What reading a damaged gzip file raises.
+# Raised by a damaged gzip file.
 DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
@@ -37,13 +37,13 @@ class SourceFile:
     path: Path | None = None
 
     def as_dict(self) -> dict[str, str | int]:
-        """What a result file records."""
+        """The entry of a result file."""
         return {"file": self.file, "bytes": self.bytes, "sha256": self.sha256}
 
 
 @dataclass
 class Lines:
-    """The lines of one file without line ends; `notes` says what was normalized, with the first line number."""
+    """The lines of one file without line ends; `notes` lists normalizations with their first line number."""
 
     path: Path
     lines: list[str]
@@ -59,7 +59,7 @@ def unpacked(raw: BinaryIO) -> BinaryIO:
     """The content of an open file, decompressed if it starts as gzip does (whatever its name)."""
     packed = raw.read(2) == GZIP_MAGIC
     raw.seek(0)
-    # GzipFile reads line by line in Python; a buffer in front of it does so in C.
+    # GzipFile splits lines in Python, a buffer in front of it in C.
     return io.BufferedReader(gzip.GzipFile(fileobj=raw), BUFFER_BYTES) if packed else raw
 
 
@@ -122,7 +122,7 @@ def read_lines(path: str | Path, encoding: str = "utf-8") -> Lines:
 
 
 def csv_rows(lines: Iterable[str], delimiter: str = ",") -> Iterator[tuple[int, list[str] | str]]:
-    """Rows of an RFC 4180 file, each with the number of the line that it starts on; or why it is no row."""
+    """Rows of an RFC 4180 file, each with the number of its first line; an invalid row is the reason as text."""
     reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter, strict=True)
     while True:
         start = reader.line_num + 1
@@ -131,11 +131,11 @@ def csv_rows(lines: Iterable[str], delimiter: str = ",") -> Iterator[tuple[int, 
         except StopIteration:
             return
         except csv.Error as error:
-            yield start, f"not valid CSV ({error})"  # the reader begins anew at the next line
+            yield start, f"not valid CSV ({error})"  # the reader continues at the next line
 
 
 def read_csv_rows(path: str | Path) -> tuple[Lines, list[tuple[int, list[str]]]]:
-    """Rows of an RFC 4180 file with the number of the line that each one starts on."""
+    """Rows of an RFC 4180 file with the number of the line where each one starts."""
     source = read_lines(path)
     rows: list[tuple[int, list[str]]] = []
     for start, row in csv_rows(source.lines):

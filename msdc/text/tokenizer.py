@@ -1,7 +1,7 @@
-"""Text to ids, and ids to batches: one interface to the two kinds of tokenizer in model folders.
+"""Text to ids, and ids to batches: one interface to both kinds of tokenizer in model folders.
 
 `PieceTokenizer` reads a SentencePiece `.model` (our students; the same file the phone reads), `FastTokenizer` a
-`tokenizer.json`. Both add the special ids themselves and truncate so that the last special id survives.
+`tokenizer.json`. Both add the special ids and truncate before the last special id.
 
 Shapes: B batch, T tokens, N texts.
 """
@@ -36,23 +36,23 @@ pb: Any = sentencepiece_model_pb2  # generated, without types
 MODEL_FILE = "tokenizer.model"
 JSON_FILE = "tokenizer.json"
 MAX_TOKENIZER_BYTES = 128 * 1024 * 1024
-# Letters of two scripts of antiquity: what both become is what any unknown character becomes. Where a vocabulary has
-# them, or pieces for single bytes, little or nothing is common to both, and every text counts as read.
+# Letters of two ancient scripts: their common ids are those of any unknown character. If a vocabulary has these
+# letters, or tokens for single bytes, they have few or no common ids, and every text counts as known.
 PROBES = ("\U00012000", "\U000103a0")
 MOST_UNKNOWN = 0.5
 UNTOKENIZED = "the tokenizer fails on a text"
 
 
 def require_texts(texts: Sequence[str]) -> None:
-    """Refuse what `encode` cannot take."""
+    """Refuse values that `encode` does not accept."""
     if not all(isinstance(text, str) for text in texts):
-        raise InputError("encode takes texts; a value in the list is not a string")
+        raise InputError("encode takes texts; the list has a value that is not a string")
     for number, text in enumerate(texts, 1):
         if not text.isascii():
             try:
                 text.encode()
             except UnicodeEncodeError as error:
-                raise InputError(f"text {number} holds half of a surrogate pair at position {error.start}") from error
+                raise InputError(f"text {number} has half of a surrogate pair at position {error.start}") from error
 
 
 class Tokenizer(Protocol):
@@ -66,14 +66,11 @@ class Tokenizer(Protocol):
     def encode(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """Ids of each text with special ids, at most `max_length` of them; the last special id is kept."""
 
-    def pieces(self, text: str) -> list[str]:
-        """The pieces of a text without special ids."""
-
 
 def prompt_tokens(tokenizer: Tokenizer, prompt: str, max_length: int) -> int:
     """Tokens of `prompt` at the front of a text, for models that do not pool them (`include_prompt: false`).
 
-    Counted as sentence-transformers does: the prompt alone with its special ids, but for the last one.
+    They are counted as in sentence-transformers: the prompt alone with its special ids, without the last one.
     """
     if not prompt:
         return 0
@@ -90,7 +87,7 @@ def _content(path: Path) -> bytes:
 
 @contextlib.contextmanager
 def _refused(path: Path, what: str) -> Iterator[None]:
-    """Any error of a tokenizer library as one line; a panic of Rust is a BaseException that no handler would catch."""
+    """Any error of a tokenizer library as one line, also a panic of Rust, which is a BaseException."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit, GeneratorExit, MsdcError):
@@ -114,7 +111,7 @@ def _read_json(path: Path) -> tuple[bytes, float]:
 
 
 def check_tokenizer_files(folder: Path) -> None:
-    """Refuse files of tokenizers in or below a folder that would break the libraries which read them."""
+    """Refuse tokenizer files in or below a folder that would break the libraries which read them."""
     for path in sorted(folder.rglob("tokenizer.*json")):  # also tokenizer.4.0.json, which `transformers` knows
         _read_json(path)
     for path in sorted(folder.rglob("*.model")):
@@ -142,14 +139,9 @@ class PieceTokenizer:
         room = max_length - 2
         encode = self.processor.encode
         with _refused(self.path, UNTOKENIZED):
-            # A list goes through a thread pool that is made per call: for a few texts that costs more than it saves.
+            # A list starts a thread pool per call: for a few texts that costs more than it saves.
             rows = [encode(t, out_type=int) for t in texts] if len(texts) < 32 else encode(list(texts), out_type=int)
         return [[self.bos_id, *row[:room], self.eos_id] for row in rows]
-
-    def pieces(self, text: str) -> list[str]:
-        """See `Tokenizer`."""
-        with _refused(self.path, UNTOKENIZED):
-            return list(self.processor.encode(text, out_type=str))
 
 
 class FastTokenizer:
@@ -180,18 +172,11 @@ class FastTokenizer:
         with _refused(self.path, "not a tokenizer.json"):
             return parse_json(self.content.decode("utf-8"))
 
-    def pieces(self, text: str) -> list[str]:
-        """See `Tokenizer`."""
-        # `encode` leaves its truncation set, which would apply here too.
-        with _refused(self.path, UNTOKENIZED):
-            self.backend.no_truncation()
-            return list(self.backend.encode(text, add_special_tokens=False).tokens)
-
 
 def load_tokenizer(folder: str | Path, pad_id: int = 0) -> Tokenizer:
     """The tokenizer of a model folder: `tokenizer.model` if it exists, else `tokenizer.json`."""
     folder = Path(folder)
-    # What is there but no regular file is refused by the reader, not passed over.
+    # If it exists and is not a regular file, the reader refuses it.
     if (folder / MODEL_FILE).exists():
         return PieceTokenizer(folder / MODEL_FILE)
     if (folder / JSON_FILE).exists():
@@ -202,8 +187,8 @@ def load_tokenizer(folder: str | Path, pad_id: int = 0) -> Tokenizer:
 def _special_cuts(pieces: Sequence[Any]) -> list[str]:
     """Patterns that prevent the text `<s>` from being tokenized as the special id of that name.
 
-    SentencePiece never reads a control piece from text; the `tokenizers` library's unigram model does. A split inside
-    the name, at a position that no ordinary piece crosses, prevents that and changes no other tokenization.
+    SentencePiece never finds a control piece in text; the `tokenizers` library's unigram model does. A split inside the
+    name, at a position that no ordinary piece crosses, prevents that and changes no other tokenization.
     """
     ordinary = [piece.piece for piece in pieces if piece.type == piece.NORMAL]
     known = set("".join(ordinary))
@@ -225,8 +210,8 @@ def _special_cuts(pieces: Sequence[Any]) -> list[str]:
 def write_fast_copy(model_file: Path, target: Path) -> None:
     """Write a `tokenizer.json` that tokenizes as the SentencePiece unigram `.model` does.
 
-    SentencePiece's C++ and the `tokenizers` library differ in a few cases of white space. The golden texts of an export
-    compare both, and the export's gate fails where they differ.
+    SentencePiece's C++ and the `tokenizers` library differ in a few cases of white space. An export compares both on
+    the golden texts, and its gate fails if they differ.
     """
     proto = pb.ModelProto()
     proto.ParseFromString(Path(model_file).read_bytes())
@@ -237,8 +222,8 @@ def write_fast_copy(model_file: Path, target: Path) -> None:
     backend = Backend(models.Unigram(vocabulary, unk_id=unk, byte_fallback=proto.trainer_spec.byte_fallback))
     steps: list[Any] = []
     if proto.normalizer_spec.name.endswith("_cf"):
-        # `tokenizers` applies the character map per grapheme and drops the mark of a capital with a combining mark;
-        # lower-case letters are not affected. SentencePiece keeps the dotted capital I, lower-casing decomposes it.
+        # `tokenizers` applies the character map per grapheme and drops the mark of a capital with a combining mark, but
+        # not of a lower-case letter. SentencePiece keeps the dotted capital I, which lower-casing decomposes.
         keep = "\ufdd0"
         steps += [normalizers.Replace("\u0130", keep), normalizers.Lowercase(), normalizers.Replace(keep, "\u0130")]
     if proto.normalizer_spec.precompiled_charsmap:
@@ -296,7 +281,7 @@ def clean(text: str) -> str:
 def pack_by_length(lengths: Sequence[int] | np.ndarray, batch_tokens: int, max_batch: int = 4096) -> list[np.ndarray]:
     """Indices grouped so that (rows x longest row) stays within `batch_tokens`; longest first.
 
-    Longest first, so that an out-of-memory error is raised by the first batch and the estimated time left shrinks.
+    Longest first, so that the first batch raises an out-of-memory error and the estimated time left decreases.
     """
     lengths = np.asarray(lengths)
     order = np.argsort(-lengths, kind="stable")
@@ -322,9 +307,9 @@ def pad(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]:
 
 
 class Reader:
-    """Tells which texts a model cannot read: most of their tokens stand for characters that its vocabulary lacks.
+    """Finds texts that a model cannot read: most of their tokens are characters outside its vocabulary.
 
-    All such texts have nearly the same vector, whatever they say.
+    All such texts have nearly the same vector.
     """
 
     def __init__(self, tokenizer: Tokenizer, max_length: int) -> None:
@@ -334,7 +319,7 @@ class Reader:
         self._unknown = (set(one) & set(other)) - self._special
 
     def unread(self, texts: Sequence[str]) -> NDArray[np.bool_]:
-        """For each text whether more than half of its tokens stand for unknown characters, bool [N]."""
+        """For each text whether more than half of its tokens are unknown characters, bool [N]."""
         if not self._unknown:
             return np.zeros(len(texts), dtype=np.bool_)
         rows = [[i for i in row if i not in self._special] for row in self._tokenizer.encode(texts, self._max_length)]

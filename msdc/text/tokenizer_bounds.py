@@ -1,7 +1,7 @@
-"""What a `tokenizer.json` of unknown origin may ask of the `tokenizers` library, checked before the library reads it.
+"""Bounds on a `tokenizer.json` of unknown origin, checked before the `tokenizers` library reads it.
 
-The library ends the process where memory is lacking, and reads what it is told to: a normalizer that writes a thousand
-letters for one, three times over, is a file of a few kilobytes. Published tokenizers stay far below every bound.
+The library aborts the process when memory runs out: a normalizer that writes a thousand letters for one, three times in
+a row, is a file of a few kilobytes. Published tokenizers are far below every bound.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-# Times as many bytes as a text has. What published ones could do at worst: XLM-R 33, ALBERT 544.
+# Bytes after normalization / bytes of the text. The worst case of published tokenizers: XLM-R 33, ALBERT 544.
 MOST_GROWTH = 4096
 # Normalizers, splits and processors. Ours have one split for each special piece.
 MOST_STEPS = 1000
@@ -26,7 +26,7 @@ MOST_SPECIAL = 1000  # ids that templates add
 MOST_PIECES = 16 * 2**20
 # The library looks up every part of a word of so many characters, with the prefix before it.
 LONGEST_WORD, LONGEST_AFFIX = 1000, 100
-# Bytes that a text may become: the library holds about 40 for each.
+# Bytes of a normalized text: the library needs about 40 for each.
 MOST_TEXT = 2**28
 PARTS = ("added_tokens", "normalizer", "pre_tokenizer", "post_processor")
 CHILDREN = ("normalizers", "pretokenizers", "processors")
@@ -37,12 +37,12 @@ GROWTH = {
 _MODEL = re.compile(rb'"model"\s*:\s*')
 _KIND = re.compile(rb'\{\s*"type"\s*:\s*"(BPE|WordPiece|WordLevel)"')
 _PREFIX = re.compile(rb'"continuing_subword_prefix"\s*:\s*"[^"]')
-# A class, an escape or a character, or the end of a group; each with how often it is repeated.
+# A class, an escape or a character, or the end of a group; each with its number of repeats.
 _PART = re.compile(
     r"[(|]|(?:\[(?:\\.|[^\]\\])*\]|\\[pPx]\{[^}]*\}|\\.|\)|[^*+{])(?P<times>[*+]|\{(?P<least>\d*)(?P<comma>,?)(?P<most>\d*)\})?",
     re.DOTALL,
 )
-_HIDDEN = re.compile(rb"\\u00[4-7]")  # an escaped letter, which nobody writes: keys may be spelled so
+_HIDDEN = re.compile(rb"\\u00[4-7]")  # an escaped letter, which no library writes: it could hide a key
 
 
 def _keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -52,15 +52,15 @@ def _keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _read(raw: bytes) -> dict[str, Any]:
-    """What the file says; without the model where its bytes tell that nothing in it needs a look.
+def _parsed(raw: bytes) -> dict[str, Any]:
+    """The file as JSON; without the model if its bytes show that nothing in it needs a check.
 
-    The vocabulary is nearly all of the file: to read it here takes a fifth of the time that the library needs for it.
+    The vocabulary is nearly all of the file: parsing it here takes a fifth of the time that the library needs for it.
     """
     start = _MODEL.search(raw)
     if start and not _HIDDEN.search(raw) and all(raw.find(f'"{part}"'.encode(), start.end()) < 0 for part in PARTS):
         kind = _KIND.match(raw, start.end())
-        # Unigram, or a kind that the library guesses. Line ends are never inside a piece, unlike spaces.
+        # Unigram, or a kind that the library guesses. Unlike spaces, line ends are never inside a piece.
         pieces = 0 if kind else len(raw) - 7 * raw.count(b"\n      ")
         prefixed = (kind is None or kind[1] == b"BPE") and _PREFIX.search(raw, start.end())
         if pieces <= MOST_PIECES and not prefixed:
@@ -85,7 +85,7 @@ def _steps(part: Any) -> Iterator[dict[str, Any]]:
 
 
 def map_growth(table: bytes) -> float:
-    """The same of SentencePiece's character map: a trie, and what it points to, each ended by a zero."""
+    """Growth by SentencePiece's character map: a trie, and the texts it points to, each ended by a zero."""
     texts = table[4 + int.from_bytes(table[:4], "little") :]
     if table and not texts:
         raise ValueError("its character map is cut off")
@@ -94,7 +94,7 @@ def map_growth(table: bytes) -> float:
 
 
 def _growth(step: dict[str, Any]) -> float:
-    """How many times as many bytes as before a text may have after a step."""
+    """Bytes after a step / bytes before it, at most."""
     new = len(str(step.get("content", step.get("prepend", ""))).encode())
     if step["type"] == "Prepend":
         return 1 + new
@@ -109,21 +109,21 @@ def _letters(pattern: str) -> str:
     return inner if pattern[:1] == "[" and pattern[-1:] == "]" and inner and not set(inner) & set("[]\\^-&") else ""
 
 
-def _eats(pattern: str) -> bool:
-    """Whether all that an expression finds has a character at least, as far as Python can tell."""
+def _never_empty(pattern: str) -> bool:
+    """Whether every match of an expression has at least one character, as far as Python can decide."""
     try:
         return not re.search(r"\(\?|\\[AbBzZG]|[\^$]", pattern) and re.compile(pattern).fullmatch("") is None
     except re.error:
         return False
 
 
-def _together(steps: Sequence[dict[str, Any]]) -> float:
-    """The same of all steps, one after the other.
+def _total_growth(steps: Sequence[dict[str, Any]]) -> float:
+    """Growth by all steps, one after the other.
 
-    Backwards: what a character may still become. Replaced characters that no later step replaces again do not multiply,
-    as in a character map that is spelled out in hundreds of steps.
+    It is computed backwards, as the growth of a character in the remaining steps. Replaced characters that no later
+    step replaces again do not multiply, as in a character map that is written as hundreds of steps.
     """
-    times, becomes = 1.0, dict[str, float]()  # bytes of a byte, and of characters that are not like all others
+    times, becomes = 1.0, dict[str, float]()  # bytes of a byte, and of characters with a growth of their own
 
     def size(text: str) -> float:
         return min(1e100, sum(becomes.get(letter, times * len(letter.encode())) for letter in text))
@@ -134,26 +134,26 @@ def _together(steps: Sequence[dict[str, Any]]) -> float:
     for step in reversed(steps):
         pattern = step["pattern"] if step["type"] == "Replace" else {}
         old, regex = str(pattern.get("String") or ""), str(pattern.get("Regex", ""))
-        made = size(str(step.get("content", "")))
+        size_after = size(str(step.get("content", "")))
         if len(old) == 1 or _letters(regex):
-            becomes |= dict.fromkeys(old or _letters(regex), made)
+            becomes |= dict.fromkeys(old or _letters(regex), size_after)
         elif old:
-            becomes |= {letter: max(size(letter), made / len(old)) for letter in old}
-        elif pattern and _eats(regex):
-            becomes = {letter: max(found, made) for letter, found in becomes.items()}
-            times = max(times, made)
+            becomes |= {letter: max(size(letter), size_after / len(old)) for letter in old}
+        elif pattern and _never_empty(regex):
+            becomes = {letter: max(found, size_after) for letter, found in becomes.items()}
+            times = max(times, size_after)
         elif pattern:  # it may find nothing, between any two characters
-            becomes = {letter: found + made for letter, found in becomes.items()}
-            times += made
+            becomes = {letter: found + size_after for letter, found in becomes.items()}
+            times += size_after
         else:
             times, becomes = min(1e100, most() * _growth(step)), {}
     return most()
 
 
 def _check_template(step: dict[str, Any]) -> int:
-    """Ids that a template adds; it must hold the text once."""
+    """Ids that a template adds; it must contain the text once."""
     if [item["Sequence"]["id"] for item in step["single"] if "Sequence" in item] != ["A"]:
-        raise ValueError("its template does not hold the text once")
+        raise ValueError("its template does not contain the text once")
     names = [item["SpecialToken"]["id"] for item in step["single"] if "SpecialToken" in item]
     return sum(len(step["special_tokens"][name]["ids"]) for name in names)
 
@@ -169,12 +169,12 @@ def _patterns(value: Any) -> Iterator[str]:
 
 
 def _repeats(pattern: str) -> int:
-    """How many repeats without a small bound a match may go through, one after the other.
+    """The number of repeats without a small bound that a match may go through, one after the other.
 
-    With three of them on characters of one kind a matcher that goes back may take minutes for a line of text; published
-    patterns have two. The library itself gives up on repeats of repeats.
+    With three of them on characters of one kind a backtracking matcher may take minutes for a line of text; published
+    patterns have two. The library itself rejects repeats of repeats.
     """
-    open_groups: list[list[int]] = [[0, 0]]  # repeats: most of the alternatives before, and of this one
+    open_groups: list[list[int]] = [[0, 0]]  # repeats: the most of earlier alternatives, and those of this one
     for part in _PART.finditer(pattern):
         inner = 0
         if part[0] in ("(", "|"):
@@ -213,19 +213,19 @@ def bounded(what: str, value: float, most: float) -> None:
 
 
 def check_tokenizer(raw: bytes) -> float:
-    """How many times as many bytes a text may have when the tokenizer of a `tokenizer.json` has normalized it.
+    """Bytes of a text after the tokenizer of a `tokenizer.json` has normalized it / bytes before, at most.
 
     Raises:
-        ValueError: the file asks for more than a tokenizer needs; other errors where it is none.
+        ValueError: the file exceeds a bound; other errors if it is not a tokenizer.
     """
-    found = _read(raw)
+    found = _parsed(raw)
     _check_model(found["model"])
     normalizing, splitting, processing = ([*_steps(found.get(part))] for part in PARTS[1:])
     bounded("steps", len(normalizing) + len(splitting) + len(processing), MOST_STEPS)
     patterns = list(_patterns({**found, "model": None}))
     bounded("characters of regular expressions", sum(map(len, patterns)), MOST_PATTERN)
     bounded("repeats in a row in a regular expression", max(map(_repeats, patterns), default=0), MOST_REPEATS)
-    growth = _together([*normalizing, *splitting])
+    growth = _total_growth([*normalizing, *splitting])
     bounded("growth of a text, in times", growth, MOST_GROWTH)
     added = [(len(one["content"].encode()), one.get("normalized")) for one in found.get("added_tokens") or ()]
     bounded("bytes of added tokens", sum(size for size, _ in added), MOST_ADDED)
@@ -236,7 +236,7 @@ def check_tokenizer(raw: bytes) -> float:
 
 
 def check_loaded(backend: Tokenizer) -> None:
-    """Settings of a model that cost nothing before a text comes; raises `ValueError`."""
+    """Check settings of a loaded model that matter only when it tokenizes; raises `ValueError`."""
     for name, most in (("continuing_subword_prefix", LONGEST_AFFIX), ("end_of_word_suffix", LONGEST_AFFIX)):
         bounded(f"characters of {name}", len(getattr(backend.model, name, None) or ""), most)
     bounded("max_input_chars_per_word", getattr(backend.model, "max_input_chars_per_word", 0), LONGEST_WORD)

@@ -132,7 +132,7 @@ def test_a_folder_never_stands_in_for_a_shipped_model(hostile, capsys):
         (hostile / name).symlink_to(tiny.student_folder())
     (hostile / "msdc-mini-bundle").mkdir()
     assert locate_model("msdc-mini") == SHIPPED / "msdc-mini"
-    assert "for the folder of that name here write ./msdc-mini" in capsys.readouterr().err
+    assert "for the folder of that name write ./msdc-mini" in capsys.readouterr().err
     # With a hint that it is a path, the folder is meant.
     assert locate_model("./msdc-mini").samefile(tiny.student_folder())
     assert locate_model(Path("msdc-mini")).samefile(tiny.student_folder())

@@ -8,10 +8,10 @@ import torch
 from click.testing import CliRunner
 from paper_rows import msd_students
 
-from msdc.compress import size
+from msdc.compress.budget import enumerate_students, plan_budget
 from msdc.compress.cli import command
 from msdc.compress.quantization.plan import plan_for
-from msdc.compress.size import cut_config, enumerate_students, macs_per_token, plan_budget, predict_bytes, size_plan
+from msdc.compress.size import cut_config, macs_per_token, predict_bytes, size_plan
 from msdc.compress.student.config import SHAPES, parameter_counts
 from msdc.compress.student.cut import kept_shares, weighted_svd
 from msdc.compress.student.model import Student, StudentConfig
@@ -79,12 +79,12 @@ def test_a_model_folder_is_planned_as_its_shape(tiny_teacher):
     assert sizes["parameters"] == sum(p.numel() for p in Student(StudentConfig(**config)).parameters())
 
 
-def test_sizes_of_a_budget(monkeypatch):
-    found = []
-    monkeypatch.setattr(size, "enumerate_students", lambda base, size_bytes, **_: found.append(size_bytes) or [])
-    for text in ("10MB", "9.5 MiB", "12000", 7_000):
-        plan_budget(text, shape="minilm")
-    assert found == [10_000_000, int(9.5 * 1024**2), 12_000, 7_000]
+def test_sizes_of_a_budget():
+    for budget, size in (("10KB", 10_000), ("9.5 KiB", 9_728), ("12000", 12_000), (7_000, 7_000)):
+        with pytest.raises(InputError, match=f"no student of this model fits {size} bytes"):
+            plan_budget(budget, shape="all-minilm-l6", unit=1, vocabulary=8_000, bottleneck=64)
+    with pytest.raises(InputError, match="no candidate has `unit` 1, `vocabulary` 8001"):
+        plan_budget("10MB", shape="all-minilm-l6", unit=1, vocabulary=8_001)
     for wrong in ("", "ten", "10QB", "-3MB", "nan", "10MB5"):
         with pytest.raises(InputError, match=r"10MB or 9\.5MiB"):
             plan_budget(wrong, shape="minilm")

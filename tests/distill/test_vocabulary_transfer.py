@@ -12,7 +12,7 @@ from scipy import sparse
 from msdc.compress.student.io import load_student
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.texts import quickstart_texts
-from msdc.compress.vocabulary.pieces import open_vocabulary
+from msdc.compress.vocabulary.tokens import open_vocabulary
 from msdc.distill import distill, vocabulary_transfer
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.data import Row
@@ -99,7 +99,7 @@ def test_pieces_inside_words_are_made_of_the_teachers(tiny_teacher):
     rows = [Row(text, "", "en") for text in quickstart_texts(["en"])[:40]]
     plain, seen_P = align_tokens(teacher, tokenizer, rows, "alignment", 64)
     inside, _ = align_tokens(teacher, tokenizer, rows, "alignment", 64, inside=True)
-    known = {piece.name[2:]: piece.row for piece in open_vocabulary(teacher.tokenizer).pieces if piece.name[:2] == "##"}
+    known = {piece.name[2:]: piece.row for piece in open_vocabulary(teacher.tokenizer).tokens if piece.name[:2] == "##"}
     names = [tokenizer.processor.id_to_piece(piece) for piece in range(tokenizer.size)]
     same = [piece for piece, name in enumerate(names) if name in known]
     unseen = [piece for piece in same if seen_P[piece] == 1]

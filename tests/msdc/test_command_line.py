@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from programs import python
 
 from msdc import progress
-from msdc.cli import VERBS, main, msdc
+from msdc.cli import VERBS, main, msdc, with_options
 
 FROZEN = Path(__file__).with_name("command_line.json")
 
@@ -53,7 +53,7 @@ def test_the_options_are_the_frozen_ones():
     assert json.loads(text) == json.loads(FROZEN.read_text(encoding="utf-8")), "see the head of this file"
 
 
-# Neither works long nor remarks on anything.
+# Both are short and print no remarks.
 WITHOUT_REMARKS = {"msdc doctor", "msdc compress plan"}
 
 
@@ -95,7 +95,7 @@ def test_quiet_leaves_results_warnings_and_errors(tmp_path):
     with sqlite3.connect(tmp_path / "index") as database:
         database.execute("UPDATE passages SET crc = 0")
     database.close()
-    assert "made anew" in run("search", "-q", str(lines), "auto", *index).stderr
+    assert "rebuilt" in run("search", "-q", str(lines), "auto", *index).stderr
     # It holds for one command.
     assert run("encode", "hello", "--json").stderr == loud.stderr
 
@@ -142,7 +142,7 @@ def test_completion_of_verbs_and_options(monkeypatch, capsys):
 
 @pytest.fixture
 def fails(capsys):
-    """What a command says on standard error; it ends with code 2 and without a traceback."""
+    """Standard error of a command that ends with code 2 and without a traceback."""
 
     def call(*words: object) -> str:
         with pytest.raises(SystemExit) as ended:
@@ -173,15 +173,15 @@ for words in [[], *([verb] for verb in {list(VERBS)!r})]:
     assert shown.count("Usage: msdc") == 1 + len(VERBS) and all(verb in shown for verb in VERBS)
 
 
-@pytest.mark.parametrize(("verb", "said"), [("distill", "--resume continues"), ("encode", "interrupted\n")])
-def test_what_is_interrupted_says_how_it_goes_on(verb, said, monkeypatch, capsys):
+@pytest.mark.parametrize(("verb", "expected"), [("distill", "--resume continues"), ("encode", "interrupted\n")])
+def test_an_interrupted_command_says_how_to_continue(verb, expected, monkeypatch, capsys):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(msdc, "main", stop)
     with pytest.raises(SystemExit) as ended:
         main([verb])
-    assert ended.value.code == 130 and said in capsys.readouterr().err
+    assert ended.value.code == 130 and expected in capsys.readouterr().err
 
 
 def test_a_process_ends_with_one_line_and_its_code(tmp_path):
@@ -200,7 +200,7 @@ def test_names_and_files_that_are_no_model(fails, tiny_teacher, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "expected"),
     [
         ("distill", "RECIPE"),
         ("nonsense", "nonsense"),
@@ -209,7 +209,7 @@ def test_names_and_files_that_are_no_model(fails, tiny_teacher, tmp_path):
         ("export x --target web --precision int3", "int3"),
         # Refused before the model is loaded.
         ("export no-such-model --target linux -o .", "--force"),
-        ("compress plan --budget 9MB", "error: pass either [MODEL] or --shape"),
+        ("compress plan --budget 9MB", "error: pass either MODEL or --shape"),
         ("compress plan --shape huge", "error: shape 'huge' is unknown"),
         ("compress plan --shape minilm --unit 0", "error: --unit 0: must be at least 1"),
         ("compress plan --shape minilm --budget 1KB", "error: no student of this model fits 1000 bytes"),
@@ -223,23 +223,39 @@ def test_names_and_files_that_are_no_model(fails, tiny_teacher, tmp_path):
         ("evaluate msdc-mini --tasks sts71", "did you mean 'sts17'"),
     ],
 )
-def test_usage_errors(fails, line, said, tmp_path, monkeypatch):
+def test_usage_errors(fails, line, expected, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     shown = fails(*line.split())
     rows = [row for row in shown.splitlines() if not row.startswith("model: ")]
-    assert said in shown and len(rows) == 1 and rows[0].startswith("error: ")
+    assert expected in shown and len(rows) == 1 and rows[0].startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("command", "error", "shown"),
+    [
+        ("bench x", "`warmup` 0: must be at least 1", "--warmup 0: must be at least 1"),
+        ("search notes.txt x", "`top` and `model`", "--top and --model"),  # not -k and -m
+        ("export x", 'pass `exporter="generic"` and `sample`', "pass --exporter generic and --with-sample"),
+        ("export x", "`gates=False` writes it", "--no-gates writes it"),
+        ("compress plan", "`model` or `repeats`", "MODEL or --repeats"),
+        ("encode x", "`elsewhere` stays", "`elsewhere` stays"),
+        ("", "`warmup`", "`warmup`"),
+    ],
+)
+def test_arguments_in_errors_are_shown_as_options(command, error, shown):
+    assert with_options(error, command.split()) == shown
 
 
 def test_empty_and_one_column_corpora_and_unknown_keys(fails, tmp_path, tiny_tree):
     corpus, recipe = tmp_path / "set.en-de.tsv", tmp_path / "r.yaml"
     tree = tiny_tree | {"corpora": [{"path": str(corpus)}]}
-    for text, more, said in (
+    for text, more, expected in (
         ("", {}, "no usable sentence"),
         ("one column\nand no more\n", {}, "line 1: 1 columns, expected 2"),
         ("", {"colour": "red"}, "unknown key 'colour'"),
     ):
         corpus.write_text(text)
         recipe.write_text(yaml.safe_dump(tree | more))
-        assert said in one_error_line(fails("distill", recipe, "-o", tmp_path / "run"))
+        assert expected in one_error_line(fails("distill", recipe, "-o", tmp_path / "run"))
         assert not (tmp_path / "run").exists()  # checked before any work

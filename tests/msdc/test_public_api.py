@@ -14,6 +14,7 @@ from programs import python
 
 import msdc
 from msdc.cli import msdc as cli
+from msdc.lazy import HIGHER, higher
 
 CALLABLES = [
     msdc.load_encoder,
@@ -57,7 +58,7 @@ VERBS = [
 
 
 class Called(Exception):
-    """What a verb raises in place of working."""
+    """Raised by a replaced verb."""
 
 
 @pytest.mark.parametrize(("package", "verb", "words"), VERBS, ids=[f"{package}.{verb}" for package, verb, _ in VERBS])
@@ -115,3 +116,7 @@ def test_models_say_what_they_are_and_refuse_unknown_keywords(tiny_bundle):
     ):
         with pytest.raises((TypeError, msdc.InputError), match=r"colour|device|top"):
             call()
+
+
+def test_lower_packages_find_what_they_use_of_higher_ones():
+    assert all(higher(name) is not None for name in HIGHER)

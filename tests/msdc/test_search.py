@@ -97,7 +97,7 @@ def test_documents_are_added_updated_removed_and_filtered(model, tmp_path):
     ):  # fmt: skip
         for mode in ("both", "vectors"):
             assert {hit.id for hit in index.search("Auto réunion car", mode=mode, where=where).hits} == ids, where
-    with pytest.raises(InputError, match="of this id is there already; use update"):
+    with pytest.raises(InputError, match="of this id already exists; use update"):
         index.add([{"id": "n3", "text": "new"}, {"id": "n1", "text": "x"}])
     assert len(index) == 3
     index.update([{"id": "n1", "text": "Bananas are yellow."}])
@@ -123,7 +123,7 @@ def test_words_find_what_the_model_does_not_know(model, capsys):
     assert index.search("XK-4711-B", 1).hits[0].line == 4
     assert index.search("בירושלים", 1).hits[0].line == 1 and "does not know" in capsys.readouterr().err
     assert index.search("בירושלים", mode="vectors").hits == []
-    with pytest.raises(InputError, match="mode 'all' is unknown"):
+    with pytest.raises(InputError, match="`mode` 'all' is unknown"):
         index.search("x", mode="all")  # type: ignore[arg-type]
 
 
@@ -168,7 +168,7 @@ def test_readers_see_what_a_writer_commits_and_a_kill_loses_only_what_was_not(mo
         assert writer.stdout.readline() == "open\n"
         assert reader.search("text number 8", 1).hits[0].text == "text number 8"  # a writer blocks no reader
         reader._db.execute("PRAGMA busy_timeout = 100")
-        with pytest.raises(InputError, match="another process writes to it"):
+        with pytest.raises(InputError, match="another process has held the lock"):
             reader.add(["blocked"])
         writer.send_signal(signal.SIGKILL)
         writer.wait()
@@ -231,7 +231,7 @@ def test_only_new_lines_are_encoded_and_numbers_follow(opened, file):
     file.write_text("\n".join([*LINES[:4], "A man with a cello."]) + "\n", encoding="utf-8")
     assert changed.search("ein Cellist", 1).hits[0].line == 5 and changed.encoded == 1 and len(changed) == 4
     file.write_text("\n \n", encoding="utf-8")
-    with pytest.raises(InputError, match="no line with text"):
+    with pytest.raises(InputError, match="no line contains text"):
         changed.search("x")
 
 
@@ -249,8 +249,8 @@ def test_a_damaged_index_is_made_anew_or_says_so(opened, model, tmp_path, capsys
         database.close()
         capsys.readouterr()
         assert opened().search("a pet", 5).hits == expected, statement
-        said = capsys.readouterr().err
-        assert said.count("\n") == 1 and "the index is made anew" in said, said
+        message = capsys.readouterr().err
+        assert message.count("\n") == 1 and "the index is rebuilt" in message, message
         assert opened().encoded == 0
     with sqlite3.connect(path) as database:
         database.execute("UPDATE facts SET value = 'another' WHERE name = 'model'")
@@ -286,18 +286,18 @@ def test_texts_in_memory_and_bad_input(model, tmp_path):
     assert [hit.line for hit in found.hits] == [1]
     (tmp_path / "b.txt").write_bytes(b"ok\n\xff\xfe\n")
     (tmp_path / "e.txt").write_bytes(b"\n \n")
-    for call, said in (
+    for call, message in (
         (lambda: memory.search(" "), "a query is empty"),
-        (lambda: memory.search("x", 0), "expected at least 1"),
+        (lambda: memory.search("x", 0), "must be at least 1"),
         (lambda: memory.add([{"text": " "}]), "document '4' has no text"),
-        (lambda: memory.add([{"id": 1, "text": 5}]), "are strings"),
+        (lambda: memory.add([{"id": 1, "text": 5}]), "must be strings"),
         (lambda: msdc.open_index([" "], model), "no text to search in"),
         (lambda: msdc.open_index(["x"], model, column="a"), "are for files"),
         (lambda: msdc.open_index(tmp_path / "none.txt", model), "no such file"),
         (lambda: msdc.open_index(tmp_path / "b.txt", model), "line 2: not valid UTF-8"),
-        (lambda: msdc.open_index(tmp_path / "e.txt", model), "no line with text"),
+        (lambda: msdc.open_index(tmp_path / "e.txt", model), "no line contains text"),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             call()
 
 
@@ -317,8 +317,11 @@ def test_the_command_searches_tables_and_indexes(model, tmp_path, monkeypatch):
     assert "all from disk" in ranged.stderr and " ms to search" in ranged.stderr and "soup" not in ranged.stdout
     shown = CliRunner().invoke(command, [*words, "-k", "2", "--mode", "vectors"]).stdout
     assert "The soup, again, needs salt." in shown  # a line break inside a cell does not tear the table
-    for bad, said in ((["--where", "lang"], "expected COLUMN=VALUE"), (["--where", "rating=a..b"], "are numbers")):
-        assert said in str(CliRunner().invoke(command, [*words, *bad]).exception)
+    for bad, message in (
+        (["--where", "lang"], "expected COLUMN=VALUE"),
+        (["--where", "rating=a..b"], "must be numbers"),
+    ):
+        assert message in str(CliRunner().invoke(command, [*words, *bad]).exception)
     with msdc.open_index(tmp_path / "own.sqlite", model) as index:
         index.add([{"id": "a", "text": "The soup needs salt.", "title": "Kitchen"}])
     done = CliRunner().invoke(command, [str(tmp_path / "own.sqlite"), "Suppe"])

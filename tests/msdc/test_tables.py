@@ -41,7 +41,7 @@ def test_a_table_fits_a_terminal():
         "  What           Time [ms]  Verdict",
         "  name of a row          1  a verdict of many words that",
         "                            goes on and on",
-        "  (--wide shows also: Bytes)",
+        "  (more columns with --wide: Bytes)",
     ]
     assert to_text(table, 200) == to_text(table)
     assert to_text(table, 10).splitlines()[-1] == "  Bytes)" and "Verdict" not in to_text(table, 10).splitlines()[1]

@@ -46,7 +46,7 @@ def test_damage_and_absence(tmp_path):
     packed = gzip.compress(b"line\n" * 5000)
     with pytest.raises(InputError, match=r"damaged gzip file after line \d+"):
         list(iterate_lines(write(tmp_path, packed[:-12])))
-    for path, said in [(tmp_path / "none", "no such file"), (tmp_path, "a folder, a file was expected")]:
+    for path, said in [(tmp_path / "none", "no such file"), (tmp_path, "a folder; expected a file")]:
         with pytest.raises(InputError, match=said):
             list(iterate_lines(path))
     assert list(iterate_lines(write(tmp_path, b""))) == []
@@ -64,7 +64,7 @@ def test_rows_that_do_not_fit_are_counted_and_the_first_is_named(tmp_path):
     path.write_text("a title\n9\ta\tb\nno score\tc\td\n-3\te\tf\n1\tg\t\n", encoding="utf-8")
     pairs = read_pairs(path, limits=ANY, skip_bad=True)
     assert (pairs.first, pairs.second, pairs.gold_N.tolist(), pairs.lines) == (["a", "e"], ["b", "f"], [9, -3], [2, 4])
-    assert pairs.notes == ["2 rows left out; the first: line 3: the score 'no score' is not a number"]
+    assert pairs.notes == ["2 rows skipped; the first: line 3: the score 'no score' is not a number"]
     with pytest.raises(InputError, match="line 1: 1 tab-separated columns without a known layout"):
         read_pairs(path)
 

@@ -257,7 +257,7 @@ def test_a_planned_code():
         ({"nonzeros": 4}, "needs both"),
         ({"base_rows": 70}, "needs both"),
         ({"base_rows": 70, "nonzeros": 6}, "2 to 5"),
-        ({"base_rows": base.vocabulary, "nonzeros": 2}, "no smaller"),
+        ({"base_rows": base.vocabulary, "nonzeros": 2}, "must be less"),
     ):
         with pytest.raises(InputError, match=message):
             cut_config(base, **changes)
@@ -359,7 +359,7 @@ def test_a_student_whose_rows_repeat_stays_the_same_model(shape):
     [
         (R, 0, None, "2 to 5"),
         (R, 6, None, "2 to 5"),
-        (V, 2, None, "no smaller than the table of 400"),
+        (V, 2, None, "must be less than the 400"),
         (1, 2, None, "at least the 2 nonzeros"),
         (R, 2, torch.zeros(V), "not all zero"),
         (R, 2, torch.ones(V - 1), "400 non-negative"),
@@ -385,6 +385,6 @@ def test_command(tiny_teacher, tmp_path):
     assert (config.base_rows, config.nonzeros) == (60, 3)
     shown = CliRunner().invoke(command, [*arguments, "--force"], catch_exceptions=False).stdout
     assert "each a sum of 3 of 60 base rows" in shown
-    for changed, message in ((["--nonzeros", "0"], "2 to 5"), (["--base-rows", "500"], "no smaller"), ([], "exists")):
+    for changed, message in ((["--nonzeros", "0"], "2 to 5"), (["--base-rows", "500"], "must be less"), ([], "exists")):
         refused = CliRunner().invoke(command, [*arguments, *changed, *(["--force"] if changed else [])])
         assert isinstance(refused.exception, InputError) and message in str(refused.exception)

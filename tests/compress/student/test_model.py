@@ -11,7 +11,7 @@ from stock_models import TEXTS, write_stock
 import msdc
 from msdc.compress.student import model
 from msdc.compress.student.io import load_student
-from msdc.compress.student.model import attention
+from msdc.compress.student.model import dot_product_attention
 from msdc.compress.student.stock import from_stock, to_student
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
@@ -87,7 +87,7 @@ def test_values_and_gradients_are_those_of_the_fused_kernel(masked):
     mask = attend if masked else None
     exact, rounded = inputs(torch.float32), inputs(torch.bfloat16)
     expected = F.scaled_dot_product_attention(*exact, attn_mask=mask)
-    found = attention(*rounded, mask, 0.0)
+    found = dot_product_attention(*rounded, mask, 0.0)
     assert found.dtype == torch.bfloat16
     torch.testing.assert_close(found.float(), expected, atol=0.03, rtol=0.03)
     weight = torch.randn(expected.shape, generator=torch.Generator().manual_seed(5))
@@ -101,10 +101,10 @@ def test_values_and_gradients_are_those_of_the_fused_kernel(masked):
 def test_only_training_in_bfloat16_leaves_the_fused_kernel(monkeypatch):
     calls = []
     monkeypatch.setattr(model.F, "scaled_dot_product_attention", lambda *a, **k: calls.append(a[0].dtype) or a[2])
-    attention(*inputs(torch.float32), None, 0.0)
+    dot_product_attention(*inputs(torch.float32), None, 0.0)
     with torch.no_grad():
-        attention(*[x.detach() for x in inputs(torch.bfloat16)], None, 0.0)
-    attention(*inputs(torch.bfloat16), None, 0.0)
+        dot_product_attention(*[x.detach() for x in inputs(torch.bfloat16)], None, 0.0)
+    dot_product_attention(*inputs(torch.bfloat16), None, 0.0)
     assert calls == [torch.float32, torch.bfloat16]
 
 
@@ -112,6 +112,6 @@ def test_dropout_drops_links_and_keeps_the_mean():
     torch.manual_seed(0)
     query, key, _ = inputs(torch.bfloat16)
     ones = torch.ones_like(query)
-    dropped = torch.stack([attention(query, key, ones, None, 0.5) for _ in range(200)]).float()
+    dropped = torch.stack([dot_product_attention(query, key, ones, None, 0.5) for _ in range(200)]).float()
     assert float(dropped.std()) > 0.1
     assert float(dropped.mean()) == pytest.approx(1.0, abs=0.05)

@@ -205,13 +205,14 @@ def test_command(piece_student, tmp_path):
     run = CliRunner().invoke
     arguments = ["vocabulary", str(piece_student), "-o", str(tmp_path / "out"), "--languages", "nl, it"]
     result = run(command, arguments, catch_exceptions=False)
-    assert result.exit_code == 0 and "pieces" in result.stdout and "embedded corpus" in result.stdout
+    assert result.exit_code == 0, result.output
+    assert "tokens" in result.stdout and "embedded corpus" in result.stdout
     again = run(command, arguments)
     assert isinstance(again.exception, InputError) and "exists already" in str(again.exception)
     forced = run(command, [*arguments, "--force", "--json"], catch_exceptions=False)
     assert json.loads(forced.stdout)["vocabulary_after"] == msdc.load_encoder(tmp_path / "out").tokenizer.size
     nothing = run(command, ["vocabulary", str(piece_student), "-o", str(tmp_path / "x")])
-    assert "say what to keep" in str(nothing.exception)
+    assert "state what to keep" in str(nothing.exception)
 
 
 def test_a_file_without_text(tmp_path):

@@ -398,4 +398,4 @@ def test_a_vocabulary_that_was_cut_says_so(tmp_path, capsys):
     texts = [f"the {a} {b} of house {n}" for n, (a, b) in enumerate([("red", "door"), ("old", "roof")] * 40)]
     train_vocabulary(texts, tmp_path / "t.model", 2000)
     said = capsys.readouterr().err
-    assert "vocabulary: 2,000 pieces asked, " in said and "the 80 sentences support no more" in said
+    assert "pieces instead of 2,000: " in said and "the 80 sentences support no more" in said

@@ -41,7 +41,7 @@ def run(*words, code=0, text=None):
     return done
 
 
-def said(*words) -> str:
+def shown(*words) -> str:
     """The line of a wrong input."""
     return str(run(*words, code=2).exception)
 
@@ -98,17 +98,17 @@ def test_a_column_of_a_table(model, tmp_path, form):
     assert np.array_equal(np.load(tmp_path / "out.npy"), model.encode(texts))
     run("encode", "-i", path, "--column", "2", "-o", tmp_path / "two.npy")
     assert np.array_equal(np.load(tmp_path / "two.npy"), model.encode(texts))
-    wrong = said("encode", "-i", path, "--column", "nine")
-    assert "no column 'nine' (have " in wrong and "review" in wrong
-    assert form == "tsv" or "name the column of the texts with --column" in said("encode", "-i", path)
+    wrong = shown("encode", "-i", path, "--column", "nine")
+    assert "no column 'nine' (it has " in wrong and "review" in wrong
+    assert form == "tsv" or "name the column of the texts as `column`" in shown("encode", "-i", path)
 
 
-def test_the_shipped_model_is_the_default_and_a_model_is_told_from_a_text(model, tmp_path, monkeypatch):
+def test_the_shipped_model_is_the_default_and_a_model_is_distinguished_from_a_text(model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     piped = run("encode", "--column", "text", "--json", text='id,text\n1,"a, b"\n2,c\n')
     assert [row["text"] for row in json.loads(piped.stdout)] == ["a, b", "c"]
     done = run("encode", "hello there", "--json")
-    assert "model: msdc-mini (another one goes before the texts)" in done.stderr
+    assert "model: msdc-mini (to use another, put it before the texts)" in done.stderr
     (row,) = json.loads(done.stdout)
     assert np.allclose(row["vector"], model.encode(["hello there"])[0], atol=1e-6)
     assert json.loads(run("encode", "msdc-mini", "hello there", "--json").stdout) == [row]
@@ -122,8 +122,8 @@ def test_the_shipped_model_is_the_default_and_a_model_is_told_from_a_text(model,
 @pytest.mark.parametrize("typo", ["msdc-mimi", "msdc_mini", "MSDC-Mini", "all-MiniLM-L6-v3"])
 def test_a_mistyped_model_is_no_text(typo):
     for verb, words in (("encode", [typo, "x"]), ("compare", [typo, "x", "y"]), ("encode", [typo])):
-        assert f"{typo}: no model of this name; did you mean" in said(verb, *words)
-    # Behind a model it is a text, and words that only begin alike are texts.
+        assert f"{typo}: no model of this name; did you mean" in shown(verb, *words)
+    # After a model it is a text, and words that only start like a name are texts.
     for words in (["msdc-mini", typo], ["mini", "x"], ["msdc mini is small"]):
         assert run("encode", *words, "--json").exit_code == 0
 
@@ -131,7 +131,7 @@ def test_a_mistyped_model_is_no_text(typo):
 def test_a_file_given_as_a_text_is_noticed(file, monkeypatch):
     monkeypatch.chdir(file.parent)
     for words in (["encode", "lines.txt"], ["encode", "msdc-mini", "lines.txt"], ["compare", "a", "lines.txt"]):
-        assert "lines.txt: this is a file; -i lines.txt reads its lines" in said(*words)
+        assert "lines.txt: a file; pass -i lines.txt to read its lines" in shown(*words)
 
 
 def test_what_is_not_utf8_is_one_line_with_the_byte(tmp_path):
@@ -161,16 +161,16 @@ def test_files_are_whole_or_absent_and_never_replaced_unasked(file, tmp_path):
     run("encode", "-i", broken, "-o", out, code=2)
     assert not out.exists() and not list(tmp_path.glob(".*"))
     out.write_bytes(b"mine")
-    assert "exists already" in said("encode", "-i", file, "-o", out)
+    assert "exists already" in shown("encode", "-i", file, "-o", out)
     assert out.read_bytes() == b"mine"
     run("encode", "-i", file, "-o", out, "--force")
     assert np.load(out).shape[0] == len(LINES)
-    assert "vectors are written as .npy" in said("encode", "x", "-o", tmp_path / "a.txt")
+    assert "vectors can be written as .npy" in shown("encode", "x", "-o", tmp_path / "a.txt")
     assert "exclude each other" in run("encode", "msdc-mini", "text", "-i", file, code=2).output
 
 
 def test_a_runtime_needs_a_bundle_and_says_how_to_make_one():
-    assert "msdc export msdc-mini --target linux -o msdc-mini-linux" in said("encode", "--runtime", "onnx", "x y")
+    assert "msdc export msdc-mini --target linux -o msdc-mini-linux" in shown("encode", "--runtime", "onnx", "x y")
 
 
 KIND = "default prompt"

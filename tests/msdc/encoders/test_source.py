@@ -129,7 +129,7 @@ def test_parts_are_read_by_their_index(tmp_path):
     index = whole / "model.safetensors.index.json"
     for name in ("../other/model.safetensors", "/etc/passwd", "pytorch_model.bin", 7):
         index.write_text(json.dumps({"weight_map": {**parts, first: name}}))
-        assert "file beside it" in one_line(lambda: msdc.load_encoder(whole))
+        assert "file next to it" in one_line(lambda: msdc.load_encoder(whole))
     index.write_text("[]")
     assert "no weight_map" in one_line(lambda: msdc.load_encoder(whole))
     (whole / parts[first]).unlink()

@@ -1,10 +1,10 @@
-"""The pieces of a tokenizer, tied to table rows, and the same tokenizer with fewer of them.
+"""The tokens of a vocabulary, tied to table rows, and the same tokenizer with fewer of them.
 
 A SentencePiece `.model` and the table are renumbered together: new ids are the new `.model`'s own, `<pad> <unk> <s>
-</s>` first, so no offset between tokenizer and table (fairseq's + 1 in XLM-R) survives. A unigram segmentation that
-uses only kept pieces stays the best one, because every other candidate either stays or goes. In a `tokenizer.json`
-(WordPiece, BPE and Unigram models of the `tokenizers` library) ids are renumbered everywhere they occur: model, added
-tokens, post-processor template, padding.
+</s>` first, so no offset between tokenizer and table (fairseq's + 1 in XLM-R) remains. A unigram segmentation that
+uses only kept tokens remains the best one, because every other candidate is either kept or removed. In a
+`tokenizer.json` (WordPiece, BPE and Unigram models of the `tokenizers` library) ids are renumbered everywhere they
+occur: model, added tokens, post-processor template, padding.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 
 
 @dataclass(frozen=True)
-class Piece:
-    """One entry: its text without word-boundary marks (None: not text), the table row it had, and its rank."""
+class Token:
+    """One entry: its text without word-boundary marks (None: not text), its old table row, and its score."""
 
     name: str
     text: str | None
@@ -47,7 +47,7 @@ def read_proto(packed: bytes) -> Any:
 
 
 class PieceVocabulary:
-    """The pieces of a SentencePiece unigram `.model`; the table row of a piece is its id."""
+    """The tokens of a SentencePiece unigram `.model`; the table row of a token is its id."""
 
     def __init__(self, tokenizer: PieceTokenizer) -> None:
         self.tokenizer = tokenizer
@@ -58,19 +58,19 @@ class PieceVocabulary:
             raise InputError(f"{model_file}: not a SentencePiece model ({error})") from error
         if self.proto.trainer_spec.model_type != 1:
             raise InputError(f"{model_file}: only unigram SentencePiece models can be trimmed")
-        self.pieces = [self._piece(row, entry) for row, entry in enumerate(self.proto.pieces)]
+        self.tokens = [self._token(row, entry) for row, entry in enumerate(self.proto.pieces)]
         # Rows and names of pad, unk, first and last, in their new order; a model without a pad gets one.
         self.special = [tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id]
-        self.names = [self.pieces[row].name for row in self.special]
+        self.names = [self.tokens[row].name for row in self.special]
         if self.names[0] in self.names[1:]:
             self.names[0] = "<pad>"
-        # rows that `write` adds to what is kept
-        self.extra = int(all(piece.name != self.names[0] for piece in self.pieces))
+        # Rows that `write` adds to the kept ones.
+        self.extra = int(all(token.name != self.names[0] for token in self.tokens))
 
-    def _piece(self, row: int, entry: Any) -> Piece:
+    def _token(self, row: int, entry: Any) -> Token:
         text = entry.piece.replace(SPACE, "")
         normal = entry.type == NORMAL
-        return Piece(entry.piece, text if normal else None, row, entry.score, fixed=not normal or not text)
+        return Token(entry.piece, text if normal else None, row, entry.score, fixed=not normal or not text)
 
     def write(self, keep: Sequence[int], folder: Path) -> tuple[Path, list[int], int]:
         """Write the trimmed tokenizer; returns its file, the old table row of each new id, and the pad id."""
@@ -105,7 +105,7 @@ def _byte_letters() -> dict[str, int]:
 
 
 class JsonVocabulary:
-    """The pieces of a `tokenizer.json`; the table row of a piece is its id."""
+    """The tokens of a `tokenizer.json`; the table row of a token is its id."""
 
     def __init__(self, tokenizer: FastTokenizer) -> None:
         self.path = path = tokenizer.path
@@ -118,7 +118,7 @@ class JsonVocabulary:
             raise InputError(f"{path}: a tokenizer of kind {self.kind} cannot be trimmed")
         self.added = {token["content"]: int(token["id"]) for token in self.raw.get("added_tokens") or []}
         ids = tokenizer.backend.get_vocab(with_added_tokens=False)
-        # WordPiece and BPE number their pieces by frequency, the most frequent first.
+        # WordPiece and BPE number their tokens by frequency, the most frequent first.
         scores = dict(model["vocab"]) if self.kind == "Unigram" else {name: -index for name, index in ids.items()}
         self.byte_level = self.kind == "BPE" and "ByteLevel" in json.dumps(self.raw.get("pre_tokenizer") or {})
         fixed = {*self.added, model.get("unk_token"), *_template_tokens(self.raw.get("post_processor"))}
@@ -128,12 +128,12 @@ class JsonVocabulary:
         self.in_model = set(ids)
         self.index = {name: index for index, name in enumerate(names)}
         parents = self._merge_parts() if self.kind == "BPE" else {}
-        self.pieces = []
+        self.tokens = []
         for name in names:
             text = None if name in fixed else self._text(name)
             special = name in fixed or (self.byte_level and len(name) == 1) or text == ""
             row = ids.get(name, self.added.get(name, -1))
-            self.pieces.append(Piece(name, text, row, scores.get(name, 0.0), special, parents.get(name, ())))
+            self.tokens.append(Token(name, text, row, scores.get(name, 0.0), special, parents.get(name, ())))
 
     def _text(self, name: str) -> str | None:
         if self.byte_level:
@@ -151,12 +151,12 @@ class JsonVocabulary:
         return [merge.split(" ", 1) if isinstance(merge, str) else merge for merge in self.raw["model"]["merges"]]
 
     def _merge_parts(self) -> dict[str, tuple[int, ...]]:
-        """Pieces that a BPE piece is merged from, all the way down: without them it could not come about."""
+        """Tokens that a BPE token is merged from, recursively: it needs all of them."""
         direct: dict[str, tuple[str, str]] = {}
         for first, second in self._merges():
             direct.setdefault(first + second, (first, second))
         parts: dict[str, frozenset[int]] = {}
-        # A merged piece is longer than its parts, so in order of length the parts are done first.
+        # A merged token is longer than its parts, so in order of length the parts come first.
         for name in sorted(direct, key=len):
             found: set[int] = set()
             for part in direct[name]:
@@ -167,10 +167,10 @@ class JsonVocabulary:
 
     def write(self, keep: Sequence[int], folder: Path) -> tuple[Path, list[int], int]:
         """Write the trimmed tokenizer; returns its file, the old table row of each new id, and the pad id."""
-        kept = [self.pieces[index] for index in keep]
-        # Added tokens that the model does not know are numbered after its own pieces.
+        kept = [self.tokens[index] for index in keep]
+        # Added tokens that the model does not know are numbered after its own.
         ordered = [p for p in kept if p.name in self.in_model] + [p for p in kept if p.name not in self.in_model]
-        new_id = {piece.name: index for index, piece in enumerate(ordered)}
+        new_id = {token.name: index for index, token in enumerate(ordered)}
         raw = copy.deepcopy(self.raw)
         model = raw["model"]
         if self.kind == "Unigram":
@@ -178,7 +178,7 @@ class JsonVocabulary:
             model["vocab"] = [[name, score] for name, score in model["vocab"] if name in new_id]
             model["unk_id"] = None if unk is None else new_id[unk]
         else:
-            model["vocab"] = {piece.name: new_id[piece.name] for piece in ordered if piece.name in self.in_model}
+            model["vocab"] = {token.name: new_id[token.name] for token in ordered if token.name in self.in_model}
         if self.kind == "BPE":
             model["merges"] = [
                 merge
@@ -188,7 +188,7 @@ class JsonVocabulary:
         for token in raw.get("added_tokens") or []:
             token["id"] = new_id[token["content"]]
         _renumber(raw.get("post_processor"), new_id)
-        pad_name = next((p.name for p in self.pieces if p.row == self.tokenizer.pad_id), None)
+        pad_name = next((p.name for p in self.tokens if p.row == self.tokenizer.pad_id), None)
         if isinstance(raw.get("padding"), dict):
             raw["padding"]["pad_id"] = new_id.get(raw["padding"].get("pad_token", pad_name), 0)
         target = folder / JSON_FILE
@@ -196,27 +196,27 @@ class JsonVocabulary:
         for name in ("tokenizer_config.json", "special_tokens_map.json"):
             if (self.path.parent / name).is_file():
                 settings = read_json(self.path.parent / name)
-                # Old ids by token; tokenizer.json says the same with the new ones.
+                # Old ids by token; tokenizer.json has the new ones.
                 settings.pop("added_tokens_decoder", None)
                 write_json(folder / name, settings)
         pad_id = new_id.get(pad_name, 0) if pad_name else 0
         FastTokenizer(target, pad_id)  # refuses a file that cannot be read back
-        return target, [piece.row for piece in ordered], pad_id
+        return target, [token.row for token in ordered], pad_id
 
 
-def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    """Every object inside a JSON value, the outermost first."""
+def _inner_objects(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object inside a JSON value, outermost first."""
     if isinstance(value, dict):
         yield value
     if isinstance(value, (dict, list)):
         for item in value.values() if isinstance(value, dict) else value:
-            yield from _objects(item)
+            yield from _inner_objects(item)
 
 
 def _template_tokens(post_processor: Any) -> set[str]:
     """The special tokens that a post-processor adds."""
     found: set[str] = set()
-    for part in _objects(post_processor):
+    for part in _inner_objects(post_processor):
         if isinstance(part.get("special_tokens"), dict):
             found.update(part["special_tokens"])
         found.update(part[key][0] for key in ("sep", "cls") if isinstance(part.get(key), list))
@@ -224,8 +224,8 @@ def _template_tokens(post_processor: Any) -> set[str]:
 
 
 def _renumber(post_processor: Any, new_id: dict[str, int]) -> None:
-    """Put the new ids into a post-processor, in place."""
-    for part in _objects(post_processor):
+    """Replace the ids in a post-processor, in place."""
+    for part in _inner_objects(post_processor):
         if isinstance(part.get("special_tokens"), dict):
             for name, entry in part["special_tokens"].items():
                 entry["ids"] = [new_id[token] for token in entry.get("tokens", [name])]
@@ -238,9 +238,9 @@ Vocabulary = PieceVocabulary | JsonVocabulary
 
 
 def open_vocabulary(tokenizer: Tokenizer) -> Vocabulary:
-    """The pieces of a tokenizer, tied to table rows."""
+    """The tokens of a tokenizer, tied to table rows."""
     if isinstance(tokenizer, PieceTokenizer):
         return PieceVocabulary(tokenizer)
     if isinstance(tokenizer, FastTokenizer):
         return JsonVocabulary(tokenizer)
-    raise InputError(f"{tokenizer.path}: the pieces of a tokenizer of this kind cannot be told")
+    raise InputError(f"{tokenizer.path}: the tokens of a tokenizer of this kind cannot be listed")

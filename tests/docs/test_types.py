@@ -1,0 +1,61 @@
+"""A type checker accepts the examples and the code in public docstrings, and sees a wrong keyword of every verb."""
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from places import ROOT
+
+import msdc
+from msdc import bench, compress, distill, export
+
+# Every line is an error.
+WRONG = """\
+compress.plan("msdc-mini", unitt=2)
+compress.plan_budget("10MB", "msdc-mini", bottlneck=64)
+compress.cut_student(output="out", unit="two")
+compress.code_table(output="out", rows=9)
+compress.quantize(output="out", max_loss="little")
+compress.trim(output="out", languages=3)
+distill.distill("recipe.yaml", "out", colour=3)
+export.export("msdc-mini", target="linux", preicsion="int8")
+bench.bench("bundle", wrmup=3)
+bench.evaluate("msdc-mini", resample=3)
+msdc.load_encoder("msdc-mini").encode(["x"], batchsize=3)
+msdc.load_encoder("msdc-mini").encode_query(["x"], batchsize=3)
+msdc.open_index(["x"]).search("x", tops=3)
+"""
+
+
+def snippets(thing: object) -> list[str]:
+    """The indented Python code of a docstring, without its sections; YAML has no calls."""
+    text = re.split(r"^(?:Args|Raises|Returns):$", inspect.getdoc(thing) or "", flags=re.MULTILINE)[0]
+    blocks = re.findall(r"(?:^(?:    .*)?\n)+", f"{text}\n", flags=re.MULTILINE)
+    return [textwrap.dedent(block).strip() for block in blocks if "(" in block]
+
+
+def test_examples_and_docstrings(tmp_path):
+    pytest.importorskip("mypy", reason="mypy is not installed: pip install 'msdc[check]'")
+    found = []
+    for package in (msdc, compress, distill, export, bench):
+        names = getattr(package, "__all__", [name for name in vars(package) if not name.startswith("_")])
+        for name in names:
+            for number, code in enumerate(snippets(getattr(package, name))):
+                ast.parse(code)
+                found.append(tmp_path / f"{package.__name__.replace('.', '_')}_{name}_{number}.py")
+                found[-1].write_text(f"import msdc\n\n{code}\n", encoding="utf-8")
+    assert len(found) >= 10, found
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text(f"import msdc\nfrom msdc import bench, compress, distill, export\n{WRONG}", encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--no-error-summary", *(ROOT / "examples").glob("*.py"), *found, wrong]
+    done = subprocess.run([str(word) for word in command], cwd=ROOT, capture_output=True, text=True, timeout=900)
+    errors = [line for line in done.stdout.splitlines() if ": error:" in line]
+    unexpected = [line for line in errors if "wrong.py" not in line]
+    assert not unexpected and not done.stderr, "\n".join(unexpected) + done.stderr
+    lines = {int(match[1]) for line in errors if (match := re.search(r"wrong\.py:(\d+):", line))}
+    missed = [line for number, line in enumerate(WRONG.splitlines(), 3) if number not in lines]
+    assert not missed
