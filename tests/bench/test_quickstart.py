@@ -80,7 +80,7 @@ def test_the_whole_road_with_few_steps(tmp_path):
         assert f"Training loss of stage {stage}" in page
     assert "Training loss of stage contrast (quickstart-recurring)" in page
     assert "Training loss of stage train-assistant (quickstart-recurring)" not in page
-    assert "Recurring unit and plain twin" in page and "Shares of the loss" in page
+    assert "Repeated layers vs. the same model without repeats" in page and "Shares of the loss" in page
     assert ("misses the gate" in page) == (not bundles[2:])
     again = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert again.returncode == 2 and "--force" in again.stderr
