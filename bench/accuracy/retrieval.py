@@ -52,8 +52,8 @@ def read_pool(path: str | Path) -> TaskData:
     """Parallel sentences (queries, then answers) and distractors in `NAME.pool.txt[.gz]` next to them."""
     path = Path(path)
     pairs = read_parallel(path)
-    pools = [path.with_name(f"{path.name.split('.tsv')[0]}.pool.txt{end}") for end in ("", ".gz")]
-    pools = [read_lines(place) for place in pools if place.is_file()][:1]
+    files = [path.with_name(f"{path.name.split('.tsv')[0]}.pool.txt{end}") for end in ("", ".gz")]
+    pools = [read_lines(place) for place in files if place.is_file()][:1]
     distractors = [line.strip() for pool in pools for line in pool.lines if line.strip()]
     return pool_data(pairs, distractors, [pool.source for pool in pools])
 
