@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class BenchResult:
     """What `bench` measured, its report, one line per device that failed, per gate that is missed, and per timing that
-    cannot be told from the machine's noise.
+    cannot be distinguished from noise.
     """
 
     results: BenchFile

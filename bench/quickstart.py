@@ -55,7 +55,7 @@ def prepare(folder: Path, force: bool) -> bool:
         if run.unstarted():
             return False
         if force and not run.started():
-            raise InputError(f"{folder} exists and is no run folder, it is not replaced: choose another with -o")
+            raise InputError(f"{folder} exists and is not a run folder: choose another `output`")
         if not force and (folder / REPORT).is_file():
             report = folder / REPORT
             raise InputError(f"{folder} holds a finished run, its report is {report}: pass `force` to run again")
@@ -99,7 +99,7 @@ def weight_bytes(folder: Path | None) -> int | None:
 def score_model(
     encoder: Encoder, role: Literal["teacher", "assistant", "student", "other"], tasks: Tasks, name: str
 ) -> ModelScores:
-    """Sizes and scores of a float model, shown beside the artifacts made from it.
+    """Sizes and scores of a float model, shown next to its artifacts.
 
     Embedding parameters are the token table, its map and positions, encoder parameters the stored layers; both are None
     for an architecture that cannot be converted to `Student`.
@@ -128,7 +128,7 @@ def run_quickstart(
     force: bool = False,
     runs: int = 60,
     overrides: tuple[str, ...] = (),
-    told: Callable[[str], None] = say,
+    report_line: Callable[[str], None] = say,
 ) -> Quickstart:
     """Distill, export, bench, report; `runs` are timed runs per length, `overrides` are `--set` of the recipe.
 
@@ -139,17 +139,19 @@ def run_quickstart(
     """
     resume = prepare(folder, force)
     with RunFolder(folder).held():
-        return _run(folder, resume, runs, overrides, told)
+        return _run(folder, resume, runs, overrides, report_line)
 
 
-def _run(folder: Path, resume: bool, runs: int, overrides: tuple[str, ...], told: Callable[[str], None]) -> Quickstart:
+def _run(
+    folder: Path, resume: bool, runs: int, overrides: tuple[str, ...], report_line: Callable[[str], None]
+) -> Quickstart:
     recipe, recurring = load_recipe(RECIPE, overrides), load_recipe(f"{RECIPE}:{TWIN}", overrides)
     seconds: dict[str, float] = {}
     began = time.monotonic()
 
     def finished(step: str) -> None:
         seconds[step] = round(time.monotonic() - began - sum(seconds.values()), 1)
-        told(f"{step}: {seconds[step]:.0f} s")
+        report_line(f"{step}: {seconds[step]:.0f} s")
 
     try:
         trained = distill(recipe, folder, resume)
@@ -168,7 +170,7 @@ def _run(folder: Path, resume: bool, runs: int, overrides: tuple[str, ...], told
         bundles.append(folder / TWIN / BUNDLE)
     except GateError as error:
         missed = str(error)
-        told(f"{recurring.name}: no bundle: {missed}")
+        report_line(f"{recurring.name}: no bundle: {missed}")
     finished("export")
 
     student = load_encoder(trained.student)

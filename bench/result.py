@@ -2,7 +2,7 @@
 
 One `DeviceRun` per artifact and device. A `BenchFile` holds several runs and the scores of float models (teacher,
 assistant, student); a report is made from it. Units are in the field names; a `Timing` names its unit, because a device
-whose clock counts instructions tells no time.
+whose clock counts instructions has no times.
 
 Results measured elsewhere (an iPhone, a device farm, the log of an Android benchmark) are read too: JSON with
 `artifact` {bundle, runtime, precision, file, bytes, sha256}, `device` {name, cpu, cores, memory_mib} and
@@ -148,7 +148,7 @@ class Sustained(Record):
 class MemoryPhase(Record):
     """VmHWM of /proc/self/status; the others from smaps_rollup. PSS divides shared pages among the processes.
 
-    Outside Linux PSS is None, and a note of the run says what stands for the others.
+    Outside Linux PSS is None, and a note of the run says what replaces the others.
     """
 
     vmhwm_mib: Mib
@@ -255,7 +255,7 @@ class DeviceRun(Record):
 
 
 class ModelScores(Record):
-    """Sizes and scores of a float model, shown beside the artifacts: teacher, assistant, student or another."""
+    """Sizes and scores of a float model, shown next to the artifacts: teacher, assistant, student or another."""
 
     role: Literal["teacher", "assistant", "student", "peer", "other"]
     name: str
@@ -276,7 +276,7 @@ class BenchFile(Record):
 
 
 def _timing(raw: Any) -> Any:
-    """A timing of format 1 or from elsewhere: the unit in its names, percentiles beside the samples (computed here)."""
+    """A timing of format 1 or from elsewhere: the unit in its names, percentiles with the samples (computed here)."""
     if not isinstance(raw, dict):
         return raw
     unit = "instructions" if "samples_instructions" in raw else "ms"

@@ -123,8 +123,8 @@ def load_bundle(
 ) -> Bundle:
     """Load a bundle: manifest, hashes of all files, tokenizer, program; in that order, so a damaged file never runs.
 
-    Hashes show damage, not origin: whoever changes a bundle can write them anew. An ExecuTorch program that was neither
-    exported nor run on this machine before is run in a child process first.
+    Hashes show damage, not origin: whoever changes a bundle can also rewrite them. An ExecuTorch program that was
+    neither exported nor run on this machine before is run in a child process first.
 
     Args:
         folder: the bundle.

@@ -197,15 +197,15 @@ def run_once(
 def tokenizers_agree(tokenizer: PieceTokenizer, texts: list[str], max_length: int, scratch: Path) -> None:
     """A `.model` and its `tokenizer.json` twin give the same ids on all `texts`; both are left in `scratch`.
 
-    The twin is the one beside the model's file where there is one, else a fresh one.
+    The twin is the one next to the model's file where there is one, else a fresh one.
 
     Raises:
         GateError: naming the first text on which they differ.
     """
-    twin, beside = scratch / JSON_FILE, tokenizer.path.parent / JSON_FILE
+    twin, own = scratch / JSON_FILE, tokenizer.path.parent / JSON_FILE
     (scratch / MODEL_FILE).write_bytes(tokenizer.content)
-    if beside.is_file():
-        twin.write_bytes(beside.read_bytes())
+    if own.is_file():
+        twin.write_bytes(own.read_bytes())
     else:
         write_fast_copy(scratch / MODEL_FILE, twin)
     pieces, fast = tokenizer.encode(texts, max_length), FastTokenizer(twin).encode(texts, max_length)

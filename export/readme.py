@@ -112,7 +112,7 @@ def bundle_readme(manifest: Manifest, folders: tuple[str, ...] = ()) -> str:
         "",
     ]
     if manifest.gates == "skipped":
-        lines += ["**Written with --no-gates: this bundle was not held to the quality gates.**", ""]
+        lines += ["**Written with --no-gates: the quality gates were not applied.**", ""]
     for title, texts in (("Licenses", manifest.licenses), ("Data", manifest.data_sources)):
         if texts:
             lines += [f"## {title}", "", *[f"* {text}" for text in texts], ""]

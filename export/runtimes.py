@@ -219,7 +219,7 @@ class OnnxRuntime(Runtime):
             "Inputs `input_ids` and `attention_mask`, int64 [B, T], mask 1 on real tokens and 0 on padding; output",
             f"`sentence_embedding`, float32 [B, {manifest.width}].",
             *(prompt if not manifest.include_prompt else []),
-            f"Opset {part.opset}. `{part.data}` must lie beside",
+            f"Opset {part.opset}. `{part.data}` must be next to",
             f"`{part.file}`: it holds the weights and is memory-mapped. On a busy machine set the session option",
             "`session.intra_op.allow_spinning` to 0.",
             "",

@@ -106,7 +106,7 @@ class NativeModule(NamedTuple):
     runtimes: tuple[str, ...]  # that it can call, in order of preference
     sample: str | None = None  # template folder of an app that uses it, and the app's folder in a bundle
     answers: str = ""  # path in it of what a search should find, for its tests
-    apart: bool = False  # in a folder beside the bundle, which an app takes as it is
+    apart: bool = False  # in a folder next to the bundle, which an app takes as it is
 
 
 class Target(NamedTuple):

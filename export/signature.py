@@ -90,7 +90,7 @@ def verify_signature(folder: str | Path, public_key: str | Path) -> str:
     """The trusted comment of a bundle's signature, once the signature and the hashes of all files are found right.
 
     Args:
-        folder: the bundle, with `bundle.json.minisig` beside `bundle.json`.
+        folder: the bundle, with `bundle.json.minisig` next to `bundle.json`.
         public_key: the maker's key, from a source that the reader trusts: `RW...`, or the file that minisign wrote.
 
     Raises:

@@ -273,7 +273,7 @@ def score_set(
 
 
 def unseen(findings: Findings, name: str, data: Parallel, items: Items, settings: Settings) -> dict[str, Any]:
-    """Retrieval accuracy x 100 over the pairs of which the training text holds neither side.
+    """Retrieval accuracy x 100 over the pairs with neither side in the training text.
 
     The candidates remain those of the whole set, so that the pool has the same size. Both counts of the check apply:
     exact copies and near duplicates.

@@ -49,11 +49,11 @@ def score_tatoeba(store: VectorStore, data: Parallel, settings: Settings) -> Out
 
 
 def read_pool(path: str | Path) -> TaskData:
-    """Parallel sentences (queries, then answers) and distractors in `NAME.pool.txt[.gz]` beside them."""
+    """Parallel sentences (queries, then answers) and distractors in `NAME.pool.txt[.gz]` next to them."""
     path = Path(path)
     pairs = read_parallel(path)
-    beside = [path.with_name(f"{path.name.split('.tsv')[0]}.pool.txt{end}") for end in ("", ".gz")]
-    pools = [read_lines(place) for place in beside if place.is_file()][:1]
+    files = [path.with_name(f"{path.name.split('.tsv')[0]}.pool.txt{end}") for end in ("", ".gz")]
+    pools = [read_lines(place) for place in files if place.is_file()][:1]
     distractors = [line.strip() for pool in pools for line in pool.lines if line.strip()]
     return pool_data(pairs, distractors, [pool.source for pool in pools])
 

@@ -170,7 +170,7 @@ def ranking(score_QM: np.ndarray, grades: Sequence[dict[int, float]]) -> dict[st
 
 
 def score_search(store: VectorStore, data: Collection, settings: Settings) -> Outcome:
-    """MRR@10 (the headline), accuracy at 1 and 5, nDCG@10, all x 100: of vectors, and beside them of words and of both.
+    """MRR@10 (the headline), accuracy at 1 and 5, nDCG@10, all x 100: of vectors, and also of words and of both.
 
     Of more than `settings.queries` questions an even spread is asked.
     """

@@ -90,7 +90,7 @@ def score_sts(store: VectorStore, pairs: ScoredPairs, settings: Settings) -> Out
 def bias_data(
     pairs: ScoredPairs, parallel: Parallel | None = None, rows: int = PICTURE_POINTS, languages: int | None = 2
 ) -> TaskData:
-    """Scored pairs, and parallel sentences of which a task uses the first `rows` of the first `languages`."""
+    """Scored pairs, and parallel sentences from which a task uses the first `rows` of the first `languages`."""
     sides = list(parallel.sides.values())[:languages] if parallel else []
     others = [text for side in sides for text in side[:rows]]
     sources = pairs.sources + (parallel.sources if parallel else [])

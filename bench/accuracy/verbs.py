@@ -94,7 +94,9 @@ def evaluate(
         MsdcError: vectors that cannot be scored (NaN, all the same).
     """
     own = Settings(resamples, seed, threads, progress, neighbours, margin, candidates, queries, folds)
-    one, content = load_one(task, path, find_data_folder(data, tuple(languages) if languages else None))
+    folder = find_data_folder(data, tuple(languages) if languages else None)
+    one, content = load_one(task, path, folder)
+    folder.check_sums(content.sources)
     opened = partial(open_evaluated, settings=own, taken=set(), cache=cache)
     scored = opened(model, runtime, prompt_name=prompt_name, prompt=prompt)
     goal = None if reference is None else opened(reference)

@@ -150,7 +150,7 @@ class Adb:
 
 
 def connect(address: str, program: str) -> None:
-    """`adb connect`: attach a device on the network, anew where adb keeps a dead connection to it."""
+    """`adb connect`: attach a device on the network, also where adb keeps a dead connection to it."""
     state = attached(program).get(address)
     if state == "device":
         return

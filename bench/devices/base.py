@@ -66,7 +66,7 @@ class Device(ABC):
     """A machine to measure on."""
 
     kind: str
-    # Whether other work on this machine leaves its figures unchanged, so that it may run beside other such devices.
+    # Whether other work on this machine leaves its figures unchanged, so that it may run next to other such devices.
     undisturbed = False
 
     def __init__(self, argument: str | None = None) -> None:

@@ -188,11 +188,11 @@ def run_python(job: Job, notes: Sequence[str] = ()) -> DeviceRun:
         return Timing(samples=tuple(samples), warmup=settings.warmup, length=length) if samples else None
 
     memory = Memory.model_validate(answer["memory"])
-    told = [*notes, PYTHON_NOTE]
+    notes_of_run = [*notes, PYTHON_NOTE]
     if memory.start.pss_mib is None:
-        told.append(PORTABLE_NOTE)
+        notes_of_run.append(PORTABLE_NOTE)
     if not answer["peak_reset"]:
-        told.append("the peak includes Python's own start")
+        notes_of_run.append("the peak includes Python's own start")
     return DeviceRun(
         harness="python",
         device=host_info(),
@@ -207,5 +207,5 @@ def run_python(job: Job, notes: Sequence[str] = ()) -> DeviceRun:
         **job.scored(answer["golden"]["ids"], np.asarray(answer["golden"]["vectors"]), vectors_UD),
         state_before=before,
         state_after=host_state(),
-        notes=tuple(told),
+        notes=tuple(notes_of_run),
     )

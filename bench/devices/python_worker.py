@@ -1,7 +1,7 @@
 """The process that runs one artifact: `python -m msdc.bench.devices.python_worker REQUEST.json ANSWER.json`.
 
 The request holds the arguments of `measure`; the answer holds raw samples, memory in three phases, golden ids and
-vectors; vectors of the tasks' texts are in a file beside it. The parent process computes results from them.
+vectors; vectors of the tasks' texts are in a file next to it. The parent process computes results from them.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def measure(
 
     `from_text` also times tokenization and the way from text to vector. `texts_file` is a JSON list of texts to embed,
     whose vectors go to `vectors_file` (.npy). `prompt` is what these texts begin with: programs that do not pool it are
-    told how many tokens it has.
+    given its number of tokens.
     """
     import numpy as np
 

@@ -40,7 +40,7 @@ def command(
     """Write one report of RESULT...: files of `msdc bench --json`, folders of them, results measured elsewhere,
     documents of `msdc evaluate -o FILE.json`, and folders of `msdc distill`, with or without --sweep.
 
-    `msdc report RUN` alone draws the curves of a run as far as it is, and replaces RUN/report.html.
+    `msdc report RUN` plots the run so far and replaces RUN/report.html.
 
     Targets are shown as pass or fail at the top. The exit code is 0 whatever they say, unless --fail is given.
     """

@@ -26,7 +26,7 @@ POLYGONS = {
 
 @dataclass(frozen=True)
 class Style:
-    """Name, color variable and marker shape of one artifact, model or curve; color alone never tells two apart."""
+    """Name, color variable and marker shape of one artifact, model or curve; color alone never distinguishes two."""
 
     name: str
     color: str = "c1"

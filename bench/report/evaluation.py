@@ -91,7 +91,7 @@ def _score_table(task: str, results: Sequence[Score]) -> Table:
             near = "" if found is None or found.near is None else f" + {found.near} near"
             row.append("not checked" if found is None else f"{found.exact}{near} of {found.sentences}")
         rows.append(row)
-        # The same set without the pairs of which the training text holds a side.
+        # The same set without the pairs with a side in the training text.
         if items := next((str(one.unseen.pairs) for one in own if one.unseen), ""):
             rows.append([f"{name}, {UNSEEN}", *_cells(results, [name], models, unseen=True), items])
         family = name.split("/")[0]
@@ -318,7 +318,7 @@ def parts(document: Evaluation) -> list[ReportSection]:
 
 
 def evaluations(documents: Sequence[Evaluation]) -> list[ReportSection]:
-    """One section per document, beside those of device runs."""
+    """One section per document, after those of device runs."""
     found = []
     for i, document in enumerate(documents, 1):
         own = parts(document)

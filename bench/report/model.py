@@ -32,7 +32,7 @@ MODEL_STYLES = {
 
 @dataclass(frozen=True)
 class ReportSection:
-    """One section; `lead` states its main finding. Below an answer it is folded unless `open`.
+    """One section; `lead` states its main finding. Below a recommendation it is folded unless `open`.
 
     Figures stand above the tables unless `tables_first`.
     """
@@ -47,14 +47,15 @@ class ReportSection:
     open: bool = False
 
 
-# A sentence in parts, of which every second one is stressed.
+# A sentence in parts; every second one is emphasized.
 Sentence = Sequence[str]
 
 
 @dataclass(frozen=True)
 class Report:
     """The whole report. Without `created` (a date and time) no date is shown. `warnings` stand at the top, then the
-    sentences of the `answer`; `missed` has one line per target that is not met; `source` is what it was made from.
+    sentences of the `recommendation`; `missed` has one line per target that is not met; `source` is what it was made
+    from.
     """
 
     title: str
@@ -62,7 +63,7 @@ class Report:
     created: str = ""
     sections: Sequence[ReportSection] = ()
     warnings: Sequence[str] = ()
-    answer: Sequence[Sentence] = ()
+    recommendation: Sequence[Sentence] = ()
     missed: Sequence[str] = ()
     source: BenchFile | Evaluation | None = None
 
@@ -83,7 +84,7 @@ def is_run(path: Path) -> bool:
 
 
 def read_inputs(paths: Sequence[Path]) -> Inputs:
-    """Read files, and folders of them; the folder of a sweep stands for its table, one of a run for its curves."""
+    """Read files, and folders of them; the folder of a sweep gives its table, one of a run for its curves."""
     runs = [path for path in paths if is_run(path)]
     if len(runs) > 1:
         raise InputError(f"{runs[1]}: a report has one run; `msdc distill --sweep` makes one page for several")
@@ -184,7 +185,7 @@ def interval_of(entry: Accuracy) -> tuple[float, float] | None:
 
 
 class Shown(NamedTuple):
-    """A run, the style of its artifact (its name says what tells it from the others), and where it was measured."""
+    """A run, the style of its artifact (its name says what distinguishes it), and where it was measured."""
 
     run: DeviceRun
     style: Style
@@ -194,12 +195,12 @@ class Shown(NamedTuple):
 def artifact_names(runs: Sequence[DeviceRun]) -> list[str]:
     """Per run the words in which the artifacts differ: bundle, runtime (always), precision."""
     words = [(run.artifact.bundle, run.artifact.runtime, run.artifact.precision) for run in runs]
-    told = [i for i in range(3) if i == 1 or len({row[i] for row in words}) > 1]
-    return [" ".join(row[i] for i in told) for row in words]
+    distinct = [i for i in range(3) if i == 1 or len({row[i] for row in words}) > 1]
+    return [" ".join(row[i] for i in distinct) for row in words]
 
 
 def place_of(run: DeviceRun, among: Sequence[DeviceRun]) -> str:
-    """The device of `run`, with what tells it from other ways of running on the same one."""
+    """The device of `run`, with what distinguishes it from other runs on the same one."""
     device, same = run.device, [one for one in among if one.device.name == run.device.name]
     words = ["emulated"] if device.emulated and "emulated" not in device.name else []
     if len({one.harness for one in same}) > 1:

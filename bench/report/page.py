@@ -16,11 +16,11 @@ from msdc import tables
 from msdc.bench.accuracy.document import Evaluation
 from msdc.bench.compare import compare_results
 from msdc.bench.report import sections
-from msdc.bench.report.answer import answer, devices, warnings
 from msdc.bench.report.drawing import marker
 from msdc.bench.report.evaluation import evaluations as evaluation_sections
 from msdc.bench.report.evaluation import parts, subject
 from msdc.bench.report.model import Report, ReportData, ReportSection, StageLog, Twin, read_inputs, read_training
+from msdc.bench.report.recommendation import devices, recommend, warnings
 from msdc.bench.report.targets import Limit, judge, missed, targets_section
 from msdc.bench.result import BenchFile
 from msdc.distill.sweep import SweepTable
@@ -113,7 +113,7 @@ def build_report(
         created=created or datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         sections=[_informative(section) for section in found if section is not None],
         warnings=warnings(data),
-        answer=answer(data, judged),
+        recommendation=recommend(data, judged),
         missed=missed(judged),
         source=results,
     )
@@ -122,12 +122,12 @@ def build_report(
 def _informative(section: ReportSection) -> ReportSection:
     """Without columns of folded tables that say nothing, or in every row the same device or number of threads."""
 
-    def tells(one: tables.Table, i: int) -> bool:
+    def informative(one: tables.Table, i: int) -> bool:
         cells = {row[i] for row in one.rows}
         return i == 0 or not (cells == {tables.NONE} or (one.columns[i].title in CONSTANT and len(cells) == 1))
 
     def table(one: tables.Table) -> tables.Table:
-        kept = [i for i in range(len(one.columns)) if tells(one, i)]
+        kept = [i for i in range(len(one.columns)) if informative(one, i)]
         cells = [[row[i] for i in kept] for row in one.rows]
         return replace(one, columns=[one.columns[i] for i in kept], rows=cells)
 
@@ -186,7 +186,7 @@ def to_markdown(report: Report) -> str:
     subtitle = f"{report.subtitle}. {report.created}." if report.created else report.subtitle
     out = [f"# {line(report.title)}", line(subtitle)]
     out += [f"**Warning:** {line(warning)}" for warning in report.warnings]
-    out += [line("".join(sentence)) for sentence in report.answer]
+    out += [line("".join(sentence)) for sentence in report.recommendation]
     for section in report.sections:
         out += [f"## {line(section.title)}", line(section.lead)]
         for table in section.tables:
@@ -199,9 +199,11 @@ def to_markdown(report: Report) -> str:
 
 
 def to_text(report: Report, wide: bool = False) -> str:
-    """The answer and the main tables for a terminal, all of an evaluation; `wide`: all columns, no broken line."""
+    """The recommendation and main tables for a terminal, all of an evaluation; `wide`: all columns, no broken line."""
     width = None if wide else tables.terminal_width()
-    out = [f"warning: {warning}" for warning in report.warnings] + ["".join(sentence) for sentence in report.answer]
+    out = [f"warning: {warning}" for warning in report.warnings] + [
+        "".join(sentence) for sentence in report.recommendation
+    ]
     out = [tables.filled(printable(text), width) for text in out]
     whole = isinstance(report.source, Evaluation)
     for section in report.sections:
@@ -235,7 +237,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "title": report.title,
         "created": report.created,
         "warnings": list(report.warnings),
-        "answer": ["".join(sentence) for sentence in report.answer],
+        "recommendation": ["".join(sentence) for sentence in report.recommendation],
         "missed": list(report.missed),
         "sections": [section(one) for one in report.sections],
         "results": (report.source or BenchFile()).model_dump(mode="json"),

@@ -7,7 +7,6 @@ from typing import Any
 
 from msdc.bench.compare import Difference
 from msdc.bench.report import charts
-from msdc.bench.report.answer import WEB, app_of, rise_mib, sizes_of
 from msdc.bench.report.drawing import Figure, Style
 from msdc.bench.report.model import (
     ReportData,
@@ -19,6 +18,7 @@ from msdc.bench.report.model import (
     place_of,
     spearmans,
 )
+from msdc.bench.report.recommendation import WEB, app_of, rise_mib, sizes_of
 from msdc.bench.result import Accuracy, DeviceRun, DeviceState, Record, Timing
 from msdc.distill.sweep import by_setting, leading, mean_and_interval, table_of
 from msdc.tables import (
@@ -73,7 +73,7 @@ def artifacts(data: ReportData) -> ReportSection | None:
         "Runtime and module: libraries of an arm64 app with all kernels (benchmarks/app_size.py), WebAssembly and "
         "JavaScript of a page. Download: compressed as stores and servers do. Golden vectors are not counted."
     )
-    caption = "Solid: program and tokenizer; pale: runtime and module. Compressed where the result tells."
+    caption = "Dark: program and tokenizer. Light: runtime and module. Compressed size where known."
     figures = [charts.bars("What a download grows by", drawn, caption, unit="MB")] if drawn else []
     lead = ""
     teacher = next((model.bytes for model, _ in data.models if model.role == "teacher" and model.bytes), None)
@@ -118,7 +118,7 @@ def history(data: ReportData) -> ReportSection | None:
 
 
 def accuracy(data: ReportData) -> ReportSection | None:
-    """A table of all data sets and charts of the first six; what lies far below the others does not stretch them."""
+    """A table of all data sets and charts of the first six; outliers far below do not stretch them."""
     owners: list[tuple[Style, str, Sequence[Accuracy]]] = [
         (style, one.role, one.accuracy) for one, style in data.models
     ]
@@ -189,7 +189,7 @@ def trade(data: ReportData) -> ReportSection | None:
 
 
 def recurrence(data: ReportData) -> ReportSection | None:
-    """The student beside its twin whose unit is applied more often: what recurrence brings and costs."""
+    """The student and its twin whose unit is applied more often: gain and cost of recurrence."""
     twin, named = data.twin, {model.name: model for model in data.results.models}
     student = next((model for model in data.results.models if model.role == "student"), None)
     if twin is None or student is None or (recurring := named.get(twin.name)) is None:
@@ -213,7 +213,7 @@ def recurrence(data: ReportData) -> ReportSection | None:
         "Both have the same layers, table, text, stages, steps and seed; the recurring one applies its unit more "
         f"often. One run each on a small corpus: less than {EVIDENCE:g} points are no evidence."
     )
-    return ReportSection("recurrence", "Recurring unit and plain twin", lead, notes=[note])
+    return ReportSection("recurrence", "Repeated layers vs. the same model without repeats", lead, notes=[note])
 
 
 def _difference_row(item: Difference) -> tuple[str, ...]:
@@ -313,7 +313,7 @@ def latency(data: ReportData) -> ReportSection | None:
         starts = [(s.style, (s.run.load, s.run.first), f"{number(s.run.load + s.run.first)} ms")
                   for s in shown if s.run.load and s.run.first]  # fmt: skip
         if starts:
-            caption = f"{place}. Solid: from closed files to a program, page cache warm; pale: its first run."
+            caption = f"{place}. Dark: load time (warm cache). Light: first run."
             figures.append(charts.bars("Load and first run", starts, caption, unit="ms"))
     known = [(time, shown) for shown in timed if (time := data.latency(shown.run))]
     time, best = min(known, key=lambda pair: pair[0], default=(None, None))
@@ -462,7 +462,7 @@ def sweeps(data: ReportData) -> list[ReportSection]:
             spread = "" if half is None else f" ± {half:.1f}"
             # Without seeds nothing is known about the interval: the highest of one seed is no finding.
             few = ", one seed each" if half is None else ""
-            lead += f"; {name} ends highest ({mean:.1f}{spread}{few})" if name else "; the highest are not separated"
+            lead += f"; {name} ends highest ({mean:.1f}{spread}{few})" if name else "; no significant winner"
         lead += "."
         key = f"sweep-{i}" if len(data.sweeps) > 1 else "sweep"
         found.append(ReportSection(key, f"Sweep: {title}", lead, figures, [table_of(sweep)]))
@@ -507,7 +507,7 @@ def _fields(records: Mapping[str, Record], skipped: Sequence[str] = ()) -> tuple
 
 
 def method(data: ReportData) -> ReportSection | None:
-    """How it was measured: one row per run with its parity, and tables of devices and browsers as they told them."""
+    """How it was measured: one row per run with its parity, and tables of devices and browsers as reported."""
     if not data.runs:
         return None
     loads, firsts = (aligned([getattr(shown.run, name) if shown.run.clock == "wall" else None for shown in data.runs])

@@ -64,7 +64,7 @@ def elf_machine(path: Path) -> str | None:
 
 
 def own_runner(path: Path) -> RunnerBuild:
-    """A runner built by the user (with an NDK, for example): a program, and the libraries of `lib/` beside it."""
+    """A runner built by the user (with an NDK, for example): a program, and the libraries of `lib/` next to it."""
     program = path / RUNNER if path.is_dir() else path
     if not program.is_file():
         raise InputError(f"{path}: no such runner; build one with `msdc bench --build-runner`")

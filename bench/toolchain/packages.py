@@ -57,7 +57,7 @@ def cached_folder(kind: str, recipe: dict[str, Any], make: Callable[[Path], None
     """The folder that `make` fills for `recipe`: found in the cache, or made now and kept.
 
     A second process with the same recipe waits for the first. A failed `make` leaves nothing. A folder whose files do
-    not have the hashes that they were made with is made anew.
+    not have the hashes that they were made with is rebuilt.
     """
     target = user_cache() / kind / recipe_key(recipe)
     if not force and _intact(target):
@@ -65,7 +65,7 @@ def cached_folder(kind: str, recipe: dict[str, Any], make: Callable[[Path], None
     with locked(target.with_suffix(".lock")):
         if force or not _intact(target):
             if target.is_dir() and not force:
-                warn(f"{target}: its files have changed; made anew")
+                warn(f"{target}: its files have changed; rebuilt")
             with staged_folder(target, force=True) as stage:
                 make(stage)
                 (stage / STAMP).write_text(json.dumps(recipe, indent=2, sort_keys=True) + "\n", encoding="utf-8")
@@ -78,7 +78,7 @@ def extract(
 ) -> None:
     """Unpack the packages `include` with their dependencies into `target`, and `download` alone into `download_to`.
 
-    `@name` as download stands for the only dependency of a virtual package. apt checks every package against the
+    `@name` as download means the only dependency of a virtual package. apt checks every package against the
     release's signature; nothing of a package is executed.
     """
     program, unpack = require("mmdebstrap", "dpkg-deb")

@@ -103,7 +103,7 @@ def unpack(
 
 
 def _check_arrays(where: Path, config: StudentConfig, arrays: dict[str, NDArray[Any]]) -> None:
-    """Refuse tensors that the config does not name, and indices of a code that would read foreign memory."""
+    """Refuse tensors that the config does not name, and indices of a code that are out of bounds."""
     found = {name: value.shape for name, value in arrays.items()}
     refuse_other_tensors(where.parent, found, tensor_shapes(config))
     if not config.coded:

@@ -1,7 +1,7 @@
-"""Files of unknown origin meet a child process before this process loads them.
+"""Files of unknown origin are first loaded in a child process.
 
 A `.pte` whose structure is sound can still end the process that loads it, inside ExecuTorch or XNNPACK, and hashes do
-not help: whoever changes a program can write the hashes anew. What msdc exported on this machine, and what a child has
+not help: whoever changes a program can rewrite the hashes. What msdc exported on this machine, and what a child has
 run once, is remembered by its sha256 in the user's cache. `msdc inspect` reads files in such a child too, always.
 """
 
@@ -21,7 +21,7 @@ from msdc.processes import end_of_signal, python_child, run_program
 
 TIMEOUT_S = 300.0
 MAX_RECORDS = 1000
-# Memory of a child beside the file: Python, PyTorch, ExecuTorch. A file may cost a multiple of its size.
+# Memory of a child in addition to the file: Python, PyTorch, ExecuTorch. A file may cost a multiple of its size.
 CHILD_BYTES, PER_BYTE = 4 * 1024**3, 5
 # Longer inputs than this reach no other code.
 MOST_TOKENS = 256
@@ -90,22 +90,22 @@ def remember(sha256: str, why: str) -> None:
         write_json(place, {"sha256": sha256, "executorch": version("executorch"), "why": why})
 
 
-def require_known(path: Path, sha256: str, said: dict[str, Any]) -> None:
+def require_known(path: Path, sha256: str, facts: dict[str, Any]) -> None:
     """Return once a program with this hash is known; an unknown one is loaded and run in a child process first.
 
-    `said` is what the manifest says of it, as `ExecutorchRunner` takes it.
+    `facts` is what the manifest states of it, as `ExecutorchRunner` takes it.
     """
     if not is_known(sha256):
-        if ask_child("msdc.export.executorch.origin", path, "trial run", said=said) != "ran":
+        if ask_child("msdc.export.executorch.origin", path, "trial run", facts=facts) != "ran":
             raise InputError(f"{path}: the trial run of the program gave another answer; do not use this file")
         remember(sha256, "run in a child process")
 
 
-def _trial(path: Path, said: dict[str, Any]) -> str:
+def _trial(path: Path, facts: dict[str, Any]) -> str:
     from msdc.export.executorch.program import ExecutorchRunner
 
-    runner = ExecutorchRunner(path, threads=1, **said)
-    vocabulary, most = said["constants"]["vocabulary"], min(said["constants"]["max_length"], MOST_TOKENS)
+    runner = ExecutorchRunner(path, threads=1, **facts)
+    vocabulary, most = facts["constants"]["vocabulary"], min(facts["constants"]["max_length"], MOST_TOKENS)
     lengths = sorted({1, 2, 3, 7, 16, most} & set(range(1, most + 1)))
     runner.run([[(7 * i * length) % vocabulary for i in range(length)] for length in lengths])
     runner.run([[0], [vocabulary - 1]])

@@ -133,8 +133,8 @@ class ExecutorchRunner:
         except InputError:
             raise
         except Exception as error:
-            said = captured.last_line() if captured else ""
-            raise InputError(f"{path}: ExecuTorch refuses the program ({said or error})") from error
+            message = captured.last_line() if captured else ""
+            raise InputError(f"{path}: ExecuTorch refuses the program ({message or error})") from error
 
     def _check_method(self, path: Path, name: str, inputs: int) -> None:
         if name not in self.program.method_names:

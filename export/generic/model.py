@@ -239,7 +239,7 @@ class GenericModel(nn.Module):
 
     @property
     def normalized(self) -> bool:
-        """Is the last step a normalisation?"""
+        """Whether the last step normalises."""
         return type(self.steps[-1]).__name__ == "Normalize"
 
 

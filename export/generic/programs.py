@@ -225,7 +225,7 @@ def drop_unused(graph: onnx.GraphProto) -> None:
 def write_generic_onnx(
     model: GenericModel, precision: str, target_file: Path, *, max_length: int, target: str, pad_id: int
 ) -> WrittenProgram:
-    """Write `target_file` and its `.data` beside it; see `msdc.export.onnx.write.save_program`."""
+    """Write `target_file` and its `.data` next to it; see `msdc.export.onnx.write.save_program`."""
     made = exported(model, max_length)
     graph, uses_microsoft, share = made.graph, False, None
     if precision == "int8":

@@ -83,7 +83,7 @@ class GraphBuilder:
 
 
 def save_external(model: onnx.ModelProto, target: Path, data_name: str) -> None:
-    """Write `target` and, beside it, `data_name` with every large initializer at an aligned offset.
+    """Write `target` and, next to it, `data_name` with every large initializer at an aligned offset.
 
     Not written by onnx.save_model: fixed offsets and order make two exports byte-identical.
     """

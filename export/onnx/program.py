@@ -17,7 +17,7 @@ from msdc.errors import InputError, MsdcError
 from msdc.export.executorch.program import quiet
 
 MAX_ONNX_BYTES = 2 * 1024**3 - 1
-# The graph alone, as bundles have it, weights beside it: the part that grows when it is parsed.
+# The graph alone, as bundles have it, weights next to it: the part that grows when it is parsed.
 MAX_GRAPH_BYTES = 64 * 1024**2
 DOMAINS = ("", "ai.onnx", "com.microsoft")
 BATCH_TOKENS, MAX_BATCH = 4096, 64
@@ -48,13 +48,13 @@ def external_files(model: onnx.ModelProto, path: Path) -> set[str]:
         pure = PurePosixPath(location)
         inside = location and not pure.is_absolute() and ".." not in pure.parts and "\\" not in location
         if not inside or "\0" in location or not (path.parent / location).resolve().is_relative_to(root):
-            raise InputError(f"{path}: external data {location!r} lies outside the model's folder")
+            raise InputError(f"{path}: external data {location!r} is outside the model's folder")
         data = path.parent / location
         if not data.is_file():
             raise InputError(f"{path}: external data file {location} is missing")
         start, length = int(entries.get("offset", "0")), int(entries.get("length", "0"))
         if start < 0 or length < 0 or start + length > data.stat().st_size:
-            raise InputError(f"{path}: external data of {tensor.name} lies beyond the end of {location}")
+            raise InputError(f"{path}: external data of {tensor.name} is beyond the end of {location}")
         names.add(location)
     return names
 

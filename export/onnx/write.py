@@ -267,7 +267,7 @@ def low_bit_share(model: onnx.ModelProto) -> float:
 def write_onnx(
     smoothed: Smoothed, plan: PrecisionPlan, target_file: Path, *, max_length: int, target: str
 ) -> WrittenProgram:
-    """Write `target_file` and its `.data` beside it, for the export target `target`; see `save_program`."""
+    """Write `target_file` and its `.data` next to it, for the export target `target`; see `save_program`."""
     config = smoothed.weights.config
     model = build_onnx(smoothed, plan, max_length, target)
     quantized = any(dtype != "fp32" for dtype in plan.weights.values())

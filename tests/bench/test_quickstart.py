@@ -28,7 +28,7 @@ def test_a_fresh_place_and_an_unfinished_run(tmp_path):
 
 def test_a_finished_run_says_where_its_report_is(tmp_path):
     folder = run_folder(tmp_path / "done", REPORT, "environment.json")
-    with pytest.raises(InputError, match=r"report\.html: pass --force"):
+    with pytest.raises(InputError, match=r"report\.html: pass `force`"):
         prepare(folder, force=False)
     assert prepare(folder, force=True) is False and not folder.exists()
 
@@ -38,11 +38,11 @@ def test_a_folder_of_something_else_is_never_deleted(tmp_path):
     folder.mkdir()
     (folder / "cat.jpg").write_text("x")
     for force in (False, True):
-        with pytest.raises(InputError, match="no run folder"):
+        with pytest.raises(InputError, match="not a run folder"):
             prepare(folder, force=force)
     # Beside a recipe of the user's own.
     (folder / "recipe.yaml").touch()
-    with pytest.raises(InputError, match="no run folder, it is not replaced"):
+    with pytest.raises(InputError, match="not a run folder"):
         prepare(folder, force=True)
     assert (folder / "cat.jpg").is_file()
 
@@ -80,7 +80,7 @@ def test_the_whole_road_with_few_steps(tmp_path):
         assert f"Training loss of stage {stage}" in page
     assert "Training loss of stage contrast (quickstart-recurring)" in page
     assert "Training loss of stage train-assistant (quickstart-recurring)" not in page
-    assert "Recurring unit and plain twin" in page and "Shares of the loss" in page
+    assert "Repeated layers vs. the same model without repeats" in page and "Shares of the loss" in page
     assert ("misses the gate" in page) == (not bundles[2:])
     again = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert again.returncode == 2 and "--force" in again.stderr

@@ -23,7 +23,7 @@ LIMITS = {
     "CHANGELOG.md": 1_400,
     "docs/guides/": 11_500,
     "docs/reference/": 4_100,
-    "docs/results/": 17_500,
+    "docs/results/": 14_000,
     "docs/decisions.md": 1_500,
     "docs/architecture.md": 2_600,
     "docs/security.md": 1_500,

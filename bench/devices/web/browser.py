@@ -38,11 +38,11 @@ STOP_S = 10.0
 
 @dataclass(frozen=True)
 class Engine:
-    """One browser: names of its program (or patterns of paths), the Debian package, its options, what stands before the
+    """One browser: names of its program (or patterns of paths), the Debian package, its options, what comes before the
     profile's folder after them (None: it takes no folder), a word in the command line of processes that show pages.
 
     `settings`: files of the profile -> files here; `release` is the part of a version that a device is named by.
-    `display`: it has no mode without a window and is shown on a display that nobody sees (Xvfb).
+    `display`: it has no mode without a window and runs on a virtual display (Xvfb).
     """
 
     name: str
@@ -59,7 +59,7 @@ class Engine:
     def program(self) -> str:
         """Path of the program; `MsdcError` names the package where it, or the display that it needs, is missing."""
         if self.display and find("Xvfb") is None:
-            raise MsdcError(f"{self.title} needs a display that nobody sees: apt-get install xvfb")
+            raise MsdcError(f"{self.title} needs a virtual display: apt-get install xvfb")
         for name in self.programs:
             found = find(name) if "/" not in name else next(iter(sorted(glob.glob(name))), None)
             if found is not None:
@@ -141,7 +141,7 @@ def renderer_pss_mib(pid: int, marker: str) -> float | None:
 
 @contextlib.contextmanager
 def shown(engine: Engine) -> Iterator[dict[str, str]]:
-    """Variables for a browser that has no mode without a window: a display that nobody sees; ends with the block."""
+    """Variables for a browser that has no mode without a window: a virtual display; ends with the block."""
     if not engine.display:
         yield {}
         return

@@ -35,7 +35,7 @@ PACKED = (".html", ".css", ".js", ".mjs", ".json", ".wasm")
 ELSEWHERE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 VALID = datetime.timedelta(days=2)
 WHITE_ON_BLACK, PLAIN = "\x1b[97;40m", "\x1b[0m"
-# Engine -> its title and where its version stands in a browser's identification. On iOS every browser is WebKit.
+# Engine -> its title and where its version is in a browser's identification. On iOS every browser is WebKit.
 AGENTS = (
     ("firefox", "Firefox", r"\bFirefox/([\d.]+)"),
     ("chromium", "Chromium", r"\b(?:Headless)?Chrom(?:e|ium)/([\d.]+)"),

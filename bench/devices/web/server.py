@@ -72,7 +72,7 @@ class Seat:
     title: str = "the page"
     heard: float = field(default_factory=time.monotonic)
     phase: str = ""
-    numbers: tuple[int, ...] = ()  # percent done and of the battery, as far as the page tells
+    numbers: tuple[int, ...] = ()  # percent done and of the battery, where the page reports them
     state: Literal["measuring", "answered", "failed"] = "measuring"
     line: str = ""
 
@@ -90,9 +90,9 @@ class Seat:
     def status(self) -> str:
         """One line: which phone, what it does, percent, battery."""
         does = PHASES.get(self.phase, "starts") if self.state == "measuring" else self.state
-        told = zip(("{} %", "battery {} %"), self.numbers, strict=False)
+        parts = zip(("{} %", "battery {} %"), self.numbers, strict=False)
         name = f"phone {self.number} ({self.words})"
-        return ", ".join([f"{name} {self.title}: {does}", *(form.format(number) for form, number in told)])
+        return ", ".join([f"{name} {self.title}: {does}", *(form.format(number) for form, number in parts)])
 
 
 @dataclass
@@ -155,7 +155,7 @@ class AnswerServer(socketserver.ThreadingTCPServer):
     # Connections
 
     def get_request(self) -> tuple[Any, Any]:
-        """A connection; its handshake is made by its own thread, so that a silent client holds up nobody."""
+        """A connection; its handshake is made by its own thread, so that a silent client blocks no other."""
         connection, client = super().get_request()
         if self._tls is not None:
             connection = self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
@@ -225,7 +225,7 @@ class AnswerServer(socketserver.ThreadingTCPServer):
         return (found[0] if found else None), verb
 
     def take(self, name: str, size: int, read: Callable[[int], bytes]) -> Reply:
-        """Status and JSON for a post of `size` bytes to `name`; what nobody may post is not read."""
+        """Status and JSON for a post of `size` bytes to `name`; a post that is not allowed is not read."""
         seat, verb = self.seat_of(name)
         joins = self.link and name == "join"
         if not joins and (seat is None or verb not in ("answer", "alive")):
@@ -259,7 +259,7 @@ class AnswerServer(socketserver.ThreadingTCPServer):
                 self._idle.notify_all()
 
     def _refusal(self, seat: Seat | None) -> Reply | None:
-        """What is said where no answer of `seat`, or of a new page, is waited for."""
+        """The reply where no answer of `seat`, or of a new page, is waited for."""
         if seat is not None and seat.state != "measuring":
             return 409, json_bytes({"error": "the result of this page has been received already"})
         if not self._open or len(self.answers) >= self.expect:
@@ -322,7 +322,7 @@ class AnswerServer(socketserver.ThreadingTCPServer):
         return seat.state == "measuring" and time.monotonic() - seat.heard > self.silence_s
 
     def _finished(self) -> bool:
-        """Whether all have answered or said that they cannot; a silent phone may come back."""
+        """Whether all have answered or reported that they cannot; a silent phone may come back."""
         with self._lock:
             live = any(seat.state == "measuring" for seat in self.seats)
             return len(self.answers) >= self.expect or (not live and len(self.seats) >= self.expect)

@@ -291,7 +291,7 @@ def test_drift_by_language_and_length(tmp_path):
 def test_drift_and_mse_want_a_reference(tmp_path, bag):
     (tmp_path / "t.en-de.tsv").write_text("one\teins\ntwo\tzwei\n", encoding="utf-8")
     for task in ("drift", "mse"):
-        with pytest.raises(InputError, match="--reference MODEL"):
+        with pytest.raises(InputError, match="`reference`"):
             evaluate(bag, task=task, path=tmp_path / "t.en-de.tsv")
         with pytest.raises(InputError, match="width"):
             evaluate(bag, task=task, path=tmp_path / "t.en-de.tsv", reference=WordBag(width=5))

@@ -62,7 +62,7 @@ def test_seeds_are_a_mean_and_points_have_bytes(tmp_path):
     rows[1]["curve"] = [{"x": 1, "score": 40.0}]  # now the interval of the first holds the mean of the second
     (tmp_path / "table.json").write_text(json.dumps(table))
     (section,) = build_report(BenchFile(), sweeps=read_inputs([tmp_path]).sweeps).sections
-    assert section.lead == "6 points; the highest are not separated."
+    assert section.lead == "6 points; no significant winner."
     (first, *_, last) = csv.reader(to_csv(read_inputs([tmp_path]).sweeps[0]).splitlines())
     assert first == ["point", "row of the paper", "dev", "parameters", "bytes", "seconds"]
     assert last == ["student.bottleneck=32 seed=3", "", "59.0", "1234567.0", "1000000.0", "10.0"]

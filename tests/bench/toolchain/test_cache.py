@@ -55,7 +55,7 @@ def test_damage_means_made_anew_and_said_once(own_cache, capsys, harm):
     assert capsys.readouterr().err == ""
     harm(folder)
     assert cache.cached_folder("things", {"a": 1}, make) == folder
-    assert capsys.readouterr().err.count("made anew") == 1
+    assert capsys.readouterr().err.count("rebuilt") == 1
     assert {k: v for k, v in cache.contents(folder).items()} == kept
     cache.cached_folder("things", {"a": 1}, lambda _: pytest.fail("made twice"))
 

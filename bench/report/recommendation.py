@@ -22,7 +22,7 @@ from msdc.tables import NONE, Table, fixed, heads, joined, megabytes, millions, 
 WEB, ANDROID = "a web page", "an Android app"
 # Devices that may be phones: over adb, by a link, or measured elsewhere.
 PHONES = ("adb", "link", "other")
-# Where no interval is known, scores this close are not told apart.
+# Where no interval is known, scores this close are taken as equal.
 CLOSE = 1.0
 # A download this much larger than the least is no reason to take the slower artifact.
 ALIKE = 1.02
@@ -40,7 +40,7 @@ class Sizes(NamedTuple):
 
     @property
     def download(self) -> int | None:
-        """Bytes that the download of an app grows by; None where a result does not tell."""
+        """Bytes that the download of an app grows by; None where a result does not state it."""
         return None if self.own_small is None else self.own_small + self.runtime_small
 
 
@@ -174,9 +174,10 @@ def _take(data: ReportData, app: str, runs: Sequence[Shown], judged: Sequence[Se
         sentences.append(("", "It does not compute what was exported", f": {failures[0]}."))
     if judged:
         fails = [one for row in judged for one in row if one.shown is chosen and one.verdict != "pass"]
-        told = joined([f"{one.target.what} ({one.text}; {one.target.bound})" for one in fails])
+        missed = joined([f"{one.target.what} ({one.text}; {one.target.bound})" for one in fails])
+        targets = f"{len(fails)} target{'s' if len(fails) > 1 else ''}"
         met = f"It meets all {len(judged[0])} targets." if len(judged[0]) > 1 else "It meets the target."
-        sentences.append((met,) if not fails else ("It does not meet ", told, "."))
+        sentences.append((met,) if not fails else (f"Misses {targets}: ", missed, "."))
     return sentences + _faster(data, chosen, list(first.values()))
 
 
@@ -198,7 +199,7 @@ def _faster(data: ReportData, chosen: Shown, others: Sequence[Shown]) -> list[Se
     return [(text + ".",)]
 
 
-def answer(data: ReportData, judged: Sequence[Sequence[Judged]]) -> list[Sentence]:
+def recommend(data: ReportData, judged: Sequence[Sequence[Judged]]) -> list[Sentence]:
     """What to take, in sentences; nothing without a run."""
     if not data.runs:
         return []
@@ -211,7 +212,7 @@ def answer(data: ReportData, judged: Sequence[Sequence[Judged]]) -> list[Sentenc
         if any(shown.run.device.kind in PHONES for runs in data.places.values() for shown in runs):
             found[-1] = (found[-1][0] + ".",)
     if counted:
-        found.append((f"Counted on {joined(counted)}: executed instructions are no time on a phone.",))
+        found.append((f"{joined(counted)}: instruction counts, not phone timings.",))
     return found
 
 
@@ -237,12 +238,12 @@ def devices(data: ReportData, judged: Sequence[Sequence[Judged]]) -> ReportSecti
         return None
     columns = heads(
         f"Device | Artifact < | {f'At {data.length} tokens' if data.length else 'Median'} | Start [ms] | "
-        "Memory [MiB] | Accuracy kept < | As exported <" + (" | Targets <" if judged else "")
+        "Memory [MiB] | Accuracy kept < | Same output as export <" + (" | Targets <" if judged else "")
     )
     note = (
         "The artifact to take on each device. Start: load and first run. Memory: what it adds to the process. Accuracy "
-        "kept: Spearman × 100 of the artifact and of the float model. As exported: this device computes what the "
-        "exporting machine computed, which says nothing about accuracy."
+        "kept: Spearman × 100 of the artifact and of the float model. Same output as export: a parity check, "
+        "not an accuracy score."
     )
     return ReportSection("devices", "By device", "", (), [Table("By device", columns, rows, note)], open=True)
 
@@ -261,10 +262,10 @@ def warnings(data: ReportData) -> list[str]:
             wide, length, shown = max(noisy, key=lambda row: row[0])
             state = shown.run.state_before
             load = state.load_1min if state is not None else None
-            told = f"; load average {load:.1f} on {shown.run.device.cores} cores" if load is not None else ""
+            load_text = f"; load average {load:.1f} on {shown.run.device.cores} cores" if load is not None else ""
             at = f" at {length} tokens" if length else ""
             spread = percent(wide, 0).lstrip("+")
-            busy.append(f"{place} was noisy ({shown.style.name}{at}: spread of {spread} of the median{told})")
+            busy.append(f"{place} was noisy ({shown.style.name}{at}: spread of {spread} of the median{load_text})")
     if busy:
         lines.append(f"{joined(busy)}. Times may be too high; measure again when it is idle.")
     return lines

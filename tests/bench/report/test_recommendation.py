@@ -25,7 +25,7 @@ def rows(report, name, table=0):
 
 
 def said(report):
-    return ["".join(sentence) for sentence in report.answer]
+    return ["".join(sentence) for sentence in report.recommendation]
 
 
 def facts(**changes):
@@ -73,7 +73,7 @@ def test_verdicts_stand_at_the_top():
     # An interpreter is not an app.
     assert second["Peak memory"] == "not measured"
     assert len(report.missed) == 2 and "12." in report.missed[0] and "not measured" in report.missed[1]
-    assert said(report)[1] == "It does not meet latency at 64 tokens (not measured; at most 9 ms)."
+    assert said(report)[1] == "Misses 1 target: latency at 64 tokens (not measured; at most 9 ms)."
     assert rows(report, "devices")["bench machine (native)"]["Targets"] == "not met: latency at 64 tokens"
     assert to_json(report)["missed"] == list(report.missed) and "fail, 12." in to_html(report)
 
@@ -110,7 +110,7 @@ def test_a_program_that_computes_something_else_is_not_taken():
     assert said(build_report(BenchFile(runs=runs)))[0].startswith("Take tiny onnx int8: ")
     alone = build_report(BenchFile(runs=runs[:1]))
     assert "It does not compute what was exported" in said(alone)[1]
-    assert rows(alone, "devices")["bench machine"]["As exported"] == "no"
+    assert rows(alone, "devices")["bench machine"]["Same output as export"] == "no"
 
 
 def test_the_answer_has_every_figure_and_says_where_it_was_measured():
