@@ -224,7 +224,7 @@ def file_state(path: str | os.PathLike[str]) -> tuple[int, ...] | None:
     return facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
 
 
-def _constant(name: str) -> float:
+def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not a JSON number")
 
 
@@ -249,7 +249,7 @@ def parse_json(text: str) -> Any:
         ValueError: not JSON, or not of this kind.
         RecursionError: nested too deeply.
     """
-    value = json.loads(text, parse_constant=_constant, parse_float=_finite, parse_int=_integer)
+    value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_integer)
     if _SURROGATE.search(text):
         # Half of a pair is no character and cannot be written to a file.
         try:

@@ -66,7 +66,7 @@ class Found:
     search_ms: float
 
 
-def document_of(row: str | Mapping[str, object], number: int) -> Document:
+def as_document(row: str | Mapping[str, object], number: int) -> Document:
     """A row of `add`: a text, or `text` with `id`, `title` and other values for filters."""
     if isinstance(row, str):
         row = {"text": row}
@@ -106,4 +106,4 @@ def numbered_rows(file: Path, column: str | None) -> Iterator[Document]:
             size += len(stripped)
             if size > MAX_TEXT_BYTES:
                 raise InputError(f"{file} line {number}: more than {MAX_TEXT_BYTES >> 20} MiB of text")
-            yield document_of({**cells, "id": number, "text": stripped, "title": ""}, number)
+            yield as_document({**cells, "id": number, "text": stripped, "title": ""}, number)

@@ -30,7 +30,7 @@ from msdc.extras import named_extras
 from msdc.files import file_state, locked, user_cache
 from msdc.progress import track, warn
 from msdc.scores import unit_rows
-from msdc.search.documents import Document, Found, Hit, conditions, document_of, numbered_rows
+from msdc.search.documents import Document, Found, Hit, as_document, conditions, numbered_rows
 from msdc.search.passages import WEIGHT, match_expression, passage_texts, token_counter, words_of
 from msdc.text.tokenizer import Reader
 
@@ -234,7 +234,7 @@ class Index:
     def _put(self, rows: Iterable[str | Mapping[str, object]], replace: bool) -> int:
         last = "SELECT max(coalesce(max(id), 0), coalesce(max(CAST(key AS INTEGER)), 0)) FROM documents"
         following = 1 + int(self._one(last))
-        documents = [document_of(row, number) for number, row in enumerate(rows, following)]
+        documents = [as_document(row, number) for number, row in enumerate(rows, following)]
         for start in track(range(0, len(documents), BLOCK), "encoding"):
             block = documents[start : start + BLOCK]
             passages = self._passages(block)

@@ -1,7 +1,6 @@
 """--force replaces what msdc has written, and nothing else: no folder of photos, no device, no link's other end."""
 
 import os
-import shutil
 import stat
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from refusals import one_line
 from write_events import contents, verb
 
 from msdc.errors import InputError
-from msdc.export.mobile.web.transformers_js import add_transformers_js
 from msdc.files import staged_folder, write_json
 
 EXPORT = ("--target", "linux", "--runtime", "onnx", "--no-gates")
@@ -107,13 +105,3 @@ def test_files_replace_regular_files_only(tiny_student, tmp_path):
     ):
         assert "not a regular file, it is not replaced" in refused(*words, "--force"), words
     assert folder.is_dir() and stat.S_ISFIFO(pipe.stat().st_mode) and Path(device).is_char_device()
-
-
-def test_files_for_a_web_library_do_not_replace_others(tiny_student, tmp_path):
-    folder = tmp_path / "model"
-    shutil.copytree(tiny_student, folder)
-    (folder / "onnx").mkdir()
-    (folder / "onnx" / "model_O4.onnx").touch()
-    before = contents(folder)
-    assert "onnx holds model_O4.onnx, which msdc has not written" in one_line(lambda: add_transformers_js(folder))
-    assert contents(folder) == before

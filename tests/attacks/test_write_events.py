@@ -15,7 +15,7 @@ from write_events import contents, differences, no_clock, recipe_tree, run_until
 
 from msdc.bench.quickstart import prepare
 from msdc.distill import distill
-from msdc.distill.sweep import sweep
+from msdc.distill.sweep import run_sweep
 from msdc.files import HOLDER_FILE, LOCK_FILE
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked child; this system has no fork")
@@ -112,7 +112,7 @@ def test_distill(kind, windows, tmp_path, tiny_teacher, tiny_student):
         file.write_text(json.dumps(recipe_tree(root, tiny_teacher, stages=stages, report=[])), encoding="utf-8")
 
         def work():
-            sweep(str(file), "stages.two.learning_rate=0.001,0.002", root / "sweep")
+            run_sweep(str(file), "stages.two.learning_rate=0.001,0.002", root / "sweep")
 
         again = work
     else:

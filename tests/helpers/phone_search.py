@@ -7,7 +7,7 @@ import zlib
 from contextlib import closing
 from pathlib import Path
 
-from msdc.search.documents import document_of
+from msdc.search.documents import as_document
 from msdc.search.index import open_index
 
 DOCUMENTS = [
@@ -45,7 +45,7 @@ def write_data(bundle, folder: Path, assets: Path) -> None:
     (folder / "answers.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     more = [{"id": f"n{row}", "text": f"Number {row} of more texts."} for row in range(300)]
     for name, rows in (("documents", DOCUMENTS), ("more", more)):
-        cells = [document_of(row, 0) for row in rows]
+        cells = [as_document(row, 0) for row in rows]
         text = "".join(
             "\t".join([one.id, one.title, one.text.replace("\n", "\\n"), one.metadata]) + "\n" for one in cells
         )
