@@ -1,4 +1,4 @@
-"""A type checker accepts the examples and the code in public docstrings, and sees a wrong keyword of every verb."""
+"""A type checker accepts the examples and the code in public docstrings, and finds wrong arguments of every verb."""
 
 import ast
 import inspect
@@ -25,9 +25,18 @@ distill.distill("recipe.yaml", "out", colour=3)
 export.export("msdc-mini", target="linux", preicsion="int8")
 bench.bench("bundle", wrmup=3)
 bench.evaluate("msdc-mini", resample=3)
+msdc.load_encoder(3)
+msdc.load_encoder("msdc-mini").tokenize(3)
+msdc.load_encoder("msdc-mini").fingerprint().colour
+msdc.load_encoder("msdc-mini").encode(["x"]).colour
 msdc.load_encoder("msdc-mini").encode(["x"], batchsize=3)
 msdc.load_encoder("msdc-mini").encode_query(["x"], batchsize=3)
+msdc.load_bundle("bundle", runtime=3)
+msdc.load_bundle("bundle").encode(["x"], batchsize=3)
+msdc.load_bundle("bundle").encode_ids("x").colour
+msdc.open_index(["x"], column=3)
 msdc.open_index(["x"]).search("x", tops=3)
+msdc.open_index(["x"]).search("x").hits[0].colour
 """
 
 
