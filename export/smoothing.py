@@ -16,14 +16,14 @@ Shapes: N texts, T tokens, D sentence width, H hidden.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from msdc.compress.quantization.plan import NORM_READERS, PrecisionPlan, reads_int8
+from msdc.compress.quantization.plan import NORM_READERS, Integers, PrecisionPlan, integers, reads_int8
 from msdc.compress.student.weights import StudentWeights
 from msdc.text.quickstart import parallel_table
 from msdc.text.tokenizer import Tokenizer
@@ -117,6 +117,14 @@ class Smoothed:
     weights: StudentWeights
     entry: list[Scale | None]
     middle: list[Scale | None]
+    _integers: dict[str, dict[str, Integers]] = field(default_factory=dict, repr=False)
+
+    def integers(self, plan: PrecisionPlan) -> dict[str, Integers]:
+        """Integers and scales of the weights that `plan` quantizes, computed once for all runtimes."""
+        key = plan.model_dump_json()
+        if key not in self._integers:
+            self._integers[key] = integers(self.weights, plan)
+        return self._integers[key]
 
     @property
     def end(self) -> Scale | None:

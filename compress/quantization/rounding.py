@@ -13,6 +13,7 @@ Shapes: B batch, T tokens, V vocabulary, k nonzeros per piece, R rows, C columns
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -52,7 +53,11 @@ def quantize_student(student: Student, plan: PrecisionPlan) -> Student:
     per-token asymmetric int8 activations) and `IntxWeightOnlyConfig` (token table). int8 positions and weights of a
     code become their dequantized numbers: torchao has no addition for its tensors; `integers` has the integers.
     """
-    parts = plans.integers(student, plan)
+    return with_integers(student, plans.integers(student, plan))
+
+
+def with_integers(student: Student, parts: Mapping[str, Integers]) -> Student:
+    """`quantize_student` for integers that are computed already."""
     # The big table is about to be replaced: share it with the original while copying instead of doubling it.
     memo = {id(parameter): parameter for name, parameter in student.named_parameters() if name in parts}
     copied = copy.deepcopy(student, memo).eval()

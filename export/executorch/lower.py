@@ -25,8 +25,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from msdc.compress.quantization.plan import Integers, PrecisionPlan, integers
-from msdc.compress.quantization.rounding import quantize_student, torchao_weight
+from msdc.compress.quantization.plan import Integers, PrecisionPlan
+from msdc.compress.quantization.rounding import torchao_weight, with_integers
 from msdc.compress.student.config import CODE, POSITION, TABLE
 from msdc.compress.student.model import ACTIVATIONS, Layer, Student
 from msdc.errors import GateError, MsdcError
@@ -300,10 +300,11 @@ def methods_of(
     smoothed: Smoothed, plan: PrecisionPlan, max_length: int, style: Style
 ) -> dict[str, tuple[nn.Module, torch.Tensor]]:
     """Method name -> (module, example input) of one style; the student is a float one, the modules are under `plan`."""
-    student = smoothed.student
-    parts = integers(student, plan)
-    linears = plan.model_copy(update={"weights": {n: d for n, d in plan.weights.items() if n not in OWN_MODULES}})
-    student = quantize_student(student, linears)
+    parts = smoothed.integers(plan)
+    # Query, key and value are quantized where they are joined.
+    joined = {f"layers.{i}.{name}.weight" for i in range(smoothed.weights.config.unit) for name in READERS}
+    apart = {name: part for name, part in parts.items() if name not in joined and name not in OWN_MODULES}
+    student = with_integers(smoothed.student, apart)
     config = student.config
     T = min(max_length, 7)
     ids_1T = torch.full((1, T), min(3, config.vocabulary - 1), dtype=torch.int64)

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from msdc.compress.quantization.plan import PrecisionPlan, integers
+from msdc.compress.quantization.plan import PrecisionPlan
 from msdc.compress.student.config import CODE, INDEX, POSITION, TABLE
 from msdc.export.smoothing import Smoothed
 
@@ -114,7 +114,7 @@ class Weights:
         self.plan = plan
         self.state = smoothed.weights.arrays
         self.index = self.state.get(INDEX)
-        self.quantized = integers(smoothed.weights, plan)
+        self.quantized = smoothed.integers(plan)
         # May operators of Microsoft's domain be used, and were they?
         self.microsoft, self.uses_microsoft = microsoft, False
         # Name of the shape [B, T, 1] while rows are tokens; empty once they are sentences.

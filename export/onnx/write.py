@@ -29,7 +29,6 @@ from msdc.export.smoothing import Smoothed
 # Opset 21 (ONNX Runtime >= 1.18) has Gelu and 4-bit types.
 OPSET = 21
 IR_VERSION = 10
-TOKENS = "last_hidden_state"
 # Added to the scores of padding.
 NEGATIVE = -1e9
 LOW_BIT = {TensorProto.INT8, TensorProto.UINT8, TensorProto.INT4, TensorProto.UINT4}
@@ -211,14 +210,9 @@ def _pool(g: GraphBuilder, weights: Weights, hidden: str, mask_BT1: str) -> str:
 
 
 def build_onnx(
-    smoothed: Smoothed, plan: PrecisionPlan, max_length: int, target: str, taps: Taps | None = None, *,
-    tokens: bool = False,
-) -> onnx.ModelProto:  # fmt: skip
-    """The model with its weights inside.
-
-    With `taps` the states that they name (filled here) are outputs too; with `tokens` what is pooled, as
-    `last_hidden_state` [B, T, H].
-    """
+    smoothed: Smoothed, plan: PrecisionPlan, max_length: int, target: str, taps: Taps | None = None
+) -> onnx.ModelProto:
+    """The model with its weights inside. With `taps` the states that they name (filled here) are outputs too."""
     # Microsoft's operators: products that scale their result, transposed products, 4-bit products.
     weights = Weights(smoothed, plan, TARGETS[target].microsoft_operators)
     config = weights.config
@@ -233,10 +227,9 @@ def build_onnx(
     hidden = _embed(g, weights, max_length)
     hidden = _recurrence(g, weights, hidden, make_mask(g, weights, mask_BT), taps)
     weights.row_shape = ""
-    more = [g.rename(g.op("Identity", weights.unsmoothed(g, "entry", 0, hidden)), TOKENS)] if tokens else []
     _pool(g, weights, hidden, mask_BT1)
     states = [] if taps is None else [name for names in (*taps.entry, *taps.middle) for name in names]
-    outputs = [_info(name, ["batch", "length", config.hidden]) for name in (*dict.fromkeys(states), *more)]
+    outputs = [_info(name, ["batch", "length", config.hidden]) for name in dict.fromkeys(states)]
     graph = helper.make_graph(
         g.nodes,
         "sentence_encoder",

@@ -438,3 +438,17 @@ def test_minisign_itself(tiny_bundle, tmp_path, options):
     key, text = sign(MESSAGE, hashed=not options)
     (tmp_path / "message.minisig").write_text(text)
     subprocess.run(["minisign", "-V", "-P", key, "-m", message], check=True, capture_output=True)
+
+
+def test_weights_are_read_and_quantized_once_for_both_runtimes(tmp_path, monkeypatch):
+    from msdc.compress.student.model import Student
+    from msdc.export import smoothing
+
+    read, quantized = [], []
+    numbers, integers = Student.numbers, smoothing.integers
+    monkeypatch.setattr(Student, "numbers", lambda self: read.append(1) or numbers(self))
+    monkeypatch.setattr(smoothing, "integers", lambda weights, plan: quantized.append(1) or integers(weights, plan))
+    options = ExportOptions(runtimes=("executorch", "onnx"), precision="int8", thresholds=tiny.LOOSE)
+    write_bundle(tiny.student(), tiny.tokenizer(), tmp_path / "b", options=options)
+    assert len(read) == 1
+    assert len(quantized) == 1
