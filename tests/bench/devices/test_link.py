@@ -56,12 +56,12 @@ def test_addresses(text, expected):
     "text", ["phone.local", "1.2.3", "1.2.3.4:99999", "1.2.3.4:x", "0.0.0.0", "::", "224.0.0.1", ""]
 )
 def test_addresses_that_no_phone_can_open_are_refused(text):
-    with pytest.raises(InputError, match="--address"):
+    with pytest.raises(InputError, match="`address`"):
         listening_address(text)
 
 
 def test_an_address_of_another_machine_is_one_line(onnxruntime_web):
-    with pytest.raises(InputError, match=r"--address 192\.0\.2\.77: cannot listen there"):
+    with pytest.raises(InputError, match=r"`address` 192\.0\.2\.77: cannot listen there"):
         LinkDevice().run(tiny_bundle(), SETTINGS.model_copy(update={"address": "192.0.2.77"}))
 
 
@@ -121,7 +121,7 @@ def test_tls_is_served_and_a_silent_client_holds_up_nobody():
 
 def test_tls_without_cryptography_is_one_line(monkeypatch):
     monkeypatch.setattr("msdc.extras.installed", lambda package: package != "cryptography")
-    with pytest.raises(MsdcError, match=r"--tls needs .*: pip install 'msdc\[signature\]'"):
+    with pytest.raises(MsdcError, match=r"tls needs .*: pip install 'msdc\[signature\]'"):
         self_signed("127.0.0.1")
 
 
@@ -353,7 +353,7 @@ def test_results_of_others_are_written(onnxruntime_web, tmp_path, capsys, monkey
     "settings, word",
     [
         ({"runtimes": ("executorch",)}, "no executorch program"),
-        ({"affinity": (0,)}, "no --affinity"),
+        ({"affinity": (0,)}, "takes no `affinity`"),
         ({"lengths": (999,)}, "exceeds"),
         ({"truncate_dim": 9999}, "9999"),
     ],
@@ -365,6 +365,6 @@ def test_what_pages_cannot_do_is_refused_before_work(device, settings, word):
 
 @pytest.mark.parametrize("settings", [{"address": "127.0.0.1"}, {"tls": True}, {"expect": 2}])
 def test_its_options_need_it(settings):
-    with pytest.raises(InputError, match="belongs to --device link"):
+    with pytest.raises(InputError, match="is for device link"):
         run_devices(open_devices("python"), tiny_bundle(), BenchSettings(runs=1, lengths=(8,), **settings))
     assert all(device.kind != "link" for device in open_devices("all"))

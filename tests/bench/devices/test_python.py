@@ -125,7 +125,7 @@ def test_device_names():
     assert set(DEVICES) >= {"host", "python", "adb", "emulator"}
     (device,) = open_devices("host, host")
     assert device.spec == "host"
-    for bad, words in (("", "no device"), ("toaster", "known: host")):
+    for bad, words in (("", "`device` names none"), ("toaster", "known: host")):
         with pytest.raises(InputError, match=words):
             open_devices(bad)
     with pytest.raises(InputError, match="takes no argument"):
