@@ -9,7 +9,7 @@ import click
 
 from msdc.bench.benchmark import bench
 from msdc.bench.devices import usage
-from msdc.commands import encode_options, quiet_option, wide_option
+from msdc.commands import VerbCommand, encode_options, quiet_option, wide_option
 from msdc.export.runtimes import runtime_choices
 from msdc.progress import say
 
@@ -29,39 +29,34 @@ class Numbers(click.ParamType):
             self.fail(f"{value!r} is not a list of whole numbers; expected numbers such as 8,32,128", param, ctx)
 
 
-@click.command()
+@click.command(cls=VerbCommand, verb="msdc.bench.benchmark:bench")
 @click.argument("bundle", required=False, type=click.Path(path_type=Path))
-@click.option("--device", default="host", show_default=True,
-              help=f"Comma-separated list of {usage()}; or all.")  # fmt: skip
+@click.option("--device", help=f"Comma-separated list of {usage()}; or all.")
 @click.option("--runtime", type=click.Choice(runtime_choices()), help="Default: all the bundle holds.")
 @click.option(
     "--lengths",
     type=Numbers(),
     help="Lengths in tokens, special ids included.  [default: 8,32,128, limited by the artifact]",
 )
-@click.option("--runs", type=int, default=100, show_default=True, help="Timed runs per length.")
-@click.option(
-    "--warmup", type=int, default=10, show_default=True, help="Untimed runs before the timed ones, per length."
-)
-@click.option("--threads", type=int, default=1, show_default=True)
+@click.option("--runs", type=int, help="Timed runs per length.")
+@click.option("--warmup", type=int, help="Untimed runs before the timed ones, per length.")
+@click.option("--threads", type=int)
 @click.option("--tasks",
               help="Comma-separated list of graded-pairs, sts17, stsb, sts=FILE; none for no accuracy.  "
                    "[default: graded-pairs; none on emulators]")  # fmt: skip
 @click.option("--data", type=click.Path(path_type=Path), help="Data folder of the named tasks.")
 @encode_options
-@click.option("--affinity", type=Numbers(), default="", help="CPU numbers to run on.")
-@click.option(
-    "--cooldown", "cooldown_s", type=float, default=0.0, show_default=True, help="Seconds to pause before each length."
-)
-@click.option("--sustain", "sustain_s", type=float, default=0.0, metavar="SECONDS",
+@click.option("--affinity", type=Numbers(), help="CPU numbers to run on.")
+@click.option("--cooldown", "cooldown_s", type=float, help="Seconds to pause before each length.")
+@click.option("--sustain", "sustain_s", type=float, metavar="SECONDS",
               help="Also run the middle length without a pause: median per second, heat and battery.")  # fmt: skip
-@click.option("--timeout", "timeout_s", type=float, default=900.0, show_default=True, help="Seconds per artifact.")
+@click.option("--timeout", "timeout_s", type=float, help="Seconds per artifact.")
 @click.option("--runner", type=click.Path(path_type=Path), help="A native runner that you built.")
 @click.option("--address", metavar="IP[:PORT]",
               help="Where the server of a link listens (127.0.0.1 with adb reverse).  "
                    "[default: the default route's address]")  # fmt: skip
 @click.option("--tls", is_flag=True, help="Serve the link with a self-signed certificate (needs cryptography).")
-@click.option("--expect", type=int, default=1, show_default=True, help="Phones that answer the link.")
+@click.option("--expect", type=int, help="Phones that answer the link.")
 @click.option("--build-runner", is_flag=True,
               help="Build the native runner for this machine and arm64 devices (kept in the cache).")  # fmt: skip
 @click.option("--compare", type=click.Path(path_type=Path), help="Earlier result to compare with.")
@@ -78,7 +73,6 @@ def command(
     build_runner: bool,
     compare: Path | None,
     gate: float | None,
-    lengths: tuple[int, ...] | None,
     json_file: Path | None,
     wide: bool,
     **options: Any,
@@ -103,8 +97,6 @@ def command(
             click.echo(line, err=bundle is not None)
         if bundle is None:
             return
-    if lengths is not None:
-        options["lengths"] = lengths
     to_stdout = str(json_file) == "-"
     done = bench(
         bundle, compare=compare, gate=gate, json_file=None if to_stdout else json_file, progress=True, **options

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from msdc.bench.cli import Numbers
-from msdc.commands import prompt_options, quiet_option, wide_option
+from msdc.commands import VerbCommand, prompt_options, quiet_option, wide_option
 from msdc.export.runtimes import RUNTIMES
 
 
@@ -34,7 +34,7 @@ def _listing(context: click.Context, _: click.Parameter, asked: bool) -> None:
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
-@click.command("evaluate")
+@click.command("evaluate", cls=VerbCommand, verb="msdc.bench.accuracy.verbs:evaluate_all")
 @click.argument("model", default="msdc-mini")
 @click.option(
     "--tasks", "-t", required=True, callback=_words, help="Comma-separated sets, suites, or TASK=PATH; see --list."
@@ -49,7 +49,7 @@ FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
     metavar="BUNDLE",
     help="A bundle of MODEL: same scores on each of its runtimes, drift, paired test. Repeatable.",
 )
-@click.option("--truncate-dim", "truncate_dims", type=Numbers(), default="",
+@click.option("--truncate-dim", "truncate_dims", type=Numbers(),
               help="Also score vectors truncated to their first N dimensions.")  # fmt: skip
 @click.option(
     "--vectors",
@@ -74,7 +74,7 @@ FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
     metavar="TEXT",
     help="Training text of the model (file, folder or recipe) to search for test sentences. Repeatable.",
 )
-@click.option("--resamples", type=click.IntRange(0), default=1000, show_default=True,
+@click.option("--resamples", type=click.IntRange(0),
               help="Bootstrap resamples; 0 skips intervals and tests.")  # fmt: skip
 @click.option("--threads", type=click.IntRange(1), help="Threads of artifacts and of the neighbour search.")
 @click.option("--cache", type=click.Path(file_okay=False, path_type=Path), help="Folder to cache vectors in.")

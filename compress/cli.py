@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from msdc import compress
-from msdc.commands import quiet_option, wide_option
+from msdc.commands import VerbCommand, quiet_option, wide_option
 from msdc.compress.student.config import SHAPES
 from msdc.lazy import higher
 from msdc.tables import Column, Table, megabytes, terminal_width, to_text
@@ -47,7 +47,7 @@ def _shapes(as_json: bool) -> None:
     _table("published shapes, for --shape NAME; bytes of ONNX files", columns, rows)
 
 
-@command.command("plan")
+@command.command("plan", cls=VerbCommand, verb="msdc.compress.budget:plan_budget")
 @click.argument("model", required=False)
 @click.option("--shape", help="A published shape by name, instead of MODEL: xlmr-base, minilm, bert-base, ...")
 @click.option("--bottleneck", type=int, help="Width of the token table's rows.")
@@ -59,7 +59,7 @@ def _shapes(as_json: bool) -> None:
 @click.option("--nonzeros", type=int, help="Code the table: each row is a sum of this many base rows, 2 to 5.")
 @PLACE
 @click.option("--budget", help="List every student that fits, e.g. 10MB, and mark the Pareto set.")
-@click.option("--runtime", type=click.Choice(higher("RUNTIMES").names()), default="executorch", show_default=True,
+@click.option("--runtime", type=click.Choice(higher("RUNTIMES").names()),
               help="Runtime whose file the budget is for.")  # fmt: skip
 @click.option("--all", "show_all", is_flag=True, help="With --budget: also candidates outside the Pareto set.")
 @wide_option
@@ -199,9 +199,8 @@ def code(as_json: bool, **options: Any) -> None:
 @command.command("quantize")
 @MODEL
 @OUTPUT
-@click.option(
-    "--precision", default="int8", show_default=True, help="int8, int8-embed4, int4-embed4 (after QAT), or auto."
-)
+@click.option("--precision", default="int8", show_default=True,
+              help="int8, int8-embed4, int4-embed4 (after QAT), or auto.")  # fmt: skip
 @click.option("--max-loss", type=float, default=0.3, show_default=True,
               help="With auto: Spearman points that similarities may lose on the calibration text.")  # fmt: skip
 @click.option("--calibration", type=FILE, help="Text to measure on; default: the embedded corpus.")

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from msdc.commands import quiet_option
+from msdc.commands import VerbCommand, quiet_option
 from msdc.export import export
 from msdc.export.runtimes import default_runtimes_help, runtime_choices
 from msdc.export.schema import TARGETS
 
 
-@click.command()
+@click.command(cls=VerbCommand, verb="msdc.export.exporters:export")
 @click.argument("model", default="msdc-mini")
 @click.option("--target", type=click.Choice(TARGETS.names()), required=True, help="Platform the bundle is written for.")
 @click.option("--runtime", type=click.Choice(runtime_choices()), help=f"Default: {default_runtimes_help()}.")
@@ -28,8 +28,6 @@ from msdc.export.schema import TARGETS
 @click.option(
     "--style",
     type=click.Choice(["multi-method", "forward"]),
-    default="multi-method",
-    show_default=True,
     help="ExecuTorch: embed, unit and pool, or one forward method.",
 )
 @click.option("--max-length", type=click.IntRange(min=2), help="Longest input in tokens. Default: that of the model.")
@@ -44,9 +42,9 @@ from msdc.export.schema import TARGETS
 )
 @click.option("--with-runtime", is_flag=True, help="Copy onnxruntime-web into the bundle (web); npm fetches it.")
 @click.option("--transformers-js", is_flag=True, help="Write files with which transformers.js reads the bundle (web).")
-@click.option("--no-gates", "gates", is_flag=True, flag_value=False, default=True,
+@click.option("--no-gates", "gates", is_flag=True, flag_value=False,
               help="Write the bundle even if a gate fails; the manifest records it.")  # fmt: skip
-@click.option("--no-module", "module", is_flag=True, flag_value=False, default=True,
+@click.option("--no-module", "module", is_flag=True, flag_value=False,
               help="Write no module for apps (android, ios, web), only the rest of the bundle.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace an existing folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from msdc.errors import InputError
-from msdc.lazy import higher
+from msdc.lazy import higher, load
 from msdc.progress import be_quiet
 
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -23,6 +24,27 @@ def _combined(*options: Callable[[Command], Command]) -> Callable[[Command], Com
         return command
 
     return add
+
+
+class VerbCommand(click.Command):
+    """A command that calls the function at `verb` (MODULE:NAME), from whose arguments its options take their defaults.
+
+    The function is imported for the help page too: verbs whose modules load torch state their defaults.
+    """
+
+    def __init__(self, *args: Any, verb: str, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.verb = verb
+
+    def make_context(self, *args: Any, **options: Any) -> click.Context:
+        """Set the defaults, then parse."""
+        arguments = inspect.signature(load(self.verb)).parameters  # type: ignore[arg-type]
+        for option in self.params:
+            default = arguments[option.name].default if option.name in arguments else None
+            if isinstance(option, click.Option) and default not in (None, inspect.Parameter.empty):
+                option.default = default
+                option.show_default = not isinstance(default, (bool, tuple))
+        return super().make_context(*args, **options)
 
 
 def _set_quiet(context: click.Context, _: click.Parameter, quiet: bool) -> None:

@@ -4,6 +4,7 @@ Write the file again with `MSDC_WRITE_COMMAND_LINE=1 python -m pytest tests/msdc
 difference before committing it.
 """
 
+import inspect
 import json
 import os
 import shutil
@@ -19,7 +20,7 @@ from click.shell_completion import shell_complete
 from click.testing import CliRunner
 from programs import python
 
-from msdc import progress
+from msdc import compress, progress
 from msdc.cli import VERBS, main, msdc, with_options
 
 FROZEN = Path(__file__).with_name("command_line.json")
@@ -51,6 +52,24 @@ def test_the_options_are_the_frozen_ones():
     if os.environ.get("MSDC_WRITE_COMMAND_LINE"):
         FROZEN.write_text(text, encoding="utf-8")
     assert json.loads(text) == json.loads(FROZEN.read_text(encoding="utf-8")), "see the head of this file"
+
+
+@pytest.mark.parametrize("verb", ["vocabulary", "student", "code", "quantize"])
+def test_stated_defaults_are_the_functions(verb):
+    """`VerbCommand` derives the others; these functions load torch."""
+    function = getattr(compress, {"vocabulary": "trim", "student": "cut_student", "code": "code_table"}.get(verb, verb))
+    options = {option.name: option for option in commands()[f"msdc compress {verb}"].params}
+    for name, argument in inspect.signature(function).parameters.items():
+        if argument.default not in (None, inspect.Parameter.empty, (), False):
+            assert options[name].default == argument.default, name
+
+
+def test_defaults_are_derived_from_the_function():
+    bench = commands()["msdc bench"]
+    bench.make_context("bench", [])
+    options = {option.name: option for option in bench.params}
+    assert (options["runs"].default, options["timeout_s"].default) == (100, 900.0)
+    assert "[default: host]" in CliRunner().invoke(bench, ["--help"]).output
 
 
 # Both are short and print no remarks.
