@@ -1,9 +1,9 @@
-// node transformers_gate.cjs REQUEST: ids of texts by transformers.js, as JSON on standard output; nothing is downloaded.
+// node transformers_gate.cjs < REQUEST: ids of texts by transformers.js, as JSON on standard output; nothing is downloaded.
 // .cjs: whatever a package.json above this package says of .js files.
 const { readFileSync } = require("node:fs");
 const { pathToFileURL } = require("node:url");
 
-const request = JSON.parse(readFileSync(process.argv[2], "utf8"));
+const request = JSON.parse(readFileSync(0, "utf8"));
 import(pathToFileURL(request.library)).then(async ({ AutoTokenizer, env }) => {
   env.allowRemoteModels = false;
   env.localModelPath = request.parent;

@@ -11,8 +11,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from msdc.errors import GateError, MsdcError
 from msdc.export.golden import read_golden
@@ -43,38 +43,31 @@ def library(folder: Path) -> Path:
     for name, source in STUBS.items():
         package = folder / "node_modules" / name
         package.mkdir(parents=True)
-        (package / "package.json").write_text(json.dumps({"name": name, "main": "index.js"}), encoding="utf-8")
         (package / "index.js").write_text(source, encoding="utf-8")
     return folder / LIBRARY
 
 
-def ids_of(folder: Path, texts: Sequence[str]) -> list[list[int]]:
+def ids_of(folder: Path, texts: list[str]) -> list[list[int]]:
     """The ids that transformers.js gives `texts` with the tokenizer of a folder."""
-    node = shutil.which("node")
-    if node is None:
+    if (node := shutil.which("node")) is None:
         raise MsdcError("node, which runs transformers.js, is not installed (apt-get install nodejs npm)")
     with tempfile.TemporaryDirectory(prefix="msdc-transformers-") as temporary:
-        work = Path(temporary)
-        (work / "model").mkdir()
+        (model := Path(temporary) / "model").mkdir()
         for name in (*SETTINGS, JSON_FILE):
-            shutil.copyfile(folder / name, work / "model" / name)
-        request = {"library": str(library(work)), "parent": f"{work}/", "name": "model", "texts": list(texts)}
-        (work / "request.json").write_text(json.dumps(request), encoding="utf-8")
-        command = [node, str(HERE / "transformers_gate.cjs"), str(work / "request.json")]
-        done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=600, check=False)
+            shutil.copyfile(folder / name, model / name)
+        request = {"library": str(library(model.parent)), "parent": f"{temporary}/", "name": "model", "texts": texts}
+        command = [node, str(HERE / "transformers_gate.cjs")]
+        done = subprocess.run(command, input=json.dumps(request), capture_output=True, encoding="utf-8", timeout=600)
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if "Error" in line] or ["no message"]
         raise MsdcError(f"transformers.js cannot read this tokenizer: {lines[0].strip()[:200]}")
-    found: list[list[int]] = json.loads(done.stdout)
-    return found
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
-def differing(
-    texts: Sequence[str], ids: Sequence[list[int]], found: Sequence[list[int]], max_length: int, eos_id: int | None
-) -> list[str]:
+def differing(golden: dict[str, Any], found: list[list[int]], max_length: int, eos_id: int | None) -> list[str]:
     """The texts whose ids differ. transformers.js truncates the last special id of a long text, msdc does not."""
     other = []
-    for text, own, theirs in zip(texts, ids, found, strict=True):
+    for text, own, theirs in zip(golden["texts"], golden["ids"], found, strict=True):
         cut = len(own) == max_length and len(theirs) > len(own) and own[-1:] == [eos_id]
         kept = own[:-1] if cut else own
         if (theirs if len(theirs) <= max_length else theirs[: len(kept)]) != kept:
@@ -85,8 +78,7 @@ def differing(
 def keep_sigma(file: Path) -> None:
     """Lower-case the capital sigma in a step of its own: JavaScript makes another letter of one that ends a word."""
     value = read_json(file, MAX_TOKENIZER_BYTES)
-    normalizer = value.get("normalizer") or {}
-    steps = normalizer.get("normalizers", [normalizer])
+    steps = (value.get("normalizer") or {}).get("normalizers", [value.get("normalizer") or {}])
     if any(step.get("type") == "Lowercase" or step.get("lowercase") for step in steps):
         sigma = {"type": "Replace", "pattern": {"String": "\u03a3"}, "content": "\u03c3"}
         value["normalizer"] = {"type": "Sequence", "normalizers": [sigma, *steps]}
@@ -101,17 +93,16 @@ def write_transformers_js(stage: Path, manifest: Manifest, model: Path | None) -
         MsdcError: no Node, or transformers.js cannot be fetched.
     """
     golden, length = read_golden(stage), manifest.max_length
-    texts, ids = golden["texts"], golden["ids"]
+    texts = golden["texts"]
     for name, value in SETTINGS.items():
         own = model / name if model is not None else None
         write_text(stage / name, own.read_text("utf-8") if own is not None and own.is_file() else json.dumps(value))
     keep_sigma(stage / JSON_FILE)
     say(f"transformers.js: compare its tokenizer on {len(texts)} golden texts")
-    other = [] if FastTokenizer(stage / JSON_FILE).encode(texts, length) == ids else list(texts)
-    if other := other or differing(texts, ids, ids_of(stage, texts), length, manifest.tokenizer.eos_id):
-        raise GateError(
-            f"transformers.js gives other ids on {len(other)} of {len(texts)} golden texts: {other[0][:40]!r}"
-        )
+    other = [] if FastTokenizer(stage / JSON_FILE).encode(texts, length) == golden["ids"] else texts
+    if other := other or differing(golden, ids_of(stage, texts), length, manifest.tokenizer.eos_id):
+        differ = f"{len(other)} of {len(texts)} golden texts"
+        raise GateError(f"transformers.js gives other ids on {differ}: {other[0][:40]!r}")
 
 
 def about_bundle(manifest: Manifest, tokenizer: Tokenizer) -> str:

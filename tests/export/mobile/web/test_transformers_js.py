@@ -135,7 +135,7 @@ def test_other_ids_and_no_node_are_one_line(bundle, tmp_path, monkeypatch):
     ],
 )
 def test_ids_are_compared_up_to_where_transformers_js_cuts(own, theirs, same):
-    found = transformers_js.differing(["t"], [own], [theirs], 4, 3)
+    found = transformers_js.differing({"texts": ["t"], "ids": [own]}, [theirs], 4, 3)
     assert found == ([] if same else ["t"])
 
 
