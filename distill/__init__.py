@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from msdc.distill.recipe import Recipe
     from msdc.distill.run import RunResult
 
+__all__ = ["distill"]
+
 
 def distill(
     recipe: str | os.PathLike[str] | Mapping[str, Any] | Recipe,

@@ -51,8 +51,7 @@ def test_examples_and_docstrings(tmp_path):
     pytest.importorskip("mypy", reason="mypy is not installed: pip install 'msdc[check]'")
     found = []
     for package in (msdc, compress, distill, export, bench):
-        names = getattr(package, "__all__", [name for name in vars(package) if not name.startswith("_")])
-        for name in names:
+        for name in package.__all__:
             for number, code in enumerate(snippets(getattr(package, name))):
                 ast.parse(code)
                 found.append(tmp_path / f"{package.__name__.replace('.', '_')}_{name}_{number}.py")
