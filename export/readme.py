@@ -1,15 +1,21 @@
-"""README files: the facts of a model's card that a bundle repeats, and the README.md inside a bundle."""
+"""README files: the facts of a model's card that a bundle repeats; templates of a bundle's README.md and modules."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
 from msdc.export.manifest import GOLDEN_FILE, MANIFEST_FILE, Manifest
-from msdc.export.runtimes import RUNTIMES
 
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+# README.md of a bundle, with a section for each runtime: NAME.md.j2.
+TEMPLATES = Path(__file__).with_name("templates")
 MAX_CARD_BYTES = 1024 * 1024
 MAX_ENTRIES = 200
 
@@ -49,71 +55,28 @@ def read_card(folder: Path | None) -> CardFacts:
     return CardFacts(listed("language", ""), listed("license", "Licenses"), listed("datasets", "Data"))
 
 
-def _tokenizer(manifest: Manifest) -> list[str]:
-    part = manifest.tokenizer
-    if part.kind == "sentencepiece":
-        first = f"`{part.file}` is a SentencePiece unigram model; its own ids are the rows of the token table."
-    else:
-        first = f"`{part.file}` is read by the `tokenizers` library; it adds the special ids itself."
-        if part.compiled:
-            first += f" `{part.compiled}` is the same tokenizer compiled for the native core."
-    ids = [("first", part.bos_id), ("last", part.eos_id), ("padding", part.pad_id), ("unknown", part.unk_id)]
-    named = ", ".join(f"{name} {value}" for name, value in ids if value is not None)
-    return [
-        first,
-        f"Special ids: {named}. A row is the first id, the text's ids, the last id; at most {manifest.max_length} in",
-        f"all: truncate the text's ids to {manifest.max_length - 2}, then add the two special ones.",
-    ]
+@cache
+def _templates() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    # Markdown and source code: nothing is escaped.
+    return Environment(
+        loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )  # fmt: skip
+
+
+def filled(text: str, values: Mapping[str, object]) -> str:
+    """`text` with its placeholders (`{{name}}`) replaced."""
+    return _templates().from_string(text).render(values)
 
 
 def bundle_readme(manifest: Manifest, folders: tuple[str, ...] = ()) -> str:
     """Markdown for `manifest`. `folders` are those of its native module and of the sample app, as far as written."""
-    normal = "L2-normalised: a dot product is the cosine" if manifest.normalized else "compare by cosine"
-    lines = [
-        f"# {manifest.name}",
-        "",
-        f"A sentence encoder for **{manifest.target}**: text in, {manifest.width} float32 numbers out, {normal}.",
-        f"Precision {manifest.precision}, longest input {manifest.max_length} tokens, vocabulary",
-        f"{manifest.vocabulary:,}. Languages: {', '.join(manifest.languages) or 'not stated'}.",
-        "",
-        "| runtime | files | bytes | mean cosine to float | min |",
-        "|---|---|---|---|---|",
-    ]
-    for name in manifest.runtimes:
-        size, parity = manifest.program_bytes(name), manifest.parity[name]
-        names = " + ".join(f"`{file}`" for file in manifest.program_files(name))
-        lines.append(f"| {name} | {names} | {size:,} | {parity.mean_cosine:.5f} | {parity.min_cosine:.5f} |")
-    lines += ["", "Pooling and normalisation are inside the programs.", ""]
-    if folders:
-        app = f"[`{folders[0]}/`]({folders[0]}/README.md) is the module for apps: how to add it, what an app grows by."
-        for sample in folders[1:]:
-            app += f" [`{sample}/`]({sample}/README.md) is a sample app that uses it."
-        lines += ["## In an app", "", app, ""]
-    lines += [
-        "## Text to ids",
-        "",
-        *_tokenizer(manifest),
-        "",
-        *(line for name in manifest.runtimes for line in RUNTIMES[name].readme(manifest)),
-        "## Check a device",
-        "",
-        f"`{GOLDEN_FILE}` holds texts in many scripts, their ids, and the vectors of the float model and of each",
-        "program (base64, little-endian float32). Your ids must be equal; the cosines of your vectors to the program's",
-        "own must have a mean of at least 0.999, none under 0.99 (rounding of activations differs between processors).",
-        f"`{MANIFEST_FILE}` lists size and sha256 of every file; check them before you load.",
-        "",
-        "From Python:",
-        "",
-        "```python",
-        "import msdc",
-        "bundle = msdc.load_bundle('.')",
-        "bundle.encode(['a sentence'])",
-        "```",
-        "",
-    ]
-    if manifest.gates == "skipped":
-        lines += ["**Written with --no-gates: the quality gates were not applied.**", ""]
-    for title, texts in (("Licenses", manifest.licenses), ("Data", manifest.data_sources)):
-        if texts:
-            lines += [f"## {title}", "", *[f"* {text}" for text in texts], ""]
-    return "\n".join(lines)
+    part = manifest.tokenizer
+    ids = [("first", part.bos_id), ("last", part.eos_id), ("padding", part.pad_id), ("unknown", part.unk_id)]
+    text = _templates().get_template("bundle.md.j2").render(
+        manifest=manifest, folders=folders, golden_file=GOLDEN_FILE, manifest_file=MANIFEST_FILE,
+        special_ids=[f"{name} {value}" for name, value in ids if value is not None],
+    )  # fmt: skip
+    return text.rstrip("\n") + "\n"

@@ -2,7 +2,8 @@
 
 To add a runtime, write a subclass of `Runtime` and list it in `RUNTIMES`; its schema goes into
 `msdc.export.schema.PROGRAM_PARTS` and `msdc.export.manifest.Programs`, its fixed bytes into
-`msdc.compress.size.PROGRAM_BYTES`. Option values and error messages of all packages derive from the registry.
+`msdc.compress.size.PROGRAM_BYTES`, its section of a bundle's README into `templates/NAME.md.j2`. Option values and
+error messages of all packages derive from the registry.
 
 Shapes: N texts, D sentence width.
 """
@@ -84,10 +85,6 @@ class Runtime(ABC):
     def open(self, folder: Path, manifest: Manifest, threads: int | None = None) -> Runner:
         """Open a checked program. `threads` None keeps the runtime's default."""
 
-    @abstractmethod
-    def readme(self, manifest: Manifest) -> list[str]:
-        """Markdown lines of the runtime's section in the bundle's README."""
-
 
 class ExecutorchRuntime(Runtime):
     """A `.pte` lowered to the XNNPACK delegate."""
@@ -136,34 +133,6 @@ class ExecutorchRuntime(Runtime):
 
         return ExecutorchRunner(folder / manifest.part("executorch").file, threads=threads, **self._said(manifest))
 
-    def readme(self, manifest: Manifest) -> list[str]:
-        """See `Runtime`."""
-        part: Any = manifest.part("executorch")
-        if not manifest.include_prompt:
-            steps = [
-                "`forward(ids int64 [1, T], prompt_tokens int64 [1]) -> float32 [1, D]`. `prompt_tokens` counts the",
-                "tokens at the front that are not pooled: the prompt alone with its special ids, but for the last one;",
-                "0 without a prompt.",
-            ]
-        elif part.style == "forward":
-            steps = ["`forward(ids int64 [1, T]) -> float32 [1, D]`."]
-        else:
-            steps = [
-                "`embed(ids int64 [1, T]) -> hidden [1, T, H]`, then `unit(hidden) -> hidden` called "
-                f"**{part.repeats}** time{'s' if part.repeats > 1 else ''}, then `pool(hidden) -> float32 [1, D]`.",
-                "The unit's weights are stored and packed once, however often it is called.",
-            ]
-        return [
-            "## ExecuTorch",
-            "",
-            *steps,
-            f"T is 1 to {manifest.max_length}, without padding; D is {manifest.width}.",
-            "Constant methods `repeats`, `width`, `max_length` and `vocabulary` give the same numbers as the manifest.",
-            "Link the XNNPACK backend and the optimized and quantized kernels. Load the program memory-mapped: the",
-            "token table is then paged in row by row instead of being read whole.",
-            "",
-        ]
-
 
 class OnnxRuntime(Runtime):
     """An `.onnx` with its weights in an external data file."""
@@ -205,25 +174,6 @@ class OnnxRuntime(Runtime):
         from msdc.export.onnx.program import OnnxRunner
 
         return OnnxRunner(folder / manifest.part("onnx").file, pad_id=manifest.tokenizer.pad_id, threads=threads)
-
-    def readme(self, manifest: Manifest) -> list[str]:
-        """See `Runtime`."""
-        part: Any = manifest.part("onnx")
-        prompt = [
-            "A third input, `prompt_tokens`, int64 [B], counts the tokens at the front of each text that are not",
-            "pooled: the prompt alone with its special ids, but for the last one; 0 without a prompt.",
-        ]
-        return [
-            "## ONNX Runtime",
-            "",
-            "Inputs `input_ids` and `attention_mask`, int64 [B, T], mask 1 on real tokens and 0 on padding; output",
-            f"`sentence_embedding`, float32 [B, {manifest.width}].",
-            *(prompt if not manifest.include_prompt else []),
-            f"Opset {part.opset}. `{part.data}` must be next to",
-            f"`{part.file}`: it holds the weights and is memory-mapped. On a busy machine set the session option",
-            "`session.intra_op.allow_spinning` to 0.",
-            "",
-        ]
 
 
 # In order of preference: the first that a bundle holds is the default.

@@ -39,7 +39,6 @@ VERBS = {
     "encode": ("msdc.commands.encode:command", "Print or write the vectors of texts."),
     "compare": ("msdc.commands.encode:compare", "Print the similarity of texts."),
     "search": ("msdc.commands.search:command", "Find the lines of a text file closest in meaning to a query."),
-    "push": ("msdc.commands.push:command", "Upload a model or bundle to the Hugging Face hub."),
     "inspect": ("msdc.export.cli:inspect", "Show what is inside an artifact."),
     "doctor": ("msdc.commands.doctor:command", "Check packages, kernels and devices; list what is missing."),
 }

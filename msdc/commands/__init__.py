@@ -1,4 +1,4 @@
-"""The subcommands encode, compare, search, push and doctor, and options that several subcommands share."""
+"""The subcommands encode, compare, search and doctor, and options that several subcommands share."""
 
 from __future__ import annotations
 
