@@ -66,7 +66,7 @@ def _templates() -> Environment:
     )  # fmt: skip
 
 
-def filled(text: str, values: Mapping[str, object]) -> str:
+def render(text: str, values: Mapping[str, object]) -> str:
     """`text` with its placeholders (`{{name}}`) replaced."""
     return _templates().from_string(text).render(values)
 

@@ -20,7 +20,7 @@ from msdc.export.manifest import GOLDEN_FILE, MANIFEST_FILE, Manifest, Tokenizer
 from msdc.export.mobile.sizes import app_sizes
 from msdc.export.mobile.web.write import write_web_module
 from msdc.export.options import ExportOptions
-from msdc.export.readme import filled
+from msdc.export.readme import render
 from msdc.export.runtimes import EVERY, RUNTIMES
 from msdc.export.schema import TARGETS
 from msdc.files import PACKAGE, write_text
@@ -125,7 +125,7 @@ def search_answers(folder: Path, manifest: Manifest, runtime: str) -> str:
 def _write_template(template: str, out: Path, values: dict[str, str]) -> None:
     shutil.copytree(HERE / template, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
     for path in sorted(p for p in out.rglob("*") if p.is_file() and p.name in FILLED):
-        path.write_text(filled(path.read_text(encoding="utf-8"), values), encoding="utf-8", newline="\n")
+        path.write_text(render(path.read_text(encoding="utf-8"), values), encoding="utf-8", newline="\n")
 
 
 def package_folder(out: Path, target: str) -> Path | None:

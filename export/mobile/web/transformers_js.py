@@ -17,7 +17,7 @@ from msdc.errors import GateError, MsdcError
 from msdc.export.golden import read_golden
 from msdc.export.manifest import Manifest
 from msdc.export.mobile.web.npm import PackageFile, runtime_folder
-from msdc.export.readme import filled
+from msdc.export.readme import render
 from msdc.files import read_json, write_text
 from msdc.progress import say
 from msdc.text.tokenizer import JSON_FILE, MAX_TOKENIZER_BYTES, FastTokenizer, Tokenizer, prompt_tokens
@@ -115,4 +115,4 @@ def about_bundle(manifest: Manifest, tokenizer: Tokenizer) -> str:
         "text": json.dumps(f"{prompt}a text", ensure_ascii=False), "length": str(manifest.max_length),
         "more": "" if manifest.include_prompt else f', prompt_tokens: new Tensor("int64", {count})',
     }  # fmt: skip
-    return filled((HERE / "transformers.md").read_text(encoding="utf-8"), values).strip()
+    return render((HERE / "transformers.md").read_text(encoding="utf-8"), values).strip()

@@ -16,7 +16,7 @@ from msdc.export.mobile.sizes import size_table
 from msdc.export.mobile.web.npm import FILES, PACKAGE, SCRIPT, SQLITE, SQLITE_FILES, VERSION, runtime_folder
 from msdc.export.mobile.web.transformers_js import about_bundle, write_transformers_js
 from msdc.export.options import ExportOptions
-from msdc.export.readme import filled
+from msdc.export.readme import render
 from msdc.files import write_text
 from msdc.text.tokenizer import load_tokenizer
 
@@ -77,4 +77,4 @@ def write_web_module(stage: Path, manifest: Manifest, options: ExportOptions, mo
     }
     for path in sorted(TEMPLATE.iterdir()):
         text = path.read_text(encoding="utf-8")
-        write_text(out / path.name, filled(text, values) if path.suffix in (".md", ".json") else text)
+        write_text(out / path.name, render(text, values) if path.suffix in (".md", ".json") else text)
