@@ -52,13 +52,6 @@ FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.option("--truncate-dim", "truncate_dims", type=Numbers(),
               help="Also score vectors truncated to their first N dimensions.")  # fmt: skip
 @click.option(
-    "--vectors",
-    multiple=True,
-    type=FOLDER,
-    help="Also score vectors of another encoder (LASER, mUSE): a folder of NAME.txt, one text per line, with NAME.npy "
-    "[N, D]. Repeatable.",
-)
-@click.option(
     "--reference", metavar="MODEL", help="Float model for drift, teacher for mse.  [default: the model of --against]"
 )
 @click.option("--runtime", type=click.Choice(RUNTIMES.names()), help="Runtime when MODEL is a bundle.")

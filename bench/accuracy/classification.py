@@ -1,11 +1,10 @@
-"""Evaluations by a linear classifier on frozen embeddings: MLDoc and FLORES topics across languages, SentEval.
+"""Evaluations by a linear classifier on frozen embeddings: MLDoc across languages, SentEval.
 
 Shapes: N texts or pairs, D width, F features (D, or 2 D for pairs).
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 import warnings
 from collections.abc import Sequence
@@ -29,17 +28,6 @@ MLDOC_LANGUAGES = {
     "en": "english", "de": "german", "fr": "french", "es": "spanish",
     "it": "italian", "ja": "japanese", "ru": "russian", "zh": "chinese",
 }  # fmt: skip
-# FLORES has hundreds of free-text topics; the first rule that matches gives the class.
-FLORES_CLASSES = (
-    ("sports", r"sport|golf|fencing|runner|skates"),
-    ("travel", r"travel|touris|antar|sailing|hiking|accomod"),
-    ("politics", r"politic|crime|law|conflict|econom|business|society"),
-    ("disasters", r"disaster|accident|weather|climate|trag"),
-    ("culture", r"entert|television|culture and|^culture$|video|accordion|origami|photo|interactive"),
-    ("history", r"histor|war|revolution|civili|england|english|geograph|heritage|wonders of|roman|paleo|castle"),
-    ("science", r"scien|technolog|biolog|how.things|solar|element|discover|disease|health|psyco|environ|dinosaur"),
-)
-TEST_SHARE = 0.3
 
 
 class Labelled(NamedTuple):
@@ -95,63 +83,6 @@ def read_mldoc(path: str | Path, source: str = "en") -> TaskData:
     parts = {part: _labelled(lines, *layout) for part, lines in read.items()}
     training, development = parts.pop("training"), parts.pop("development", None)
     return LabelledSet(f"mldoc/{source}", training, parts, development, source).data(list(read.values()))
-
-
-def flores_class(domain: str, topic: str) -> str | None:
-    """Our class of a FLORES row: everything of Wikivoyage is travel unless sports; None when no rule applies."""
-    found = (name for name, words in FLORES_CLASSES if re.search(words, topic.strip().lower()))
-    return next(found, "travel" if domain == "wikivoyage" else None)
-
-
-def read_flores_topics(folder: str | Path, languages: list[str], source: str = "eng_Latn") -> TaskData:
-    """FLORES dev with the topics of `metadata_dev.tsv`: train on the source language, test on each language.
-
-    Rows of one document stay on one side: 30 % of each class's documents, in the order of their address's hash, are the
-    test rows, the same rows in every language.
-    """
-    folder = Path(folder)
-    metadata = read_lines(folder / "metadata_dev.tsv")
-    header, *table = [line.split("\t") for line in metadata.lines]
-    if not {"URL", "domain", "topic"} <= set(header):
-        raise metadata.error(1, "expected a header with URL, domain and topic")
-    address, domain, topic = (header.index(name) for name in ("URL", "domain", "topic"))
-    for number, cells in enumerate(table, start=2):
-        if len(cells) != len(header):
-            raise metadata.error(number, f"{len(cells)} tab-separated columns, expected {len(header)}")
-    rows = [(cells[address], flores_class(cells[domain], cells[topic])) for cells in table]
-    languages = list(dict.fromkeys([source, *languages]))
-    files = {language: read_lines(folder / "dev" / f"{language}.dev.gz") for language in languages}
-    for lines in files.values():
-        if len(lines.lines) != len(rows):
-            raise InputError(f"{lines.path} has {len(lines.lines)} lines and metadata_dev.tsv {len(rows)} rows")
-    by_class: dict[str, list[str]] = {}
-    for document, label in dict(rows).items():
-        if label is not None:
-            by_class.setdefault(label, []).append(document)
-    test_documents: set[str] = set()
-    for documents in by_class.values():
-        documents.sort(key=lambda document: hashlib.sha256(document.encode()).hexdigest())
-        test_documents.update(documents[: max(1, round(TEST_SHARE * len(documents)))])
-
-    def rows_of(language: str, test: bool) -> Labelled:
-        chosen = [i for i, (document, label) in enumerate(rows) if label and (document in test_documents) == test]
-        return Labelled([files[language].lines[i].strip() for i in chosen], [str(rows[i][1]) for i in chosen], [])
-
-    left_out = sum(label is None for _, label in rows)
-    notes = [f"{left_out} of {len(rows)} rows have a topic outside the {len(FLORES_CLASSES)} classes and are left out"]
-    tests = {language: rows_of(language, test=True) for language in languages}
-    name = f"flores-topics/{source.split('_')[0]}"
-    labelled = LabelledSet(name, rows_of(source, test=False), tests, source_language=source)
-    return labelled.data([metadata, *files.values()], notes)
-
-
-def read_cross_lingual(path: Path) -> TaskData:
-    """A folder of MLDoc, or of FLORES with its metadata (every language it holds)."""
-    folder = Path(path)
-    if (folder / "metadata_dev.tsv").is_file():
-        languages = sorted(p.name.split(".")[0] for p in (folder / "dev").glob("*.dev.gz"))
-        return read_flores_topics(folder, languages)
-    return read_mldoc(folder)
 
 
 def fit_linear(
@@ -364,7 +295,7 @@ def score_transfer(store: VectorStore, data: LabelledSet, settings: Settings) ->
 
 CLASSIFICATION = AccuracyTask(
     "classification", "Zero-shot cross-lingual classification on frozen embeddings", "accuracy",
-    read_cross_lingual, score_classification,
+    read_mldoc, score_classification,
 )  # fmt: skip
 TRANSFER = AccuracyTask(
     "transfer", "SentEval transfer: logistic regression on frozen embeddings", "accuracy", read_senteval, score_transfer

@@ -1,6 +1,6 @@
 """The steps of an evaluation: load the data sets, open the models, score each on every set.
 
-A model is an encoder, a bundle on one of its runtimes, truncated vectors, or vectors from files. Also what a model card
+A model is an encoder, a bundle on one of its runtimes, or truncated vectors. Also what a model card
 is evaluated with: the model exported, its languages, its training text.
 """
 
@@ -24,7 +24,7 @@ from msdc.bench.accuracy.parallel import Parallel
 from msdc.bench.accuracy.sets import SETS, SHIPPED, SUITES, DataFolder, DataSet, read_path, select_sets
 from msdc.bench.accuracy.statistics import Items, interval, paired_test
 from msdc.bench.accuracy.task import Settings, TaskData, plain
-from msdc.bench.accuracy.vectors import TruncatedVectors, VectorFiles, VectorStore
+from msdc.bench.accuracy.vectors import TruncatedVectors, VectorStore
 from msdc.distill.catalog import shipped
 from msdc.encoders.encoder import configured, open_model
 from msdc.encoders.folder import is_reserved
@@ -88,11 +88,11 @@ class EvaluatedModel:
     def drift_goal(self, reference: EvaluatedModel | None) -> EvaluatedModel | None:
         """The model whose vectors are compared with: the reference, else the baseline; never itself.
 
-        Truncated vectors have another width, and vectors of another encoder mean something else: compared with none.
+        Truncated vectors have another width: compared with none.
         """
         goal = reference or self.baseline
-        other = isinstance(self.store.model, (TruncatedVectors, VectorFiles))
-        return None if other or goal is None or goal is self else goal
+        cut = isinstance(self.store.model, TruncatedVectors)
+        return None if cut or goal is None or goal is self else goal
 
     def record(self) -> dict[str, Any]:
         """What the model is, for the document: a bundle's program and bytes, or a float model's fingerprint."""
@@ -100,7 +100,7 @@ class EvaluatedModel:
         if isinstance(model, TruncatedVectors):
             assert self.baseline is not None
             return self.baseline.record() | {"label": self.label, "width": model.width, "kind": "cut"}
-        kind = "vectors" if isinstance(model, VectorFiles) else "float" if self.manifest is None else "artifact"
+        kind = "float" if self.manifest is None else "artifact"
         name = str(getattr(model, "name", self.label))
         record: dict[str, Any] = {"label": self.label, "model": name, "kind": kind, "width": self.store.width}
         if (manifest := self.manifest) is not None:
@@ -152,9 +152,9 @@ def open_evaluated(
     if getattr(model, "manifest", None) is not None:
         label = f"{label} ({model.runtime})"
     if label in taken:
-        label = f"{label} [{model.folder if isinstance(model, VectorFiles) else source}]"
+        label = f"{label} [{source}]"
     taken.add(label)
-    key = None if cache is None or isinstance(model, VectorFiles) else model.fingerprint()
+    key = None if cache is None else model.fingerprint()
     store = VectorStore(model, progress=settings.progress, cache=cache, key=key)
     store.name = label
     return EvaluatedModel(label, store)
@@ -234,18 +234,13 @@ def score_set(
 ) -> list[dict[str, Any]]:
     """Results of every model on one data set, with paired tests against their baselines.
 
-    A model is left out where the task compares with a second model and there is none, or where vectors from files lack
-    a text.
+    A model is left out where the task compares with a second model and there is none.
     """
     task = one.task
     answers: dict[str, tuple[dict[str, Any], Items | None]] = {}
     for model in models:
         goal = model.drift_goal(reference) if task.needs_reference else None
         if task.needs_reference and goal is None:
-            continue
-        encoder = model.store.model
-        if isinstance(encoder, VectorFiles) and (missing := encoder.missing(content.texts())):
-            warn(f"{model.label}: {one.name} is not scored, {len(missing)} texts have no vector ({missing[0][:60]!r})")
             continue
         started = time.perf_counter()
         outcome = task.score(model.store, content.content, replace(settings, reference=goal.store if goal else None))

@@ -17,7 +17,6 @@ from msdc.bench.accuracy.classification import (
     MLDOC_LANGUAGES,
     SENTEVAL,
     TRANSFER,
-    read_flores_topics,
     read_mldoc,
     read_senteval,
 )
@@ -373,14 +372,7 @@ def _load_drift(data: DataFolder, codes: list[str]) -> TaskData:
     return drift_data("drift/flores", sides, parallel.sources)
 
 
-# Labelled texts: FLORES topics, MLDoc, SentEval.
-
-
-def _topics(data: DataFolder) -> Iterator[SetPart]:
-    metadata = data.first("flores200/metadata_dev.tsv")
-    codes = [code for code in map(flores_code, data.codes()) if data.first(f"flores200/dev/{code}.dev.gz")]
-    load = partial(read_flores_topics, metadata.parent, codes) if metadata and codes else None
-    yield SetPart("flores-topics", load, "flores200/metadata_dev.tsv and flores200/dev/*.dev.gz")
+# Labelled texts: MLDoc, SentEval.
 
 
 def _mldoc(data: DataFolder) -> Iterator[SetPart]:
@@ -433,7 +425,6 @@ _LISTED = (
     NamedSet("retrieval", SEARCH, "questions to paragraphs, by vectors, words and both", _retrieval),
     NamedSet("mse", MSE, "MSE to a teacher on FLORES", partial(_flores_pairs, family="mse")),
     NamedSet("drift", DRIFT, "cosine with the float model", _drift),
-    NamedSet("flores-topics", CLASSIFICATION, "topics of FLORES, English to the others", _topics),
     NamedSet("mldoc", CLASSIFICATION, "MLDoc, from each language to the others (needs its licence)", _mldoc),
     NamedSet("senteval", TRANSFER, "SentEval transfer tasks", _senteval),
 )  # fmt: skip

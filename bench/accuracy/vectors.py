@@ -1,4 +1,4 @@
-"""Vectors of texts: computed once per model and distinct text, truncated to fewer dimensions, or read from files.
+"""Vectors of texts: computed once per model and distinct text, or truncated to fewer dimensions.
 
 Shapes: N texts, U distinct texts, D sentence width.
 """
@@ -13,9 +13,8 @@ import numpy as np
 
 from msdc.bench.accuracy import SupportsEncode
 from msdc.errors import InputError, MsdcError
-from msdc.files import atomic_path, sha256_files
+from msdc.files import atomic_path
 from msdc.progress import track
-from msdc.text.text_files import read_lines
 
 CHUNK = 1024
 
@@ -117,50 +116,3 @@ class TruncatedVectors:
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors [N, width], not normalized: cosine does not need it."""
         return self.store.encode(texts)[:, : self.width]
-
-
-class VectorFiles:
-    """Texts and vectors that another encoder wrote to files (LASER, mUSE), as a model that encodes these texts only.
-
-    The folder holds pairs of files, usually one pair per language: `NAME.txt` with one text per line and `NAME.npy`
-    with the vectors of its lines, float [N, D]. A text in several files has the vector of the first file by name.
-    """
-
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
-        self.name = self.folder.resolve().name
-        self.files = sorted(self.folder.glob("*.txt"))
-        if not self.files:
-            raise InputError(f"{folder}: no vectors; expected pairs of files NAME.txt and NAME.npy")
-        self._places: dict[str, tuple[int, int]] = {}
-        self._arrays: list[np.ndarray] = []
-        for path in self.files:
-            texts, vectors = [line.strip() for line in read_lines(path).lines], path.with_suffix(".npy")
-            try:
-                # Mapped, not read: a pool of 200,000 vectors of LASER is 800 MB.
-                array_ND = np.load(vectors, mmap_mode="r", allow_pickle=False)
-            except Exception as error:
-                raise InputError(f"{vectors}: no array with the vectors of {path.name} ({error})") from error
-            width = (*self._arrays, array_ND)[0].shape[-1]
-            if array_ND.shape != (len(texts), width) or array_ND.dtype.kind != "f":
-                found = f"{array_ND.dtype} {array_ND.shape}"
-                raise InputError(f"{vectors}: {found}, expected floats {(len(texts), width)} for {path.name}")
-            for row, text in enumerate(texts):
-                self._places.setdefault(text, (len(self._arrays), row))
-            self._arrays.append(array_ND)
-        self.width = int(self._arrays[0].shape[1])
-
-    def missing(self, texts: Sequence[str]) -> list[str]:
-        """Those of `texts` that have no vector."""
-        return [text for text in dict.fromkeys(texts) if text.strip() not in self._places]
-
-    def encode(self, texts: Sequence[str]) -> np.ndarray:
-        """Vectors of `texts`, float32 [N, D]."""
-        if absent := self.missing(texts):
-            raise MsdcError(f"{self.name}: {len(absent)} texts have no vector, the first: {absent[0][:60]!r}")
-        rows = [self._arrays[file][row] for file, row in (self._places[text.strip()] for text in texts)]
-        return np.array(rows, dtype=np.float32).reshape(len(rows), self.width)
-
-    def fingerprint(self) -> str:
-        """Hash of all files."""
-        return sha256_files([file for path in self.files for file in (path, path.with_suffix(".npy"))])

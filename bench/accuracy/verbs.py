@@ -27,7 +27,6 @@ from msdc.bench.accuracy.evaluation import (
 from msdc.bench.accuracy.sets import CARD, SUITES, find_data_folder
 from msdc.bench.accuracy.statistics import RESAMPLES
 from msdc.bench.accuracy.task import Settings
-from msdc.bench.accuracy.vectors import VectorFiles
 from msdc.errors import InputError
 from msdc.export.manifest import read_manifest
 from msdc.progress import warn
@@ -115,7 +114,6 @@ def evaluate_all(
     against: ModelLike | None = None,
     artifacts: Sequence[str | Path] = (),
     truncate_dims: Sequence[int] = (),
-    vectors: Sequence[str | Path] = (),
     reference: ModelLike | None = None,
     corpora: Sequence[str | Path] = (),
     near: float | None = 0.7,
@@ -150,7 +148,6 @@ def evaluate_all(
         against: also score this model, with a paired test on the same items.
         artifacts: bundles of `model`, scored on every runtime they contain.
         truncate_dims: also score vectors truncated to their first N dimensions.
-        vectors: folders of vectors of other encoders, scored as further models: NAME.txt with NAME.npy [N, D].
         reference: float model for drift, teacher for mse; None: the baseline of each model.
         corpora: training text (files, folders, recipes) to search for test sentences.
         near: Jaccard similarity of near duplicates; None searches for exact ones only.
@@ -194,7 +191,6 @@ def evaluate_all(
         scored = [main, *(main.truncated(width) for width in truncate_dims)]
         for bundle in artifacts:
             scored += [replace(prompted(bundle, name), baseline=main) for name in read_manifest(bundle).runtimes]
-        scored += [opened(VectorFiles(one)) for one in vectors]
         if against is not None:
             same = isinstance(against, (str, Path)) and is_bundle(against)
             main.baseline = opened(against, runtime if same else None)

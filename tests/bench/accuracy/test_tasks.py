@@ -1,6 +1,5 @@
 """Bias, geometry, classification, transfer and drift against formulas written down again here."""
 
-import gzip
 import math
 
 import numpy as np
@@ -16,8 +15,6 @@ from msdc.bench.accuracy.classification import (
     BY_PART,
     Labelled,
     LabelledSet,
-    flores_class,
-    read_flores_topics,
     read_mldoc,
     read_senteval,
     score_classification,
@@ -193,33 +190,6 @@ def test_mldoc_reader(tmp_path):
         read_mldoc(tmp_path)
     with pytest.raises(InputError, match="as MLDoc writes them"):
         read_mldoc(tmp_path, source="fr")
-
-
-def test_flores_documents_stay_on_one_side(tmp_path):
-    dev = tmp_path / "dev"
-    dev.mkdir()
-    rows = [
-        (f"http://x/{i // 3}", "wikinews", ("sports", "health", "politics", "odd")[(i // 3) % 4]) for i in range(120)
-    ]
-    lines = ["URL\tdomain\ttopic\thas_image\thas_hyperlink", *("\t".join((*row, "yes", "yes")) for row in rows)]
-    (tmp_path / "metadata_dev.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    for language in ("eng_Latn", "deu_Latn"):
-        text = "".join(f"{language} sentence {i} about {row[2]}\n" for i, row in enumerate(rows))
-        (dev / f"{language}.dev.gz").write_bytes(gzip.compress(text.encode()))
-    read = read_flores_topics(tmp_path, ["eng_Latn", "deu_Latn"])
-    data = read.content
-    tested, trained = (
-        {rows[int(text.split()[2])][0] for text in one.texts} for one in (data.tests["deu_Latn"], data.training)
-    )
-    assert not tested & trained and len(tested) + len(trained) == 30  # ten documents have an odd topic
-    assert set(data.training.labels) == {"sports", "science", "politics"}
-    assert flores_class("wikivoyage", "Food") == "travel" and flores_class("wikivoyage", "sports") == "sports"
-    assert flores_class("wikinews", "Crime and law") == "politics" and flores_class("wikibooks", "Sikhism") is None
-    assert [t.replace("eng", "deu") for t in data.tests["eng_Latn"].texts] == data.tests["deu_Latn"].texts
-    assert "30 of 120 rows" in read.notes[0]
-    (tmp_path / "metadata_dev.tsv").write_text("\n".join(lines[:-1]) + "\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"120 lines and metadata_dev\.tsv 119"):
-        read_flores_topics(tmp_path, ["deu_Latn"])
 
 
 def write_senteval(folder, name):
