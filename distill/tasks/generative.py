@@ -13,17 +13,19 @@ Shapes: B pairs, T tokens, D sentence width, M masked tokens, V vocabulary.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from msdc.distill.data.batches import Batch
+from msdc.distill.objectives import Objective
 from msdc.distill.tasks.sentence import SentenceTask, encode_sides, stage_inputs
 from msdc.distill.training.parallel import gather, rank_and_world
 from msdc.errors import InputError
 
-GENERATIVE_INPUTS = {"logits_BV", "token_logits_MV"}
 MASKED_SHARE = 0.15  # Devlin et al. 2019
 
 
@@ -55,6 +57,7 @@ def mask_many(
 class GenerativeTask(SentenceTask):
     """MLM, SMLM, XTR, UGT, with sentence alignment and similarity if the stage has them."""
 
+    provides = frozenset(["logits_BV", "token_logits_MV"])
     on_vectors = False
 
     def build(self) -> None:
@@ -107,7 +110,7 @@ class GenerativeTask(SentenceTask):
         token_B: Tensor,
         here: tuple[Tensor, Tensor],
         sides: tuple[tuple[Tensor, Tensor], ...],
-    ) -> list[dict[str, Tensor | None]]:
+    ) -> list[dict[str, Tensor]]:
         """The inputs of the generative objectives for each side: its predictions and the other side's tokens."""
         return [
             {"logits_BV": self.logits(vectors_BD), "masked_token_B": token_B, "masked_here_B": here_B,
@@ -136,7 +139,7 @@ class GenerativeTask(SentenceTask):
             dist.all_reduce(count)
             share = len(masked_M) * world / max(1.0, float(count))
         nowhere_B = torch.zeros(len(batch), dtype=torch.bool, device=masked_M.device)
-        generated: list[dict[str, Tensor | None]] = []
+        generated: list[dict[str, Tensor]] = []
         if "logits_BV" in stage_inputs(self.stage):
             generated = self._generated(local, nowhere_B.long(), (nowhere_B, nowhere_B), sides)
         tokens_of = {"token_logits_MV": logits_MV, "masked_ids_M": masked_M}
@@ -146,7 +149,7 @@ class GenerativeTask(SentenceTask):
         self,
         batch: Batch,
         local: list[Tensor],
-        generated: list[dict[str, Tensor | None]],
+        generated: list[dict[str, Tensor]],
         masked: dict[str, Tensor] | None = None,
         share: float = 1.0,
     ) -> dict[str, Tensor]:
@@ -161,25 +164,21 @@ class GenerativeTask(SentenceTask):
         }
         if self.project is not None:
             tensors |= {"student_source_BD": self.project(source), "student_target_BD": self.project(target)}
-        parts: dict[str, Tensor] = {}
-        total = source.new_zeros(())
-        for use, objective, options in self.uses:
+
+        def loss(objective: Objective, options: dict[str, Any]) -> Tensor:
             # Generative terms are means over this process' rows, one per side; averaged over processes with equal
             # numbers of rows, their gradients are those of the whole batch.
-            inputs = objective.inputs
-            if "token_logits_MV" in inputs:
+            if "token_logits_MV" in objective.inputs:
                 assert masked is not None
-                value = share * objective({**masked})
-            elif "logits_BV" in inputs and not len(batch):
-                # No rows here, but the other processes expect gradients of every parameter.
-                logits = [one["logits_BV"] for one in generated]
-                value = torch.stack([each.sum() for each in logits if each is not None]).sum()
-            else:
-                given = generated if "logits_BV" in inputs else [tensors]
-                value = torch.stack([objective(one, **options) for one in given]).sum()
-            parts[use.name] = value.detach()
-            total = total + use.weight * value
-        return {"loss": total, **parts}
+                return share * objective(masked)
+            if "logits_BV" not in objective.inputs:
+                return objective(tensors, **options)
+            if len(batch):
+                return sum((objective(one, **options) for one in generated), source.new_zeros(()))
+            # No rows here, but the other processes expect gradients of every parameter.
+            return sum((one["logits_BV"].sum() for one in generated), source.new_zeros(()))
+
+        return self._sum(loss)
 
 
 def inside(mask_BT: Tensor) -> Tensor:

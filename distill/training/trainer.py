@@ -246,16 +246,14 @@ class Trainer:
         rows = parallel.share(len(batch))
 
         def own(value: Any) -> Any:
-            """A tensor, a pair of ids and mask, or None."""
+            """The rows, a tensor, a pair of ids and mask, or None."""
             if isinstance(value, tuple):
                 return tuple(map(own, value))
-            return None if value is None else value[rows].to(self.device)
+            if isinstance(value, Tensor):
+                return value[rows].to(self.device)
+            return None if value is None else value[rows]
 
-        return Batch(
-            batch.rows[rows], own(batch.source), own(batch.target), own(batch.negatives),
-            own(batch.teacher_source_BD), own(batch.teacher_target_BD), own(batch.teacher_states_BLH),
-            own(batch.teacher_negatives_BND),
-        )  # fmt: skip
+        return Batch(**{name: own(value) for name, value in vars(batch).items()})
 
     def _count(self, batch: Batch, loss: float, weighted: dict[str, float]) -> None:
         """Add a step to the sums for metrics."""
