@@ -14,6 +14,7 @@ from torch import Tensor
 
 from msdc.compress.quantization.plan import plan_for
 from msdc.compress.student.model import Student, StudentConfig
+from msdc.distill.assistant import POSITIONS
 from msdc.distill.data.corpora import is_here, open_corpora
 from msdc.distill.data.exclusion import excluded_files, read_exclusion
 from msdc.distill.objectives import find_objective
@@ -27,7 +28,6 @@ from msdc.limits import LAYERS
 from msdc.progress import warn
 
 TRIPLE_KINDS = ("triples", "nli")
-ASSISTANT_POSITIONS = 128  # of a multilingual model by name (msdc.distill.assistant)
 
 
 def check_recipe(recipe: Recipe, download: bool = True) -> list[str]:
@@ -155,7 +155,7 @@ def _check_models(recipe: Recipe, download: bool) -> list[str]:
             raise InputError(f"assistant.vocabulary.file: {file}: no such file")
     elif recipe.assistant is not None:
         body = teacher if recipe.assistant == TEACHER else layout(recipe.assistant)
-        positions["assistant"] = None if body is None else min(ASSISTANT_POSITIONS, body.max_length)
+        positions["assistant"] = None if body is None else min(POSITIONS, body.max_length)
     if isinstance(recipe.student, StudentShape):
         positions["student"] = _check_shape(recipe, recipe.student, body, positions["assistant"])
     elif recipe.student is not None:

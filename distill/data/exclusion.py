@@ -24,13 +24,13 @@ FIRST_BATCH, BATCH = 64, 4096
 
 def excluded_files(patterns: Sequence[str]) -> list[Path]:
     """The files of paths or globs, each once."""
-    found: dict[Path, None] = {}
+    found: list[Path] = []
     for pattern in patterns:
         paths = map(Path, sorted(glob.glob(str(Path(pattern).expanduser()), recursive=True)))
-        if not (files := dict.fromkeys(path for path in paths if path.is_file())):
+        if not (files := [path for path in paths if path.is_file()]):
             raise InputError(f"exclude: {pattern}: no such file")
-        found |= files
-    return list(found)
+        found += files
+    return list(dict.fromkeys(found))
 
 
 def sentences_of(path: Path) -> set[str]:
