@@ -137,13 +137,13 @@ def _find_model(name: str, download: bool) -> Path | None:
 
 def _check_models(recipe: Recipe, download: bool) -> list[str]:
     """Check layers and lengths against all models; returns the names of those that must be downloaded first."""
-    absent: list[str] = []
+    absent: dict[str, None] = {}
 
     def layout(model: NamedModel | str) -> Layout | None:
-        folder = _find_model(model_name(model), download)
-        if folder is None:
-            absent.append(model_name(model))
-        return None if folder is None else read_layout(folder)
+        if (folder := _find_model(model_name(model), download)) is not None:
+            return read_layout(folder)
+        absent[model_name(model)] = None
+        return None
 
     teacher, body = layout(recipe.teacher), None
     positions: dict[str, int | None] = {"assistant": None, "student": None}
@@ -169,7 +169,7 @@ def _check_models(recipe: Recipe, download: bool) -> list[str]:
             raise InputError(
                 f"stage {stage.name}: max_length {stage.max_length} is more than the {stage.role}'s {most} positions"
             )
-    return list(dict.fromkeys(absent))
+    return list(absent)
 
 
 def _check_shape(recipe: Recipe, shape: StudentShape, body: Layout | None, longest: int | None) -> int:
