@@ -27,8 +27,6 @@ from msdc.errors import InputError
 from msdc.limits import LAYERS
 from msdc.progress import warn
 
-TRIPLE_KINDS = ("triples", "nli")
-
 
 def check_recipe(recipe: Recipe, download: bool = True) -> list[str]:
     """Check everything that can be wrong with a recipe; returns what must be downloaded or provided before a run.
@@ -80,7 +78,7 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
     """Check the objectives with their options (on a tiny example) and what they need from the stage."""
     kinds = {corpus.kind for corpus in recipe.corpora_of(stage)}
     roles = {stage.role, stage.teacher_role}
-    missing = [role for role in ("assistant", "student") if role in roles and getattr(recipe, role) is None]
+    missing = next((r for r in ("assistant", "student") if r in roles and getattr(recipe, r) is None), None)
     for use in stage.objective:
         try:
             objective = find_objective(use.name)
@@ -91,8 +89,8 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
             raise InputError(f"stage {stage.name}: {where}{error}") from error
         embedding = "teacher_BTH" in objective.inputs
         needs_teacher = any(name.startswith("teacher_") for name in objective.inputs)
-        labels = [LABELS[name] for name in objective.inputs if name in LABELS]
-        triples = stage.mine is not None or kinds <= set(TRIPLE_KINDS)
+        labels = next((LABELS[name] for name in objective.inputs if name in LABELS), None)
+        triples = stage.mine is not None or kinds <= {"triples", "nli"}
         for wrong, problem in (
             (embedding and stage.train != "student.embedding", "needs train: student.embedding"),
             (not embedding and stage.train == "student.embedding", "cannot be used with train: student.embedding"),
@@ -100,8 +98,8 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
             ({"negative_BD", "student_negatives_BND"} & set(objective.inputs) and not triples,
              "needs negatives: set `kind: triples` or `kind: nli` for each of its corpora, or `mine: 4` in the stage"),
             ("classifier_CF" in objective.inputs and stage.dimensions, "cannot be used with dimensions"),
-            (labels and kinds != set(labels), f"needs labels: set `kind: {(*labels, '')[0]}` for each of its corpora"),
-            (missing, f"the stage needs the {(*missing, '')[0]}, but the recipe has none"),
+            (labels and kinds != {labels}, f"needs labels: set `kind: {labels}` for each of its corpora"),
+            (missing, f"the stage needs the {missing}, but the recipe has none"),
         ):  # fmt: skip
             if wrong:
                 raise InputError(f"stage {stage.name}: {use.name} {problem}")

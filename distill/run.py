@@ -31,7 +31,7 @@ from msdc.distill.model_card import model_card
 from msdc.distill.preflight import check_recipe
 from msdc.distill.recipe import Recipe, Stage
 from msdc.distill.run_folder import RunFolder, leaves, read_recipe
-from msdc.distill.tasks import make_task
+from msdc.distill.tasks import EmbeddingTask, make_task
 from msdc.distill.tasks.hidden_states import layer_pairs
 from msdc.distill.tasks.sentence import TARGETS, stage_inputs
 from msdc.distill.teacher_cache import CachedTeacher, default_cache
@@ -247,7 +247,7 @@ class Run:
         task.prepare(heldout)
         # An assistant is multilingual: it reads the target side too.
         both_sides = stage.teacher_role == "assistant" or bool(TARGETS & stage_inputs(stage))
-        cached = teacher if task.needs_teacher_vectors else None
+        cached = None if isinstance(task, EmbeddingTask) else teacher  # it reads the teacher's embedding layer
         feed = BatchFeed(stage, training, learner.tokenizer, recipe.seed, cached, both_sides, learner.defaults.prompt())
         steps = self._count_steps(feed, heldout)
         # Training.

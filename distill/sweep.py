@@ -183,7 +183,7 @@ def points(
     recipe: str, over: str | Sequence[str], overrides: Sequence[str] = (), data: str | Path | None = None
 ) -> dict[str, Recipe]:
     """The recipes of a sweep by label: every combination of the values of its axes."""
-    axes = [over] if isinstance(over, str) else list(over)
+    axes = [over] if isinstance(over, str) else over
     keys = [axis.partition("=")[0] for axis in axes]
     if twice := next((key for key in keys if key != "variant" and keys.count(key) > 1), None):
         raise InputError(f"`over` names {twice} twice; give all its values at once: {twice}=VALUE,VALUE")
@@ -364,8 +364,7 @@ def _count(corpora: tuple[Corpus, ...]) -> Counted:
         if not is_here(corpus):
             found.append((None, {"name": corpus.origin, "language": ", ".join(corpus.languages), "rows": None}))
         else:
-            sources = open_corpora((corpus,))
-            found += [(source, {"name": source.name, "language": source.language}) for source in sources]
+            found += [(one, {"name": one.name, "language": one.language}) for one in open_corpora((corpus,))]
     most = COUNTED_ROWS // max(1, len(found))
     for source, entry in found:
         if source is not None:

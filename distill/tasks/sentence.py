@@ -83,7 +83,6 @@ class TrainingTask(nn.Module):
     """
 
     provides: frozenset[str] = frozenset()
-    needs_teacher_vectors = True
     on_vectors = False  # whether all losses use sentence vectors only, as `dimensions` and `mini_batch` need
 
     def __init__(
@@ -151,16 +150,16 @@ class SentenceTask(TrainingTask):
 
     def _vectors(self, batch: Batch) -> list[Tensor | None]:
         """Vectors of sources and targets [B, D], and of negatives [B, N, D], of the batch of all processes."""
-        negatives, each = batch.negatives, 1
-        if negatives is not None:
-            each = negatives[0].shape[1]
-            negatives = negatives[0].flatten(0, 1), negatives[1].flatten(0, 1)
-        sides = (batch.source, batch.target, negatives)
-        given = iter(encode_sides(self.student, [side for side in sides if side is not None], self.stage.mini_batch))
-        source, target, third = (None if side is None else next(given) for side in sides)
-        third = None if third is None else third.view(len(batch), each * third.shape[1])
-        found = [None if v is None else gather(v) for v in (source, target, third)]
-        return [*found[:2], None if found[2] is None else found[2].unflatten(1, (each, -1))]
+        sides = [batch.source, *([] if batch.target is None else [batch.target])]
+        if batch.negatives is not None:
+            sides.append((batch.negatives[0].flatten(0, 1), batch.negatives[1].flatten(0, 1)))
+        given = iter(encode_sides(self.student, sides, self.stage.mini_batch))
+        source, target = gather(next(given)), None if batch.target is None else gather(next(given))
+        if batch.negatives is None:
+            return [source, target, None]
+        each = batch.negatives[0].shape[1]
+        negatives_BW = next(given).view(len(batch), each * self.student.width)
+        return [source, target, gather(negatives_BW).unflatten(1, (each, -1))]
 
     def forward(self, batch: Batch, train_source: bool = True) -> dict[str, Tensor]:
         """The loss and its parts; without `train_source` only the target side is trained."""
@@ -251,8 +250,6 @@ class SentenceTask(TrainingTask):
 
 class EmbeddingTask(TrainingTask):
     """Eq. 3: the student's embedding layer against the assistant's, token by token, on both sides."""
-
-    needs_teacher_vectors = False
 
     def forward(self, batch: Batch, train_source: bool = True) -> dict[str, Tensor]:
         """The loss and its parts, summed over the sides."""
