@@ -216,7 +216,6 @@ def test_base_and_code_have_learning_rates_of_their_own():
     [
         (("assistant.nonzeros=0",), "assistant.*greater than or equal to 2"),
         (("assistant.nonzeros=6",), "assistant.*less than or equal to 5"),
-        (("assistant.nonzeros=3", "assistant.rows=random"), "random rows are not"),
         (("student.nonzeros=3",), "set both or neither"),
         (("student.base_rows=30",), "set both or neither"),
         (("student.base_rows=500", "student.nonzeros=3"), "no smaller than the vocabulary of 500"),
