@@ -47,9 +47,9 @@ def load_named(model: NamedModel | str | Path, new_head_seed: int | None = None)
     return load_encoder(model)
 
 
-def sample_rows(stream: TextStream, per_language: int, seed: int) -> list[Row]:
+def sample_rows(stream: TextStream, per_language: int) -> list[Row]:
     """Up to `per_language` training rows of each language, drawn from the first rows of each source."""
-    rng = np.random.default_rng([seed, 3])
+    rng = np.random.default_rng([stream.seed, 3])
     by_language: dict[str, list[Row]] = {}
     for source in (source for source in stream.sources if not source.synthetic):
         # At most four times as many rows are read, so that sorted files still give a mixture.
@@ -113,20 +113,20 @@ def with_table(teacher: Encoder, tokenizer: PieceTokenizer, wanted: Assistant, r
 
 
 def make_vocabulary(
-    wanted: VocabularyTraining, stream: TextStream, work: Path, seed: int, words: Sequence[str] = ()
+    wanted: VocabularyTraining, stream: TextStream, run: Path, words: Sequence[str] = ()
 ) -> tuple[Path, list[Row]]:
-    """The `.model` file of a recipe, trained once per run folder, and the rows that it is trained on.
+    """The `.model` file of a recipe, trained once per folder `run`, and the rows that it is trained on.
 
     `words` are added to a vocabulary of whole words.
     """
     say("vocabulary: reading the corpora")
-    rows = sample_rows(stream, wanted.sentences_per_language, seed)
+    rows = sample_rows(stream, wanted.sentences_per_language)
     if wanted.file is not None:
         return Path(wanted.file).expanduser(), rows
-    work.mkdir(parents=True, exist_ok=True)
-    target, size, lowercase = work / "tokenizer.model", wanted.train or 32_000, wanted.lowercase
+    target, size, lowercase = run / "vocabulary" / "tokenizer.model", wanted.train or 32_000, wanted.lowercase
     if target.is_file():
         return target, rows
+    target.parent.mkdir(parents=True, exist_ok=True)
     say(f"vocabulary: training {size} tokens on {len(rows)} pairs")
     if wanted.parts is None:
         texts = sorted({row.source for row in rows}) + [row.target for row in rows if row.target]
@@ -155,7 +155,7 @@ def make_assistant(recipe: Recipe, stream: TextStream, folder: Path) -> None:
     assert wanted is not None
     body = load_named(recipe.teacher if wanted.body == "teacher" else wanted.body)
     words = transfer.own_words(body) if wanted.vocabulary.parts is not None else ()
-    model_file, rows = make_vocabulary(wanted.vocabulary, stream, folder.parent / "vocabulary", recipe.seed, words)
+    model_file, rows = make_vocabulary(wanted.vocabulary, stream, folder.parent, words)
     say(f"assistant: table rows by {wanted.rows}")
     student = with_table(body, PieceTokenizer(model_file), wanted, rows)
     save_student(student, model_file, folder, defaults=trained_defaults(body))
@@ -175,7 +175,7 @@ def make_student(recipe: Recipe, assistant_folder: Path, stream: TextStream, fol
         else:
             save_student(to_student(encoder), encoder.tokenizer, folder, defaults=trained_defaults(encoder))
     elif shape is not None and shape.scratch is not None:
-        _from_scratch(shape, stream, folder, recipe.seed)
+        _from_scratch(shape, stream, folder)
     else:
         student, tokenizer = cut_from_assistant(recipe, assistant_folder, stream)
         save_student(student, tokenizer, folder, defaults=read_defaults(assistant_folder))
@@ -194,7 +194,7 @@ def cut_from_assistant(recipe: Recipe, assistant_folder: Path, stream: TextStrea
     count = len(large.layers)
     layers = shape.layers if shape.layers is not None else tuple(range(shape.unit or count))
     repeats, length = shape.repeats or max(1, count // len(layers)), min(shape.max_length, large.config.positions)
-    frequency = token_frequency(encoder.tokenizer, sample_rows(stream, 20_000, recipe.seed), shape.max_length)
+    frequency = token_frequency(encoder.tokenizer, sample_rows(stream, 20_000), shape.max_length)
     student = shrink(
         large, layers=layers, repeats=repeats, bottleneck=shape.bottleneck, place=shape.place, frequency_V=frequency,
         max_length=length, dropout=shape.dropout,
@@ -206,11 +206,11 @@ def cut_from_assistant(recipe: Recipe, assistant_folder: Path, stream: TextStrea
     return student, encoder.tokenizer
 
 
-def _from_scratch(shape: StudentShape, stream: TextStream, folder: Path, seed: int) -> None:
+def _from_scratch(shape: StudentShape, stream: TextStream, folder: Path) -> None:
     """A student of random weights with a joint vocabulary of its languages (Mao et al. 2021)."""
     plan = shape.scratch
     assert plan is not None
-    model_file, _ = make_vocabulary(plan.vocabulary, stream, folder.parent / "vocabulary", seed)
+    model_file, _ = make_vocabulary(plan.vocabulary, stream, folder.parent)
     tokenizer = PieceTokenizer(model_file)
     config = StudentConfig(
         **plan.model_dump(include={"hidden", "heads", "intermediate", "normalize"}),
@@ -218,5 +218,5 @@ def _from_scratch(shape: StudentShape, stream: TextStream, folder: Path, seed: i
         unit=plan.layers, repeats=shape.repeats or 1, positions=shape.max_length,
         vocabulary=tokenizer.size, pad_id=tokenizer.pad_id,
     )  # fmt: skip
-    torch.manual_seed(seed)
+    torch.manual_seed(stream.seed)
     save_student(Student(config), model_file, folder)

@@ -148,7 +148,7 @@ class Run:
     def _dictionary(self) -> Dictionary:
         say("dictionary: aligning the words of the recipe's parallel text")
         stream = TextStream(open_corpora(self.recipe.corpora, self.excluded), self.recipe.seed, self.recipe.heldout)
-        return learn_dictionary(sample_rows(stream, DICTIONARY_PAIRS, self.recipe.seed))
+        return learn_dictionary(sample_rows(stream, DICTIONARY_PAIRS))
 
     def stream(self, stage: Stage | None = None) -> TextStream:
         """The text of a stage, or of the recipe."""

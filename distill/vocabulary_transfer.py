@@ -27,7 +27,10 @@ from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 from msdc.text.tokenizer import PieceTokenizer, Tokenizer
 
+ROUNDS = 4  # of IBM Model 1
+CHUNK = 20_000  # sentence pairs whose candidates are listed at once
 FAINT = 0.02  # of the best association of a word: weaker pairs are ignored
+NULL = 0.02 * 1e-3  # a floor of all associations, which allows a word to stay unaligned
 SPELLING = 0.5  # weight of a token's own spelling, in sentences
 SPELLING_INSIDE = 5.0  # the same for a token inside words, which is mostly part of names
 LAST_LATIN = "\u024f"  # the teacher has at best letters of other scripts
@@ -67,16 +70,15 @@ class _Candidates:
         pairs = new.indices[new_slot].astype(np.int64) * wordpieces + old.indices[old_slot]
         entry = np.minimum(np.searchsorted(keys, pairs), len(keys) - 1).astype(np.int32)
         found = keys[entry] == pairs
-        self.entry, self.new_slot, self.old_slot = entry[found], new_slot[found], old_slot[found]
-        self.new_slots, self.old_slots = new.nnz, old.nnz
+        self.entry = entry[found]
+        self.slots = {False: (new_slot[found], new.nnz), True: (old_slot[found], old.nnz)}  # by_old
 
     def expected(self, table: np.ndarray, by_old: bool) -> np.ndarray:
         """Expected counts per table entry (one E step); the alignments of a slot compete."""
         weight = table[self.entry]
-        slot, slots = (self.old_slot, self.old_slots) if by_old else (self.new_slot, self.new_slots)
+        slot, slots = self.slots[by_old]
         total = np.bincount(slot, weights=weight, minlength=slots)
-        weight = weight / np.maximum(total[slot], 1e-30)
-        return np.bincount(self.entry, weights=weight, minlength=len(table))
+        return np.bincount(self.entry, weights=weight / np.maximum(total[slot], 1e-30), minlength=len(table))
 
 
 def _candidates(score: sparse.csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -91,34 +93,26 @@ def _candidates(score: sparse.csr_matrix) -> tuple[np.ndarray, np.ndarray, np.nd
 
 
 def align(
-    new_rows: Sequence[Sequence[int]],
-    teacher_rows: Sequence[Sequence[int]],
-    pieces: int,
-    wordpieces: int,
-    rounds: int = 4,
-    chunk: int = 20_000,
-    null: float = 0.02,
+    new_rows: Sequence[Sequence[int]], teacher_rows: Sequence[Sequence[int]], pieces: int, wordpieces: int
 ) -> sparse.csr_matrix:
-    """Alignment strength P x W after `rounds` of IBM Model 1 in both directions (their geometric mean).
+    """Alignment strength P x W after ROUNDS of IBM Model 1 in both directions (their geometric mean).
 
     Most words that occur together do so by chance. Pairs whose association is below FAINT of the best of both words are
-    ignored: nine of ten in a million sentences, which saves as much time and memory. `null` is a floor that allows a
-    word to stay unaligned.
+    ignored: nine of ten in a million sentences, which saves as much time and memory.
     """
     new, old = _occurrence(new_rows, pieces), _occurrence(teacher_rows, wordpieces)
     score = association(new, old)
     score.sort_indices()
     row, column, start = _candidates(score)
     keys = row.astype(np.int64) * wordpieces + column
-    chunks = [
-        _Candidates(new[i : i + chunk], old[i : i + chunk], keys, wordpieces) for i in range(0, new.shape[0], chunk)
-    ]
+    starts = range(0, new.shape[0], CHUNK)
+    chunks = [_Candidates(new[at : at + CHUNK], old[at : at + CHUNK], keys, wordpieces) for at in starts]
 
     def run(by_old: bool) -> np.ndarray:
         axis, size = (row, pieces) if by_old else (column, wordpieces)
         table = expected = start
-        for _ in range(rounds):
-            expected = sum((one.expected(table + null * 1e-3, by_old) for one in chunks), np.zeros(len(table)))
+        for _ in range(ROUNDS):
+            expected = sum((one.expected(table + NULL, by_old) for one in chunks), np.zeros(len(table)))
             table = expected / np.maximum(np.bincount(axis, weights=expected, minlength=size)[axis], 1e-30)
         return expected
 

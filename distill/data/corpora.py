@@ -25,10 +25,11 @@ from msdc.distill.data.columns import (
     find_columns,
     find_pairs,
     is_header,
+    named_columns,
     unnamed_language,
 )
 from msdc.distill.data.download import fetch_hub, fetch_opus, hub_tables, is_saved, saved_table
-from msdc.distill.data.exclusion import Exclusion
+from msdc.distill.data.exclusion import Exclusion, matching_files
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError, first_line
 from msdc.extras import require
@@ -200,9 +201,7 @@ def join_punctuation(text: str) -> str:
 def read_text(path: Path, corpus: Corpus, language: str | None) -> list[TextSource]:
     """One sentence per line, or the cells of the named columns of tab-separated text."""
     names = next(iterate_lines(path), (0, ""))[1].split("\t") if corpus.columns else []
-    if missing := [c for c in corpus.columns if (c not in names if isinstance(c, str) else not 1 <= c <= len(names))]:
-        raise InputError(f"{path}: no column {missing[0]!r} (have {', '.join(names)[:80]})")
-    places = [names.index(c) if isinstance(c, str) else c - 1 for c in corpus.columns]
+    places = named_columns(corpus, path, names, len(names), ", ".join(names)[:80])
     header = any(isinstance(c, str) for c in corpus.columns)
 
     def entries() -> Iterator[Row | Bad]:
@@ -500,7 +499,7 @@ def open_corpus(corpus: Corpus) -> list[TextSource]:
     if whole.is_dir():
         paths = sorted(p for p in whole.iterdir() if p.is_file() and suffix_of(p) in CORPUS_SUFFIXES)
     else:
-        paths = [Path(name) for name in sorted(glob.glob(str(whole), recursive=True)) if Path(name).is_file()]
+        paths = matching_files(str(whole))
     if not paths:
         raise InputError(f"{corpus.path}: no such corpus file")
     sources = [source for path in paths for source in _read_file(path, corpus)]

@@ -69,9 +69,10 @@ def model_1(new, old, rounds, null, faint):
 @pytest.mark.parametrize("faint", [0.0, 0.02, 0.3])
 @pytest.mark.parametrize("chunk", [7, 1000])
 def test_alignment_is_model_1_over_the_candidates(monkeypatch, faint, chunk):
-    monkeypatch.setattr(vocabulary_transfer, "FAINT", faint)
+    for name, value in {"FAINT": faint, "CHUNK": chunk, "ROUNDS": 3}.items():
+        monkeypatch.setattr(vocabulary_transfer, name, value)
     new, old = sentences(3, 60)
-    found = align(new, old, P, W, rounds=3, chunk=chunk, null=0.02).todense()
+    found = align(new, old, P, W).todense()
     np.testing.assert_allclose(found, model_1(new, old, 3, 0.02, faint), rtol=2e-5, atol=1e-9)
 
 
