@@ -9,11 +9,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import torch
-from scipy import sparse
 from torch import Tensor
 
 from msdc.compress.student.config import CODE, INDEX, POSITION, TABLE
@@ -34,6 +34,8 @@ from msdc.files import staged_folder
 from msdc.progress import say
 from msdc.text.tokenizer import PieceTokenizer, Tokenizer
 
+POSITIONS = 128  # of an assistant that is a model by name
+
 
 def load_named(model: NamedModel | str | Path, new_head_seed: int | None = None) -> Encoder:
     """The encoder that a recipe names; `pooling` and `head` apply to a bare folder.
@@ -45,23 +47,17 @@ def load_named(model: NamedModel | str | Path, new_head_seed: int | None = None)
     return load_encoder(model)
 
 
-def sample_rows(stream: TextStream, per_language: int, seed: int) -> list[Row]:
+def sample_rows(stream: TextStream, per_language: int) -> list[Row]:
     """Up to `per_language` training rows of each language, drawn from the first rows of each source."""
-    rng = np.random.default_rng([seed, 3])
+    rng = np.random.default_rng([stream.seed, 3])
     by_language: dict[str, list[Row]] = {}
     for source in (source for source in stream.sources if not source.synthetic):
-        rows = by_language.setdefault(source.language, [])
         # At most four times as many rows are read, so that sorted files still give a mixture.
-        for number, row in enumerate(source.read()):
-            if number >= 4 * per_language:
-                break
-            if not stream.is_heldout(row.source):
-                rows.append(row)
+        read = islice(source.read(), 4 * per_language)
+        by_language.setdefault(source.language, []).extend(row for row in read if not stream.is_heldout(row.source))
     picked: list[Row] = []
-    for code in sorted(by_language):
-        rows = by_language[code]
-        take = rng.permutation(len(rows))[:per_language]
-        picked += [rows[i] for i in take]
+    for _, rows in sorted(by_language.items()):
+        picked += [rows[i] for i in rng.permutation(len(rows))[:per_language]]
     return picked
 
 
@@ -72,77 +68,65 @@ def token_frequency(tokenizer: Tokenizer, rows: Sequence[Row], max_length: int) 
     return torch.from_numpy(1.0 + np.bincount(ids.astype(np.int64), minlength=tokenizer.size))
 
 
-def with_table(
-    teacher: Encoder,
-    tokenizer: PieceTokenizer,
-    max_length: int,
-    score: sparse.csr_matrix | None,
-    nonzeros: int | None = None,
-    base_rows: int | None = None,
-    frequency_P: np.ndarray | None = None,
-) -> Student:
-    """The teacher's body with a new table: weighted means of the teacher's rows, or random rows.
+def with_table(teacher: Encoder, tokenizer: PieceTokenizer, wanted: Assistant, rows: Sequence[Row]) -> Student:
+    """The teacher's body with a new table: random, or means of the teacher's rows weighted by alignment in `rows`.
 
-    Args:
-        teacher: the model whose layers and rows are used.
-        tokenizer: the new vocabulary, of P tokens.
-        max_length: positions that are kept.
-        score: alignment strengths [P, W] with the teacher's W tokens; None: random rows.
-        nonzeros: code the table: each row keeps this many of its strongest weights.
-        base_rows: limit of the teacher's rows in the base of a coded table.
-        frequency_P: how often each token occurs, to choose the base rows.
+    With `nonzeros` each row keeps that many of its strongest weights, over at most `base_rows` of the teacher's rows.
     """
     body = decode(to_student(teacher))
     table_WH = body.embedding.table.weight.detach()
-    changes = {"vocabulary": tokenizer.size, "pad_id": tokenizer.pad_id, "positions": max_length}
+    changes = {"vocabulary": tokenizer.size, "pad_id": tokenizer.pad_id, "positions": wanted.max_length}
     state = {name: value for name, value in body.state_dict().items() if name != TABLE}
-    state[POSITION] = state[POSITION][:max_length]
+    state[POSITION] = state[POSITION][: wanted.max_length]
     ends = teacher.tokenizer.encode([""], 16)[0]
     if len(ends) < 2:
         raise InputError(
             f"{teacher.name}: its tokenizer adds no special ids; a new vocabulary needs a first and a last one"
         )
     own = {tokenizer.bos_id: table_WH[ends[0]], tokenizer.eos_id: table_WH[ends[-1]]}
-    if nonzeros is not None and score is not None:
+    if wanted.rows == "random":
+        random = torch.Generator().manual_seed(1)
+        state[TABLE] = torch.randn(tokenizer.size, table_WH.shape[1], generator=random) * table_WH.std()
+    else:
+        score, frequency_P = transfer.align_tokens(
+            teacher, tokenizer, rows, wanted.rows, wanted.max_length, wanted.inside
+        )
+    if wanted.nonzeros is not None:  # not with random rows
         # Control tokens and the unknown token get the mean row.
         processor = tokenizer.processor
         special = [i for i in range(tokenizer.size) if processor.is_control(i) or processor.is_unknown(i)]
         own = {index: table_WH.mean(0) for index in special} | own
-        if base_rows is not None and frequency_P is not None:
+        if wanted.base_rows is not None:
             # The rows of special tokens and the mean row are in the base too.
-            score = transfer.most_used(transfer.strongest(score), base_rows - len(own) - 1, frequency_P)
-        code = transfer.transplant_code(transfer.strongest(score, nonzeros), table_WH, nonzeros, own)
-        changes |= {"base_rows": len(code.base_RE), "nonzeros": nonzeros}
+            score = transfer.most_used(transfer.strongest(score), wanted.base_rows - len(own) - 1, frequency_P)
+        code = transfer.transplant_code(transfer.strongest(score, wanted.nonzeros), table_WH, wanted.nonzeros, own)
+        changes |= {"base_rows": len(code.base_RE), "nonzeros": wanted.nonzeros}
         state |= {TABLE: code.base_RE, CODE: code.weight_Vk, INDEX: code.index_Vk}
     else:
-        if score is None:
-            random = torch.Generator().manual_seed(1)
-            table_PH = torch.randn(tokenizer.size, table_WH.shape[1], generator=random) * table_WH.std()
-        else:
-            table_PH = transfer.transplant_rows(transfer.strongest(score), table_WH)
+        if wanted.rows != "random":
+            state[TABLE] = transfer.transplant_rows(transfer.strongest(score), table_WH)
         for token, row_H in own.items():
-            table_PH[token] = row_H
-        state[TABLE] = table_PH
+            state[TABLE][token] = row_H
     assistant = Student(body.config.model_copy(update=changes))
     assistant.load_state_dict(state)
     return assistant.eval()
 
 
 def make_vocabulary(
-    wanted: VocabularyTraining, stream: TextStream, work: Path, seed: int, words: Sequence[str] = ()
+    wanted: VocabularyTraining, stream: TextStream, run: Path, words: Sequence[str] = ()
 ) -> tuple[Path, list[Row]]:
-    """The `.model` file of a recipe, trained once per run folder, and the rows that it is trained on.
+    """The `.model` file of a recipe, trained once per folder `run`, and the rows that it is trained on.
 
     `words` are added to a vocabulary of whole words.
     """
     say("vocabulary: reading the corpora")
-    rows = sample_rows(stream, wanted.sentences_per_language, seed)
+    rows = sample_rows(stream, wanted.sentences_per_language)
     if wanted.file is not None:
         return Path(wanted.file).expanduser(), rows
-    work.mkdir(parents=True, exist_ok=True)
-    target, size, lowercase = work / "tokenizer.model", wanted.train or 32_000, wanted.lowercase
+    target, size, lowercase = run / "vocabulary" / "tokenizer.model", wanted.train or 32_000, wanted.lowercase
     if target.is_file():
         return target, rows
+    target.parent.mkdir(parents=True, exist_ok=True)
     say(f"vocabulary: training {size} tokens on {len(rows)} pairs")
     if wanted.parts is None:
         texts = sorted({row.source for row in rows}) + [row.target for row in rows if row.target]
@@ -156,32 +140,29 @@ def make_vocabulary(
     return trained, rows
 
 
-def make_assistant(recipe: Recipe, stream: TextStream, folder: Path) -> Path:
-    """Write the untrained assistant's model folder and return it."""
+def make_assistant(recipe: Recipe, stream: TextStream, folder: Path) -> None:
+    """Write the untrained assistant's model folder."""
     wanted = recipe.assistant
     if isinstance(wanted, (str, NamedModel)):
         named = recipe.teacher if wanted == TEACHER else wanted
         say(f"assistant: {model_name(named)}")
         encoder = load_named(named)
         student = to_student(encoder)
-        if student.config.positions > 128:
-            student = shrink(student, max_length=128)
-        assert encoder.folder is not None
-        return save_student(student, encoder.tokenizer, folder, defaults=trained_defaults(encoder))
-    assert isinstance(wanted, Assistant)
+        if student.config.positions > POSITIONS:
+            student = shrink(student, max_length=POSITIONS)
+        save_student(student, encoder.tokenizer, folder, defaults=trained_defaults(encoder))
+        return
+    assert wanted is not None
     body = load_named(recipe.teacher if wanted.body == "teacher" else wanted.body)
     words = transfer.own_words(body) if wanted.vocabulary.parts is not None else ()
-    model_file, rows = make_vocabulary(wanted.vocabulary, stream, folder.parent / "vocabulary", recipe.seed, words)
+    model_file, rows = make_vocabulary(wanted.vocabulary, stream, folder.parent, words)
     say(f"assistant: table rows by {wanted.rows}")
-    tokenizer, length, score, frequency_P = PieceTokenizer(model_file), wanted.max_length, None, None
-    if wanted.rows != "random":
-        score, frequency_P = transfer.align_tokens(body, tokenizer, rows, wanted.rows, length, wanted.inside)
-    student = with_table(body, tokenizer, length, score, wanted.nonzeros, wanted.base_rows, frequency_P)
-    return save_student(student, model_file, folder, defaults=trained_defaults(body))
+    student = with_table(body, PieceTokenizer(model_file), wanted, rows)
+    save_student(student, model_file, folder, defaults=trained_defaults(body))
 
 
-def make_student(recipe: Recipe, assistant_folder: Path, stream: TextStream, folder: Path) -> Path:
-    """Write the untrained student's model folder and return it."""
+def make_student(recipe: Recipe, assistant_folder: Path, stream: TextStream, folder: Path) -> None:
+    """Write the untrained student's model folder."""
     shape = recipe.student
     if isinstance(shape, (str, NamedModel)):
         encoder = load_named(shape, new_head_seed=recipe.seed)
@@ -191,14 +172,13 @@ def make_student(recipe: Recipe, assistant_folder: Path, stream: TextStream, fol
                 shutil.copytree(encoder.folder, stage, dirs_exist_ok=True)
                 if ModelSource(stage).identity() != encoder.identity:
                     raise InputError(f"{encoder.folder}: changed while it was copied; run again")
-            return folder
-        student = to_student(encoder)
-        return save_student(student, encoder.tokenizer, folder, defaults=trained_defaults(encoder))
-    assert shape is not None
-    if shape.scratch is not None:
-        return _from_scratch(shape, stream, folder, recipe.seed)
-    student, tokenizer = cut_from_assistant(recipe, assistant_folder, stream)
-    return save_student(student, tokenizer, folder, defaults=read_defaults(assistant_folder))
+        else:
+            save_student(to_student(encoder), encoder.tokenizer, folder, defaults=trained_defaults(encoder))
+    elif shape is not None and shape.scratch is not None:
+        _from_scratch(shape, stream, folder)
+    else:
+        student, tokenizer = cut_from_assistant(recipe, assistant_folder, stream)
+        save_student(student, tokenizer, folder, defaults=read_defaults(assistant_folder))
 
 
 def trained_defaults(encoder: Encoder) -> EncodeDefaults:
@@ -213,18 +193,12 @@ def cut_from_assistant(recipe: Recipe, assistant_folder: Path, stream: TextStrea
     large = to_student(encoder)
     count = len(large.layers)
     layers = shape.layers if shape.layers is not None else tuple(range(shape.unit or count))
-    repeats = shape.repeats or max(1, count // len(layers))
-    frequency = token_frequency(encoder.tokenizer, sample_rows(stream, 20_000, recipe.seed), shape.max_length)
+    repeats, length = shape.repeats or max(1, count // len(layers)), min(shape.max_length, large.config.positions)
+    frequency = token_frequency(encoder.tokenizer, sample_rows(stream, 20_000), shape.max_length)
     student = shrink(
-        large,
-        layers=layers,
-        repeats=repeats,
-        bottleneck=shape.bottleneck,
-        place=shape.place,
-        frequency_V=frequency,
-        max_length=min(shape.max_length, large.config.positions),
-        dropout=shape.dropout,
-    )
+        large, layers=layers, repeats=repeats, bottleneck=shape.bottleneck, place=shape.place, frequency_V=frequency,
+        max_length=length, dropout=shape.dropout,
+    )  # fmt: skip
     if shape.base_rows is not None and shape.nonzeros is not None:
         say(f"student: coding its table, {shape.nonzeros} of {shape.base_rows} base rows per token")
         student, kept = fit_student(student, shape.base_rows, shape.nonzeros, frequency)
@@ -232,27 +206,17 @@ def cut_from_assistant(recipe: Recipe, assistant_folder: Path, stream: TextStrea
     return student, encoder.tokenizer
 
 
-def _from_scratch(shape: StudentShape, stream: TextStream, folder: Path, seed: int) -> Path:
+def _from_scratch(shape: StudentShape, stream: TextStream, folder: Path) -> None:
     """A student of random weights with a joint vocabulary of its languages (Mao et al. 2021)."""
     plan = shape.scratch
     assert plan is not None
-    model_file, _ = make_vocabulary(plan.vocabulary, stream, folder.parent / "vocabulary", seed)
+    model_file, _ = make_vocabulary(plan.vocabulary, stream, folder.parent)
     tokenizer = PieceTokenizer(model_file)
     config = StudentConfig(
-        vocabulary=tokenizer.size,
-        hidden=plan.hidden,
-        heads=plan.heads,
-        intermediate=plan.intermediate,
-        unit=plan.layers,
-        repeats=shape.repeats or 1,
-        bottleneck=shape.bottleneck,
-        place=shape.place,
-        base_rows=shape.base_rows,
-        nonzeros=shape.nonzeros,
-        positions=shape.max_length,
-        dropout=shape.dropout,
-        normalize=plan.normalize,
-        pad_id=tokenizer.pad_id,
-    )
-    torch.manual_seed(seed)
-    return save_student(Student(config), model_file, folder)
+        **plan.model_dump(include={"hidden", "heads", "intermediate", "normalize"}),
+        **shape.model_dump(include={"bottleneck", "place", "base_rows", "nonzeros", "dropout"}),
+        unit=plan.layers, repeats=shape.repeats or 1, positions=shape.max_length,
+        vocabulary=tokenizer.size, pad_id=tokenizer.pad_id,
+    )  # fmt: skip
+    torch.manual_seed(stream.seed)
+    save_student(Student(config), model_file, folder)

@@ -38,25 +38,24 @@ class Outcome:
 
 def wanted_files(recipe: Recipe, data: Path, sets: dict[str, SourceSet]) -> tuple[dict[str, str], list[str], list[str]]:
     """The set of each file that a recipe reads, patterns without a known source, and corpora of the hub or OPUS."""
-    patterns: list[tuple[str, tuple[str, ...]]] = []
-    remote: list[str] = []
-    for corpus in dict.fromkeys(recipe.all_corpora):
-        if corpus.is_remote:
-            remote.append(f"hub {corpus.hub}" if corpus.hub else f"opus {corpus.opus}")
-        languages = corpus.languages if corpus.kind != "text" else ()
-        patterns += [(path, languages) for path in (corpus.path, *(corpus.files or ())) if path is not None]
+    corpora = dict.fromkeys(recipe.all_corpora)
+    patterns: list[tuple[str, tuple[str, ...]]] = [
+        (path, () if corpus.kind == "text" else corpus.languages)
+        for corpus in corpora for path in (corpus.path, *(corpus.files or ())) if path is not None
+    ]  # fmt: skip
     patterns += [(path, ()) for path in (*recipe.exclude, *recipe.heldout.graded)]
+    files = [(file, name, code) for name, entry in sets.items() for file, (code, _) in entry.targets.items()]
     found: dict[str, str] = {}
     unknown: dict[str, None] = {}
     for path, languages in patterns:
         if not Path(path).is_relative_to(data):
             continue
         pattern = Path(path).relative_to(data).as_posix()
-        files = ((file, name, code) for name, entry in sets.items() for file, (code, _) in entry.targets.items())
         hits = [one for one in files if fnmatch.fnmatchcase(one[0], pattern)]
         found |= {file: name for file, name, code in hits if not languages or not code or code in languages}
         if not hits:
             unknown[pattern] = None
+    remote = [f"hub {one.hub}" if one.hub else f"opus {one.opus}" for one in corpora if one.is_remote]
     return found, list(unknown), remote
 
 
@@ -86,15 +85,12 @@ def build_data(
     copies: Path | None = None,
     dry_run: bool = False,
 ) -> list[Outcome]:
-    """Build the files that a recipe reads in `data`, the folder it was loaded with.
+    """Build the files that a recipe reads in `data`, the folder it was loaded with; existing files are kept.
 
     Args:
-        recipe: the recipe.
-        data: the folder to write to; existing files are kept.
         sets: all sets by name, as of `read_sources`.
         only: names of the sets to build; empty: all.
         copies: a folder with copies of the sources, instead of downloads.
-        dry_run: build nothing.
 
     Raises:
         InputError: `only` names a set that the recipe does not read.
@@ -104,10 +100,10 @@ def build_data(
         raise InputError(f"`only` {strange[0]}: {recipe.name} reads {', '.join(dict.fromkeys(wanted.values()))}")
     found = [Outcome(name, "", "training", why="downloaded by training") for name in remote if not only]
     for file, name in wanted.items():
-        entry = sets[name]
-        origin = ", ".join(map(str, entry.origins.values()))
         if only and name not in only:
             continue
+        entry = sets[name]
+        origin = ", ".join(map(str, entry.origins.values()))
         if (present := (data / file).is_file()) or dry_run:
             found.append(Outcome(file, name, "present" if present else "planned", origin=origin))
             continue

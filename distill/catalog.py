@@ -25,6 +25,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -155,9 +156,8 @@ def set_value(node: Any, key: str, value: Any, inside: str = "", whole: str = ""
 
 def _names(entries: Any, inside: str) -> list[Any]:
     """The names of the entries of a list; `inside` is the key of the list."""
-    if inside == "corpora":
-        return [corpus_label(entry) if isinstance(entry, dict) else None for entry in entries]
-    return [entry.get("name") if isinstance(entry, dict) else None for entry in entries]
+    label = corpus_label if inside == "corpora" else operator.methodcaller("get", "name")
+    return [label(entry) if isinstance(entry, dict) else None for entry in entries]
 
 
 def _entries(entries: Any, part: str, inside: str, key: str) -> list[int]:
@@ -168,20 +168,17 @@ def _entries(entries: Any, part: str, inside: str, key: str) -> list[int]:
         return list(range(len(entries)))
     names = _names(entries, inside)
     found = [number for number, name in enumerate(names) if name == part]
-    if not found and part.isdigit() and int(part) < len(entries):
-        if inside not in NAMED:
-            return [int(part)]
-        named = names[int(part)]
-        raise InputError(f"`overrides` {key}: use the name of an entry: {part} is {inside}.{named}")
-    if len(found) != 1:
-        known = ", ".join(str(name) for name in dict.fromkeys(names))
+    if len(found) == 1:
+        return found
+    if found:
         several = "; ".join(str(Corpus.model_construct(**entries[n]).origin) for n in found)
-        raise InputError(
-            f"`overrides` {key}: {part!r} means several, give them a `name`: {several}"
-            if found
-            else f"`overrides` {key}: no entry {part!r} (have {known})"
-        )
-    return found
+        raise InputError(f"`overrides` {key}: {part!r} means several, give them a `name`: {several}")
+    if not part.isdigit() or int(part) >= len(entries):
+        known = ", ".join(str(name) for name in dict.fromkeys(names))
+        raise InputError(f"`overrides` {key}: no entry {part!r} (have {known})")
+    if inside in NAMED:
+        raise InputError(f"`overrides` {key}: use the name of an entry: {part} is {inside}.{names[int(part)]}")
+    return [int(part)]
 
 
 def apply_overrides(tree: dict[str, Any], overrides: Sequence[str]) -> None:
@@ -311,8 +308,8 @@ def load_recipe(
         return parse(Recipe, _fill_in(tree, "the recipe", data), str(tree.get("name", "recipe")))
     base, chosen = _split_name(os.fspath(name))
     file = read_file(base)
-    tree, path = file.tree, file.path
-    tree.setdefault("name", path.stem)
+    tree = file.tree
+    tree.setdefault("name", file.path.stem)
     known = {k: [*(tree[k] if isinstance(tree.get(k), list) else ()), *spare] for k, spare in file.spare.items()}
     for part in filter(None, chosen.split("+")):
         if part not in file.variants:
@@ -323,9 +320,9 @@ def load_recipe(
         tree["paper"] = row
     # The paths of a shipped recipe are the user's, relative to the working directory.
     if base not in shipped():
-        tree = set_paths(tree, path.parent)
+        tree = set_paths(tree, file.path.parent)
     apply_overrides(tree, overrides)
-    return parse(Recipe, _fill_in(tree, base, data), str(path))
+    return parse(Recipe, _fill_in(tree, base, data), str(file.path))
 
 
 def parse_recipe(tree: dict[str, Any], origin: str, overrides: Sequence[str] = ()) -> Recipe:
@@ -345,10 +342,8 @@ def listing(name: str | None = None) -> list[dict[str, Any]]:
             parts = [file.variants[part] for part in chosen.split("+")]
             # Only a row of a paper differs from one.
             differs = [*common, *(text for part in parts for text in part.differs)] if file.paper_row(chosen) else []
-            about = ", ".join(part.about for part in parts if part.about)
-            rows.append(
-                {"name": f"{recipe}:{chosen}", "about": about, "paper": file.paper_row(chosen), "differs": differs}
-            )
+            about, row = ", ".join(part.about for part in parts if part.about), file.paper_row(chosen)
+            rows.append({"name": f"{recipe}:{chosen}", "about": about, "paper": row, "differs": differs})
     return rows
 
 
@@ -363,12 +358,13 @@ def _model_facts(model: Any) -> dict[str, Any]:
     if not isinstance(model, StudentShape):
         return {"": model}
     if model.scratch is not None:
-        plan = model.scratch.model_dump(include={"layers", "hidden", "heads", "intermediate"})
-        facts = {"": "random weights", **plan, "vocabulary": model.scratch.vocabulary.train, "dropout": model.dropout}
+        what, facts = "random weights", model.scratch.model_dump(include={"layers", "hidden", "heads", "intermediate"})
+        facts |= {"vocabulary": model.scratch.vocabulary.train, "dropout": model.dropout}
     else:
-        shape = model.model_dump(include={"bottleneck", "place", "unit", "layers", "repeats"})
-        facts = {"": "cut from the assistant", **shape}
-    return {f".{key}" if key else "": value for key, value in {**facts, "max_length": model.max_length}.items()}
+        what = "cut from the assistant"
+        facts = model.model_dump(include={"bottleneck", "place", "unit", "layers", "repeats"})
+    facts["max_length"] = model.max_length
+    return {"": what} | {f".{key}": value for key, value in facts.items()}
 
 
 def _stage_facts(recipe: Recipe, stage: Stage) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -107,9 +108,9 @@ def _list(recipe: str | None, as_json: bool) -> None:
         return
     width = terminal_width()
     if recipe is None:
-        names = [row["name"].partition(":")[0] for row in rows]
-        shown = [(row["name"], str(names.count(row["name"]) - 1), row["about"])
-                 for row in rows if ":" not in row["name"]]  # fmt: skip
+        names = Counter(row["name"].partition(":")[0] for row in rows)
+        abouts = {row["name"]: row["about"] for row in rows}
+        shown = [(name, str(count - 1), abouts[name]) for name, count in names.items()]
         click.echo(to_text(Table("Shipped recipes", heads("Recipe | Rows | What it is <"), shown), width))
         click.echo("rows and figures of one: msdc distill --list RECIPE")
         return

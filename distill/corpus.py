@@ -41,7 +41,7 @@ class Reading:
 def _read_source(source: TextSource, examples: int, most: int | None) -> Reading:
     """Read a source as training does, up to `most` rows."""
     found = Reading(source.name, source.form, source.language)
-    before = source.excluded.count() if source.excluded is not None else 0
+    before = 0 if source.excluded is None else source.excluded.count()
     with closing(source.read()) as rows:
         try:
             for found.rows, row in enumerate(rows, start=1):
@@ -53,12 +53,11 @@ def _read_source(source: TextSource, examples: int, most: int | None) -> Reading
         except InputError as error:
             found.error = str(error)
     excluded = 0 if source.excluded is None else source.excluded.count() - before
-    dropped: list[tuple[str, int, int | None]] = [
-        *((why, count, line) for why, (count, line) in source.reasons.items()),
-        (f"longer than {source.corpus.max_characters} characters (max_characters)", source.too_long, None),
-        ("contains an excluded sentence (exclude)", excluded, None),
-    ]
-    found.dropped = [{"why": why, "rows": count, "line": line} for why, count, line in dropped if count]
+    long = f"longer than {source.corpus.max_characters} characters (max_characters)"
+    dropped: dict[str, tuple[int, int | None]] = {
+        **source.reasons, long: (source.too_long, None), "contains an excluded sentence (exclude)": (excluded, None)
+    }  # fmt: skip
+    found.dropped = [{"why": why, "rows": count, "line": line} for why, (count, line) in dropped.items() if count]
     return found
 
 
@@ -81,14 +80,10 @@ def _to_text(one: Reading) -> str:
 def describe_corpus(
     file: str, settings: Mapping[str, Any], *, rows: int | None = None, examples: int = 3, data: Path | None = None
 ) -> list[Reading]:
-    """What training would read from a file, a folder, or the corpora of a recipe (.yaml).
+    """What training would read from a file, a folder, or the corpora of a recipe (.yaml), with `examples` of rows.
 
-    Args:
-        file: the file, folder or recipe.
-        settings: keys of a corpus in a recipe; a recipe has its own.
-        rows: the most rows to read of each part; None: all.
-        examples: rows to show.
-        data: the folder that replaces `{data}` in a recipe.
+    `settings` are the keys of a corpus, for a file that is no recipe; `rows` is the most to read of each part (None:
+    all); `data` replaces `{data}` in a recipe.
     """
     if Path(file).suffix in (".yaml", ".yml"):
         recipe = load_recipe(file, data=data)

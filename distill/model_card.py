@@ -58,32 +58,22 @@ def _metadata(recipe: Recipe, languages: list[str], report: Mapping[str, float],
     from huggingface_hub import EvalResult, ModelCardData
 
     results = [
-        EvalResult(
-            task_type="sentence-similarity", task_name="Semantic similarity", dataset_type=name, dataset_name=name,
-            metric_type="spearman_cosine", metric_name="Spearman x 100", metric_value=round(value, 2),
-        )
+        EvalResult("sentence-similarity", name, name, "spearman_cosine", round(value, 2),
+                   task_name="Semantic similarity", metric_name="Spearman x 100")
         for name, value in report.items()
     ]  # fmt: skip
     results += [
-        EvalResult(
-            task_type="translation-retrieval", task_name="Nearest translation", dataset_type="held-out",
-            dataset_name="held-out pairs of the training text", dataset_config=code, metric_type="accuracy",
-            metric_name="Accuracy, %", metric_value=round(value, 2),
-        )
+        EvalResult("translation-retrieval", "held-out", "held-out pairs of the training text", "accuracy",
+                   round(value, 2), task_name="Nearest translation", dataset_config=code, metric_name="Accuracy, %")
         for code, value in heldout.items()
     ]  # fmt: skip
     hubs = [one.hub.partition("@")[0] for one in recipe.all_corpora if one.hub and not Path(one.hub).exists()]
     named: Any = {"model_name": recipe.name, "eval_results": results} if results else {}
     return ModelCardData(
-        language=languages,
-        license=license_of(recipe),
-        library_name="sentence-transformers",
-        pipeline_tag="sentence-similarity",
-        tags=TAGS,
-        base_model=hub_name(model_name(recipe.teacher)),
-        datasets=list(dict.fromkeys(hubs)) or None,
-        **named,
-    ).to_yaml()
+        language=languages, license=license_of(recipe), library_name="sentence-transformers", tags=TAGS,
+        pipeline_tag="sentence-similarity", base_model=hub_name(model_name(recipe.teacher)),
+        datasets=list(dict.fromkeys(hubs)) or None, **named,
+    ).to_yaml()  # fmt: skip
 
 
 def _corpus_line(corpus: Corpus) -> str:
@@ -117,12 +107,7 @@ def model_card(
 ) -> str:
     """Markdown with the metadata block that model hubs read.
 
-    Args:
-        recipe: the recipe of the run.
-        encoder: the finished student.
-        results: the numbers of each stage.
-        seconds: the training time of all stages.
-        report: Spearman x 100 by file.
+    `results` are the numbers of each stage, `seconds` the time of all of them, `report` Spearman x 100 by file.
     """
     last = results[recipe.stages[-1].name]
     heldout = {key.removeprefix("accuracy_"): value for key, value in last.items() if key.startswith("accuracy_")}

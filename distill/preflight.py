@@ -14,6 +14,7 @@ from torch import Tensor
 
 from msdc.compress.quantization.plan import plan_for
 from msdc.compress.student.model import Student, StudentConfig
+from msdc.distill.assistant import POSITIONS
 from msdc.distill.data.corpora import is_here, open_corpora
 from msdc.distill.data.exclusion import excluded_files, read_exclusion
 from msdc.distill.objectives import find_objective
@@ -25,9 +26,6 @@ from msdc.encoders.folder import Layout, locate_model, read_layout
 from msdc.errors import InputError
 from msdc.limits import LAYERS
 from msdc.progress import warn
-
-TRIPLE_KINDS = ("triples", "nli")
-ASSISTANT_POSITIONS = 128  # of a multilingual model by name (msdc.distill.assistant)
 
 
 def check_recipe(recipe: Recipe, download: bool = True) -> list[str]:
@@ -80,7 +78,7 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
     """Check the objectives with their options (on a tiny example) and what they need from the stage."""
     kinds = {corpus.kind for corpus in recipe.corpora_of(stage)}
     roles = {stage.role, stage.teacher_role}
-    missing = [role for role in ("assistant", "student") if role in roles and getattr(recipe, role) is None]
+    missing = next((r for r in ("assistant", "student") if r in roles and getattr(recipe, r) is None), None)
     for use in stage.objective:
         try:
             objective = find_objective(use.name)
@@ -91,8 +89,8 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
             raise InputError(f"stage {stage.name}: {where}{error}") from error
         embedding = "teacher_BTH" in objective.inputs
         needs_teacher = any(name.startswith("teacher_") for name in objective.inputs)
-        labels = [LABELS[name] for name in objective.inputs if name in LABELS]
-        triples = stage.mine is not None or kinds <= set(TRIPLE_KINDS)
+        labels = next((LABELS[name] for name in objective.inputs if name in LABELS), None)
+        triples = stage.mine is not None or kinds <= {"triples", "nli"}
         for wrong, problem in (
             (embedding and stage.train != "student.embedding", "needs train: student.embedding"),
             (not embedding and stage.train == "student.embedding", "cannot be used with train: student.embedding"),
@@ -100,8 +98,8 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
             ({"negative_BD", "student_negatives_BND"} & set(objective.inputs) and not triples,
              "needs negatives: set `kind: triples` or `kind: nli` for each of its corpora, or `mine: 4` in the stage"),
             ("classifier_CF" in objective.inputs and stage.dimensions, "cannot be used with dimensions"),
-            (labels and kinds != set(labels), f"needs labels: set `kind: {(*labels, '')[0]}` for each of its corpora"),
-            (missing, f"the stage needs the {(*missing, '')[0]}, but the recipe has none"),
+            (labels and kinds != {labels}, f"needs labels: set `kind: {labels}` for each of its corpora"),
+            (missing, f"the stage needs the {missing}, but the recipe has none"),
         ):  # fmt: skip
             if wrong:
                 raise InputError(f"stage {stage.name}: {use.name} {problem}")
@@ -137,13 +135,13 @@ def _find_model(name: str, download: bool) -> Path | None:
 
 def _check_models(recipe: Recipe, download: bool) -> list[str]:
     """Check layers and lengths against all models; returns the names of those that must be downloaded first."""
-    absent: list[str] = []
+    absent: dict[str, None] = {}
 
     def layout(model: NamedModel | str) -> Layout | None:
-        folder = _find_model(model_name(model), download)
-        if folder is None:
-            absent.append(model_name(model))
-        return None if folder is None else read_layout(folder)
+        if (folder := _find_model(model_name(model), download)) is not None:
+            return read_layout(folder)
+        absent[model_name(model)] = None
+        return None
 
     teacher, body = layout(recipe.teacher), None
     positions: dict[str, int | None] = {"assistant": None, "student": None}
@@ -155,7 +153,7 @@ def _check_models(recipe: Recipe, download: bool) -> list[str]:
             raise InputError(f"assistant.vocabulary.file: {file}: no such file")
     elif recipe.assistant is not None:
         body = teacher if recipe.assistant == TEACHER else layout(recipe.assistant)
-        positions["assistant"] = None if body is None else min(ASSISTANT_POSITIONS, body.max_length)
+        positions["assistant"] = None if body is None else min(POSITIONS, body.max_length)
     if isinstance(recipe.student, StudentShape):
         positions["student"] = _check_shape(recipe, recipe.student, body, positions["assistant"])
     elif recipe.student is not None:
@@ -169,7 +167,7 @@ def _check_models(recipe: Recipe, download: bool) -> list[str]:
             raise InputError(
                 f"stage {stage.name}: max_length {stage.max_length} is more than the {stage.role}'s {most} positions"
             )
-    return list(dict.fromkeys(absent))
+    return list(absent)
 
 
 def _check_shape(recipe: Recipe, shape: StudentShape, body: Layout | None, longest: int | None) -> int:

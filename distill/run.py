@@ -31,7 +31,7 @@ from msdc.distill.model_card import model_card
 from msdc.distill.preflight import check_recipe
 from msdc.distill.recipe import Recipe, Stage
 from msdc.distill.run_folder import RunFolder, leaves, read_recipe
-from msdc.distill.tasks import make_task
+from msdc.distill.tasks import EmbeddingTask, make_task
 from msdc.distill.tasks.hidden_states import layer_pairs
 from msdc.distill.tasks.sentence import TARGETS, stage_inputs
 from msdc.distill.teacher_cache import CachedTeacher, default_cache
@@ -148,7 +148,7 @@ class Run:
     def _dictionary(self) -> Dictionary:
         say("dictionary: aligning the words of the recipe's parallel text")
         stream = TextStream(open_corpora(self.recipe.corpora, self.excluded), self.recipe.seed, self.recipe.heldout)
-        return learn_dictionary(sample_rows(stream, DICTIONARY_PAIRS, self.recipe.seed))
+        return learn_dictionary(sample_rows(stream, DICTIONARY_PAIRS))
 
     def stream(self, stage: Stage | None = None) -> TextStream:
         """The text of a stage, or of the recipe."""
@@ -247,7 +247,7 @@ class Run:
         task.prepare(heldout)
         # An assistant is multilingual: it reads the target side too.
         both_sides = stage.teacher_role == "assistant" or bool(TARGETS & stage_inputs(stage))
-        cached = teacher if task.needs_teacher_vectors else None
+        cached = None if isinstance(task, EmbeddingTask) else teacher  # it reads the teacher's embedding layer
         feed = BatchFeed(stage, training, learner.tokenizer, recipe.seed, cached, both_sides, learner.defaults.prompt())
         steps = self._count_steps(feed, heldout)
         # Training.

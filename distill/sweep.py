@@ -132,30 +132,31 @@ def leading(sweep: SweepTable) -> tuple[str, float, float | None] | None:
     return "" if met else best, *known[best]
 
 
+def _names(sweep: SweepTable, kind: str) -> list[str]:
+    """The names of all rows' numbers of a kind: ours, paper, report or program."""
+    return list(dict.fromkeys(key for row in sweep.rows for key in getattr(row, kind)))
+
+
 def to_csv(sweep: SweepTable) -> str:
     """One line per point and seed: setting, scores, the paper's figures, the program's numbers."""
-    names = {kind: list(dict.fromkeys(key for row in sweep.rows for key in getattr(row, kind)))
-             for kind in ("ours", "paper", "report", "program")}  # fmt: skip
+    heads = {"ours": "{}", "paper": "{}, paper", "report": "report {}", "program": "{}"}
+    columns = [(kind, key) for kind in heads for key in _names(sweep, kind)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    heads = {"ours": "{}", "paper": "{}, paper", "report": "report {}", "program": "{}"}
-    columns = [heads[kind].format(key) for kind, keys in names.items() for key in keys]
-    writer.writerow(["point", "row of the paper", *columns, "seconds"])
+    writer.writerow(["point", "row of the paper", *(heads[kind].format(key) for kind, key in columns), "seconds"])
     for row in sweep.rows:
-        cells = [getattr(row, kind).get(key, "") for kind, keys in names.items() for key in keys]
+        cells = [getattr(row, kind).get(key, "") for kind, key in columns]
         writer.writerow([row.label, row.row, *cells, row.seconds])
     return text.getvalue()
 
 
 def table_of(sweep: SweepTable) -> Table:
     """One row per setting; a column of the paper comes before ours of the same name."""
-    published = list(dict.fromkeys(key for row in sweep.rows for key in row.paper))
-    measured = list(dict.fromkeys(key for row in sweep.rows for key in row.ours))
+    published, measured = _names(sweep, "paper"), _names(sweep, "ours")
     columns = [(key, kind) for key in measured for kind in ("paper", "ours") if kind == "ours" or key in published]
     columns += [(key, "paper") for key in published if key not in measured]
     named = any(row.row for row in sweep.rows)
-    shown = [(key, digits) for key, digits in (("parameters", 0), ("bytes", 0), ("ms", 2))
-             if any(key in row.program for row in sweep.rows)]  # fmt: skip
+    shown = [one for one in (("parameters", 0), ("bytes", 0), ("ms", 2)) if one[0] in _names(sweep, "program")]
     settings = by_setting(sweep)
     seeds = max(map(len, settings.values()), default=1)
     rows = []
@@ -182,7 +183,7 @@ def points(
     recipe: str, over: str | Sequence[str], overrides: Sequence[str] = (), data: str | Path | None = None
 ) -> dict[str, Recipe]:
     """The recipes of a sweep by label: every combination of the values of its axes."""
-    axes = [over] if isinstance(over, str) else list(over)
+    axes = [over] if isinstance(over, str) else over
     keys = [axis.partition("=")[0] for axis in axes]
     if twice := next((key for key in keys if key != "variant" and keys.count(key) > 1), None):
         raise InputError(f"`over` names {twice} twice; give all its values at once: {twice}=VALUE,VALUE")
@@ -228,11 +229,9 @@ def run_sweep(
     """Run a recipe at all points, then write table.json, table.csv and table.md into the sweep's folder; returns it.
 
     Args:
-        recipe: a name or file, as of `distill`.
+        recipe, overrides, data: as of `distill`.
         over: the points: `table=5`, `variant=one,two`, or `KEY=a,b,c`; several give every combination.
         output: the folder; None: runs/NAME-sweep.
-        overrides: changes of all points, `key=value`.
-        data: the folder that replaces `{data}` in the recipe.
         draw: called with the folder at the end, in the first process only.
         measure: called with each finished student, once: `bytes` and `ms` of its exported program.
     """
@@ -320,7 +319,7 @@ COUNTED_ROWS = 100_000  # rows to read of all sources together; longer files are
 LINES = (".tsv", ".txt", ".csv", *JSON_LINES)
 BLOCK = 2**20  # bytes
 Plan = dict[str, Any]
-Counted = list[tuple[TextSource | None, Plan]]
+Counted = list[tuple[TextSource | None, Plan]]  # the sources of corpora, None for one that is not here, and their rows
 
 
 def dry_run(recipe: Recipe) -> Plan:
@@ -365,8 +364,7 @@ def _count(corpora: tuple[Corpus, ...]) -> Counted:
         if not is_here(corpus):
             found.append((None, {"name": corpus.origin, "language": ", ".join(corpus.languages), "rows": None}))
         else:
-            sources = open_corpora((corpus,))
-            found += [(source, {"name": source.name, "language": source.language}) for source in sources]
+            found += [(one, {"name": one.name, "language": one.language}) for one in open_corpora((corpus,))]
     most = COUNTED_ROWS // max(1, len(found))
     for source, entry in found:
         if source is not None:

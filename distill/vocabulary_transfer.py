@@ -27,7 +27,10 @@ from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 from msdc.text.tokenizer import PieceTokenizer, Tokenizer
 
+ROUNDS = 4  # of IBM Model 1
+CHUNK = 20_000  # sentence pairs whose candidates are listed at once
 FAINT = 0.02  # of the best association of a word: weaker pairs are ignored
+NULL = 0.02 * 1e-3  # a floor of all associations, which allows a word to stay unaligned
 SPELLING = 0.5  # weight of a token's own spelling, in sentences
 SPELLING_INSIDE = 5.0  # the same for a token inside words, which is mostly part of names
 LAST_LATIN = "\u024f"  # the teacher has at best letters of other scripts
@@ -44,22 +47,14 @@ def _occurrence(rows: Sequence[Sequence[int]], width: int) -> sparse.csr_matrix:
     return matrix
 
 
-def cooccurrence(
-    new_rows: Sequence[Sequence[int]], teacher_rows: Sequence[Sequence[int]], pieces: int, wordpieces: int
-) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray]:
-    """Counts P x W of sentence pairs that contain both, and the single counts [P] and [W]."""
-    if len(new_rows) != len(teacher_rows) or not len(new_rows):
-        raise InputError(f"need two equal, non-empty lists of sentences, got {len(new_rows)} and {len(teacher_rows)}")
-    new, old = _occurrence(new_rows, pieces), _occurrence(teacher_rows, wordpieces)
-    counts = (new.T @ old).tocsr()
-    return counts, np.asarray(new.sum(0)).ravel(), np.asarray(old.sum(0)).ravel()
-
-
-def association(counts: sparse.csr_matrix, new_P: np.ndarray, old_W: np.ndarray) -> sparse.csr_matrix:
-    """Score c^2 / (c_p c_w) of every pair that co-occurs, sparse P x W."""
-    score = counts.tocoo()
-    data = score.data**2 / (new_P[score.row] * old_W[score.col])
-    return sparse.csr_matrix((data, (score.row, score.col)), shape=counts.shape)
+def association(new: sparse.csr_matrix, old: sparse.csr_matrix) -> sparse.csr_matrix:
+    """Score c^2 / (c_p c_w) of every pair of ids that co-occurs, sparse P x W, from occurrences in N sentence pairs."""
+    if new.shape[0] != old.shape[0] or not new.shape[0]:
+        raise InputError(f"need two equal, non-empty lists of sentences, got {new.shape[0]} and {old.shape[0]}")
+    counts = (new.T @ old).tocsr().tocoo()
+    new_P, old_W = np.asarray(new.sum(0)).ravel(), np.asarray(old.sum(0)).ravel()
+    data = counts.data**2 / (new_P[counts.row] * old_W[counts.col])
+    return sparse.csr_matrix((data, (counts.row, counts.col)), shape=counts.shape)
 
 
 class _Candidates:
@@ -75,16 +70,15 @@ class _Candidates:
         pairs = new.indices[new_slot].astype(np.int64) * wordpieces + old.indices[old_slot]
         entry = np.minimum(np.searchsorted(keys, pairs), len(keys) - 1).astype(np.int32)
         found = keys[entry] == pairs
-        self.entry, self.new_slot, self.old_slot = entry[found], new_slot[found], old_slot[found]
-        self.new_slots, self.old_slots = new.nnz, old.nnz
+        self.entry = entry[found]
+        self.slots = {False: (new_slot[found], new.nnz), True: (old_slot[found], old.nnz)}  # by_old
 
     def expected(self, table: np.ndarray, by_old: bool) -> np.ndarray:
         """Expected counts per table entry (one E step); the alignments of a slot compete."""
         weight = table[self.entry]
-        slot, slots = (self.old_slot, self.old_slots) if by_old else (self.new_slot, self.new_slots)
+        slot, slots = self.slots[by_old]
         total = np.bincount(slot, weights=weight, minlength=slots)
-        weight = weight / np.maximum(total[slot], 1e-30)
-        return np.bincount(self.entry, weights=weight, minlength=len(table))
+        return np.bincount(self.entry, weights=weight / np.maximum(total[slot], 1e-30), minlength=len(table))
 
 
 def _candidates(score: sparse.csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -99,58 +93,45 @@ def _candidates(score: sparse.csr_matrix) -> tuple[np.ndarray, np.ndarray, np.nd
 
 
 def align(
-    new_rows: Sequence[Sequence[int]],
-    teacher_rows: Sequence[Sequence[int]],
-    pieces: int,
-    wordpieces: int,
-    rounds: int = 4,
-    chunk: int = 20_000,
-    null: float = 0.02,
+    new_rows: Sequence[Sequence[int]], teacher_rows: Sequence[Sequence[int]], pieces: int, wordpieces: int
 ) -> sparse.csr_matrix:
-    """Alignment strength P x W after `rounds` of IBM Model 1 in both directions (their geometric mean).
+    """Alignment strength P x W after ROUNDS of IBM Model 1 in both directions (their geometric mean).
 
     Most words that occur together do so by chance. Pairs whose association is below FAINT of the best of both words are
-    ignored: nine of ten in a million sentences, which saves as much time and memory. `null` is a floor that allows a
-    word to stay unaligned.
+    ignored: nine of ten in a million sentences, which saves as much time and memory.
     """
-    counts, new_P, old_W = cooccurrence(new_rows, teacher_rows, pieces, wordpieces)
-    score = association(counts, new_P, old_W)
+    new, old = _occurrence(new_rows, pieces), _occurrence(teacher_rows, wordpieces)
+    score = association(new, old)
     score.sort_indices()
     row, column, start = _candidates(score)
     keys = row.astype(np.int64) * wordpieces + column
-    new, old = _occurrence(new_rows, pieces), _occurrence(teacher_rows, wordpieces)
-    chunks = [
-        _Candidates(new[i : i + chunk], old[i : i + chunk], keys, wordpieces) for i in range(0, new.shape[0], chunk)
-    ]
+    starts = range(0, new.shape[0], CHUNK)
+    chunks = [_Candidates(new[at : at + CHUNK], old[at : at + CHUNK], keys, wordpieces) for at in starts]
 
     def run(by_old: bool) -> np.ndarray:
         axis, size = (row, pieces) if by_old else (column, wordpieces)
-        table = start
-        expected = table
-        for _ in range(rounds):
-            expected = np.zeros(len(table))
-            for one in chunks:
-                expected += one.expected(table + null * 1e-3, by_old)
+        table = expected = start
+        for _ in range(ROUNDS):
+            expected = sum((one.expected(table + NULL, by_old) for one in chunks), np.zeros(len(table)))
             table = expected / np.maximum(np.bincount(axis, weights=expected, minlength=size)[axis], 1e-30)
         return expected
 
     # Alignments on which both directions agree, as a share of the token's occurrences.
-    strength = np.sqrt(run(True) * run(False)) / np.maximum(new_P[row], 1.0)
+    strength = np.sqrt(run(True) * run(False)) / np.maximum(np.asarray(new.sum(0)).ravel()[row], 1.0)
     return sparse.csr_matrix((strength, (row, column)), shape=score.shape)
-
-
-def kind_of(text: str | None) -> int:
-    """The kind of a token: 0 letters, 1 digits, 2 marks, 3 special tokens."""
-    if not text:
-        return 3
-    return 0 if any(map(str.isalpha, text)) else 1 if any(map(str.isdigit, text)) else 2
 
 
 def of_one_kind(
     score: sparse.csr_matrix, pieces: Sequence[str | None], wordpieces: Sequence[str | None]
 ) -> sparse.csr_matrix:
     """Only pairs of words, of numbers, or of marks: a word of every sentence must not be aligned with its full stop."""
-    kind_P, kind_W = np.array([kind_of(text) for text in pieces]), np.array([kind_of(text) for text in wordpieces])
+
+    def kind(text: str | None) -> str:
+        if not text:
+            return "special"
+        return "word" if any(map(str.isalpha, text)) else "number" if any(map(str.isdigit, text)) else "mark"
+
+    kind_P, kind_W = np.array(list(map(kind, pieces))), np.array(list(map(kind, wordpieces)))
     pairs = score.tocoo()
     alike = kind_P[pairs.row] == kind_W[pairs.col]
     return sparse.csr_matrix((pairs.data[alike], (pairs.row[alike], pairs.col[alike])), shape=score.shape)
@@ -159,16 +140,10 @@ def of_one_kind(
 def with_spelling(
     weights: sparse.csr_matrix, seen_P: np.ndarray, spelled: Mapping[int, Sequence[int]], worth: float = SPELLING
 ) -> sparse.csr_matrix:
-    """Row-normalised weights P x W, with the wordpieces of each token's own spelling added.
+    """Weights of `strongest`, P x W, with the wordpieces of each token's own spelling (`spelled`) added.
 
-    They count as if they had been aligned `worth` times: a rare name gets the teacher's wordpieces of it, a frequent
-    word those of its translations.
-
-    Args:
-        weights: as returned by `strongest`.
-        seen_P: how often each token occurs in the aligned text.
-        spelled: wordpieces of tokens that have a spelling.
-        worth: occurrences that a spelling counts as.
+    They count as if they had been aligned `worth` times; `seen_P` is how often each token occurs in the aligned text. A
+    rare name gets the teacher's wordpieces of it, a frequent word those of its translations.
     """
     share_P = worth / (worth + seen_P)
     cells = [(piece, wordpiece, share_P[piece] / len(row)) for piece, row in spelled.items() for wordpiece in row]
@@ -178,14 +153,14 @@ def with_spelling(
     return (sparse.diags(left_P) @ weights + own).tocsr()
 
 
-def strongest(score: sparse.csr_matrix, candidates: int = CANDIDATES, power: float = 1.0) -> sparse.csr_matrix:
-    """Row-normalised weights score^power over each row's strongest `candidates` entries."""
+def strongest(score: sparse.csr_matrix, candidates: int = CANDIDATES) -> sparse.csr_matrix:
+    """Row-normalised weights of each row's strongest `candidates` entries."""
     score = score.tocsr()
     rows = np.repeat(np.arange(score.shape[0]), np.diff(score.indptr))
     order = np.lexsort((-score.data, rows))
     rank = np.arange(len(order)) - score.indptr[:-1][rows]
     keep = order[rank < candidates]
-    weights = sparse.csr_matrix((score.data[keep] ** power, (rows[keep], score.indices[keep])), shape=score.shape)
+    weights = sparse.csr_matrix((score.data[keep], (rows[keep], score.indices[keep])), shape=score.shape)
     total = np.asarray(weights.sum(1)).ravel()
     return sparse.diags(1.0 / np.maximum(total, 1e-30)) @ weights
 
@@ -221,7 +196,7 @@ def align_tokens(
     if how == "alignment":
         score = align(new_rows, old_rows, tokenizer.size, wordpieces)
     else:
-        score = association(*cooccurrence(new_rows, old_rows, tokenizer.size, wordpieces))
+        score = association(_occurrence(new_rows, tokenizer.size), _occurrence(old_rows, wordpieces))
     used = np.concatenate([np.asarray(ids, dtype=np.int64) for ids in new_rows])
     frequency_P = 1.0 + np.bincount(used, minlength=tokenizer.size)
     new_texts_of, old_texts_of = row_texts(tokenizer), row_texts(teacher.tokenizer)
@@ -288,11 +263,7 @@ def transplant_code(
 ) -> CodedRows:
     """The new table as a code over the teacher's rows that any token uses: `transplant_rows`, not multiplied out.
 
-    Args:
-        weights: P x W, at most `nonzeros` entries per row, as returned by `strongest`.
-        teacher_table_WH: the teacher's rows.
-        nonzeros: nonzeros per token, padded with zero weights.
-        own: tokens with a base row of their own (special tokens).
+    `weights`, of `strongest`, have at most `nonzeros` entries per row. Tokens of `own` have a base row of their own.
     """
     table_WH = teacher_table_WH.detach().float()
     pieces, wordpieces = weights.shape

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError
@@ -114,6 +115,14 @@ def _text_columns(table: TabularFile) -> list[int]:
     return [column for column in range(table.width) if is_text(column)]
 
 
+def named_columns(corpus: Corpus, path: Path, names: Sequence[str], width: int, have: str) -> list[int]:
+    """The columns, from 0, that the corpus names; `have` describes those of the file for an error."""
+    for column in corpus.columns:
+        if column not in names and not (isinstance(column, int) and 1 <= column <= width):
+            raise InputError(f"{path}: no column {column!r} (have {have})")
+    return [names.index(column) if isinstance(column, str) else column - 1 for column in corpus.columns]
+
+
 def find_columns(table: TabularFile, corpus: Corpus, what: str, known: Sequence[tuple[str, ...]]) -> list[int]:
     """The columns that the corpus names, those with known names, all columns, or all with text.
 
@@ -121,11 +130,7 @@ def find_columns(table: TabularFile, corpus: Corpus, what: str, known: Sequence[
     """
     wanted = len(known[0])
     if corpus.columns:
-        found = []
-        for column in corpus.columns:
-            if column not in table.names and not (isinstance(column, int) and 1 <= column <= table.width):
-                raise InputError(f"{table.path}: no column {column!r} (have {table.columns()})")
-            found.append(table.names.index(column) if isinstance(column, str) else column - 1)
+        found = named_columns(corpus, table.path, table.names, table.width, table.columns())
         more = corpus.kind == "triples" and len(found) > wanted  # negatives
         if len(found) != wanted and corpus.kind != "text" and not more:
             raise InputError(f"{table.path}: {what} need {wanted} columns, `columns` has {len(found)}")

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, islice, zip_longest
+from itertools import chain, islice, product, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,10 +25,11 @@ from msdc.distill.data.columns import (
     find_columns,
     find_pairs,
     is_header,
+    named_columns,
     unnamed_language,
 )
 from msdc.distill.data.download import fetch_hub, fetch_opus, hub_tables, is_saved, saved_table
-from msdc.distill.data.exclusion import Exclusion
+from msdc.distill.data.exclusion import Exclusion, matching_files
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError, first_line
 from msdc.extras import require
@@ -86,13 +87,13 @@ class TextSource:
     def rows(self) -> Iterator[Row]:
         """All rows of the file; bad lines are counted."""
         for entry in self.entries():
-            if isinstance(entry, Row):
-                if self.corpus.tokenized:
-                    entry = entry._replace(source=join_punctuation(entry.source), target=join_punctuation(entry.target))
+            if isinstance(entry, Bad):
+                count, first = self.reasons.get(entry.why, (0, entry.line))
+                self.reasons[entry.why] = (count + 1, first)
+            elif self.corpus.tokenized:
+                yield entry._replace(source=join_punctuation(entry.source), target=join_punctuation(entry.target))
+            else:
                 yield entry
-                continue
-            count, first = self.reasons.get(entry.why, (0, entry.line))
-            self.reasons[entry.why] = (count + 1, first)
 
     def kept_rows(self) -> Iterator[Row]:
         """The rows without an excluded sentence."""
@@ -118,10 +119,10 @@ class TextSource:
                 break
         if not taken:
             long = f"{self.too_long} of more than {longest} characters (max_characters)" if self.too_long else ""
-            empty = " (empty)" if self.excluded is None else " (empty, or every sentence is excluded)"
-            reasons = filter(None, (self.first_bad, long, self.form and f"read as {self.form}"))
-            none = "no usable sentence" + (empty if not self.first_bad and not long else "")
-            raise InputError("; ".join((f"{self.name}: {none}", *reasons)))
+            empty = "(empty)" if self.excluded is None else "(empty, or every sentence is excluded)"
+            none = f"{self.name}: no usable sentence" + ("" if self.first_bad or long else f" {empty}")
+            form = self.form and f"read as {self.form}"
+            raise InputError("; ".join(filter(None, (none, self.first_bad, long, form))))
 
 
 def refuse_test_set(path: Path, what: str) -> None:
@@ -161,6 +162,7 @@ def _open_table(path: Path, corpus: Corpus) -> TabularFile:
 
 def table_sources(table: TabularFile, corpus: Corpus, language: str | None) -> list[TextSource]:
     """The sources of a table: pairs, triples or plain text, by the kind of the corpus."""
+    source = corpus.source
 
     def make(columns: Sequence[int], code: str, of: int, part: object, row: Callable[..., Row]) -> TextSource:
         def entries() -> Iterator[Row | Bad]:
@@ -179,14 +181,11 @@ def table_sources(table: TabularFile, corpus: Corpus, language: str | None) -> l
 
     if corpus.kind == "triples":
         triple = find_columns(table, corpus, "triples", TRIPLE_NAMES)
-        return [make(triple, corpus.source, 1, "", lambda one, two, *others: Row(one, two, corpus.source, others))]
+        return [make(triple, source, 1, "", lambda one, two, *others: Row(one, two, source, others))]
     if corpus.kind == "text":
-        texts = find_columns(table, corpus, "texts", [(name,) for name in (*TEXT_NAMES, corpus.source)])
-        return [
-            make([at], corpus.source, len(texts), at + 1, lambda text: Row(text, "", corpus.source)) for at in texts
-        ]
+        texts = find_columns(table, corpus, "texts", [(name,) for name in (*TEXT_NAMES, source)])
+        return [make([at], source, len(texts), at + 1, lambda text: Row(text, "", source)) for at in texts]
     pairs = find_pairs(table, corpus, language)
-
     return [make([one, two], code, len(pairs), code, partial(Row, language=code)) for one, two, code in pairs]
 
 
@@ -202,9 +201,7 @@ def join_punctuation(text: str) -> str:
 def read_text(path: Path, corpus: Corpus, language: str | None) -> list[TextSource]:
     """One sentence per line, or the cells of the named columns of tab-separated text."""
     names = next(iterate_lines(path), (0, ""))[1].split("\t") if corpus.columns else []
-    if missing := [c for c in corpus.columns if (c not in names if isinstance(c, str) else not 1 <= c <= len(names))]:
-        raise InputError(f"{path}: no column {missing[0]!r} (have {', '.join(names)[:80]})")
-    places = [names.index(c) if isinstance(c, str) else c - 1 for c in corpus.columns]
+    places = named_columns(corpus, path, names, len(names), ", ".join(names)[:80])
     header = any(isinstance(c, str) for c in corpus.columns)
 
     def entries() -> Iterator[Row | Bad]:
@@ -304,17 +301,15 @@ def _nli_class(cell: object) -> str:
     return HUB_CLASSES[int(number)] if number in ("0", "1", "2") else text if text in NLI_CLASSES else ""
 
 
-def _labelled(path: Path, corpus: Corpus) -> tuple[str, Callable[[], Iterator[tuple[int, list[str] | str]]]]:
-    """The format of a table of NLI, and its numbered rows: class, premise and hypothesis, or what is wrong."""
+def _labelled(path: Path, corpus: Corpus) -> tuple[str, Callable[[], Iterator[tuple[int, list[str]]]]]:
+    """The format of a table of NLI, and its numbered rows: class, premise and hypothesis; no cells of a bad row."""
     table = _open_table(path, corpus)
     columns = find_columns(table, corpus, "labelled pairs (label, premise, hypothesis)", LABELLED_NAMES)
 
-    def read() -> Iterator[tuple[int, list[str] | str]]:
+    def read() -> Iterator[tuple[int, list[str]]]:
         for number, cells in table.read(columns):
-            if not isinstance(cells, str):
-                text = all(isinstance(cell, str) for cell in cells[1:])
-                cells = [_nli_class(cells[0]), *cells[1:]] if text else "not text"
-            yield number, cells
+            good = not isinstance(cells, str) and all(isinstance(cell, str) for cell in cells[1:])
+            yield number, [_nli_class(cells[0]), *cells[1:]] if good else []
 
     return table.described(columns), read
 
@@ -330,17 +325,14 @@ def read_nli(path: Path, corpus: Corpus, language: str | None) -> list[TextSourc
     def entries() -> Iterator[Row | Bad]:
         premise = ""
         found: dict[str, list[str]] = {}
-        for number, cells in chain(lines(), [(0, "")]):
-            if isinstance(cells, str) or cells[1].strip() != premise:
-                if found:
-                    entailed, contradicting = found.get("entailment", []), found.get("contradiction", [])
-                    if not entailed or not contradicting:
-                        yield Bad(number, "the premise before has no entailment or no contradiction")
-                    yield from (
-                        Row(premise, one, corpus.source, (other,)) for one in entailed for other in contradicting
-                    )
+        for number, cells in chain(lines(), [(0, [])]):
+            if not cells or cells[1].strip() != premise:
+                pairs = list(product(found.get("entailment", []), found.get("contradiction", [])))
+                if found and not pairs:
+                    yield Bad(number, "the premise before has no entailment or no contradiction")
+                yield from (Row(premise, entailed, corpus.source, (other,)) for entailed, other in pairs)
                 premise, found = "", {}
-            if not isinstance(cells, str) and cells[0]:
+            if cells and cells[0]:
                 premise = cells[1].strip()
                 found.setdefault(cells[0], []).append(cells[2])
 
@@ -353,10 +345,10 @@ def read_nli_pairs(path: Path, corpus: Corpus, language: str | None) -> list[Tex
 
     def entries() -> Iterator[Row | Bad]:
         for number, cells in lines():
-            if isinstance(cells, str) or not all(cell.strip() for cell in cells):
-                yield Bad(number, "expected a label of NLI, a premise and a hypothesis")
-            else:
+            if cells and all(cell.strip() for cell in cells):
                 yield Row(cells[1], cells[2], corpus.source, label=float(NLI_CLASSES.index(cells[0])))
+            else:
+                yield Bad(number, "expected a label of NLI, a premise and a hypothesis")
 
     return [TextSource(str(path), corpus.source, text_bytes(path), corpus, entries, form)]
 
@@ -446,11 +438,9 @@ def read_tmx(path: Path, corpus: Corpus, language: str | None) -> list[TextSourc
             filled = one.strip() and two.strip()
             yield Row(one, two, code) if filled else Bad(number, f"no {missing} in the unit")
 
-    def make(code: str) -> TextSource:
-        name = f"{path}:{code}" if len(codes) > 1 else str(path)
-        return TextSource(name, code, text_bytes(path) // len(codes), corpus, lambda: entries(code), "TMX")
-
-    return [make(code) for code in codes]
+    names = {code: f"{path}:{code}" if len(codes) > 1 else str(path) for code in codes}
+    size = text_bytes(path) // len(codes)
+    return [TextSource(name, code, size, corpus, partial(entries, code), "TMX") for code, name in names.items()]
 
 
 # --- corpora ----------------------------------------------------------------------------------------------------------
@@ -469,19 +459,14 @@ BY_SUFFIX: dict[str, Reader] = {".po": read_gettext, ".tmx": read_tmx, **dict.fr
 CORPUS_SUFFIXES = (*BY_SUFFIX, ".tsv", ".txt")
 
 
-def find_reader(path: Path, kind: str) -> Reader:
-    """The reader of a file in a corpus of `kind`."""
-    suffix = suffix_of(path)
-    lines = kind == "text" or (kind == "auto" and suffix == ".txt")
-    return BY_KIND.get(kind) or BY_SUFFIX.get(suffix) or (read_text if lines else read_table)
-
-
 def _read_file(path: Path, corpus: Corpus) -> list[TextSource]:
     """The sources of a file; none if its name gives another language than the corpus."""
-    language = language_of(path, corpus)
-    if corpus.languages and corpus.kind not in ONE_LANGUAGE and language not in (None, *corpus.languages):
+    language, suffix, kind = language_of(path, corpus), suffix_of(path), corpus.kind
+    if corpus.languages and kind not in ONE_LANGUAGE and language not in (None, *corpus.languages):
         return []
-    return find_reader(path, corpus.kind)(path, corpus, language)
+    lines = kind == "text" or (kind == "auto" and suffix == ".txt")
+    read = BY_KIND.get(kind) or BY_SUFFIX.get(suffix) or (read_text if lines else read_table)
+    return read(path, corpus, language)
 
 
 def is_here(corpus: Corpus) -> bool:
@@ -514,7 +499,7 @@ def open_corpus(corpus: Corpus) -> list[TextSource]:
     if whole.is_dir():
         paths = sorted(p for p in whole.iterdir() if p.is_file() and suffix_of(p) in CORPUS_SUFFIXES)
     else:
-        paths = [Path(name) for name in sorted(glob.glob(str(whole), recursive=True)) if Path(name).is_file()]
+        paths = matching_files(str(whole))
     if not paths:
         raise InputError(f"{corpus.path}: no such corpus file")
     sources = [source for path in paths for source in _read_file(path, corpus)]

@@ -153,19 +153,19 @@ def fetch_hub(corpus: Corpus) -> list[Path]:
 
 def link_by_language(folder: Path, corpus: Corpus) -> list[Path]:
     """Links to the files of a downloaded data set, named with their language pair (`en-de.NAME.parquet`)."""
+    place = corpus_cache() / "hub" / str(corpus.hub).replace("/", "--")
+    files = [path for path in sorted(folder.rglob("*train*")) if path.is_file()]
     found = []
-    for code in corpus.languages:
-        pair = f"{corpus.source}-{code}"
-        for path in sorted(folder.rglob("*train*")):
-            if not path.is_file() or pair not in path.relative_to(folder).as_posix():
-                continue
-            found.append(corpus_cache() / "hub" / str(corpus.hub).replace("/", "--") / f"{pair}.{path.name}")
-            found[-1].parent.mkdir(parents=True, exist_ok=True)
-            found[-1].unlink(missing_ok=True)
+    for pair in (f"{corpus.source}-{code}" for code in corpus.languages):
+        for path in (path for path in files if pair in path.relative_to(folder).as_posix()):
+            link = place / f"{pair}.{path.name}"
+            place.mkdir(parents=True, exist_ok=True)
+            link.unlink(missing_ok=True)
             try:
-                found[-1].symlink_to(path.absolute())  # through the snapshot, whose name is the commit
+                link.symlink_to(path.absolute())  # through the snapshot, whose name is the commit
             except OSError:  # Windows, for users without that right
-                shutil.copy2(path, found[-1])
+                shutil.copy2(path, link)
+            found.append(link)
     return found
 
 
@@ -198,8 +198,10 @@ def _table(path: Path, data: Any, form: str) -> TabularFile:
 
 def _train_part(name: object, found: Any) -> Any:
     """The data set itself, or its part `train` if it has parts."""
-    if not isinstance(found, dict) or len(found) == 1:
-        return next(iter(found.values())) if isinstance(found, dict) else found
+    if not isinstance(found, dict):
+        return found
+    if len(found) == 1:
+        return next(iter(found.values()))
     if "train" not in found:
         raise InputError(f"{name}: no part `train` (has {', '.join(found)}); name the folder of one part")
     return found["train"]
@@ -226,12 +228,11 @@ def _load_hub(corpus: Corpus) -> list[tuple[Any, str | None]]:
     import datasets
 
     name, _, tag = str(corpus.hub).partition("@")
-    revision = tag or None
     try:
         datasets.disable_progress_bars()
-        known = [corpus.subset] if corpus.subset is not None else datasets.get_dataset_config_names(name, revision)
+        known = [corpus.subset] if corpus.subset is not None else datasets.get_dataset_config_names(name, tag or None)
         wanted = _configurations(name, known, corpus)
-        found = [(datasets.load_dataset(name, one, revision=revision), code) for one, code in wanted]
+        found = [(datasets.load_dataset(name, one, revision=tag or None), code) for one, code in wanted]
     except InputError:
         raise
     except Exception as error:
@@ -250,7 +251,7 @@ def hub_tables(corpus: Corpus) -> list[tuple[TabularFile, str | None]]:
 def _revision(path: Path) -> str | None:
     """The commit of a file or folder in the hub's cache (`.../snapshots/COMMIT/...`)."""
     found = re.search(r"snapshots[/\\]([0-9a-f]{40})(?=[/\\]|$)", str(path))
-    return found[1] if found else None
+    return found and found[1]
 
 
 def _hub_entry(corpus: Corpus) -> dict[str, Any]:
@@ -284,11 +285,9 @@ def find_downloads(recipe: Recipe) -> dict[str, Any]:
         elif corpus.opus is not None:
             paths = [path for one, two, _ in fetch_opus(corpus) for path in (one, two)]
             add(f"opus {corpus.opus}", {"files": {path.name: sha256_file(path) for path in paths}})
-    # An assistant that is a copy of the teacher is not another model.
-    assistant = None if recipe.assistant == TEACHER else recipe.assistant
-    named = [model_name(m) for m in (recipe.teacher, assistant, recipe.student) if isinstance(m, (str, NamedModel))]
-    teachers = [stage.teacher_role for stage in recipe.stages]
-    for name in dict.fromkeys(named + [name for name in teachers if name not in (None, "teacher", "assistant")]):
+    models = (recipe.teacher, recipe.assistant, recipe.student, *(stage.teacher_role for stage in recipe.stages))
+    names = [model_name(model) for model in models if isinstance(model, (str, NamedModel))]
+    for name in dict.fromkeys(name for name in names if name not in (TEACHER, "assistant")):
         folder = locate_model(name)
         if revision := _revision(folder):
             paths = [p for p in sorted(folder.rglob("*")) if p.is_file() and _MODEL_FILES.match(p.name)]

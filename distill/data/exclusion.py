@@ -9,7 +9,7 @@ from __future__ import annotations
 import glob
 from array import array
 from collections.abc import Hashable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
 
@@ -22,15 +22,18 @@ from msdc.text.text_files import iterate_lines, read_csv_rows
 FIRST_BATCH, BATCH = 64, 4096
 
 
+def matching_files(pattern: str) -> list[Path]:
+    """The files of a path or glob, sorted."""
+    paths = map(Path, sorted(glob.glob(str(Path(pattern).expanduser()), recursive=True)))
+    return [path for path in paths if path.is_file()]
+
+
 def excluded_files(patterns: Sequence[str]) -> list[Path]:
     """The files of paths or globs, each once."""
-    found: dict[Path, None] = {}
-    for pattern in patterns:
-        paths = map(Path, sorted(glob.glob(str(Path(pattern).expanduser()), recursive=True)))
-        if not (files := dict.fromkeys(path for path in paths if path.is_file())):
-            raise InputError(f"exclude: {pattern}: no such file")
-        found |= files
-    return list(found)
+    files = {pattern: matching_files(pattern) for pattern in patterns}
+    if (missing := next((one for one, found in files.items() if not found), None)) is not None:
+        raise InputError(f"exclude: {missing}: no such file")
+    return list(dict.fromkeys(chain.from_iterable(files.values())))
 
 
 def sentences_of(path: Path) -> set[str]:

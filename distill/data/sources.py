@@ -93,10 +93,11 @@ def _member(archive: Path, name: str) -> bytes:
 
 def _unpacked(file: Path, member: str) -> Path:
     """A file, or a member of an archive as a file next to it."""
-    target = file.with_name(f"{file.name}!") / member if member else file
-    if member:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(_member(file, member))
+    if not member:
+        return file
+    target = file.with_name(f"{file.name}!") / member
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(_member(file, member))
     return target
 
 
@@ -105,13 +106,11 @@ def _select(value: Any, keys: Sequence[str]) -> Iterator[str]:
     if isinstance(value, list):
         for one in value:
             yield from _select(one, keys)
-    elif isinstance(value, dict) and keys[:1] == ("*",):
-        for key in sorted(value):
-            yield from _select(value[key], keys[1:])
     elif isinstance(value, str) and not keys:
         yield value
-    elif isinstance(value, dict) and keys and keys[0] in value:
-        yield from _select(value[keys[0]], keys[1:])
+    elif isinstance(value, dict) and keys:
+        for key in sorted(value) if keys[0] == "*" else [keys[0]]:
+            yield from _select(value.get(key), keys[1:])
 
 
 class SourcePart(Strict):
@@ -148,19 +147,16 @@ class SourcePart(Strict):
         fill = functools.partial(re.sub, r"\{\w+\}", lambda match: known[match[0]])
         return self.model_copy(update={"files": tuple(map(fill, self.files))})
 
-    def rows(self, find: Callable[[str], tuple[Path, str]], language: str) -> Iterator[TextRow]:
+    def rows(self, find: Callable[[str], Path], language: str) -> Iterator[TextRow]:
         """One text, a pair (English, `language`), or the cells of `paste`.
 
-        `find` gives the file of a path and the member of an archive. InputError: a file has unexpected contents.
+        `find` gives the file of a path. InputError: a file has unexpected contents.
         """
+        files = {path: find(path) for path in self.paths()}
         if self.paste or not (self.texts or self.pattern):
-            paths = {path: _unpacked(*find(path)) for path in self.paths()}
-            yield from self._pasted(paths) if self.paste else self._read(list(paths.values()), language)
+            yield from self._pasted(files) if self.paste else self._read(list(files.values()), language)
             return
-        sides = []
-        for path in self.files:
-            file, member = find(path)
-            sides.append(self._texts(_member(file, member) if member else file.read_bytes(), path))
+        sides = [self._texts(file.read_bytes(), path) for path, file in files.items()]
         if "?P<key>" not in self.pattern and len(set(map(len, sides))) > 1:
             raise InputError(f"{' and '.join(self.files)}: not the same number of texts")
         yield from (tuple(side[key] for side in sides) for key in sides[0] if all(key in side for side in sides))
@@ -250,9 +246,9 @@ class SourceSet(Strict):
                 names[key].append(name)
         taken = functools.cache(lambda key: self.origins[key].take(names[key], copies))
 
-        def find(path: str) -> tuple[Path, str]:
+        def find(path: str) -> Path:
             key, name, member = self.place(path)
-            return taken(key)[name], member
+            return _unpacked(taken(key)[name], member)
 
         language, parts = self.targets[file]
         for part in parts:

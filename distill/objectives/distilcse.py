@@ -31,6 +31,7 @@ from msdc.distill.objectives.shared import (
     check_rows,
     check_temperature,
     cosines,
+    errors_named,
     full_precision,
     shape,
     squared_error,
@@ -59,16 +60,15 @@ def contrastive_distillation(
 
     Source: Gao et al. 2021 (DistilCSE), L_CKD.
     """
-    name = "contrastive_distillation"
-    check_rows(name, teacher_BD=teacher_BD, student_BD=student_BD)
-    check_temperature(name, temperature)
-    check_bank(name, bank_KD, teacher_BD=teacher_BD)
+    check_rows(teacher_BD=teacher_BD, student_BD=student_BD)
+    check_temperature(temperature)
+    check_bank(bank_KD, teacher_BD=teacher_BD)
     similarity = torch.cat([cosines(student_BD, teacher_BD), cosines(student_BD, bank_KD)], dim=1)
     if margin > 0:
         alike = torch.cat([cosines(teacher_BD, teacher_BD).fill_diagonal_(0), cosines(teacher_BD, bank_KD)], dim=1)
         similarity = similarity.masked_fill(alike > 1 - margin, -torch.inf)
     elif margin != 0:
-        raise InputError(f"{name}: margin must not be negative, got {margin}")
+        raise InputError(f"margin must not be negative, got {margin}")
     return F.cross_entropy(similarity / temperature, torch.arange(len(student_BD), device=student_BD.device))
 
 
@@ -113,7 +113,8 @@ class MemoryBank(nn.Module):
         Raises:
             InputError: not [B, D] with the bank's width, or empty.
         """
-        check_floating("MemoryBank.push", "vectors_BD", vectors_BD, dimensions=2)
+        with errors_named("MemoryBank.push"):
+            check_floating("vectors_BD", vectors_BD, dimensions=2)
         size, width = self.bank_KD.shape
         if vectors_BD.shape[1] != width:
             raise InputError(f"MemoryBank.push: vectors_BD is {shape(vectors_BD)}, expected [B, {width}]")
@@ -160,13 +161,12 @@ def similarity_distillation(
 
     Source: Fang et al. 2021 (SEED), eq. 3 to 5, for images and with cross entropy, which has the same gradient as KL.
     """
-    name = "similarity_distillation"
     students = {"student_target_BD": student_target_BD}
     if student_source_BD is not None:
         students["student_source_BD"] = student_source_BD
-    check_rows(name, teacher_source_BD=teacher_source_BD, **students)
-    check_temperature(name, temperature)
-    check_bank(name, bank_KD, teacher_source_BD=teacher_source_BD)
+    check_rows(teacher_source_BD=teacher_source_BD, **students)
+    check_temperature(temperature)
+    check_bank(bank_KD, teacher_source_BD=teacher_source_BD)
     known_MD = torch.cat([teacher_source_BD, bank_KD])
     label_BM = (cosines(teacher_source_BD, known_MD) / temperature).log_softmax(1)
     loss = teacher_source_BD.new_zeros(())
@@ -191,12 +191,11 @@ def supervised_contrastive(
 
     Source: Gao et al. 2021 (DistilCSE), L_CL; the supervised objective of SimCSE.
     """
-    name = "supervised_contrastive"
-    check_rows(name, anchor_BD=anchor_BD, positive_BD=positive_BD)
-    check_floating(name, "negative_BD", negative_BD, dimensions=2)
-    check_temperature(name, temperature)
+    check_rows(anchor_BD=anchor_BD, positive_BD=positive_BD)
+    check_floating("negative_BD", negative_BD, dimensions=2)
+    check_temperature(temperature)
     if negative_BD.shape[1] != anchor_BD.shape[1]:
-        raise InputError(f"{name}: negative_BD is {shape(negative_BD)} but anchor_BD is {shape(anchor_BD)}")
+        raise InputError(f"negative_BD is {shape(negative_BD)} but anchor_BD is {shape(anchor_BD)}")
     similarity = torch.cat([cosines(anchor_BD, positive_BD), cosines(anchor_BD, negative_BD)], dim=1)
     return F.cross_entropy(similarity / temperature, torch.arange(len(anchor_BD), device=anchor_BD.device))
 
@@ -212,8 +211,8 @@ def kd(teacher_BD: Tensor, student_BD: Tensor, reduction: Literal["mean", "sum"]
 
     Source: the baseline "KD" of Gao et al. 2021 (DistilCSE): the source side of Ding et al. 2022, eq. 2.
     """
-    check_rows("kd", teacher_BD=teacher_BD, student_BD=student_BD)
-    return squared_error("kd", student_BD, teacher_BD, reduction)
+    check_rows(teacher_BD=teacher_BD, student_BD=student_BD)
+    return squared_error(student_BD, teacher_BD, reduction)
 
 
 def layer_subset(
@@ -256,15 +255,16 @@ def pkd(teacher_states_BLH: Tensor, student_states_BLH: Tensor) -> Tensor:
 
     Source: Sun et al. 2019; the baseline "PKD" of Gao et al. 2021 (DistilCSE).
     """
-    check_floating("pkd", "teacher_states_BLH", teacher_states_BLH, dimensions=3)
+    check_floating("teacher_states_BLH", teacher_states_BLH, dimensions=3)
     if student_states_BLH.shape != teacher_states_BLH.shape:
         raise InputError(
-            f"pkd: student_states_BLH is {shape(student_states_BLH)} but teacher_states_BLH is "
-            f"{shape(teacher_states_BLH)}: pick as many layers and map the student to its teacher's width"
+            f"student_states_BLH is {shape(student_states_BLH)} but teacher_states_BLH is {shape(teacher_states_BLH)}: "
+            f"pick as many layers and map the student to its teacher's width"
         )
     return F.mse_loss(unit_rows(student_states_BLH), unit_rows(teacher_states_BLH))
 
 
+@full_precision
 def domain_prototypes(vectors_ND: Tensor, domain_N: Tensor, domains: int) -> Tensor:
     """Mean direction of the teacher's vectors in each domain, [P, D]; a domain without sentences has the zero vector.
 
@@ -273,8 +273,8 @@ def domain_prototypes(vectors_ND: Tensor, domain_N: Tensor, domains: int) -> Ten
         domain_N: integers 0 .. P-1, the corpus each sentence is from.
         domains: P.
     """
-    check_floating("domain_prototypes", "vectors_ND", vectors_ND, dimensions=2)
-    check_labels("domain_prototypes", domain_N, len(vectors_ND), domains, "domains")
+    check_floating("vectors_ND", vectors_ND, dimensions=2)
+    check_labels(domain_N, len(vectors_ND), domains, "domains")
     units_ND = unit_rows(vectors_ND.float())
     sums_PD = units_ND.new_zeros(domains, vectors_ND.shape[1]).index_add_(0, domain_N.long(), units_ND)
     return sums_PD / domain_N.bincount(minlength=domains).clamp(min=1).unsqueeze(1)
@@ -307,16 +307,16 @@ def metakd(
     Source: the baseline "MetaKD" of Gao et al. 2021 (DistilCSE), after Pan et al. 2020; simplified as described at the
     top of this file.
     """
-    check_rows("metakd", teacher_BD=teacher_BD, student_BD=student_BD)
-    check_floating("metakd", "prototypes_PD", prototypes_PD, dimensions=2)
+    check_rows(teacher_BD=teacher_BD, student_BD=student_BD)
+    check_floating("prototypes_PD", prototypes_PD, dimensions=2)
     domains = len(prototypes_PD)
     if prototypes_PD.shape[1] != teacher_BD.shape[1]:
-        raise InputError(f"metakd: prototypes_PD is {shape(prototypes_PD)} but teacher_BD is {shape(teacher_BD)}")
-    check_labels("metakd", domain_B, len(teacher_BD), domains, "domains")
+        raise InputError(f"prototypes_PD is {shape(prototypes_PD)} but teacher_BD is {shape(teacher_BD)}")
+    check_labels(domain_B, len(teacher_BD), domains, "domains")
     if not 0 <= own_share <= 1:
-        raise InputError(f"metakd: own_share must be between 0 and 1, got {own_share}")
+        raise InputError(f"own_share must be between 0 and 1, got {own_share}")
     if (teacher_states_BLH is None) != (student_states_BLH is None):
-        raise InputError("metakd: give the states of both models or of neither")
+        raise InputError("give the states of both models or of neither")
 
     similarity_BP = cosines(teacher_BD, prototypes_PD).detach()
     own_B = similarity_BP.gather(1, domain_B.long().unsqueeze(1)).squeeze(1)
@@ -327,7 +327,7 @@ def metakd(
     if teacher_states_BLH is not None and student_states_BLH is not None:
         if student_states_BLH.shape != teacher_states_BLH.shape or len(teacher_states_BLH) != len(teacher_BD):
             raise InputError(
-                f"metakd: student_states_BLH is {shape(student_states_BLH)} but teacher_states_BLH is "
+                f"student_states_BLH is {shape(student_states_BLH)} but teacher_states_BLH is "
                 f"{shape(teacher_states_BLH)}, for {len(teacher_BD)} sentences"
             )
         error_B = error_B + (teacher_states_BLH - student_states_BLH).square().mean((1, 2))
@@ -360,13 +360,12 @@ def domain_adversarial(source_BD: Tensor, domains_PD: Tensor, bias_P: Tensor, do
     Source: Ganin and Lempitsky 2015 (gradient reversal), for the domain-adversarial loss of the meta-teacher of Pan et
     al. 2020 (Meta-KD).
     """
-    name = "domain_adversarial"
-    check_floating(name, "source_BD", source_BD, dimensions=2)
-    check_floating(name, "domains_PD", domains_PD, dimensions=2)
+    check_floating("source_BD", source_BD, dimensions=2)
+    check_floating("domains_PD", domains_PD, dimensions=2)
     if domains_PD.shape[1] != source_BD.shape[1] or bias_P.shape != domains_PD.shape[:1]:
         raise InputError(
-            f"{name}: domains_PD is {shape(domains_PD)} and bias_P {shape(bias_P)}, for vectors {shape(source_BD)}"
+            f"domains_PD is {shape(domains_PD)} and bias_P {shape(bias_P)}, for vectors {shape(source_BD)}"
         )
-    check_labels(name, domain_B, len(source_BD), len(domains_PD))
+    check_labels(domain_B, len(source_BD), len(domains_PD))
     reversed_BD: Tensor = _Reversed.apply(source_BD)  # type: ignore[no-untyped-call, assignment]
     return F.cross_entropy(F.linear(reversed_BD, domains_PD, bias_P), domain_B.long())

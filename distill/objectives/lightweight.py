@@ -57,27 +57,26 @@ def unified_generative(
     Source: Mao et al. 2021, eq. 2 (SMLM), 3 (XTR), 4 (UGT); written there as KL(p || q), which is infinite wherever
     q is 0. This direction is the one that the authors' code computes.
     """
-    name = "unified_generative"
-    check_floating(name, "logits_BV", logits_BV, dimensions=2)
+    check_floating("logits_BV", logits_BV, dimensions=2)
     batch, vocabulary = logits_BV.shape
     rows = {"masked_token_B": masked_token_B, "masked_here_B": masked_here_B}
     for row_name, row in rows.items():
         if row.shape != (batch,):
-            raise InputError(f"{name}: {row_name} is {shape(row)}, expected [{batch}]")
+            raise InputError(f"{row_name} is {shape(row)}, expected [{batch}]")
     if partner_ids_BT.dim() != 2 or len(partner_ids_BT) != batch or partner_ids_BT.shape != partner_mask_BT.shape:
         raise InputError(
-            f"{name}: partner_ids_BT {shape(partner_ids_BT)} and partner_mask_BT {shape(partner_mask_BT)} must both "
+            f"partner_ids_BT {shape(partner_ids_BT)} and partner_mask_BT {shape(partner_mask_BT)} must both "
             f"be [{batch}, T]"
         )
     if task not in TASKS:
-        raise InputError(f"{name}: task must be one of {', '.join(TASKS)}, not {task!r}")
+        raise InputError(f"task must be one of {', '.join(TASKS)}, not {task!r}")
 
     here_B = (masked_here_B != 0).to(logits_BV.dtype)
     ids_BS, share_BS = _target(masked_token_B, here_B, partner_ids_BT, partner_mask_BT != 0, task)
     used_BS = share_BS > 0
     # Checked only on the CPU, where it does not wait for the device; elsewhere the gather below raises.
     if ids_BS.device.type == "cpu" and bool((used_BS & ((ids_BS < 0) | (ids_BS >= vocabulary))).any()):
-        raise InputError(f"{name}: a token id is outside the vocabulary of {vocabulary}")
+        raise InputError(f"a token id is outside the vocabulary of {vocabulary}")
     picked_BS = logits_BV.gather(1, ids_BS.masked_fill(~used_BS, 0)) - logits_BV.logsumexp(1, keepdim=True)
     # An unused entry may point at a logit of minus infinity, and 0 times that is not 0.
     picked_BS = picked_BS.masked_fill(~used_BS, 0.0)
@@ -119,12 +118,11 @@ def masked_language_model(token_logits_MV: Tensor, masked_ids_M: Tensor) -> Tens
 
     Source: Devlin et al. 2019 (BERT), the baseline MLM of Mao et al. 2021, table 6.
     """
-    name = "masked_language_model"
     if masked_ids_M.shape != token_logits_MV.shape[:1]:
-        raise InputError(f"{name}: masked_ids_M is {shape(masked_ids_M)}, expected [{len(token_logits_MV)}]")
+        raise InputError(f"masked_ids_M is {shape(masked_ids_M)}, expected [{len(token_logits_MV)}]")
     if not len(masked_ids_M):
         return token_logits_MV.sum()
-    check_floating(name, "token_logits_MV", token_logits_MV, dimensions=2)
+    check_floating("token_logits_MV", token_logits_MV, dimensions=2)
     return F.cross_entropy(token_logits_MV, masked_ids_M)
 
 
@@ -140,10 +138,10 @@ def sentence_alignment(source_BD: Tensor, target_BD: Tensor, reduction: Literal[
 
     Source: Mao et al. 2021, eq. 5.
     """
-    check_rows("sentence_alignment", source_BD=source_BD, target_BD=target_BD)
+    check_rows(source_BD=source_BD, target_BD=target_BD)
     product_BB = source_BD @ target_BD.T
     own_B = product_BB.log_softmax(1).diagonal() + product_BB.log_softmax(0).diagonal()
-    return reduce("sentence_alignment", -own_B, reduction)
+    return reduce(-own_B, reduction)
 
 
 @full_precision
@@ -163,7 +161,7 @@ def sentence_similarity(
 
     Source: Mao et al. 2021, eq. 6.
     """
-    check_rows("sentence_similarity", source_BD=source_BD, target_BD=target_BD)
+    check_rows(source_BD=source_BD, target_BD=target_BD)
     source_BB = (source_BD @ source_BD.T).softmax(1)
     target_BB = (target_BD @ target_BD.T).softmax(1)
     cosine_BB = ((source_BB - target_BB) * (math.pi / 2)).cos()
@@ -172,5 +170,5 @@ def sentence_similarity(
     if reduction == "rows":
         return -log_BB.sum(1).mean()
     if reduction not in ("sum", "mean"):
-        raise InputError(f"sentence_similarity: reduction must be sum, rows or mean, not {reduction!r}")
-    return reduce("sentence_similarity", -log_BB, reduction)
+        raise InputError(f"reduction must be sum, rows or mean, not {reduction!r}")
+    return reduce(-log_BB, reduction)

@@ -50,16 +50,10 @@ def multilingual_mse(
     Source: Ding et al. 2022, eq. 2 (train the assistant), 4 (train the student), 6 (L_KD); Reimers and Gurevych 2020.
     """
     wanted_target_BD = teacher_source_BD if teacher_target_BD is None else teacher_target_BD
-    name = "multilingual_mse"
-    check_rows(
-        name,
-        teacher_source_BD=teacher_source_BD,
-        student_source_BD=student_source_BD,
-        student_target_BD=student_target_BD,
-        teacher_target_BD=wanted_target_BD,
-    )
-    source = squared_error(name, student_source_BD, teacher_source_BD, reduction)
-    return source + squared_error(name, student_target_BD, wanted_target_BD, reduction)
+    students = {"student_source_BD": student_source_BD, "student_target_BD": student_target_BD}
+    check_rows(teacher_source_BD=teacher_source_BD, **students, teacher_target_BD=wanted_target_BD)
+    source = squared_error(student_source_BD, teacher_source_BD, reduction)
+    return source + squared_error(student_target_BD, wanted_target_BD, reduction)
 
 
 @full_precision
@@ -80,10 +74,10 @@ def embedding_alignment(teacher_BTH: Tensor, student_BTH: Tensor, mask_BT: Tenso
 
     Source: Ding et al. 2022, eq. 3.
     """
-    check_floating("embedding_alignment", "teacher_BTH", teacher_BTH, dimensions=3)
+    check_floating("teacher_BTH", teacher_BTH, dimensions=3)
     if student_BTH.shape != teacher_BTH.shape or mask_BT.shape != teacher_BTH.shape[:2]:
         raise InputError(
-            f"embedding_alignment: teacher_BTH {shape(teacher_BTH)}, student_BTH {shape(student_BTH)} and mask_BT "
+            f"teacher_BTH {shape(teacher_BTH)}, student_BTH {shape(student_BTH)} and mask_BT "
             f"{shape(mask_BT)} must agree in B, T and H"
         )
     real_BT = mask_BT != 0
@@ -121,8 +115,7 @@ def multilingual_contrastive(
 
     Source: Ding et al. 2022, eq. 5 and 8 (the setting "Bool" of the ablation).
     """
-    name = "multilingual_contrastive"
-    check_pairs(name, teacher_source_BD, student_source_BD, student_target_BD)
+    check_pairs(teacher_source_BD, student_source_BD, student_target_BD)
     batch = len(teacher_source_BD)
     if labels == "soft":
         label_BB = cosines(teacher_source_BD, teacher_source_BD)
@@ -130,10 +123,10 @@ def multilingual_contrastive(
         if sentence_B is None:
             sentence_B = torch.unique(teacher_source_BD.detach(), dim=0, return_inverse=True)[1]
         if sentence_B.shape != (batch,):
-            raise InputError(f"{name}: sentence_B is {shape(sentence_B)}, expected [{batch}]")
+            raise InputError(f"sentence_B is {shape(sentence_B)}, expected [{batch}]")
         label_BB = (sentence_B.unsqueeze(1) == sentence_B.unsqueeze(0)).to(student_source_BD.dtype)
     else:
-        raise InputError(f"{name}: labels must be soft or hard, not {labels!r}")
+        raise InputError(f"labels must be soft or hard, not {labels!r}")
     return (label_BB - cosines(student_source_BD, student_target_BD)).square().mean()
 
 
@@ -160,9 +153,8 @@ def contrastive_cross_entropy(
 
     Source: Ding et al. 2022, eq. 9 (the setting "CE" of the ablation).
     """
-    name = "contrastive_cross_entropy"
-    check_pairs(name, teacher_source_BD, student_source_BD, student_target_BD)
-    check_temperature(name, temperature)
+    check_pairs(teacher_source_BD, student_source_BD, student_target_BD)
+    check_temperature(temperature)
     weight_BB = cosines(teacher_source_BD, teacher_source_BD)
     log_share_BB = (cosines(student_source_BD, student_target_BD) / temperature).log_softmax(1)
-    return reduce(name, -(weight_BB * log_share_BB).sum(1), reduction)
+    return reduce(-(weight_BB * log_share_BB).sum(1), reduction)

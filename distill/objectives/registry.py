@@ -53,26 +53,16 @@ class Objective:
         for kind, names in kinds.items():
             object.__setattr__(self, kind, tuple(names))
 
-    def check_options(self, options: Mapping[str, Any]) -> None:
-        """Refuse unknown options.
-
-        Raises:
-            InputError: an option is unknown; the message lists the known ones.
-        """
-        unknown = sorted(set(options) - set(self.options))
-        if unknown:
-            known = ", ".join(self.options) or "it has none"
-            raise InputError(f"objective {self.name}: unknown option {', '.join(unknown)} (known: {known})")
-
     def __call__(self, tensors: Mapping[str, Tensor | None], **options: Any) -> Tensor:
         """The loss, from a mapping with at least `inputs`; other entries are ignored.
 
         Raises:
             InputError: an input is missing, an option is unknown, or the function refuses its arguments.
         """
-        self.check_options(options)
-        missing = [name for name in self.inputs if tensors.get(name) is None]
-        if missing:
+        if unknown := sorted(set(options) - set(self.options)):
+            known = ", ".join(self.options) or "it has none"
+            raise InputError(f"objective {self.name}: unknown option {', '.join(unknown)} (known: {known})")
+        if missing := [name for name in self.inputs if tensors.get(name) is None]:
             raise InputError(f"objective {self.name} needs {', '.join(missing)}, which this stage does not provide")
         given = {name: tensors[name] for name in (*self.inputs, *self.optional) if tensors.get(name) is not None}
         return self.function(**given, **self.preset, **options)

@@ -44,20 +44,20 @@ def matryoshka(
 @full_precision
 def candidate_scores(source_BD: Tensor, target_BD: Tensor, negatives_BND: Tensor) -> Tensor:
     """Cosines of each source with its candidates, [B, J]: its target, then its N = J - 1 negatives."""
-    check_rows("candidate_scores", source_BD=source_BD, target_BD=target_BD)
-    check_floating("candidate_scores", "negatives_BND", negatives_BND, dimensions=3)
+    check_rows(source_BD=source_BD, target_BD=target_BD)
+    check_floating("negatives_BND", negatives_BND, dimensions=3)
     if negatives_BND.shape[::2] != source_BD.shape:
-        raise InputError(f"candidate_scores: negatives_BND is {shape(negatives_BND)}, vectors are {shape(source_BD)}")
+        raise InputError(f"negatives_BND is {shape(negatives_BND)}, vectors are {shape(source_BD)}")
     candidates_BJD = torch.cat([target_BD.unsqueeze(1), negatives_BND], dim=1)
     return (unit_rows(candidates_BJD) @ unit_rows(source_BD).unsqueeze(2)).squeeze(2)
 
 
-def _both_scores(name: str, teacher_scores_BJ: Tensor, *student: Tensor) -> Tensor:
+def _both_scores(teacher_scores_BJ: Tensor, *student: Tensor) -> Tensor:
     """The student's scores, of the teacher's shape."""
-    check_floating(name, "teacher_scores_BJ", teacher_scores_BJ, dimensions=2)
+    check_floating("teacher_scores_BJ", teacher_scores_BJ, dimensions=2)
     found_BJ = candidate_scores(*student)
     if found_BJ.shape != teacher_scores_BJ.shape:
-        raise InputError(f"{name}: teacher_scores_BJ is {shape(teacher_scores_BJ)}, candidates are {shape(found_BJ)}")
+        raise InputError(f"teacher_scores_BJ is {shape(teacher_scores_BJ)}, candidates are {shape(found_BJ)}")
     return found_BJ
 
 
@@ -89,12 +89,11 @@ def guided_contrastive(
 
     Source: Solatorio 2024 (GISTEmbed); the margin is that of later implementations.
     """
-    name = "guided_contrastive"
-    check_rows(name, student_source_BD=student_source_BD, student_target_BD=student_target_BD)
-    check_rows(name, teacher_source_BD=teacher_source_BD, teacher_target_BD=teacher_target_BD)
+    check_rows(student_source_BD=student_source_BD, student_target_BD=student_target_BD)
+    check_rows(teacher_source_BD=teacher_source_BD, teacher_target_BD=teacher_target_BD)
     if len(teacher_source_BD) != len(student_source_BD):
-        raise InputError(f"{name}: expected one row of the teacher per pair, got {shape(teacher_source_BD)}")
-    check_temperature(name, temperature)
+        raise InputError(f"expected one row of the teacher per pair, got {shape(teacher_source_BD)}")
+    check_temperature(temperature)
     sides = (student_source_BD, student_target_BD, teacher_source_BD, teacher_target_BD)
     q, p, t_q, t_p = map(unit_rows, sides)
     own_B1 = (t_q * t_p).sum(1, keepdim=True)
@@ -102,7 +101,7 @@ def guided_contrastive(
     blocks = [(q @ p.T, (t_q @ t_p.T > own_B1 - margin) & ~here_BB)]
     blocks += [(s @ s.T, (t @ t.T > own_B1 - margin) | here_BB) for s, t in ((q, t_q), (p, t_p))]
     if student_negatives_BND is not None and teacher_scores_BJ is not None:
-        found_BJ = _both_scores(name, teacher_scores_BJ, student_source_BD, student_target_BD, student_negatives_BND)
+        found_BJ = _both_scores(teacher_scores_BJ, student_source_BD, student_target_BD, student_negatives_BND)
         blocks.append((found_BJ[:, 1:], teacher_scores_BJ[:, 1:] > teacher_scores_BJ[:, :1] - margin))
     logits = torch.cat([(found / temperature).masked_fill(left_out, -torch.inf) for found, left_out in blocks], dim=1)
     return F.cross_entropy(logits, torch.arange(len(q), device=q.device))
@@ -124,7 +123,7 @@ def margin_mse(
     Source: Hofstaetter et al. 2020 (cross-architecture knowledge distillation).
     """
     student = (student_source_BD, student_target_BD, student_negatives_BND)
-    found_BJ = _both_scores("margin_mse", teacher_scores_BJ, *student)
+    found_BJ = _both_scores(teacher_scores_BJ, *student)
     return F.mse_loss(found_BJ[:, :1] - found_BJ[:, 1:], teacher_scores_BJ[:, :1] - teacher_scores_BJ[:, 1:])
 
 
@@ -145,8 +144,8 @@ def listwise_kl(
 
     Source: Cao et al. 2007 (ListNet, top-one probabilities); Ren et al. 2021 (RocketQAv2), for distillation.
     """
-    check_temperature("listwise_kl", temperature)
+    check_temperature(temperature)
     student = (student_source_BD, student_target_BD, student_negatives_BND)
-    found_BJ = _both_scores("listwise_kl", teacher_scores_BJ, *student)
+    found_BJ = _both_scores(teacher_scores_BJ, *student)
     label_BJ = (teacher_scores_BJ / temperature).log_softmax(1)
     return F.kl_div((found_BJ / temperature).log_softmax(1), label_BJ, reduction="batchmean", log_target=True)

@@ -29,15 +29,14 @@ def softmax_classification(
     Source: Reimers and Gurevych 2019 (Sentence-BERT), section 3, classification objective. The paper writes it without
     b; the authors' library has it.
     """
-    name = "softmax_classification"
-    check_rows(name, source_BD=source_BD, target_BD=target_BD)
-    check_floating(name, "classifier_CF", classifier_CF, dimensions=2)
+    check_rows(source_BD=source_BD, target_BD=target_BD)
+    check_floating("classifier_CF", classifier_CF, dimensions=2)
     if classifier_CF.shape[1] != 3 * source_BD.shape[1] or bias_C.shape != classifier_CF.shape[:1]:
         raise InputError(
-            f"{name}: classifier_CF is {shape(classifier_CF)} and bias_C {shape(bias_C)}, expected [C, "
+            f"classifier_CF is {shape(classifier_CF)} and bias_C {shape(bias_C)}, expected [C, "
             f"{3 * source_BD.shape[1]}] and [C] for sentence vectors {shape(source_BD)}"
         )
-    check_labels(name, label_B, len(source_BD), len(classifier_CF))
+    check_labels(label_B, len(source_BD), len(classifier_CF))
     features_BF = torch.cat([source_BD, target_BD, (source_BD - target_BD).abs()], dim=1)
     return F.cross_entropy(F.linear(features_BF, classifier_CF, bias_C), label_B.long())
 
@@ -52,8 +51,8 @@ def cosine_regression(source_BD: Tensor, target_BD: Tensor, score_B: Tensor) -> 
 
     Source: Reimers and Gurevych 2019 (Sentence-BERT), section 3, regression objective.
     """
-    check_rows("cosine_regression", source_BD=source_BD, target_BD=target_BD)
+    check_rows(source_BD=source_BD, target_BD=target_BD)
     if score_B.shape != source_BD.shape[:1]:
-        raise InputError(f"cosine_regression: expected {len(source_BD)} scores, got {shape(score_B)}")
+        raise InputError(f"expected {len(source_BD)} scores, got {shape(score_B)}")
     cosine_B = (unit_rows(source_BD) * unit_rows(target_BD)).sum(1)
     return (cosine_B - score_B.to(cosine_B.dtype)).square().mean()

@@ -7,7 +7,8 @@ float32 and a similarity never loses digits to bfloat16.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ParamSpec
 
 import torch
@@ -22,22 +23,33 @@ P = ParamSpec("P")
 SHORTEST = 1e-12
 
 
+@contextmanager
+def errors_named(name: str) -> Iterator[None]:
+    """Put `name` before the messages of the checks below."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
+
+
 def full_precision(objective: Callable[P, Tensor]) -> Callable[P, Tensor]:
-    """Run `objective` outside autocast, with every floating tensor in one dtype of at least float32."""
+    """Run `objective` outside autocast, with every floating tensor in one dtype of at least float32.
+
+    Its name is put before its errors.
+    """
 
     @functools.wraps(objective)
     def inside(*args: P.args, **kwargs: P.kwargs) -> Tensor:
         tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
-        dtype = torch.float32
-        for tensor in tensors:
-            if tensor.is_floating_point():
-                dtype = torch.promote_types(dtype, tensor.dtype)
+        floating = [x.dtype for x in tensors if x.is_floating_point()]
+        dtype = functools.reduce(torch.promote_types, floating, torch.float32)
 
         def widen(x: Any) -> Any:
             return x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x
 
         # Autocast would cast the products inside back to half precision.
-        with torch.autocast(tensors[0].device.type if tensors else "cpu", enabled=False):
+        off = torch.autocast(tensors[0].device.type if tensors else "cpu", enabled=False)
+        with off, errors_named(objective.__name__):
             return objective(*map(widen, args), **{name: widen(x) for name, x in kwargs.items()})  # type: ignore[arg-type]
 
     return inside
@@ -60,79 +72,74 @@ def cosines(first_MD: Tensor, second_ND: Tensor) -> Tensor:
     return unit_rows(first_MD) @ unit_rows(second_ND).T
 
 
-def check_rows(objective: str, **tensors: Tensor) -> None:
+def check_rows(**tensors: Tensor) -> None:
     """Demand floating tensors [B, D] of one shape with B >= 1."""
     first_name, first = next(iter(tensors.items()))
     for name, tensor in tensors.items():
-        check_floating(objective, name, tensor, dimensions=2)
+        check_floating(name, tensor, dimensions=2)
         if tensor.shape != first.shape:
-            hint = ""
-            if tensor.shape[1] != first.shape[1]:
-                hint = "; project the student to its teacher's width first"
-            raise InputError(
-                f"{objective}: {name} is {shape(tensor)} but {first_name} is {shape(first)}, they must be equal{hint}"
-            )
+            same = tensor.shape[1] == first.shape[1]
+            hint = "" if same else "; project the student to its teacher's width first"
+            raise InputError(f"{name} is {shape(tensor)} but {first_name} is {shape(first)}, they must be equal{hint}")
 
 
-def check_pairs(
-    objective: str, teacher_source_BD: Tensor, student_source_BD: Tensor, student_target_BD: Tensor
-) -> None:
+def check_pairs(teacher_source_BD: Tensor, student_source_BD: Tensor, student_target_BD: Tensor) -> None:
     """Demand one row per sentence pair; the student's width may differ from its teacher's."""
-    check_rows(objective, student_source_BD=student_source_BD, student_target_BD=student_target_BD)
-    check_rows(objective, teacher_source_BD=teacher_source_BD)
+    check_rows(student_source_BD=student_source_BD, student_target_BD=student_target_BD)
+    check_rows(teacher_source_BD=teacher_source_BD)
     if len(teacher_source_BD) != len(student_source_BD):
         raise InputError(
-            f"{objective}: teacher_source_BD is {shape(teacher_source_BD)} but student_source_BD is "
+            f"teacher_source_BD is {shape(teacher_source_BD)} but student_source_BD is "
             f"{shape(student_source_BD)}: expected one row per sentence pair"
         )
 
 
-def check_bank(objective: str, bank_KD: Tensor, **like: Tensor) -> None:
+def check_bank(bank_KD: Tensor, **like: Tensor) -> None:
     """Demand a bank [K, D] of the width of the named tensor [B, D]; it may be empty."""
     ((name, tensor),) = like.items()
     if bank_KD.dim() != 2 or bank_KD.shape[1] != tensor.shape[1]:
-        raise InputError(f"{objective}: bank_KD is {shape(bank_KD)}, expected [K, {tensor.shape[1]}] as {name}")
+        raise InputError(f"bank_KD is {shape(bank_KD)}, expected [K, {tensor.shape[1]}] as {name}")
 
 
-def check_floating(objective: str, name: str, tensor: Tensor, dimensions: int) -> None:
+def check_floating(name: str, tensor: Tensor, dimensions: int) -> None:
     """Demand a floating tensor with `dimensions` dimensions, none of them empty."""
     if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
         kind = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
-        raise InputError(f"{objective}: {name} must be a floating-point tensor, not {kind}")
+        raise InputError(f"{name} must be a floating-point tensor, not {kind}")
     if tensor.dim() != dimensions:
-        raise InputError(f"{objective}: {name} must have {dimensions} dimensions, its shape is {shape(tensor)}")
+        raise InputError(f"{name} must have {dimensions} dimensions, its shape is {shape(tensor)}")
     if tensor.numel() == 0:
-        raise InputError(f"{objective}: {name} is empty, its shape is {shape(tensor)}")
+        raise InputError(f"{name} is empty, its shape is {shape(tensor)}")
 
 
-def check_labels(objective: str, label_B: Tensor, count: int, classes: int, what: str = "labels") -> None:
+def check_labels(label_B: Tensor, count: int, classes: int, what: str = "labels") -> None:
     """Demand one integer 0 .. classes-1 for each of `count` rows."""
     if label_B.shape != (count,) or label_B.is_floating_point():
-        raise InputError(f"{objective}: expected {count} integer {what}, got {label_B.dtype} {shape(label_B)}")
+        raise InputError(f"expected {count} integer {what}, got {label_B.dtype} {shape(label_B)}")
     # Checked only on the CPU, where it does not wait for the device.
     if label_B.device.type == "cpu" and not 0 <= int(label_B.min()) <= int(label_B.max()) < classes:
-        raise InputError(f"{objective}: {what} must be 0 .. {classes - 1}, got up to {int(label_B.max())}")
+        raise InputError(f"{what} must be 0 .. {classes - 1}, got up to {int(label_B.max())}")
 
 
-def check_temperature(objective: str, temperature: float) -> None:
+def check_temperature(temperature: float) -> None:
     """Demand a temperature above zero."""
     if not temperature > 0:
-        raise InputError(f"{objective}: temperature must be above 0, got {temperature}")
+        raise InputError(f"temperature must be above 0, got {temperature}")
 
 
-def reduce(objective: str, losses: Tensor, reduction: str) -> Tensor:
+def reduce(losses: Tensor, reduction: str) -> Tensor:
     """Sum (as the paper writes it) or mean of all numbers in `losses`."""
     if reduction == "sum":
         return losses.sum()
     if reduction == "mean":
         return losses.mean()
-    raise InputError(f"{objective}: reduction must be sum or mean, not {reduction!r}")
+    raise InputError(f"reduction must be sum or mean, not {reduction!r}")
 
 
-def squared_error(objective: str, first_BD: Tensor, second_BD: Tensor, reduction: str) -> Tensor:
+def squared_error(first_BD: Tensor, second_BD: Tensor, reduction: str) -> Tensor:
     """Squared error of rows, mean over B; over D the mean (as `mse_loss`) or the sum (as the papers write ||.||^2)."""
     if reduction not in ("mean", "sum"):
-        raise InputError(f"{objective}: reduction must be mean or sum, not {reduction!r}")
+        raise InputError(f"reduction must be mean or sum, not {reduction!r}")
     error = F.mse_loss(first_BD, second_BD)
     return error * first_BD.shape[-1] if reduction == "sum" else error
 

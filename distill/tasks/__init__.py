@@ -5,22 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from msdc.distill.recipe import Stage
-from msdc.distill.tasks.generative import GENERATIVE_INPUTS, GenerativeTask
+from msdc.distill.tasks.generative import GenerativeTask
 from msdc.distill.tasks.hidden_states import HiddenStatesTask
 from msdc.distill.tasks.sentence import EmbeddingTask, LabelledTask, SentenceTask, TrainingTask, stage_inputs
 from msdc.distill.teacher_cache import CachedTeacher
 
 
 def task_kind(stage: Stage) -> type[TrainingTask]:
-    """The task of a stage: the first that applies, by the tensors that the stage's objectives need."""
-    kinds: tuple[tuple[type[TrainingTask], bool], ...] = (
-        (EmbeddingTask, stage.train == "student.embedding"),
-        (HiddenStatesTask, HiddenStatesTask.applies(stage)),
-        (LabelledTask, LabelledTask.applies(stage)),
-        (GenerativeTask, bool(stage_inputs(stage) & GENERATIVE_INPUTS)),
-        (SentenceTask, True),
-    )
-    return next(kind for kind, applies in kinds if applies)
+    """The task of a stage: the first that provides a tensor which the stage's objectives need."""
+    if stage.train == "student.embedding":
+        return EmbeddingTask
+    kinds: tuple[type[TrainingTask], ...] = (HiddenStatesTask, LabelledTask, GenerativeTask)
+    return next((kind for kind in kinds if kind.provides & stage_inputs(stage)), SentenceTask)
 
 
 def make_task(

@@ -13,17 +13,19 @@ Shapes: B pairs, T tokens, D sentence width, M masked tokens, V vocabulary.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from msdc.distill.data.batches import Batch
+from msdc.distill.objectives import Objective
 from msdc.distill.tasks.sentence import SentenceTask, encode_sides, stage_inputs
 from msdc.distill.training.parallel import gather, rank_and_world
 from msdc.errors import InputError
 
-GENERATIVE_INPUTS = {"logits_BV", "token_logits_MV"}
 MASKED_SHARE = 0.15  # Devlin et al. 2019
 
 
@@ -55,6 +57,7 @@ def mask_many(
 class GenerativeTask(SentenceTask):
     """MLM, SMLM, XTR, UGT, with sentence alignment and similarity if the stage has them."""
 
+    provides = frozenset(["logits_BV", "token_logits_MV"])
     on_vectors = False
 
     def build(self) -> None:
@@ -93,26 +96,21 @@ class GenerativeTask(SentenceTask):
         # Drawn on the CPU, whose random state every checkpoint has.
         in_source_B = (torch.rand(len(batch)) < 0.5).to(batch.source[0].device)
         draw_B = torch.rand(len(batch)).to(batch.source[0].device)
-        masked = [
-            mask_one(ids_BT, mask_BT, here_B, draw_B, self.mask)
-            for (ids_BT, mask_BT), here_B in zip(sides, (in_source_B, ~in_source_B), strict=True)
-        ]
+        here = (in_source_B, ~in_source_B)
+        masked = [mask_one(*side, here_B, draw_B, self.mask) for side, here_B in zip(sides, here, strict=True)]
         token_B = torch.where(in_source_B, masked[0][1], masked[1][1])
         local = encode_sides(self.student, [(ids, mask) for (ids, _), (_, mask) in zip(masked, sides, strict=True)])
-        return self._total(batch, local, self._generated(local, token_B, (in_source_B, ~in_source_B), sides))
+        return self._total(batch, local, self._generated(batch, local, token_B, here))
 
     def _generated(
-        self,
-        local: list[Tensor],
-        token_B: Tensor,
-        here: tuple[Tensor, Tensor],
-        sides: tuple[tuple[Tensor, Tensor], ...],
-    ) -> list[dict[str, Tensor | None]]:
+        self, batch: Batch, local: list[Tensor], token_B: Tensor, here: tuple[Tensor, Tensor]
+    ) -> list[dict[str, Tensor]]:
         """The inputs of the generative objectives for each side: its predictions and the other side's tokens."""
+        assert batch.target is not None
         return [
             {"logits_BV": self.logits(vectors_BD), "masked_token_B": token_B, "masked_here_B": here_B,
              "partner_ids_BT": ids_BT, "partner_mask_BT": inside(mask_BT)}
-            for vectors_BD, here_B, (ids_BT, mask_BT) in zip(local, here, sides[::-1], strict=True)
+            for vectors_BD, here_B, (ids_BT, mask_BT) in zip(local, here, (batch.target, batch.source), strict=True)
         ]  # fmt: skip
 
     def _many(self, batch: Batch, sides: tuple[tuple[Tensor, Tensor], ...]) -> dict[str, Tensor]:
@@ -136,9 +134,9 @@ class GenerativeTask(SentenceTask):
             dist.all_reduce(count)
             share = len(masked_M) * world / max(1.0, float(count))
         nowhere_B = torch.zeros(len(batch), dtype=torch.bool, device=masked_M.device)
-        generated: list[dict[str, Tensor | None]] = []
+        generated: list[dict[str, Tensor]] = []
         if "logits_BV" in stage_inputs(self.stage):
-            generated = self._generated(local, nowhere_B.long(), (nowhere_B, nowhere_B), sides)
+            generated = self._generated(batch, local, nowhere_B.long(), (nowhere_B, nowhere_B))
         tokens_of = {"token_logits_MV": logits_MV, "masked_ids_M": masked_M}
         return self._total(batch, local, generated, tokens_of, share)
 
@@ -146,40 +144,33 @@ class GenerativeTask(SentenceTask):
         self,
         batch: Batch,
         local: list[Tensor],
-        generated: list[dict[str, Tensor | None]],
+        generated: list[dict[str, Tensor]],
         masked: dict[str, Tensor] | None = None,
         share: float = 1.0,
     ) -> dict[str, Tensor]:
         """The weighted sum of sentence losses (over the gathered batch) and generative ones (over own rows)."""
         source, target = (gather(vectors) for vectors in local)
+        teacher = None if batch.teacher_source_BD is None else gather(batch.teacher_source_BD)
+        own = [source, target] if self.project is None else [self.project(source), self.project(target)]
         tensors: dict[str, Tensor | None] = {
-            "source_BD": source,
-            "target_BD": target,
-            "student_source_BD": source,
-            "student_target_BD": target,
-            "teacher_source_BD": None if batch.teacher_source_BD is None else gather(batch.teacher_source_BD),
-        }
-        if self.project is not None:
-            tensors |= {"student_source_BD": self.project(source), "student_target_BD": self.project(target)}
-        parts: dict[str, Tensor] = {}
-        total = source.new_zeros(())
-        for use, objective, options in self.uses:
+            "source_BD": source, "target_BD": target, "student_source_BD": own[0], "student_target_BD": own[1],
+            "teacher_source_BD": teacher,
+        }  # fmt: skip
+
+        def loss(objective: Objective, options: dict[str, Any]) -> Tensor:
             # Generative terms are means over this process' rows, one per side; averaged over processes with equal
             # numbers of rows, their gradients are those of the whole batch.
-            inputs = objective.inputs
-            if "token_logits_MV" in inputs:
+            if "token_logits_MV" in objective.inputs:
                 assert masked is not None
-                value = share * objective({**masked})
-            elif "logits_BV" in inputs and not len(batch):
-                # No rows here, but the other processes expect gradients of every parameter.
-                logits = [one["logits_BV"] for one in generated]
-                value = torch.stack([each.sum() for each in logits if each is not None]).sum()
-            else:
-                given = generated if "logits_BV" in inputs else [tensors]
-                value = torch.stack([objective(one, **options) for one in given]).sum()
-            parts[use.name] = value.detach()
-            total = total + use.weight * value
-        return {"loss": total, **parts}
+                return share * objective(masked)
+            if "logits_BV" not in objective.inputs:
+                return objective(tensors, **options)
+            if len(batch):
+                return sum((objective(one, **options) for one in generated), source.new_zeros(()))
+            # No rows here, but the other processes expect gradients of every parameter.
+            return sum((one["logits_BV"].sum() for one in generated), source.new_zeros(()))
+
+        return self._sum(loss)
 
 
 def inside(mask_BT: Tensor) -> Tensor:

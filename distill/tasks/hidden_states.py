@@ -7,16 +7,20 @@ Shapes: B sentences, L compared layers, D sentence width, H hidden, P domains.
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import islice
+
 import torch
 from torch import Tensor, nn
 
 from msdc.compress.student.model import Student
 from msdc.compress.student.stock import to_student
+from msdc.distill.data import Row
 from msdc.distill.data.batches import Batch
 from msdc.distill.data.stream import TextStream
 from msdc.distill.objectives import domain_prototypes, find_objective, layer_subset
 from msdc.distill.recipe import Stage
-from msdc.distill.tasks.sentence import TrainingTask, domain_numbers, stage_inputs
+from msdc.distill.tasks.sentence import TrainingTask, domain_numbers
 from msdc.distill.teacher_cache import CachedTeacher
 from msdc.distill.training.parallel import gather
 from msdc.encoders.encoder import Encoder
@@ -43,29 +47,22 @@ def layer_pairs(stage: Stage, teacher: Encoder, student: Student) -> tuple[tuple
 
 def prototypes(stream: TextStream, teacher: CachedTeacher) -> Tensor:
     """The mean direction of the teacher's vectors in each domain, [P, D], from the first rows of every source."""
-    texts: list[str] = []
-    domains: list[int] = []
-    counts: dict[int, int] = {}
+    sources = Counter(source.domain for source in stream.sources)
+    rows: list[Row] = []
     for source in stream.sources:
-        share = -(-PER_DOMAIN // sum(other.domain == source.domain for other in stream.sources))
-        taken = 0
-        for row in source.read():
-            if taken == share:
-                break
-            if stream.is_sampled(row.source):
-                texts.append(row.source)
-                domains.append(row.domain)
-                taken += 1
-        counts[source.domain] = counts.get(source.domain, 0) + taken
-    if not all(counts.values()):
+        share = -(-PER_DOMAIN // sources[source.domain])
+        rows += islice((row for row in source.read() if stream.is_sampled(row.source)), share)
+    domains = [row.domain for row in rows]
+    if len(set(domains)) < len(sources):
         raise InputError("metakd: a corpus of this stage has no training sentence for its prototype")
-    vectors_ND = torch.from_numpy(teacher.vectors(texts, progress=True))
-    return domain_prototypes(vectors_ND, torch.tensor(domains), len(counts))
+    vectors_ND = torch.from_numpy(teacher.vectors([row.source for row in rows], progress=True))
+    return domain_prototypes(vectors_ND, torch.tensor(domains), len(sources))
 
 
 class HiddenStatesTask(TrainingTask):
     """Source sentences against the teacher's vector, its states (PKD) and its domains (MetaKD)."""
 
+    provides = frozenset([STATES, PROTOTYPES])
     prototypes_PD: Tensor | None
 
     def build(self) -> None:
@@ -83,11 +80,6 @@ class HiddenStatesTask(TrainingTask):
         # Not part of a checkpoint: a resumed run computes it again from the corpora and the teacher.
         self.register_buffer("prototypes_PD", None, persistent=False)
 
-    @staticmethod
-    def applies(stage: Stage) -> bool:
-        """Whether an objective of the stage compares states or domains."""
-        return bool(stage_inputs(stage) & {STATES, PROTOTYPES})
-
     def prepare(self, stream: TextStream) -> None:
         """Compute the prototypes of the stage's corpora."""
         assert self.teacher is not None
@@ -95,8 +87,7 @@ class HiddenStatesTask(TrainingTask):
 
     def forward(self, batch: Batch, train_source: bool = True) -> dict[str, Tensor]:
         """The loss and its parts."""
-        if batch.teacher_source_BD is None:
-            raise InputError(f"stage {self.stage.name}: {self.uses[0][0].name} needs a teacher")
+        assert batch.teacher_source_BD is not None  # `build` demands a teacher
         sentence_BD, states_BLH = self.student.layer_states(*batch.source, self.wanted)
         if self.project is not None:
             sentence_BD = self.project(sentence_BD)
@@ -112,4 +103,4 @@ class HiddenStatesTask(TrainingTask):
         if batch.teacher_states_BLH is not None:
             for name, states in ((STATES, batch.teacher_states_BLH), ("student_states_BLH", states_BLH)):
                 tensors[name] = gather(states.flatten(1)).unflatten(1, states.shape[1:])
-        return self._sum(tensors)
+        return self._sum(lambda objective, options: objective(tensors, **options))

@@ -8,7 +8,7 @@ features, P domains.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -77,9 +77,12 @@ def encode_sides(student: Any, sides: Sequence[tuple[Tensor, Tensor]], mini_batc
 
 
 class TrainingTask(nn.Module):
-    """Student, objectives, and the named tensors they are computed from."""
+    """Student, objectives, and the named tensors they are computed from.
 
-    needs_teacher_vectors = True
+    A subclass names in `provides` the tensors that only it computes.
+    """
+
+    provides: frozenset[str] = frozenset()
     on_vectors = False  # whether all losses use sentence vectors only, as `dimensions` and `mini_batch` need
 
     def __init__(
@@ -98,7 +101,6 @@ class TrainingTask(nn.Module):
         for use in stage.objective:
             objective = objectives.find_objective(use.name)
             options = {name: value for name, value in use.options.items() if name not in TASK_OPTIONS}
-            objective.check_options(options)
             self.uses.append((use, objective, options))
         self.build()
 
@@ -110,15 +112,12 @@ class TrainingTask(nn.Module):
         """Weight of each named part of the loss."""
         return {use.name: use.weight for use, _, _ in self.uses}
 
-    def _sum(
-        self, tensors: Mapping[str, Tensor | None], projected: Mapping[str, Tensor | None] | None = None
-    ) -> dict[str, Tensor]:
-        """The weighted sum; `projected` replaces the student's vectors in objectives that need equal widths."""
+    def _sum(self, loss: Callable[[objectives.Objective, dict[str, Any]], Tensor]) -> dict[str, Tensor]:
+        """The weighted sum of the objectives, and each of them; `loss` computes one with its options."""
         parts: dict[str, Tensor] = {}
         terms: list[Tensor] = []
         for use, objective, options in self.uses:
-            given = {**tensors, **projected} if projected and objective.equal_widths else tensors
-            value = objective(given, **options)
+            value = loss(objective, options)
             parts[use.name] = value.detach()
             terms.append(use.weight * value)
         return {"loss": sum(terms[1:], terms[0]), **parts}
@@ -151,16 +150,16 @@ class SentenceTask(TrainingTask):
 
     def _vectors(self, batch: Batch) -> list[Tensor | None]:
         """Vectors of sources and targets [B, D], and of negatives [B, N, D], of the batch of all processes."""
-        negatives, each = batch.negatives, 1
-        if negatives is not None:
-            each = negatives[0].shape[1]
-            negatives = negatives[0].flatten(0, 1), negatives[1].flatten(0, 1)
-        sides = (batch.source, batch.target, negatives)
-        given = iter(encode_sides(self.student, [side for side in sides if side is not None], self.stage.mini_batch))
-        source, target, third = (None if side is None else next(given) for side in sides)
-        third = None if third is None else third.view(len(batch), each * third.shape[1])
-        found = [None if v is None else gather(v) for v in (source, target, third)]
-        return [*found[:2], None if found[2] is None else found[2].unflatten(1, (each, -1))]
+        sides = [batch.source, *([] if batch.target is None else [batch.target])]
+        if batch.negatives is not None:
+            sides.append((batch.negatives[0].flatten(0, 1), batch.negatives[1].flatten(0, 1)))
+        given = iter(encode_sides(self.student, sides, self.stage.mini_batch))
+        source, target = gather(next(given)), None if batch.target is None else gather(next(given))
+        if batch.negatives is None:
+            return [source, target, None]
+        each = batch.negatives[0].shape[1]
+        negatives_BW = next(given).view(len(batch), each * self.student.width)
+        return [source, target, gather(negatives_BW).unflatten(1, (each, -1))]
 
     def forward(self, batch: Batch, train_source: bool = True) -> dict[str, Tensor]:
         """The loss and its parts; without `train_source` only the target side is trained."""
@@ -212,14 +211,16 @@ class SentenceTask(TrainingTask):
         }  # fmt: skip
         if (domains_PD := given.get(DOMAINS)) is not None:
             tensors[DOMAINS] = domains_PD[:, : source_BD.shape[1]]
-        if self.project is None:
-            # Objectives that compare dimension by dimension use the teacher's first dimensions.
-            width = source_BD.shape[1]
-            cut = {k: v if v is None else v[:, :width] for k, v in given.items() if k.endswith("D")}
-            return self._sum(tensors, cut if self.stage.dimensions else None)
-        own = self._in_teacher_width(source_BD)
-        other = own if target_BD is None else self._in_teacher_width(target_BD)
-        return self._sum(tensors, {"student_source_BD": own, "student_target_BD": other, "student_BD": own})
+        # For objectives that compare dimension by dimension: vectors of the teacher's width, or the teacher's first
+        # dimensions.
+        equal: Mapping[str, Tensor | None] = {}
+        if self.project is not None:
+            own = self._in_teacher_width(source_BD)
+            other = own if target_BD is None else self._in_teacher_width(target_BD)
+            equal = {"student_source_BD": own, "student_target_BD": other, "student_BD": own}
+        elif self.stage.dimensions:
+            equal = {k: v if v is None else v[:, : source_BD.shape[1]] for k, v in given.items() if k.endswith("D")}
+        return self._sum(lambda one, options: one({**tensors, **equal} if one.equal_widths else tensors, **options))
 
     def _target_alone(self, teacher_BD: Tensor, target_BD: Tensor) -> dict[str, Tensor]:
         """The loss of the target side: squared error, and the stage's objectives that need only this side."""
@@ -250,8 +251,6 @@ class SentenceTask(TrainingTask):
 class EmbeddingTask(TrainingTask):
     """Eq. 3: the student's embedding layer against the assistant's, token by token, on both sides."""
 
-    needs_teacher_vectors = False
-
     def forward(self, batch: Batch, train_source: bool = True) -> dict[str, Tensor]:
         """The loss and its parts, summed over the sides."""
         if self.teacher is None:
@@ -262,7 +261,7 @@ class EmbeddingTask(TrainingTask):
             with torch.no_grad():
                 teacher_BTH = module.embed(ids_BT)
             tensors = {"teacher_BTH": teacher_BTH, "student_BTH": self.student.embed(ids_BT), "mask_BT": mask_BT}
-            sides.append(self._sum(tensors))
+            sides.append(self._sum(lambda one, options, given=tensors: one(given, **options)))  # type: ignore[misc]
         return {key: sum((side[key] for side in sides[1:]), sides[0][key]) for key in sides[0]}
 
 
@@ -272,17 +271,14 @@ class LabelledTask(SentenceTask):
     The classifiers are not saved with the student.
     """
 
+    provides = frozenset([*LABELS, DOMAINS])
+
     def build(self) -> None:
         """The classifiers of classes and of domains."""
         super().build()
         needed, width = stage_inputs(self.stage), self.student.width
         self.classifier = nn.Linear(3 * width, len(NLI_CLASSES)) if "label_B" in needed else None
         self.domains = nn.Linear(width, count_domains(self.stage)) if DOMAINS in needed else None
-
-    @staticmethod
-    def applies(stage: Stage) -> bool:
-        """Whether an objective of the stage needs labels or domains."""
-        return bool(stage_inputs(stage) & {*LABELS, DOMAINS})
 
     def forward(self, batch: Batch, train_source: bool = True) -> dict[str, Tensor]:
         """The loss and its parts."""

@@ -28,31 +28,20 @@ PLAIN = ("best", "history", "losses", "recent", "parts", "by_language", "seconds
 
 @dataclass
 class TrainState:
-    """All that a step depends on, besides the recipe: a resumed stage takes the same steps.
-
-    Attributes:
-        feed: has the position in the text.
-        average: averaged weights by name.
-        best: choice, step and numbers of the best validation.
-        history: the numbers of all validations.
-        losses: of the steps since the last row of metrics.
-        recent: weighted parts of the loss, summed since the last row of metrics.
-        parts: weighted parts of the loss, summed over the stage.
-        by_language: sum and number of losses since the last validation.
-        seconds: training time so far.
-    """
+    """All that a step depends on, besides the recipe: a resumed stage takes the same steps."""
 
     task: nn.Module
     optimizer: torch.optim.Optimizer
-    feed: BatchFeed
-    average: dict[str, Tensor] | None = None
-    best: tuple[float, int, dict[str, float]] | None = None
-    history: list[dict[str, Any]] = field(default_factory=list)
+    feed: BatchFeed  # has the position in the text
+    average: dict[str, Tensor] | None = None  # averaged weights by name
+    best: tuple[float, int, dict[str, float]] | None = None  # choice, step and numbers of the best validation
+    history: list[dict[str, Any]] = field(default_factory=list)  # numbers of all validations
+    # Since the last row of metrics: losses of the steps, and weighted parts of the loss, summed
     losses: list[float] = field(default_factory=list)
     recent: dict[str, float] = field(default_factory=dict)
-    parts: dict[str, float] = field(default_factory=dict)
-    by_language: dict[str, list[float]] = field(default_factory=dict)
-    seconds: float = 0.0
+    parts: dict[str, float] = field(default_factory=dict)  # the same, summed over the stage
+    by_language: dict[str, list[float]] = field(default_factory=dict)  # sum and number of losses since a validation
+    seconds: float = 0.0  # training time so far
 
     def as_saved(self) -> dict[str, Any]:
         """The whole state, with all random states, as tensors and plain values."""

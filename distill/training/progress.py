@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import importlib
 import math
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from textwrap import shorten
+from time import monotonic
 from typing import Any, Self
 
 from msdc.errors import InputError, MsdcError
@@ -39,24 +39,16 @@ class StageProgress:
     A context manager. Losses and speed are means since the last line (the last half second of a bar). The parts of the
     loss, one per objective, are shown if there are several.
 
-    `enabled` is false in all processes but the first; `seconds` is the time between lines.
+    `enabled` is false in all processes but the first.
     """
 
-    def __init__(
-        self,
-        label: str,
-        steps: int | None = None,
-        *,
-        enabled: bool = True,
-        seconds: float = LINE_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.label, self.steps, self.enabled, self.clock = label, steps, enabled, clock
+    def __init__(self, label: str, steps: int | None = None, *, enabled: bool = True) -> None:
+        self.label, self.steps, self.enabled = label, steps, enabled
         self._bar: Any = None
         self._task: Any = None
         self._terminal = enabled and in_terminal()
-        self._every = 0.5 if self._terminal else seconds
-        self._shown = clock()
+        self._every = 0.5 if self._terminal else LINE_SECONDS
+        self._shown = monotonic()
         self._losses: list[float] = []
         self._parts: dict[str, list[float]] = {}
         self._sentences = 0
@@ -79,10 +71,10 @@ class StageProgress:
             self._bar.stop()
 
     def _due(self) -> bool:
-        return self.enabled and self.clock() - self._shown >= self._every
+        return self.enabled and monotonic() - self._shown >= self._every
 
     def _show(self, text: str, step: int | None = None) -> None:
-        self._shown = self.clock()
+        self._shown = monotonic()
         if self._bar is not None:
             self._bar.update(self._task, completed=step, text=text)
         else:
@@ -94,16 +86,14 @@ class StageProgress:
         if self._due():
             self._show(f"reading the corpora, {rows:,} rows")
 
-    def step(
-        self, step: int, loss: float, learning_rate: float, sentences: int, parts: Mapping[str, float] | None = None
-    ) -> None:
+    def step(self, step: int, loss: float, learning_rate: float, sentences: int, parts: Mapping[str, float]) -> None:
         """A step is done: its number from 1, loss, learning rate, sentences of its batch, and parts of the loss."""
-        now = self.clock()
+        now = monotonic()
         if self._first is None:
             # Speed and time left are counted from here, without filling the buffer and starting up.
             self._first, self._shown, sentences = (now, step), now, 0
         self._losses.append(loss)
-        for name, value in (parts or {}).items():
+        for name, value in parts.items():
             self._parts.setdefault(name, []).append(value)
         self._sentences += sentences
         if not self._due():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -93,17 +94,10 @@ def make_optimizer(task: TrainingTask) -> torch.optim.Optimizer:
 
 
 class Trainer:
-    """Trains one stage. `run` returns the numbers of the best weights; the student then has them.
+    """Trains one stage, `task.stage`, for `steps` in all. `run` returns the numbers of the best weights.
 
-    Args:
-        task: student and objectives; its `stage` has the settings.
-        feed: the batches, from its position on.
-        validate: scores an encoder; the weights with the largest `choice` are kept.
-        folder: the checkpoints.
-        steps: optimizer steps of the whole stage.
-        precision: float32 or bfloat16, of the forward pass.
-        device: where the task is trained.
-        log: receives each row of metrics.
+    The student then has them: those whose score by `validate` has the largest `choice`. `folder` is that of the
+    checkpoints, `precision` (float32 or bfloat16) that of the forward pass; `log` receives each row of metrics.
     """
 
     def __init__(
@@ -216,7 +210,7 @@ class Trainer:
         return factor * self.stage.learning_rate
 
     def _step(self, batch: Batch) -> dict[str, float]:
-        # Which steps train the source side follows from the step's number, so a resumed run agrees.
+        # Which steps train the source side follows from the step's number: a resumed run agrees.
         step, stage = self.position.step, self.stage
         train_source = math.floor((step + 1) * stage.source_share) > math.floor(step * stage.source_share)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
@@ -246,16 +240,14 @@ class Trainer:
         rows = parallel.share(len(batch))
 
         def own(value: Any) -> Any:
-            """A tensor, a pair of ids and mask, or None."""
+            """The rows, a tensor, a pair of ids and mask, or None."""
             if isinstance(value, tuple):
                 return tuple(map(own, value))
-            return None if value is None else value[rows].to(self.device)
+            if isinstance(value, Tensor):
+                return value[rows].to(self.device)
+            return None if value is None else value[rows]
 
-        return Batch(
-            batch.rows[rows], own(batch.source), own(batch.target), own(batch.negatives),
-            own(batch.teacher_source_BD), own(batch.teacher_target_BD), own(batch.teacher_states_BLH),
-            own(batch.teacher_negatives_BND),
-        )  # fmt: skip
+        return Batch(**{name: own(value) for name, value in vars(batch).items()})
 
     def _count(self, batch: Batch, loss: float, weighted: dict[str, float]) -> None:
         """Add a step to the sums for metrics."""
@@ -263,11 +255,9 @@ class Trainer:
         for name, value in weighted.items():
             for sums in (self.state.recent, self.state.parts):
                 sums[name] = sums.get(name, 0.0) + abs(value)
-        for code in set(batch.languages):
-            total = self.state.by_language.setdefault(code, [0.0, 0.0])
-            share = batch.languages.count(code)
-            total[0] += loss * share
-            total[1] += share
+        for code, rows in Counter(batch.languages).items():
+            total, count = self.state.by_language.get(code, (0.0, 0.0))
+            self.state.by_language[code] = [total + loss * rows, count + rows]
 
     # --- validation and checkpoints -------------------------------------------------------------------------------
 

@@ -49,17 +49,16 @@ def scored_heldout(
     Pairs that are similar to a degree are measured by the correlation with their scores, not by nearest neighbours.
     """
 
-    def of_kind(row: Row) -> bool:
-        return corpora[row.domain].kind == "scored"
+    def is_scored(row: Row) -> bool:
+        return row.label is not None and corpora[row.domain].kind == "scored"
 
-    scored = [row for rows in heldout.values() for row in rows if row.label is not None and of_kind(row)]
+    scored = [row for rows in heldout.values() for row in rows if is_scored(row)]
     if len({row.label for row in scored}) < 2:
         return [], heldout
-    gold_N = np.array([row.label for row in scored])
-    numbers = list(range(1, len(scored) + 1))
+    gold_N, numbers = np.array([row.label for row in scored]), list(range(1, len(scored) + 1))
     first, second = [row.source for row in scored], [row.target for row in scored]
     pairs = ScoredPairs("heldout", first, second, gold_N, ["heldout"] * len(scored), numbers, [])
-    others = {code: [row for row in rows if row.label is None or not of_kind(row)] for code, rows in heldout.items()}
+    others = {code: [row for row in rows if not is_scored(row)] for code, rows in heldout.items()}
     return [pairs], {code: rows for code, rows in others.items() if rows}
 
 
@@ -95,13 +94,12 @@ class Validator:
             numbers[f"accuracy_{code}"] = accuracies[-1]
         for graded in self.graded:
             first_ND, second_ND = encoder.encode(graded.first), encoder.encode(graded.second)
-            cosines = cosine_rows(first_ND, second_ND)
-            # A collapsed student ranks nothing: its score is 0, and the run continues.
-            correlations.append(0.0 if np.ptp(cosines) == 0 else spearman(cosines, graded.gold_N))
-            numbers[f"spearman_{graded.name}"] = correlations[-1]
-            for width in stage.dimensions:
-                cut = cosine_rows(first_ND[:, :width], second_ND[:, :width])
-                numbers[f"spearman_{graded.name}_{width}"] = 0.0 if np.ptp(cut) == 0 else spearman(cut, graded.gold_N)
+            for width in (None, *stage.dimensions):
+                cosines = cosine_rows(first_ND[:, :width], second_ND[:, :width])
+                # A collapsed student ranks nothing: its score is 0, and the run continues.
+                score = 0.0 if np.ptp(cosines) == 0 else spearman(cosines, graded.gold_N)
+                numbers[f"spearman_{graded.name}" + (f"_{width}" if width else "")] = score
+            correlations.append(numbers[f"spearman_{graded.name}"])
         means = {"heldout_mse": errors, "heldout_accuracy": accuracies, "graded": correlations}
         found = {name: float(np.mean(values)) for name, values in means.items() if values}
         width = encoder.width if teacher is None else teacher.width

@@ -3,14 +3,11 @@
 import functools
 import gzip
 import hashlib
-import http.server
 import io
 import shutil
 import tarfile
-import threading
 import zipfile
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 import yaml
@@ -19,7 +16,6 @@ from click.testing import CliRunner
 from msdc.cli import msdc
 from msdc.distill.build_data import build_data, wanted_files
 from msdc.distill.catalog import load_recipe
-from msdc.distill.data.download import download
 from msdc.distill.data.sources import SourceSet, read_sources
 from msdc.errors import InputError
 
@@ -205,42 +201,6 @@ def test_archives(tmp_path):
         rows_of(tmp_path, {"p": data.getvalue()}, **packs | {"files": ["p!it", "p!de.json"]})
     with pytest.raises(InputError, match="not an archive"):
         rows_of(tmp_path, {"q": data.getvalue()[:100]}, **packs | {"files": ["q!en.json", "q!de.json"]})
-
-
-class Server(http.server.SimpleHTTPRequestHandler):
-    """Sends files, and parts of them; keeps what was asked for."""
-
-    asked: ClassVar[list[str | None]] = []
-
-    def do_GET(self) -> None:
-        raw = (Path(self.directory) / self.path.lstrip("/")).read_bytes()
-        wanted = self.headers.get("Range")
-        self.asked.append(wanted)
-        start = int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted else 0
-        self.send_response(206 if wanted else 200)
-        self.send_header("Content-Length", str(len(raw) - start))
-        self.end_headers()
-        self.wfile.write(raw[start:])
-
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-
-def test_a_download_goes_on_where_it_stopped(tmp_path):
-    (tmp_path / "served").mkdir()
-    (tmp_path / "served" / "text.txt").write_bytes(b"0123456789")
-    handler = functools.partial(Server, directory=str(tmp_path / "served"))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as one:
-        threading.Thread(target=one.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{one.server_port}/text.txt"
-        target = tmp_path / "down" / "text.txt"
-        target.parent.mkdir()
-        target.with_name(".text.txt.part").write_bytes(b"01234")
-        assert download(url, target).read_bytes() == b"0123456789"
-        assert Server.asked == ["bytes=5-"]
-        download(url, target)
-        assert len(Server.asked) == 1  # it is there
-        one.shutdown()
 
 
 def test_the_shipped_list_makes_every_file_of_the_recipe(tmp_path):

@@ -13,6 +13,7 @@ from msdc.distill.catalog import parse_recipe
 from msdc.distill.data.corpora import open_corpora
 from msdc.distill.preflight import check_recipe
 from msdc.distill.recipe import Corpus
+from msdc.distill.run_folder import Metrics
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
 
@@ -35,20 +36,13 @@ def files(tmp_path):
     return tmp_path
 
 
-def test_labels_are_read_with_their_pairs(files):
-    (nli,) = open_corpora((Corpus(path=str(files / "nli.tsv"), kind="nli-pairs"),))
-    rows = list(nli.read())
-    assert [row.label for row in rows[:3]] == [1.0, 0.0, 2.0] and len(rows) == 72
-    assert rows[1].target == "Nobody eats bread." and rows[0].language == "en"
-    assert nli.bad == 0
-    (scored,) = open_corpora((Corpus(path=str(files / "sts.tsv"), kind="scored"),))
-    assert sorted({row.label for row in scored.read()}) == [0.0, 0.2, 0.8, 1.0]
-    (plain,) = open_corpora((Corpus(path=str(files / "nli.tsv"), kind="text", columns=[2]),))
-    assert all(row.label is None for row in plain.read())
-
-
 def test_scores_of_another_scale_are_said(files):
     """Scores of 0 to 1, as Sentence Transformers takes them, must not pass for the lowest fifth of 0 to 5."""
+    (scored,) = open_corpora((Corpus(path=str(files / "sts.tsv"), kind="scored"),))
+    assert sorted({row.label for row in scored.read()}) == [0.0, 0.2, 0.8, 1.0]
+    (files / "sts-test.tsv").write_text((files / "sts.tsv").read_text())
+    with pytest.raises(InputError, match="a test set must not"):
+        open_corpora((Corpus(path=str(files / "sts-test.tsv"), kind="scored"),))
     path = files / "unit.tsv"
     path.write_text("score\tsentence1\tsentence2\n" + "".join(f"{i / 10}\tA {i}.\tB {i}.\n" for i in range(11)))
     with pytest.raises(InputError, match=r"no score is above 1: set `scale: \[0, 1\]` if .* or `scale: \[0, 5\]`"):
@@ -89,15 +83,11 @@ def test_sbert_learns_classes_and_then_scores(files, tiny_teacher):
     tree = sbert(files, tiny_teacher, steps=60, learning_rate=3e-3)
     tree["stages"][1]["steps"] = 40
     done = distill(tree, files / "run")
-    rows = [json.loads(line) for line in (files / "run" / "metrics.jsonl").read_text().splitlines()]
-    losses = {
-        name: [row["loss"] for row in rows if row.get("stage") == name and "loss" in row] for name in ("nli", "stsb")
-    }
-    assert sum(losses["nli"][-8:]) < 0.7 * sum(losses["nli"][:8]), losses["nli"]
-    assert sum(losses["stsb"][-8:]) < 0.7 * sum(losses["stsb"][:8]), losses["stsb"]
-    kept = [
-        load_file(files / "run" / "stages" / f"{name}" / "model" / "model.safetensors") for name in ("0-nli", "1-stsb")
-    ]
+    rows = Metrics(files / "run" / "metrics.jsonl").rows()
+    for name in ("nli", "stsb"):
+        losses = [row["loss"] for row in rows if row.get("stage") == name and "loss" in row]
+        assert sum(losses[-8:]) < 0.7 * sum(losses[:8]), losses
+    kept = [load_file(files / "run" / "stages" / one / "model" / "model.safetensors") for one in ("0-nli", "1-stsb")]
     name = next(key for key in kept[0] if "layers.0" in key and key.endswith("weight"))
     assert not torch.equal(kept[0][name], kept[1][name])
     # The classifier is the task's: the student is a plain encoder.
@@ -116,12 +106,6 @@ def test_labels_that_a_corpus_does_not_have_are_missed_at_the_start(files, tiny_
     del tree["stages"][1]["corpora"]
     with pytest.raises(InputError, match="cosine_regression needs labels: set `kind: scored`"):
         check_recipe(parse_recipe(tree, "test"))
-
-
-def test_a_test_set_is_no_training_text(files, tiny_teacher):
-    (files / "sts-test.tsv").write_text((files / "sts.tsv").read_text())
-    with pytest.raises(InputError, match="a test set must not"):
-        open_corpora((Corpus(path=str(files / "sts-test.tsv"), kind="scored"),))
 
 
 def triples(path, subject: str) -> dict:

@@ -1,7 +1,5 @@
 """What a stage computes beyond its objectives: groups of equal length, masks, layer states, triples, domains."""
 
-import json
-
 import numpy as np
 import objective_oracles as oracle
 import pytest
@@ -11,11 +9,11 @@ from safetensors.torch import load_file
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.stock import to_student
 from msdc.distill import distill
-from msdc.distill.catalog import parse_recipe
 from msdc.distill.data import Row
 from msdc.distill.data.batches import Batch, mined
 from msdc.distill.objectives import MemoryBank, find_objective, sentence_similarity
 from msdc.distill.recipe import Stage
+from msdc.distill.run_folder import Metrics
 from msdc.distill.tasks import make_task
 from msdc.distill.tasks.generative import GenerativeTask, inside, mask_many, mask_one
 from msdc.distill.tasks.sentence import encode_sides
@@ -166,23 +164,19 @@ def plain_recipe(tiny_teacher, parallel_tsv, tmp_path, objective, **more) -> dic
     }
 
 
-BASELINES = {
-    "pkd": ["kd", {"name": "pkd", "weight": 10.0, "options": {"layers": "last"}}],
-    "ckd": [{"name": "contrastive_distillation", "options": {"bank": 20}}],
-}
-
-
-@pytest.mark.parametrize("name", BASELINES)
-def test_distilcse_and_its_baselines_run(name, tiny_teacher, parallel_tsv, tmp_path):
-    recipe = parse_recipe(plain_recipe(tiny_teacher, parallel_tsv, tmp_path, BASELINES[name]), "t")
-    result = distill(recipe, tmp_path / "run")
+@pytest.mark.parametrize(
+    "objective",
+    [{"name": "pkd", "weight": 10.0, "options": {"layers": "last"}},
+     {"name": "contrastive_distillation", "options": {"bank": 20}}],
+)  # fmt: skip
+def test_distilcse_and_its_baselines_run(objective, tiny_teacher, parallel_tsv, tmp_path):
+    result = distill(plain_recipe(tiny_teacher, parallel_tsv, tmp_path, ["kd", objective]), tmp_path / "run")
     start = load_file(tmp_path / "run" / "student-start" / "model.safetensors")
     end = load_file(result.student / "model.safetensors")
     # The projection to the teacher's width is dropped: nothing is saved but the student.
     assert start.keys() == end.keys()
     assert all(not torch.equal(start[key], end[key]) for key in start if key.endswith("query.weight"))
-    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert any(BASELINES[name][-1]["name"] in row for row in rows)
+    assert any(objective["name"] in row for row in Metrics(tmp_path / "run" / "metrics.jsonl").rows())
 
 
 def test_the_kept_weights_lie_between_start_and_end(tiny_teacher, parallel_tsv, tmp_path):

@@ -8,6 +8,8 @@ import json
 import shutil
 import threading
 import zipfile
+from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -21,11 +23,28 @@ from msdc.encoders.folder import locate_model
 from msdc.errors import InputError
 
 
+class Handler(http.server.SimpleHTTPRequestHandler):
+    """Sends files, and their ends; keeps what was asked for."""
+
+    asked: ClassVar[list[str | None]] = []
+
+    def do_GET(self) -> None:
+        wanted, file = self.headers.get("Range"), Path(self.translate_path(self.path))
+        self.asked.append(wanted)
+        if not file.is_file():
+            return self.send_error(404)
+        rest = file.read_bytes()[int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted else 0 :]
+        self.send_response(206 if wanted else 200)
+        self.send_header("Content-Length", str(len(rest)))
+        self.end_headers()
+        self.wfile.write(rest)
+
+
 @pytest.fixture
 def opus(tmp_path, monkeypatch):
     """A loopback server laid out as OPUS is; yields its folder."""
     folder = tmp_path / "served"
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    handler = functools.partial(Handler, directory=str(folder))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     base = f"http://127.0.0.1:{server.server_port}"
@@ -44,6 +63,16 @@ def write_zip(path, files):
         for name, text in files.items():
             archive.writestr(name, text)
     path.write_bytes(data.getvalue())
+
+
+def test_a_download_goes_on_where_it_stopped(opus, tmp_path):
+    (opus / "text.txt").write_bytes(b"0123456789")
+    url = remote.OPUS_URL.partition("/OPUS-")[0] + "/OPUS-Talks/v1/moses/text.txt"
+    (tmp_path / ".text.txt.part").write_bytes(b"01234")
+    Handler.asked.clear()
+    for _ in range(2):  # the second time it is there
+        assert remote.download(url, tmp_path / "text.txt").read_bytes() == b"0123456789"
+    assert Handler.asked == ["bytes=5-"]
 
 
 def test_opus_pair_is_fetched_once_and_read(opus):

@@ -104,7 +104,7 @@ def test_words_are_exchanged_in_kept_sentences_only(tmp_path, excluded):
     english.write_text(f"{TEST[0]}\nA man walks.\n", encoding="utf-8")
     text = Corpus(path=str(english), kind="text", word_by_word=("de",), recombine=1.0)
     sources = open_corpora((parallel, text), Exclusion([excluded]))
-    dictionary = learn_dictionary(sample_rows(TextStream(sources, 1, HeldOut(share=0.01)), 100, 1))
+    dictionary = learn_dictionary(sample_rows(TextStream(sources, 1, HeldOut(share=0.01)), 100))
     made = [source for source in translate_sources(sources, dictionary) if source.synthetic]
     assert [len(list(source.read())) for source in made] == [1]
 

@@ -65,13 +65,13 @@ def _corpora(folder: Path) -> tuple[Corpus, Corpus]:
 def test_text_becomes_pairs_that_are_never_held_out_nor_learnt_from(tmp_path: Path) -> None:
     corpora = _corpora(tmp_path)
     stream = TextStream(open_corpora(corpora), 1, HeldOut(share=0.4))
-    plain = {row.source for row in sample_rows(stream, 1000, 1) if row.language == "xx"}
+    plain = {row.source for row in sample_rows(stream, 1000) if row.language == "xx"}
     stream.sources = translate_sources(stream.sources, learn_dictionary(toy_pairs()))
     made = stream.sources[-1]
     rows = list(made.read())
     assert [row.source for row in rows] == ["The dog runs.", "The big dog runs.", "The cat sleeps."]
     assert rows[0].target == "wuf kor." and rows[0].language == "xx"
-    assert {row.source for row in sample_rows(stream, 1000, 1)} == plain
+    assert {row.source for row in sample_rows(stream, 1000)} == plain
     held = {row.source for rows in stream.heldout_rows().values() for row in rows}
     assert held
     assert not held & {row.source for row in rows}

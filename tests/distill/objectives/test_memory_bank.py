@@ -113,7 +113,7 @@ def test_calls_by_name() -> None:
     with pytest.raises(InputError, match=r"unknown option temperature \(known: reduction\)"):
         objectives.find_objective("kd")(batch, temperature=1)
     with pytest.raises(InputError, match=r"known: temperature"):
-        objectives.find_objective("contrastive_distillation").check_options({"tau": 1})
+        objectives.find_objective("contrastive_distillation")({}, tau=1)
 
 
 def test_optional_inputs_are_used_where_given() -> None:

@@ -344,7 +344,7 @@ def test_no_dense_target_is_built() -> None:
 
 
 def test_wrong_shapes_say_what_was_expected() -> None:
-    a, b = normal(3, 4), normal(3, 5)
+    a, b, wide, numbers = normal(3, 4), normal(3, 5), normal(3, 12), torch.arange(3)
     for call, words in (
         (lambda: objectives.kd(a, b), r"kd: student_BD is \[3, 5\] but teacher_BD is \[3, 4\].*project the student"),
         (lambda: objectives.multilingual_mse(a, a, a[:2]), r"student_target_BD is \[2, 4\]"),
@@ -362,10 +362,7 @@ def test_wrong_shapes_say_what_was_expected() -> None:
         (lambda: objectives.supervised_contrastive(a, a, b), r"negative_BD is \[3, 5\]"),
         (lambda: objectives.contrastive_distillation(a, a, a, margin=-1), "margin must not be negative"),
         (lambda: objectives.margin_mse(a, a, a, a[None]), r"negatives_BND is \[1, 3, 4\], vectors are \[3, 4\]"),
-        (
-            lambda: objectives.listwise_kl(a, a, a, a[:, None]),
-            r"teacher_scores_BJ is \[3, 4\], candidates are \[3, 2\]",
-        ),
+        (lambda: objectives.listwise_kl(a, a, a, a[:, None]), r"BJ is \[3, 4\], candidates are \[3, 2\]"),
         (lambda: objectives.guided_contrastive(a[:2], a[:2], b, b), "one row of the teacher per pair"),
         (lambda: objectives.sentence_alignment(a, a, "max"), "sum or mean"),
         (lambda: objectives.embedding_alignment(a[None], a[None], torch.ones(3)), r"mask_BT \[3\]"),
@@ -375,6 +372,13 @@ def test_wrong_shapes_say_what_was_expected() -> None:
         (lambda: objectives.metakd(a, a, torch.zeros(3).long(), a, a[None]), "both models or of neither"),
         (lambda: objectives.metakd(a, a, torch.zeros(3).long(), a, own_share=2), "own_share"),
         (lambda: generative([1], [1], task="clm"), "one of ugt, xtr, smlm"),
+        (lambda: objectives.softmax_classification(a, a, normal(3, 11), b[0, :3], numbers), r"expected \[C, 12\]"),
+        (lambda: objectives.softmax_classification(a, a, wide, wide[:, 0], numbers + 1), r"labels must be 0 \.\. 2"),
+        (lambda: objectives.softmax_classification(a, a, wide, wide[:, 0], a[0, :3]), "expected 3 integer labels"),
+        (lambda: objectives.cosine_regression(a, a, a[0, :2]), "expected 3 scores"),
+        (lambda: objectives.cosine_regression(a, b, a[0, :3]), "must be equal"),
+        (lambda: objectives.domain_adversarial(a, b[:2], b[0, :2], numbers % 2), r"domains_PD is \[2, 5\]"),
+        (lambda: objectives.domain_adversarial(a, a[:2], a[0, :2], numbers), r"labels must be 0 \.\. 1"),
     ):
         with pytest.raises(InputError, match=words):
             call()
@@ -391,17 +395,8 @@ def test_layer_subset_follows_the_paper() -> None:
         objectives.layer_subset(4, 2, "first")
 
 
-def drawn(name: str, count: int = 5, width: int = 4) -> list[torch.Tensor]:
-    first, second = normal(count, width), normal(count, width, seed=9)
-    if name == "softmax_classification":
-        return [first, second, normal(3, 3 * width, seed=1), normal(3, seed=2), torch.arange(count) % 3]
-    if name == "cosine_regression":
-        return [first, second, torch.linspace(0, 1, count, dtype=torch.float64)]
-    return [first, normal(2, width, seed=1), normal(2, seed=2), torch.arange(count) % 2]
-
-
 def test_the_encoder_gets_the_reversed_gradient_and_the_classifier_its_own() -> None:
-    vectors, weight, bias, domain = drawn("domain_adversarial")
+    vectors, weight, bias, domain = normal(5, 4), normal(2, 4, seed=1), normal(2, seed=2), torch.arange(5) % 2
     for tensor in (vectors, weight, bias):
         tensor.requires_grad_()
     plain = torch.nn.functional.cross_entropy(vectors @ weight.T + bias, domain)
@@ -416,30 +411,10 @@ def test_the_encoder_gets_the_reversed_gradient_and_the_classifier_its_own() -> 
 
 
 def test_cosines_ignore_length_and_a_zero_vector_has_none() -> None:
-    first, second, score = drawn("cosine_regression")
-    torch.testing.assert_close(
-        objectives.cosine_regression(3 * first, 0.1 * second, score), objectives.cosine_regression(first, second, score)
-    )
+    first, second, score = normal(5, 4), normal(5, 4, seed=9), torch.linspace(0, 1, 5, dtype=torch.float64)
+    longer = objectives.cosine_regression(3 * first, 0.1 * second, score)
+    torch.testing.assert_close(longer, objectives.cosine_regression(first, second, score))
     zero = torch.zeros(1, 4, requires_grad=True)
     loss = objectives.cosine_regression(zero, torch.ones(1, 4), torch.tensor([0.5]))
     loss.backward()
     assert loss.item() == 0.25 and torch.isfinite(zero.grad).all()
-
-
-@pytest.mark.parametrize(
-    ("name", "at", "change", "message"),
-    [
-        ("softmax_classification", 2, lambda t: t[:, :-1], r"expected \[C, 12\]"),
-        ("softmax_classification", 4, lambda t: t + 1, r"labels must be 0 \.\. 2"),
-        ("softmax_classification", 4, lambda t: t.float(), "expected 5 integer labels"),
-        ("cosine_regression", 2, lambda t: t[:-1], "expected 5 scores"),
-        ("cosine_regression", 0, lambda t: t[:, :-1], "must be equal"),
-        ("domain_adversarial", 1, lambda t: t[:, :-1], r"domains_PD is \[2, 3\]"),
-        ("domain_adversarial", 3, lambda t: t - 1, r"labels must be 0 \.\. 1"),
-    ],
-)
-def test_what_does_not_fit_is_refused(name, at, change, message) -> None:
-    given = drawn(name)
-    given[at] = change(given[at])
-    with pytest.raises(InputError, match=message):
-        getattr(objectives, name)(*given)

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -23,25 +24,23 @@ from msdc.distill.training.trainer import Trainer
 from msdc.errors import InputError, MsdcError
 
 
-class Clock:
-    """Seconds that a test sets."""
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of the progress: `now` in seconds, which a test sets."""
+    made = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("msdc.distill.training.progress.monotonic", lambda: made.now)
+    return made
 
-    now = 0.0
 
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_one_line_every_thirty_seconds(capsys):
+def test_one_line_every_thirty_seconds(capsys, clock):
     """Losses are means since the last line; speed and time left are counted from the first step."""
-    clock = Clock()
-    with StageProgress("train", 100, clock=clock) as progress:
+    with StageProgress("train", 100) as progress:
         for clock.now, rows in ((10, 4096), (31, 8192)):
             progress.reading(rows)
         assert re.fullmatch(r"train: .*8,192 rows\n", capsys.readouterr().err)
         for step in range(1, 41):
             clock.now = 60 + step
-            progress.step(step, 1.0 if step <= 20 else 0.5, 2e-5, 64)
+            progress.step(step, 1.0 if step <= 20 else 0.5, 2e-5, 64, {})
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("train: step 31/100, ")
     loss, rate, speed = re.fullmatch(r".* loss (\S+), lr (\S+), (\d+) sentences/s, .*", line).groups()
@@ -51,17 +50,16 @@ def test_one_line_every_thirty_seconds(capsys):
     assert line.endswith(" 1 min left")
 
 
-def test_other_processes_are_silent(capsys):
-    clock = Clock()
-    with StageProgress("train", 10, enabled=False, clock=clock) as progress:
+def test_other_processes_are_silent(capsys, clock):
+    with StageProgress("train", 10, enabled=False) as progress:
         for step in range(1, 10):
             clock.now += 100
             progress.reading(step)
-            progress.step(step, 1.0, 1e-3, 8)
+            progress.step(step, 1.0, 1e-3, 8, {})
     assert capsys.readouterr().err == ""
 
 
-def test_a_terminal_has_a_bar(monkeypatch):
+def test_a_terminal_has_a_bar(monkeypatch, clock):
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -70,18 +68,17 @@ def test_a_terminal_has_a_bar(monkeypatch):
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "160")
-    clock = Clock()
-    with StageProgress("train", 10, clock=clock) as progress:
+    with StageProgress("train", 10) as progress:
         for step in range(1, 8):
             clock.now += 1
-            progress.step(step, 0.25, 1e-3, 8)
+            progress.step(step, 0.25, 1e-3, 8, {})
         progress._bar.refresh()
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", terminal.getvalue())
     assert re.search(r"train .* 7/10 loss 0\.25, .* left", shown)
 
 
 def test_a_run_shows_loss_and_speed(monkeypatch, capsys, tiny_tree, tmp_path):
-    monkeypatch.setitem(StageProgress.__init__.__kwdefaults__, "seconds", 0.0)
+    monkeypatch.setattr("msdc.distill.training.progress.LINE_SECONDS", 0.0)
     distill(tiny_tree | {"stages": tiny_tree["stages"][3:]}, tmp_path / "run")
     # A step of the target side alone has one part, which is not shown.
     shown = [line for line in capsys.readouterr().err.splitlines() if "four: step " in line]

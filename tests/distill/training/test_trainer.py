@@ -80,7 +80,7 @@ def tree(tiny_tree) -> dict:
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")
-def test_a_compiled_student_learns_the_same(tree, tmp_path):
+def test_a_compiled_student_learns_the_same(tree, tmp_path, monkeypatch):
     """The errors are those of a few steps of Adam, which divides by the size of the gradient."""
     compiled: list[bool] = []
     true_compile = torch.nn.Module.compile
@@ -89,12 +89,11 @@ def test_a_compiled_student_learns_the_same(tree, tmp_path):
         compiled.append(True)
         return true_compile(self, *args, **kwargs)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch.nn.Module, "compile", noted)
-        plain = distill(tree, tmp_path / "plain")
-        assert not compiled
-        other = distill(tree | {"compile": True}, tmp_path / "compiled")
-        assert compiled
+    monkeypatch.setattr(torch.nn.Module, "compile", noted)
+    plain = distill(tree, tmp_path / "plain")
+    assert not compiled
+    other = distill(tree | {"compile": True}, tmp_path / "compiled")
+    assert compiled
     start = load_file(tmp_path / "plain" / "student-start" / "model.safetensors")
     expected, got = load_file(plain.student / "model.safetensors"), load_file(other.student / "model.safetensors")
     assert any(not torch.equal(expected[name], start[name]) for name in expected)
