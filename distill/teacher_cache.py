@@ -26,7 +26,7 @@ from msdc.compress.student.stock import to_student
 from msdc.distill.training import parallel
 from msdc.encoders.encoder import BATCH_TOKENS, Encoder
 from msdc.encoders.folder import with_prompt
-from msdc.errors import InputError
+from msdc.errors import InputError, MsdcError
 from msdc.files import atomic_path, disk_errors, locked, user_cache
 from msdc.progress import track, warn
 from msdc.text.tokenizer import pack_by_length, pad, text_key
@@ -111,6 +111,12 @@ class CachedTeacher:
         if len(missing):
             self.store.reload()
             rows = self.store.find(keys)
+        if absent := int((rows < 0).sum()):
+            # Never row -1: it is another sentence's.
+            where = "; the processes of all machines must see one folder: set `cache`" if shared else ""
+            raise MsdcError(
+                f"{self.store.folder}: {absent} teacher outputs are missing after they were computed{where}"
+            )
         stored = self.store.read(rows)
         states_NLH = None
         if self.layers:

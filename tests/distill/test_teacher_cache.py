@@ -7,7 +7,7 @@ import pytest
 
 from msdc.distill.teacher_cache import CachedTeacher, OutputStore
 from msdc.encoders.encoder import load_encoder
-from msdc.errors import InputError
+from msdc.errors import InputError, MsdcError
 from msdc.text.tokenizer import text_key
 
 TEXTS = ["a cat sat", "the dog ran to the house", "a cat sat", "house"]
@@ -93,6 +93,17 @@ def test_a_key_written_twice_is_stored_once(tmp_path):
     other.append(keys[:1], np.zeros((1, 4)))
     assert other.count == 2
     np.testing.assert_array_equal(other.read(other.find(keys)), np.ones((2, 4)))
+
+
+def test_a_share_that_another_machine_computed_elsewhere_is_an_error(teacher, monkeypatch):
+    """The second of two processes whose cache folders differ: the rows of the first are nowhere."""
+    monkeypatch.setattr("msdc.distill.training.parallel.rank_and_world", lambda: (1, 2))
+    monkeypatch.setattr("msdc.distill.training.parallel.barrier", lambda: None)
+    with pytest.raises(MsdcError, match=r"2 teacher outputs are missing .* all machines must see one folder"):
+        teacher.outputs(TEXTS[1:], shared=True)
+    # Its own share is stored; without the others all are computed here.
+    assert teacher.store.count == 1
+    assert len(teacher.vectors(TEXTS)) == len(TEXTS)
 
 
 def test_a_teacher_that_is_not_frozen_is_refused(teacher):
