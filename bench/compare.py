@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from msdc.bench.result import BenchFile, DeviceRun, Timing
+from msdc.bench.result import BenchFile, DeviceRun, Timing, moments
 from msdc.errors import InputError
 
 RESAMPLES = 2000
@@ -60,6 +60,7 @@ class Comparison:
     """All figures of one artifact on one device. `where` names runtime and device; `title` also both artifacts.
 
     `doubts` say why a slower time is not the artifact's: it is the same program, or other work was on the machine.
+    `same_program`: both have the same program, run by the same versions, so no difference is the artifact's.
     """
 
     where: str
@@ -67,6 +68,16 @@ class Comparison:
     differences: tuple[Difference, ...]
     notes: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+    same_program: bool = False
+
+    def verdict(self, item: Difference) -> str:
+        """The verdict to show; a timing that may be the machine's is not called faster or slower."""
+        if self.same_program and item.unit in ("ms", "MiB"):
+            return "same program"
+        busier = item.verdict == "slower" and bool(self.doubts)
+        if item.unit == "ms" and item.verdict in ("faster", "slower") and (item.noisy or busier):
+            return f"not decided ({item.noisy or 'busier now'})"
+        return {"unknown": "one sample"}.get(item.verdict, item.verdict)
 
 
 def _blocks(samples: np.ndarray, resamples: int, generator: np.random.Generator) -> np.ndarray:
@@ -189,8 +200,7 @@ def _differences(old: list[DeviceRun], new: list[DeviceRun], seed: int) -> list[
     return found
 
 
-def _label(run: DeviceRun) -> str:
-    made = run.created[:16].replace("T", " ")
+def _label(run: DeviceRun, made: str) -> str:
     return f"{run.artifact.bundle} {run.artifact.precision} ({run.artifact.sha256[:8]}, {made})"
 
 
@@ -212,13 +222,15 @@ def compare_results(old: BenchFile, new: BenchFile, seed: int = 0) -> list[Compa
             doubts += [notes[-1]] if loads[1] > loads[0] else []
         if was.versions != now.versions:
             notes.append("runtime versions differ")
-        if was.artifact.sha256 == now.artifact.sha256:
+        same = (was.artifact.sha256, was.artifact.bytes) == (now.artifact.sha256, now.artifact.bytes)
+        if same:
             notes.append("the same artifact in both: a difference is the machine's")
             doubts.append("it is the same program")
         where = f"{now.artifact.runtime} on {now.device.name}" + (", native" if now.harness == "native" else "")
         differences = tuple(_differences(before[key], after[key], seed))
-        title = f"{where}: {_label(was)}, then {_label(now)}"
-        out.append(Comparison(where, title, differences, tuple(notes), tuple(doubts)))
+        title = f"{where}: " + ", then ".join(map(_label, (was, now), moments([was.created, now.created])))
+        same = same and was.versions == now.versions
+        out.append(Comparison(where, title, differences, tuple(notes), tuple(doubts), same))
     return out
 
 
@@ -227,11 +239,11 @@ def slower_timings(one: Comparison, percent: float | None = None) -> tuple[list[
 
     A time is decided by the smaller of the changes of median and fastest tenth. It is not decided where either side was
     noisy, the program is the same or the machine was busier. Instruction counts repeat exactly: they are decided.
-    Without a gate, what rose beyond noise.
+    Without a gate, what rose beyond noise; nothing of the same program.
     """
     certain: list[str] = []
     undecided: list[str] = []
-    for item in one.differences:
+    for item in () if percent is None and one.same_program else one.differences:
         slower = item.verdict == "slower" or (percent is not None and item.noisy != "")
         if item.unit in ("ms", "instructions") and slower and 100 * item.certain > (percent or 0):
             doubts = [] if item.unit == "instructions" else [*one.doubts, *filter(None, [item.noisy])]

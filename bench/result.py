@@ -24,6 +24,8 @@ from msdc.export.schema import RuntimeName
 from msdc.files import read_json
 
 FORMAT = 2
+# The first words marked results of a link before its devices had a kind of their own.
+LINK_NOTE = "measured on a phone or computer through its link; its own description of itself is not verified"
 Clock = Literal["wall", "instructions"]
 Unit = Literal["ms", "instructions"]
 UNITS: dict[Clock, Unit] = {"wall": "ms", "instructions": "instructions"}
@@ -83,6 +85,12 @@ class DeviceState(Record):
 
 # Of the median. An idle machine stays under 10 %; other work on it, or heat, spreads them over half of the median.
 NOISY = 0.25
+
+
+def moments(created: Sequence[str]) -> list[str]:
+    """Dates and times to the minute; to the second where two of them would read the same."""
+    digits = 16 if len({one[:16] for one in created}) == len(set(created)) else 19
+    return [one[:digits].replace("T", " ") for one in created]
 
 
 def percentile(samples: Sequence[float], percent: float) -> float:
@@ -284,6 +292,15 @@ def _timing(raw: Any) -> Any:
     return found | {key: raw[key] for key in ("length", "warmup") if key in raw}
 
 
+def _current(raw: Any) -> Any:
+    """A run of format 2; early ones of a link have the kind of a browser on this machine."""
+    if not isinstance(raw, dict) or not isinstance(device := raw.get("device"), dict):
+        return raw
+    notes, mark = raw.get("notes"), LINK_NOTE.partition(";")[0]
+    by_link = isinstance(notes, (list, tuple)) and any(str(note).startswith(mark) for note in notes)
+    return raw | {"device": device | {"kind": "link"}} if by_link and device.get("kind") == "browser" else raw
+
+
 def _upgraded(raw: Any) -> Any:
     """A run of format 1 as one of format 2."""
     if not isinstance(raw, dict):
@@ -318,7 +335,7 @@ def parse_result(raw: Any, where: str) -> BenchFile:
         raise InputError(f'{where}: not a result file (no "kind": "bench" or "device-run")')
     if ours and raw.get("format") not in (1, FORMAT):
         raise InputError(f"{where}: result format {raw.get('format')!r}; this version reads up to {FORMAT}")
-    change = _imported if not ours else _upgraded if raw["format"] == 1 else (lambda run: run)
+    change = _imported if not ours else _upgraded if raw["format"] == 1 else _current
     try:
         if ours and raw["kind"] == "bench":
             runs = raw.get("runs", ())

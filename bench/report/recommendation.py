@@ -20,8 +20,8 @@ from msdc.export.mobile.web.write import TOKENIZERS, module_source
 from msdc.tables import NONE, Table, fixed, heads, joined, megabytes, millions, number, percent
 
 WEB, ANDROID = "a web page", "an Android app"
-# Devices that may be phones: over adb, by a link, or measured elsewhere.
-PHONES = ("adb", "link", "other")
+# Devices that may be phones: over adb, by a link, or measured elsewhere. A link is also opened on computers.
+PHONES, COMPUTERS = ("adb", "link", "other"), ("Windows", "Linux", "macOS", "Chrome")
 # Where no interval is known, scores this close are taken as equal.
 CLOSE = 1.0
 # A download this much larger than the least is no reason to take the slower artifact.
@@ -109,10 +109,15 @@ def choose(data: ReportData, among: Sequence[Shown], judged: Sequence[Sequence[J
     return min((s for s in pool if size(s) <= ALIKE * least), key=lambda s: data.latency(s.run) or float("inf"))
 
 
+def may_be_phone(run: DeviceRun) -> bool:
+    """Whether a run may be of a phone: over adb, measured elsewhere, or by a link that no computer opened."""
+    return run.device.kind in PHONES and not (run.device.kind == "link" and run.device.os.startswith(COMPUTERS))
+
+
 def _rank(shown: Shown) -> tuple[bool, bool, bool]:
     """Runs that say most about a phone come first."""
     run = shown.run
-    return run.clock != "wall", run.device.kind not in PHONES, run.harness == "python"
+    return run.clock != "wall", not may_be_phone(run), run.harness == "python"
 
 
 def _time(data: ReportData, run: DeviceRun) -> str:
@@ -209,7 +214,7 @@ def recommend(data: ReportData, judged: Sequence[Sequence[Judged]]) -> list[Sent
     counted = list(dict.fromkeys(shown.place for shown in data.runs if shown.run.clock != "wall"))
     if data.places:
         found.append((f"Measured on {joined(list(data.places))}", ", not on a phone", ": its times and memory differ."))
-        if any(shown.run.device.kind in PHONES for runs in data.places.values() for shown in runs):
+        if any(may_be_phone(shown.run) for runs in data.places.values() for shown in runs):
             found[-1] = (found[-1][0] + ".",)
     if counted:
         found.append((f"{joined(counted)}: instruction counts, not phone timings.",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msdc.bench.compare import Difference
+from msdc.bench.compare import Comparison, Difference
 from msdc.bench.report import charts
 from msdc.bench.report.drawing import Figure, Style
 from msdc.bench.report.model import (
@@ -19,7 +19,7 @@ from msdc.bench.report.model import (
     spearmans,
 )
 from msdc.bench.report.recommendation import WEB, app_of, rise_mib, sizes_of
-from msdc.bench.result import Accuracy, DeviceRun, DeviceState, Record, Timing
+from msdc.bench.result import Accuracy, DeviceRun, DeviceState, Record, Timing, moments
 from msdc.distill.sweep import by_setting, leading, mean_and_interval, table_of
 from msdc.tables import (
     NONE,
@@ -96,6 +96,7 @@ def history(data: ReportData) -> ReportSection | None:
     if not dates or data.length is None:
         return None
     rows, figures = [], []
+    dated = dict(zip(dates, moments(dates), strict=True))
     labels = {0.0: dates[0][:10], len(dates) - 1.0: dates[-1][:10]}
     for place, named in series.items():
         drawn: list[tuple[Style, charts.Points]] = []
@@ -104,7 +105,7 @@ def history(data: ReportData) -> ReportSection | None:
             unit, scale = ("ms", 1.0) if found[0].clock == "wall" else ("million instructions", MEGA)
             known = [(run, value / scale) for run in found if (value := data.latency(run)) is not None]
             drawn.append((numbered_style(name, i), [(float(dates.index(run.created)), value) for run, value in known]))
-            rows += [(name, place, run.created[:16].replace("T", " "), f"{number(value)} {unit}",
+            rows += [(name, place, dated[run.created], f"{number(value)} {unit}",
                       fixed(data.mean(run.accuracy), 1), megabytes(run.artifact.bytes), fixed(rise_mib(run), 1),
                       run.artifact.sha256[:8]) for run, value in known]  # fmt: skip
         if any(points for _, points in drawn):
@@ -216,17 +217,18 @@ def recurrence(data: ReportData) -> ReportSection | None:
     return ReportSection("recurrence", "Repeated layers vs. the same model without repeats", lead, notes=[note])
 
 
-def _difference_row(item: Difference) -> tuple[str, ...]:
+def _difference_row(one: Comparison, item: Difference) -> tuple[str, ...]:
     def shown(value: float) -> str:
         if item.unit in ("bytes", "instructions"):
             return f"{megabytes(value)} MB" if item.unit == "bytes" else f"{millions(value, 3)} M instructions"
         return fixed(value, 2) if item.unit == "x100" else f"{number(value)} {item.unit}"
 
-    verdict, change = str(item.verdict), percent(item.change, 2 if item.unit == "instructions" else 1)
+    verdict, change = one.verdict(item), percent(item.change, 2 if item.unit == "instructions" else 1)
     if item.unit == "x100":
         change = f"{signed(item.change, 2)} points"
         verdict = "same" if verdict == "same" else "see msdc evaluate --against"
-    verdict = "one sample" if verdict == "unknown" else verdict
+    if verdict == "same program":
+        return (item.what, NONE, verdict, NONE, NONE, shown(item.old), shown(item.new))
     interval = NONE if item.interval is None else f"{percent(item.interval[0])} to {percent(item.interval[1])}"
     fastest = NONE if item.fastest is None else percent(item.fastest)
     return (item.what, change, verdict, fastest, interval, shown(item.old), shown(item.new))
@@ -241,10 +243,10 @@ def comparison(data: ReportData) -> ReportSection | None:
     figures, tables, notes = [], [], []
     colors = {"faster": "good", "slower": "bad"}
     for one in data.comparisons:
-        tables.append(Table(one.title, columns, [_difference_row(item) for item in one.differences]))
-        spans = [(Style(item.what, colors.get(item.verdict, "m1")), 100 * item.change,
-                  (100 * item.interval[0], 100 * item.interval[1]), item.verdict)
-                 for item in one.differences if item.interval is not None]  # fmt: skip
+        tables.append(Table(one.title, columns, [_difference_row(one, item) for item in one.differences]))
+        spans = [(Style(item.what, colors.get(one.verdict(item), "m1")), 100 * item.change,
+                  (100 * item.interval[0], 100 * item.interval[1]), one.verdict(item).partition(" (")[0])
+                 for item in one.differences if item.interval is not None and not one.same_program]  # fmt: skip
         if spans:
             caption = "Change of the median; lines: 95 % block-bootstrap interval."
             figures.append(charts.dots(one.where, spans, caption, percent=True))
@@ -254,9 +256,13 @@ def comparison(data: ReportData) -> ReportSection | None:
         "fastest tenth moved beyond their intervals; a gate looks at the smaller of both changes. A slower machine "
         "looks like a slower artifact: measure both in one session."
     )
-    verdicts = [item.verdict for one in data.comparisons for item in one.differences]
-    changed = verdicts.count("faster") + verdicts.count("slower")
-    lead = f"{changed} timing{'s' if changed != 1 else ''} changed, {verdicts.count('noise')} within noise."
+    verdicts = [one.verdict(item) for one in data.comparisons for item in one.differences if item.unit != "bytes"]
+    changed, unclear = (sum(verdict.startswith(words) for verdict in verdicts)
+                        for words in (("faster", "slower"), "not decided"))  # fmt: skip
+    lead = f"{changed} timing{'s' if changed != 1 else ''} changed, {verdicts.count('noise')} within noise"
+    lead += f", {unclear} not decided." if unclear else "."
+    if all(one.same_program for one in data.comparisons):
+        lead = "The same program in both results: what differs is the machine's."
     return ReportSection("comparison", "Comparison with an earlier result", lead, figures, tables, notes)
 
 

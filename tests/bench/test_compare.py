@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from bench_results import make_run
 
-from msdc.bench.compare import compare_results, percentile_change, regressions
+from msdc.bench.compare import compare_results, percentile_change, regressions, slower_timings
 from msdc.bench.result import BenchFile, Timing
 from msdc.errors import InputError
 
@@ -110,6 +110,20 @@ def test_gate_names_what_rose_and_leaves_noise_alone():
     assert regressions(compare_results(*map(file_of, reversed(counted))), 0) == ([], [])
     assert gated(make_run(scale=1.3, seed=4, artifact=OTHER)) == (3, 0)
     assert regressions(compare_results(file_of(make_run(seed=1)), file_of(make_run(seed=2))), 0) == ([], [])
+
+
+def test_a_timing_of_the_same_program_or_a_noisy_machine_is_not_called_faster():
+    (one,) = compare_results(file_of(make_run(scale=1.6)), file_of(make_run(seed=4, created="2026-01-02T03:04:59")))
+    assert one.same_program and "03:04:05), then" in one.title and "03:04:59)" in one.title
+    assert {one.verdict(item) for item in one.differences if item.unit in ("ms", "MiB")} == {"same program"}
+    assert slower_timings(one) == ([], [])
+    newer = make_run(seed=4, versions={"executorch": "1.6"})
+    assert not compare_results(file_of(make_run()), file_of(newer))[0].same_program, "another version of the runtime"
+    (one,) = compare_results(file_of(make_run(scale=1.6)), file_of(make_run(seed=4, artifact=OTHER)))
+    assert {one.verdict(item) for item in one.differences if "latency" in item.what} == {"faster"}
+    spread = Timing(samples=[4.0, 4.1, 9.0] * 40, warmup=0, length=8)
+    (one,) = compare_results(file_of(make_run(latency=[spread])), file_of(make_run(scale=0.5, artifact=OTHER)))
+    assert one.differences[1].verdict == "faster" and one.verdict(one.differences[1]) == "not decided (noisy before)"
 
 
 OTHER = {**make_run().artifact.model_dump(), "sha256": "c" * 64}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from msdc.bench.result import Timing, parse_result, percentile, read_result, read_results
+from msdc.bench.result import BenchFile, Timing, moments, parse_result, percentile, read_result, read_results
 from msdc.errors import InputError
 
 
@@ -134,6 +134,21 @@ def test_a_bad_foreign_result_names_the_field(tmp_path, spoil, words):
     spoil(raw)
     with pytest.raises(InputError, match=words):
         read_result(write(tmp_path / "a.json", raw))
+
+
+def test_early_results_of_a_link_are_of_a_link(tmp_path):
+    device = {"name": "Ada's phone", "kind": "browser"}
+    notes = ["calls did not settle", "measured on a phone or computer through its link; what it says is not verified"]
+    for written, kind in ((notes, "link"), (notes[:1], "browser")):
+        run = make_run("onnx", device=device, harness="browser", notes=written)
+        for raw in (raw_of(run), raw_of(BenchFile(runs=(run,)))):
+            assert read_result(write(tmp_path / "a.json", raw)).runs[0].device.kind == kind
+
+
+def test_moments_have_seconds_only_where_minutes_are_alike():
+    first, second, third = "2026-01-02T03:04:05+00:00", "2026-01-02T03:04:59+00:00", "2026-01-02T03:05:00+00:00"
+    assert moments([first, third, first]) == ["2026-01-02 03:04", "2026-01-02 03:05", "2026-01-02 03:04"]
+    assert moments([first, second]) == ["2026-01-02 03:04:05", "2026-01-02 03:04:59"]
 
 
 def test_folders_and_doubles(tmp_path):

@@ -23,7 +23,7 @@ from msdc.bench.devices.base import Device, Incomplete
 from msdc.bench.devices.web.measurement import RUNTIME, Hints, Measurement, PageAnswer
 from msdc.bench.devices.web.server import SILENCE_S, AnswerServer, json_bytes, plain
 from msdc.bench.measure import BenchSettings, vectors_agree
-from msdc.bench.result import NOISY, DeviceInfo, DeviceRun
+from msdc.bench.result import LINK_NOTE, NOISY, DeviceInfo, DeviceRun
 from msdc.errors import InputError, MsdcError
 from msdc.extras import installed, require
 from msdc.progress import live_lines, say, warn
@@ -144,7 +144,7 @@ def device_of(answer: PageAnswer) -> DeviceInfo:
     number = re.match(r"\d+", version or "")
     name = plain(answer.name) or plain(hints.model or "") or usual
     name += (f", {title}" if title else "") + (f" {number.group()}" if number else "")
-    return DeviceInfo(name=name, kind="browser", os=system)
+    return DeviceInfo(name=name, kind="link", os=system)
 
 
 class LinkDevice(Device):
@@ -239,7 +239,7 @@ def _run(measurement: Measurement, answer: PageAnswer, others: set[str]) -> Devi
         version,
         before=answer.battery_before.state() if answer.battery_before else None,
         after=answer.battery_after.state() if answer.battery_after else None,
-        notes=("measured on a phone or computer through its link; what it says about itself is not verified",),
+        notes=(LINK_NOTE,),
     )
 
 

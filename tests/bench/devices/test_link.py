@@ -247,7 +247,7 @@ def test_a_phone_answers_and_its_record_is_complete(onnxruntime_web):
     status, shown = link.client.post(f"{link.client.join('Ada')}/answer", answer)
     assert status == 200 and shown["agrees"] and [length for length, _ in shown["latency"]] == [8, 16]
     (run,) = link.end()
-    assert run.device.kind == run.harness == "browser" and run.device.name == "Ada's phone, Chromium 140"
+    assert (run.device.kind, run.harness) == ("link", "browser") and run.device.name == "Ada's phone, Chromium 140"
     facts = run.browser
     assert facts is not None and facts.engine == "chromium" and facts.version == "140"
     assert (facts.secure_context, facts.isolated, facts.worker) == (False, False, True)

@@ -8,7 +8,7 @@ from bench_results import make_file, make_models, make_run
 
 from msdc.bench.report.page import build_report, to_html, to_json, to_markdown, to_text
 from msdc.bench.report.targets import parse_targets
-from msdc.bench.result import Accuracy, BenchFile, BrowserFacts, Timing
+from msdc.bench.result import Accuracy, BenchFile, BrowserFacts, DeviceState, Timing
 from msdc.cli import main
 from msdc.errors import InputError
 from msdc.export.mobile.sizes import measured
@@ -136,6 +136,14 @@ def test_the_answer_has_every_figure_and_says_where_it_was_measured():
     assert to_text(both).startswith("Take tiny")
 
 
+@pytest.mark.parametrize(("system", "phone"), [("Android", True), ("iOS", True), ("", True), ("Windows 15", False)])
+def test_a_link_is_a_phone_unless_a_computer_opened_it(system, phone):
+    device = {"name": "Ada's phone, Chromium 140", "kind": "link", "os": system}
+    run = make_run("onnx", harness="browser", browser=facts(), memory=None, device=device)
+    last = said(build_report(BenchFile(runs=(run,))))[-1]
+    assert last.startswith("Measured on Ada's phone, Chromium 140") and ("not on a phone" in last) != phone
+
+
 def test_a_web_page_has_an_answer_of_its_own():
     web = make_run("onnx", harness="browser", browser=facts(), memory=None)
     answers = said(build_report(BenchFile(runs=(make_run(), web))))
@@ -146,10 +154,17 @@ def test_a_web_page_has_an_answer_of_its_own():
 def test_regressions_and_what_is_undecided_stand_at_the_top():
     old, slow = make_run(), make_run(scale=1.3, seed=4)
     built = make_run(scale=1.3, seed=4, artifact={**old.artifact.model_dump(), "sha256": "c" * 64})
-    for new, words in ((slow, "Not decided, executorch"), (built, "Slower than before, executorch")):
-        report = build_report(BenchFile(runs=(new,)), before=[BenchFile(runs=(old,))])
+    loaded = built.model_copy(update={"state_before": DeviceState(load_1min=5.0)})
+    idle = old.model_copy(update={"state_before": DeviceState(load_1min=0.1)})
+    for new, words in ((loaded, "Not decided, executorch"), (built, "Slower than before, executorch")):
+        report = build_report(BenchFile(runs=(new,)), before=[BenchFile(runs=(idle,))])
         (line,) = report.warnings
         assert line.startswith(words) and "rose by" in line and line in to_markdown(report)
+    same = build_report(BenchFile(runs=(slow,)), before=[BenchFile(runs=(old,))])
+    found = section(same, "comparison")
+    assert not same.warnings and not found.figures and found.lead.startswith("The same program in both")
+    timing = rows(same, "comparison")["latency, 32 tokens, median"]
+    assert (timing["Change"], timing["Verdict"]) == ("–", "same program") and "95 % interval" not in timing
     assert not build_report(BenchFile(runs=(make_run(seed=2),)), before=[BenchFile(runs=(old,))]).warnings
 
 
