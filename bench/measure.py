@@ -22,7 +22,7 @@ from msdc.bench.accuracy.vectors import VectorStore
 from msdc.bench.result import Accuracy, Artifact, DeviceParity, DeviceRun
 from msdc.errors import InputError, MsdcError
 from msdc.export.bundle import defaults_of
-from msdc.export.golden import parity_cosines
+from msdc.export.golden import UNIT_LENGTH_ERROR, length_error, parity_cosines
 from msdc.export.manifest import GOLDEN_FILE, Manifest
 from msdc.export.mobile.sizes import deflated
 from msdc.export.schema import RuntimeName
@@ -163,7 +163,7 @@ def compare_golden(
 
     `golden` is what `msdc.export.golden.read_golden` returns. The reference is the artifact's own vector, not
     the float model's: the question is whether the device computes what the exporting machine computed. The cosine to
-    the float model's vectors says what quantization costs.
+    the float model's vectors is the cost of quantization. Cosines do not see lengths: of unit vectors they are checked.
     """
     expected_ND = golden["vectors"].get(runtime)
     if expected_ND is None:
@@ -174,6 +174,9 @@ def compare_golden(
     if not np.isfinite(sentence_ND).all():
         row = int(np.flatnonzero(~np.isfinite(sentence_ND).all(axis=1))[0])
         raise MsdcError(f"golden text {row} came back with NaN or infinity")
+    lengths_N = np.linalg.norm(expected_ND, axis=1)
+    if np.abs(lengths_N - 1).max() < UNIT_LENGTH_ERROR < (error := length_error(expected_ND, sentence_ND)):
+        raise MsdcError(f"golden vectors came back with lengths other than 1, by up to {100 * error:.2g} %")
     cosines_N = parity_cosines(expected_ND, sentence_ND)
     float_ND = golden["vectors"].get("float")
     float_N = parity_cosines(float_ND, sentence_ND) if float_ND is not None else None

@@ -218,7 +218,7 @@ def canonical(model: TorchModel | FloatProgram, facts: ModelFacts, options: Expo
 
     return Ready(
         facts, config.width, config.vocabulary, max_length, config.normalize, plan,
-        wanted=options.thresholds or thresholds_for(set(plan.weights.values())),
+        wanted=options.thresholds or thresholds_for(set(plan.weights.values()), config.normalize),
         counts=parameter_counts(config), config=config.model_dump(),
         source_sha256=facts.source_sha256 or model.weights.sha256(),
         vectors=lambda rows, prompt_tokens: model.vectors(rows),
@@ -246,7 +246,7 @@ def generic(encoder: Encoder, facts: ModelFacts, options: ExportOptions) -> Read
 
     return Ready(
         facts, model.width, model.vocabulary, max_length, model.normalized, precision,
-        wanted=options.thresholds or thresholds_for({precision}),
+        wanted=options.thresholds or thresholds_for({precision}, model.normalized),
         counts=models.parameter_counts(model), config={"exporter": GENERIC, "architecture": model.architecture},
         source_sha256=encoder.fingerprint(),
         vectors=lambda rows, prompt_tokens: models.reference_vectors(modules, rows, prompt_tokens), made=made,

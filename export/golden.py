@@ -114,23 +114,35 @@ class Thresholds(BaseModel):
     mean_cosine: float | None
     min_cosine: float | None
     max_abs: float | None = None
+    length_error: float | None = None
 
 
-FP32 = Thresholds(mean_cosine=0.99999, min_cosine=0.99999, max_abs=1e-4)
-INT8 = Thresholds(mean_cosine=0.998, min_cosine=0.99)
+FP32 = Thresholds(mean_cosine=0.99999, min_cosine=0.99999, max_abs=1e-4, length_error=1e-3)
+# An error that lowers the cosine to 0.99 may also change the length by sqrt(2 (1 - 0.99)); to 0.97: by 0.24.
+INT8 = Thresholds(mean_cosine=0.998, min_cosine=0.99, length_error=0.14)
 # A 4-bit table costs about 0.002 of mean cosine on the real teacher's weights.
-INT4 = Thresholds(mean_cosine=0.99, min_cosine=0.97)
+INT4 = Thresholds(mean_cosine=0.99, min_cosine=0.97, length_error=0.24)
+# A normalised vector has length 1 at any precision: the last step is a division in float32.
+UNIT_LENGTH_ERROR = 1e-3
 
 
-def thresholds_for(dtypes: set[str]) -> Thresholds:
-    """The thresholds of an artifact by the lowest precision among its weights."""
-    return INT4 if "int4" in dtypes else INT8 if "int8" in dtypes else FP32
+def thresholds_for(dtypes: set[str], normalized: bool) -> Thresholds:
+    """The thresholds of an artifact by the lowest precision among its weights; exact lengths if it normalises."""
+    wanted = INT4 if "int4" in dtypes else INT8 if "int8" in dtypes else FP32
+    return wanted.model_copy(update={"length_error": UNIT_LENGTH_ERROR}) if normalized else wanted
 
 
 def parity_cosines(reference_ND: np.ndarray, found_ND: np.ndarray) -> np.ndarray:
     """Cosines [N] in which two zero vectors are equal."""
     both_N = ~(reference_ND.any(axis=1) | found_ND.any(axis=1))
     return np.where(both_N, 1.0, cosine_rows(reference_ND, found_ND))
+
+
+def length_error(reference_ND: np.ndarray, found_ND: np.ndarray) -> float:
+    """Largest relative difference between the lengths of two rows; a cosine does not see it, a dot product does."""
+    length_N, found_N = np.linalg.norm(reference_ND, axis=1), np.linalg.norm(found_ND, axis=1)
+    some_N = length_N > 0
+    return float(np.abs(found_N[some_N] / length_N[some_N] - 1).max(initial=0.0))
 
 
 def farthest(reference_ND: np.ndarray, found_ND: np.ndarray, texts: Sequence[str]) -> str:
@@ -161,6 +173,7 @@ def measure(
         mean_cosine=round(float(cosines.mean()), 7),
         min_cosine=round(float(cosines.min()), 7),
         max_abs=float(f"{np.abs((reference_ND - found_ND) / unit).max():.3e}"),
+        length_error=float(f"{length_error(reference_ND, found_ND):.3e}"),
         texts=len(reference_ND),
         low_bit_share=low_bit_share,
     )
@@ -175,6 +188,9 @@ def shortfalls(parity: Parity, wanted: Thresholds) -> list[str]:
             found.append(f"{name.replace('_', ' ')} {value:.6f} below {least}")
     if wanted.max_abs is not None and not parity.max_abs <= wanted.max_abs:
         found.append(f"max abs {parity.max_abs:.2e} above {wanted.max_abs:.0e}")
+    error, most = parity.length_error, wanted.length_error
+    if most is not None and error is not None and not error <= most:
+        found.append(f"a vector's length differs by {100 * error:.2g} % (at most {100 * most:.2g} %)")
     if parity.low_bit_share is not None and not parity.low_bit_share >= MIN_LOW_BIT_SHARE:
         found.append(f"only {100 * parity.low_bit_share:.1f} % of weight bytes are 8-bit or less")
     return found

@@ -89,6 +89,9 @@ class Parity(ManifestSection):
     mean_cosine: Annotated[float, Field(ge=-1.001, le=1.001)]
     min_cosine: Annotated[float, Field(ge=-1.001, le=1.001)]
     max_abs: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    length_error: float | None = Field(
+        default=None, ge=0, allow_inf_nan=False, description="largest relative difference of two vectors' lengths"
+    )
     texts: Annotated[int, Field(gt=0)]
     low_bit_share: float | None = Field(default=None, ge=0, le=1, description="share of weight bytes of 8 bits or less")
     passed: bool | None = None

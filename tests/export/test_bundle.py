@@ -1,6 +1,7 @@
 """A bundle: files, manifest and its seal, golden vectors and their gates, signature, encode in both runtimes."""
 
 import base64
+import copy
 import hashlib
 import json
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny_models as tiny
+import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from native_core import seal
@@ -18,6 +20,7 @@ from programs import python
 from pydantic import ValidationError
 from refusals import one_line
 
+from msdc.compress.student.model import pool_tokens
 from msdc.errors import GateError, InputError
 from msdc.export.bundle import load_bundle, open_tokenizer
 from msdc.export.exporters import write_bundle
@@ -30,6 +33,7 @@ from msdc.export.golden import (
     encode_vectors,
     farthest,
     golden_texts,
+    length_error,
     measure,
     read_golden,
     shortfalls,
@@ -265,8 +269,39 @@ def test_gates(wanted, values, word):
     assert (word is None and not found) or (len(found) == 1 and word in found[0])
     never = Parity(**EXACT).model_copy(update={"mean_cosine": float("nan")})
     assert shortfalls(never, wanted), "NaN must never pass"
-    assert thresholds_for({"fp32"}) is FP32 and thresholds_for({"fp32", "int8"}) is INT8
-    assert thresholds_for({"int8", "int4"}) is INT4
+    assert thresholds_for({"fp32"}, False) is FP32 and thresholds_for({"fp32", "int8"}, False) is INT8
+    assert thresholds_for({"int8", "int4"}, False) is INT4
+    assert thresholds_for({"int8"}, True).length_error < INT8.length_error < INT4.length_error
+
+
+def test_a_length_other_than_the_models_is_not_exported():
+    """A dot product of unit vectors is the cosine only if the program normalises: no cosine shows whether it does."""
+    reference_ND = np.array([[0.6, 0.8], [1.0, 0.0], [0.0, 0.0]], np.float32)
+    assert length_error(reference_ND, reference_ND) == 0
+    short_ND = reference_ND * np.array([[1.0], [0.9], [1.0]], np.float32)
+    parity = measure(reference_ND, short_ND, None)
+    assert parity.mean_cosine == 1 and parity.length_error == pytest.approx(0.1)
+    assert shortfalls(parity, INT8) == []
+    assert shortfalls(parity, thresholds_for({"int8"}, True)) == ["a vector's length differs by 10 % (at most 0.1 %)"]
+    assert len(shortfalls(measure(reference_ND, 2 * reference_ND, None), INT8)) == 1
+
+
+@pytest.mark.parametrize("runtime", ["executorch", "onnx"])
+def test_vectors_shorter_than_one_before_normalisation_have_length_one(tmp_path, runtime):
+    """Pooled vectors of length 0.01 to 0.1: a norm clamped at 1 instead of 1e-12 would leave them short."""
+    student = copy.deepcopy(tiny.student())
+    with torch.no_grad():
+        student.layers[-1].output_norm.weight.mul_(0.01)
+        student.layers[-1].output_norm.bias.mul_(0.01)
+    texts = ["one", "two words", "drei"]
+    with torch.no_grad():
+        for row in map(torch.tensor, tiny.tokenizer().encode(texts, tiny.MAX_LENGTH)):
+            pooled_1H = pool_tokens(student.hidden(row[None], torch.ones(1, len(row))), torch.ones(1, len(row)), "mean")
+            assert 0 < pooled_1H.norm() < 0.5
+    options = ExportOptions(runtimes=(runtime,), precision="fp32")
+    write_bundle(student, tiny.tokenizer(), tmp_path / "bundle", name="small", options=options)
+    vectors_ND = load_bundle(tmp_path / "bundle", runtime).encode(texts)
+    assert np.allclose(np.linalg.norm(vectors_ND, axis=1), 1, atol=1e-5)
 
 
 def test_vectors_survive_base64():
@@ -297,6 +332,15 @@ def test_agreement_gate_names_the_text(tmp_path):
     backend.save(str(tmp_path / JSON_FILE))
     with pytest.raises(GateError, match="differ on"):
         tokenizers_agree(tokenizer, golden_texts(), 64, tmp_path / "scratch")
+    # nor is one that gives as many ids, two of them exchanged
+    write_fast_copy(model, tmp_path / JSON_FILE)
+    table = json.loads((tmp_path / JSON_FILE).read_text(encoding="utf-8"))
+    rows = table["model"]["vocab"]
+    one, other = (index for index, (text, _) in enumerate(rows) if text in ("\u2581a", "\u2581b"))
+    rows[one][0], rows[other][0] = rows[other][0], rows[one][0]
+    (tmp_path / JSON_FILE).write_text(json.dumps(table), encoding="utf-8")
+    with pytest.raises(GateError, match="differ on"):
+        tokenizers_agree(tokenizer, ["a b"], 64, tmp_path / "scratch")
 
 
 @pytest.fixture(scope="module")

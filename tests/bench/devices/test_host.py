@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import resource
 import shutil
 import subprocess
 from pathlib import Path
@@ -76,6 +77,20 @@ def test_memory_is_an_apps_and_not_pythons(native_runs):
         assert memory.warm.vmhwm_mib < 60 and memory.warm.anon_mib < memory.warm.vmhwm_mib
     # ExecuTorch maps its program; a bundle of half a megabyte takes a few megabytes with all libraries.
     assert native_runs[0].memory.warm.anon_mib < 4
+
+
+def test_warm_up_is_run_and_not_sampled(tiny_bundle):
+    """10,000 calls of warm-up and 3 samples: the runner's CPU seconds show the calls, its samples do not."""
+
+    def seconds(warmup):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        (run,) = HostDevice().run(tiny_bundle, settings(lengths=(16,), warmup=warmup))
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert len(run.latency[0].samples) == 3 and run.latency[0].warmup == warmup
+        return after.ru_utime - before.ru_utime
+
+    seconds(0)  # compiles the runner where that is still to be done
+    assert seconds(10_000) > 3 * seconds(0)
 
 
 @pytest.mark.parametrize("name", ["model.pte", "tokenizer.model", "golden.json"])

@@ -99,6 +99,9 @@ def test_parity_finds_a_wrong_vector_and_wrong_ids():
     found = compare_golden(golden, "onnx", [[1], [2], [3], [9]], wrong)
     assert found.min_cosine == pytest.approx(0.6) and found.mean_cosine == pytest.approx(0.9)
     assert not found.ids_equal and found.ids_differ == (3,)
+    with pytest.raises(MsdcError, match="lengths other than 1, by up to 50 %"):
+        compare_golden(golden, "onnx", golden["ids"], 1.5 * vectors)
+    assert compare_golden({**golden, "vectors": {"onnx": 2 * vectors}}, "onnx", golden["ids"], vectors).min_cosine == 1
     wrong[1, 0] = np.nan
     with pytest.raises(MsdcError, match="golden text 1"):
         compare_golden(golden, "onnx", golden["ids"], wrong)

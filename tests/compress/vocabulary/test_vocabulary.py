@@ -16,7 +16,8 @@ from msdc.compress.quantization.plan import integers, plan_for
 from msdc.compress.student.io import load_student, save_student
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.texts import quickstart_texts, read_texts
-from msdc.compress.vocabulary.trim import LANGUAGES, Alphabet, prove, trim
+from msdc.compress.vocabulary.tokens import open_vocabulary
+from msdc.compress.vocabulary.trim import LANGUAGES, Alphabet, choose_tokens, prove, trim
 from msdc.errors import GateError, InputError
 from msdc.text.tokenizer import PieceTokenizer
 
@@ -82,6 +83,20 @@ def test_a_size_is_met_and_the_frequent_pieces_win(piece_student, tmp_path, corp
     with pytest.raises(InputError, match="is too small: "):
         trim(str(piece_student), output=tmp_path / "no", languages=("ar",), size=20)
     assert not (tmp_path / "no").exists()
+
+
+def test_a_size_keeps_the_tokens_that_the_corpus_uses_most():
+    """Counted again by hand, for a corpus whose frequent tokens are rare in the vocabulary's own training text."""
+    vocabulary = open_vocabulary(tiny_models.tokenizer(3000))
+    scored = [index for index, token in enumerate(vocabulary.tokens) if token.text and len(token.text) > 2]
+    counts = {vocabulary.tokens[index].row: 1000 - place for place, index in enumerate(reversed(scored))}
+    kept = set(choose_tokens(vocabulary, counts=counts, size=1000))
+    by_count = sorted(scored, key=lambda index: -counts[vocabulary.tokens[index].row])
+    chosen = [index in kept for index in by_count]
+    assert 0 < sum(chosen) < len(chosen)
+    # Below the last one that found room, only the token of the lowest score is kept for its score.
+    last = sum(chosen) - 1
+    assert all(chosen[:last]) and sum(chosen[last:]) <= 2
 
 
 def test_a_quantized_student_keeps_its_integers(piece_student, tmp_path):

@@ -10,6 +10,7 @@ from msdc.bench.accuracy.contamination import check
 from msdc.distill import distill
 from msdc.distill.assistant import sample_rows
 from msdc.distill.catalog import load_recipe, parse_recipe
+from msdc.distill.data import Row
 from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.exclusion import Exclusion, excluded_files, read_exclusion, sentences_of
 from msdc.distill.data.stream import TextStream
@@ -55,6 +56,13 @@ def test_equal_and_near_rows_stay_out_on_both_sides(tmp_path, excluded):
     for _ in range(2):  # the second reading takes the verdicts of the first
         assert [row.source for row in source.read()] == [PAIRS[3][0], PAIRS[4][0]]
     assert without.count() == 3
+
+
+def test_a_hard_negative_is_text_too(excluded):
+    rows = [
+        Row("A query.", "An answer.", "en", negatives) for negatives in ((), ("Other.", TEST[0].upper()), ("Other.",))
+    ]
+    assert list(Exclusion([excluded]).keep("key", iter(rows))) == [rows[0], rows[2]]
 
 
 def test_many_rows_are_judged_as_each_alone(tmp_path, excluded):
