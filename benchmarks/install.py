@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from results_page import ROOT, KeptRows, options_for, table, write_page
+from results_page import ROOT, KeptRows, model_version, options_for, table, write_page
 
 from msdc.export import export
 from msdc.text.quickstart import parallel_table
@@ -158,7 +158,9 @@ def main() -> None:
             ):
                 rows.add(install(kind, wheel, bundle, work, options.torch_index))
         text = page(rows, wheel.stat().st_size)
-    write_page(options.write, "Size of an installation", "msdc-mini, shipped", text, "torch onnxruntime executorch")
+    write_page(
+        options.write, "Size of an installation", model_version("msdc-mini"), text, "torch onnxruntime executorch"
+    )
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from results_page import KeptRows, code_version, options_for, write_page
+from results_page import KeptRows, options_for, write_page
 from results_page import table as markdown
 from scipy.stats import t as student_t
 from small_tables import TABLES, Measure, PaperTable, Row
@@ -286,10 +286,9 @@ def _section(table: PaperTable, results: Sequence[RowResult], gold: Gold, notes:
 
 def page(tables: Sequence[PaperTable], results: Sequence[RowResult], gold: Gold, notes: Mapping[str, str]) -> str:
     """The page below its header; `notes` describe the test sets."""
-    code = sorted({one.raw["code"].partition(",")[0] for one in results})
     precision = sorted({one.raw["precision"] for one in results if "steps" in one.raw})
     return "\n\n".join([
-        f"Trained by {'; '.join(code)} in {', '.join(precision)} on one thread. These students are tiny and trained "
+        f"Trained in {', '.join(precision)} on one thread. These students are tiny and trained "
         "for a few hundred steps: compare orders, not scores; the papers used other data, sizes and test sets.",
         "A cell is the mean over seeds, in brackets the 95 % interval over seeds and test items together (variance of "
         "the mean over seeds plus that over resampled items, Student's t), then the lowest and highest score of a "
@@ -334,7 +333,6 @@ def run_row(table: PaperTable, row: Row, seed: int, work: Path, data: Path, sets
         "row": row.name,
         "seed": seed,
         "scores": {name: score for name, (score, _) in found.items()},
-        "code": code_version(),
         **facts,
     }
     file = answers_file(work, done)

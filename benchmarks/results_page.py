@@ -1,7 +1,8 @@
 """Shared by the scripts of this folder: options, kept rows, child processes, spreads, and the results page.
 
 A page is generated whole: title, date, what was measured (model and sha256), code version, machine, command, then the
-tables. Scripts write it with `--write docs/results/NAME.md`.
+tables. Scripts write it with `--write docs/results/NAME.md`, from a clean commit only, and rows are of one commit: a
+figure can be measured again from the code that the page names.
 """
 
 import argparse
@@ -37,21 +38,44 @@ SKIPPED = ("-o", "--output", "--write")
 def options_for(doc: str | None, page: str) -> argparse.ArgumentParser:
     """The parser of a script that usually writes `page`: the script's own text, and `--write`."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", type=Path, metavar="PAGE", help=f"write this page, e.g. docs/results/{page}.md")
+    parser.add_argument(
+        "--write", type=page_to_write, metavar="PAGE", help=f"write this page, e.g. docs/results/{page}.md"
+    )
     return parser
 
 
+def page_to_write(text: str) -> Path:
+    """The page that `--write` names, before anything is measured.
+
+    Raises:
+        argparse.ArgumentTypeError: the checkout has no commit or has local changes, other than of results pages.
+    """
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/results")
+    if not git("rev-parse", "HEAD"):
+        raise argparse.ArgumentTypeError("a page names the commit that it was measured with: this is no git checkout")
+    if changed:
+        raise argparse.ArgumentTypeError(f"commit first, a page is measured from a commit; changed: {changed}")
+    return Path(text)
+
+
 class KeptRows(list[dict[str, Any]]):
-    """Measured rows, kept in `file` as JSON lines if given: a later call measures only what is missing."""
+    """Measured rows, kept in `file` as JSON lines if given: a later call measures only what is missing.
+
+    Every row has the `code` that measured it; rows of another commit end the script.
+    """
 
     def __init__(self, file: Path | None) -> None:
-        self.file = file
+        self.file, self.code = file, code_version()
         super().__init__(json.loads(line) for _, line in (iterate_lines(file) if file and file.is_file() else ()))
+        others = sorted({str(row.get("code", "unknown code")) for row in self} - {self.code})
+        if others:
+            raise SystemExit(f"{file} has rows of {'; '.join(others)}: move it away to measure them with {self.code}")
 
     def has(self, **keys: Any) -> bool:
         return any(keys.items() <= row.items() for row in self)
 
     def add(self, row: dict[str, Any]) -> None:
+        row = {"code": self.code, **row}
         self.append(row)
         print(json.dumps(row, ensure_ascii=False), file=sys.stderr, flush=True)
         if self.file:
@@ -99,21 +123,24 @@ def command_line(argv: Sequence[str]) -> str:
     return shlex.join(words)
 
 
+def git(*words: str) -> str:
+    """Output of git in the checkout; empty where it fails."""
+    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
 def code_version() -> str:
-    """Version of the package and commit of the checkout, with a note when files were changed."""
-
-    def git(*words: str) -> str:
-        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
-        return done.stdout.strip() if done.returncode == 0 else ""
-
+    """Version of the package and commit of the checkout, with a note when files other than results pages changed."""
     commit = git("rev-parse", "--short=12", "HEAD")
-    changed = ", with local changes" if git("status", "--porcelain", "--untracked-files=no") else ""
-    return f"msdc {__version__}" + (f", commit {commit}{changed}" if commit else "")
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/results")
+    return f"msdc {__version__}" + (f", commit {commit}{', with local changes' if changed else ''}" if commit else "")
 
 
 def model_version(name: str) -> str:
-    """Name of a model and the sha256 of its weights."""
-    return f"{name} (`model.safetensors` sha256 `{sha256_file(Path(locate_model(name)) / 'model.safetensors')}`)"
+    """Name of a model and the sha256 of its weights and of its vocabulary."""
+    folder = Path(locate_model(name))
+    files = [file for file in ("model.safetensors", "tokenizer.model", "tokenizer.json") if (folder / file).is_file()]
+    return f"{name} ({', '.join(f'`{file}` sha256 `{sha256_file(folder / file)}`' for file in files)})"
 
 
 def write_page(path: Path | None, title: str, measured: str, body: str, libraries: str) -> None:

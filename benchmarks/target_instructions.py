@@ -33,7 +33,7 @@ from artifact_models import (
     make_peer,
     make_student,
 )
-from results_page import KeptRows, code_version, options_for, table, write_page
+from results_page import KeptRows, model_version, options_for, table, write_page
 
 from msdc.bench.devices.adb import run_remote
 from msdc.bench.devices.base import open_jobs
@@ -107,7 +107,7 @@ def measure(name: str, bundle: Path, rows: KeptRows, mix: Sequence[int] = (), ru
             (run,) = run_remote(remote, open_jobs(bundle, asked))
             assert run.memory is not None and run.parity is not None
             memory = run.memory.warm
-            row = {"name": name, "code": code_version(), "runtime": runtime, "bytes": run.artifact.bytes,
+            row = {"name": name, "runtime": runtime, "bytes": run.artifact.bytes,
                    "load": run.load, "peak_mib": memory.vmhwm_mib, "anon_mib": memory.anon_mib,
                    **{str(timing.length): timing.minimum for timing in run.latency}}  # fmt: skip
             if mix:
@@ -147,8 +147,6 @@ def report(rows: Sequence[dict[str, Any]], mix: Sequence[int]) -> str:
     if ratios:
         header = ("artifact", "runtime", "peer", *tokens, "bytes", "goal, at most", "met")
         parts += ["Instructions as a share of the peer's:", table(header, ratios)]
-    if len(codes := dict.fromkeys(row["code"].partition(", with")[0].rpartition(" ")[2] for row in rows)) > 1:
-        parts.append(f"Rows of programs that did not change were kept from earlier commits: {', '.join(codes)}.")
     return "\n\n".join([*parts, LEGEND.format(texts=len(mix), mean=statistics.mean(mix))])
 
 
@@ -180,7 +178,7 @@ def main() -> None:
     known = {name: place for place, name in enumerate(names)}
     text = report(sorted(rows, key=lambda row: (known.get(row["name"], len(names)), row["runtime"])), mix)
     write_page(options.write, "Instructions on the target's processor",
-               "all-MiniLM-L6-v2, msdc-mini, and the MiniLM shape with random weights", text,
+               f"{model_version(TEACHER)}; {model_version(SHIPPED)}; the MiniLM shape with random weights", text,
                "torch executorch torchao onnxruntime")  # fmt: skip
 
 
