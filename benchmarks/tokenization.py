@@ -149,7 +149,7 @@ def speed(kind: str, data: Path, work: Path, library: Path) -> dict[str, Any]:
     for _, engine in product(range(ROUNDS), ENGINES):
         rounds[engine].append(run_json(__file__, "--child", folder, engine, library, texts))
     compiled = folder / "bundle" / "tokenizer.bin"
-    core_file = compiled if compiled.is_file() else folder / "bundle" / "tokenizer.model"
+    core_file = compiled if compiled.is_file() else folder / "bundle" / "sentencepiece.model"
     return {"rounds": rounds, "json_bytes": (folder / "tokenizer.json").stat().st_size,
             "core_bytes": core_file.stat().st_size}  # fmt: skip
 

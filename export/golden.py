@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -210,21 +211,23 @@ def run_once(
             raise GateError(f"{what}: no finite vector of width {width} at length {length}")
 
 
-def tokenizers_agree(tokenizer: PieceTokenizer, texts: list[str], max_length: int, scratch: Path) -> None:
-    """A `.model` and its `tokenizer.json` twin give the same ids on all `texts`; both are left in `scratch`.
+def tokenizers_agree(tokenizer: PieceTokenizer, texts: list[str], max_length: int) -> None:
+    """A `.model` and its `tokenizer.json` twin give the same ids on all `texts`.
 
     The twin is the one next to the model's file where there is one, else a fresh one.
 
     Raises:
         GateError: naming the first text on which they differ.
     """
-    twin, own = scratch / JSON_FILE, tokenizer.path.parent / JSON_FILE
-    (scratch / MODEL_FILE).write_bytes(tokenizer.content)
-    if own.is_file():
-        twin.write_bytes(own.read_bytes())
-    else:
-        write_fast_copy(scratch / MODEL_FILE, twin)
-    pieces, fast = tokenizer.encode(texts, max_length), FastTokenizer(twin).encode(texts, max_length)
-    for text, one, other in zip(texts, pieces, fast, strict=True):
+    own = tokenizer.path.parent / JSON_FILE
+    with TemporaryDirectory(prefix="msdc-tokenizer-") as scratch:
+        model, twin = Path(scratch) / MODEL_FILE, Path(scratch) / JSON_FILE
+        model.write_bytes(tokenizer.content)
+        if own.is_file():
+            twin.write_bytes(own.read_bytes())
+        else:
+            write_fast_copy(model, twin)
+        fast = FastTokenizer(twin).encode(texts, max_length)
+    for text, one, other in zip(texts, tokenizer.encode(texts, max_length), fast, strict=True):
         if one != other:
             raise GateError(f"{MODEL_FILE} and {JSON_FILE} differ on {text[:40]!r}: ids {one[:8]} and {other[:8]}")

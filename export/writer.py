@@ -48,8 +48,8 @@ from msdc.export.tokenizer.compile import COMPILED_FILE, compile_tokenizer
 from msdc.files import staged_folder, write_text
 from msdc.progress import say
 from msdc.text.tokenizer import (
+    BUNDLED_FILE,
     JSON_FILE,
-    MODEL_FILE,
     FastTokenizer,
     PieceTokenizer,
     Tokenizer,
@@ -260,11 +260,11 @@ def _write_tokenizer(tokenizer: Tokenizer, max_length: int, stage: Path, texts: 
     pad_id = tokenizer.pad_id
     if isinstance(tokenizer, PieceTokenizer):
         say("tokenizer: compare tokenizer.model with its tokenizer.json")
-        tokenizers_agree(tokenizer, texts, max_length, stage)
-        (stage / JSON_FILE).unlink(missing_ok=True)
+        tokenizers_agree(tokenizer, texts, max_length)
+        (stage / BUNDLED_FILE).write_bytes(tokenizer.content)
         unk = tokenizer.unk_id if tokenizer.unk_id >= 0 else None
         bos, eos = tokenizer.bos_id, tokenizer.eos_id
-        return TokenizerPart(kind="sentencepiece", file=MODEL_FILE, bos_id=bos, eos_id=eos, pad_id=pad_id, unk_id=unk)
+        return TokenizerPart(kind="sentencepiece", file=BUNDLED_FILE, bos_id=bos, eos_id=eos, pad_id=pad_id, unk_id=unk)
     if not isinstance(tokenizer, FastTokenizer):
         raise InputError(f"a tokenizer of kind {type(tokenizer).__name__} cannot be exported")
     (stage / JSON_FILE).write_bytes(tokenizer.content)

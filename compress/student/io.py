@@ -14,7 +14,7 @@ from msdc.compress.quantization.plan import PLAN_FILE, PrecisionPlan, integers
 from msdc.compress.student.model import Student, student_of
 from msdc.compress.student.stock import from_stock, stock_type, write_stock
 from msdc.compress.student.weights import WEIGHTS_FILE, ReadBytes, read_weights
-from msdc.encoders.folder import OWN_TYPE, STOCK_FOLDER, EncodeDefaults, read_layout
+from msdc.encoders.folder import OWN_TYPE, STOCK_FOLDER, EncodeDefaults, read_defaults, read_layout
 from msdc.files import read_json, staged_folder, write_json, write_text
 from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, Tokenizer, load_tokenizer, write_tokenizer_folder
 
@@ -93,8 +93,8 @@ def add_stock_twin(folder: Path) -> None:
     student = load_student(folder)
     with _model_folder(folder / STOCK_FOLDER, load_tokenizer(folder), student.config.positions, True) as stage:
         write_stock(student, stage)
+        read_defaults(folder).write(stage)
         modules = read_json(stage / "modules.json")
-        (stage / "modules.json").unlink()
     for module in modules:
         module["path"] = "/".join(filter(None, (STOCK_FOLDER, module["path"])))
     write_json(folder / "modules.json", modules)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 pb: Any = sentencepiece_model_pb2  # generated, without types
 
 MODEL_FILE = "tokenizer.model"
+# Its name in bundles, which have no `tokenizer.json`: transformers opens a lone `tokenizer.model` without <s> and </s>.
+BUNDLED_FILE = "sentencepiece.model"
 JSON_FILE = "tokenizer.json"
 MAX_TOKENIZER_BYTES = 128 * 1024 * 1024
 # Letters of two ancient scripts: their common ids are those of any unknown character. If a vocabulary has these
@@ -174,11 +176,12 @@ class FastTokenizer:
 
 
 def load_tokenizer(folder: str | Path, pad_id: int = 0) -> Tokenizer:
-    """The tokenizer of a model folder: `tokenizer.model` if it exists, else `tokenizer.json`."""
+    """The tokenizer of a model folder or bundle: its SentencePiece `.model` if it has one, else `tokenizer.json`."""
     folder = Path(folder)
     # If it exists and is not a regular file, the reader refuses it.
-    if (folder / MODEL_FILE).exists():
-        return PieceTokenizer(folder / MODEL_FILE)
+    for name in (MODEL_FILE, BUNDLED_FILE):
+        if (folder / name).exists():
+            return PieceTokenizer(folder / name)
     if (folder / JSON_FILE).exists():
         return FastTokenizer(folder / JSON_FILE, pad_id)
     raise InputError(f"{folder}: no {MODEL_FILE} and no {JSON_FILE}; save the tokenizer in its fast form first")
@@ -243,7 +246,7 @@ def write_fast_copy(model_file: Path, target: Path) -> None:
         special_tokens=[(names[bos], bos), (names[eos], eos)],
     )
     with disk_errors(target):
-        backend.save(str(target))
+        backend.save(str(target), pretty=False)
 
 
 def write_tokenizer_folder(model_file: Path, folder: Path, max_length: int) -> None:
@@ -261,6 +264,8 @@ def write_tokenizer_folder(model_file: Path, folder: Path, max_length: int) -> N
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": max_length,
         "clean_up_tokenization_spaces": False,
+        # The text "<s>" is ordinary text, as SentencePiece reads it.
+        "split_special_tokens": True,
         "model_input_names": ["input_ids", "attention_mask"],
         **special,
     }

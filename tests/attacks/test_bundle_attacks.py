@@ -46,7 +46,7 @@ def test_a_bit_of_the_manifest_flipped(copy):
         one_line(lambda: load_bundle(copy))
 
 
-@pytest.mark.parametrize("name", ["model.pte", "model.onnx", "model.onnx.data", "tokenizer.model", "golden.json"])
+@pytest.mark.parametrize("name", ["model.pte", "model.onnx", "model.onnx.data", "sentencepiece.model", "golden.json"])
 def test_a_damaged_file_is_named_before_anything_runs(copy, name):
     data = bytearray((copy / name).read_bytes())
     data[len(data) // 3] ^= 0x40
@@ -59,7 +59,7 @@ def test_a_damaged_file_is_named_before_anything_runs(copy, name):
 def test_paths_that_leave_the_bundle(copy, where):
     value = json.loads((copy / MANIFEST_FILE).read_text())
     value["tokenizer"]["file"] = where
-    value["files"][where] = value["files"]["tokenizer.model"]
+    value["files"][where] = value["files"]["sentencepiece.model"]
     (copy / MANIFEST_FILE).write_text(json.dumps(value))
     assert "leave the bundle" in one_line(lambda: load_bundle(copy))
 

@@ -93,7 +93,7 @@ def test_warm_up_is_run_and_not_sampled(tiny_bundle):
     assert seconds(10_000) > 3 * seconds(0)
 
 
-@pytest.mark.parametrize("name", ["model.pte", "tokenizer.model", "golden.json"])
+@pytest.mark.parametrize("name", ["model.pte", "sentencepiece.model", "golden.json"])
 def test_damaged_bundle_is_refused_by_the_runner_itself(tiny_bundle, tmp_path, name, monkeypatch):
     folder = tmp_path / "bundle"
     shutil.copytree(tiny_bundle, folder)

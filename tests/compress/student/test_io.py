@@ -19,8 +19,9 @@ from msdc.compress.student.io import add_stock_twin, load_student, save_student
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.stock import from_stock
 from msdc.encoders.encoder import Encoder, load_encoder
-from msdc.encoders.folder import STOCK_FOLDER
+from msdc.encoders.folder import STOCK_FOLDER, EncodeDefaults
 from msdc.errors import InputError
+from msdc.export.golden import golden_texts
 
 
 def student_of(**changes) -> Student:
@@ -140,6 +141,41 @@ def test_the_stock_twin_leaves_the_fingerprint(tmp_path):
     # What does decide vectors still counts.
     (folder / "config_sentence_transformers.json").write_text('{"prompts": {"q": "query: "}}', encoding="utf-8")
     assert load_encoder(folder).fingerprint() != before
+
+
+def auto_ids(folder, texts: list[str], length: int) -> list[list[int]]:
+    """The ids that transformers gives with the tokenizer of a folder."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder)(texts, truncation=True, max_length=length)["input_ids"]
+
+
+def test_other_libraries_compute_the_same_vectors_from_a_student_and_from_its_stock_folder_alone(tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    defaults = EncodeDefaults({"query": "the dog: "}, "query")
+    changes = {"pooling": "max", "dense": 24, "dense_activation": "tanh"}
+    folder = save_student(tiny.student(**changes), tiny.tokenizer().path, tmp_path / "student", defaults=defaults)
+    add_stock_twin(folder)
+    # Names of special ids are ordinary text.
+    encoder, texts = load_encoder(folder), golden_texts()
+    oracle = encoder.encode(texts)
+    for place in (folder, folder / STOCK_FOLDER):
+        assert auto_ids(place, texts, encoder.max_length) == encoder.tokenize(texts)
+        assert np.abs(SentenceTransformer(str(place), device="cpu").encode(texts) - oracle).max() < 1e-5
+        assert np.abs(load_encoder(place).encode(texts) - oracle).max() < 1e-5
+
+
+def test_transformers_reads_the_tokenizer_of_the_shipped_student_and_refuses_that_of_a_bundle():
+    encoder, texts = load_encoder("msdc-mini"), golden_texts()
+    assert auto_ids(encoder.folder, texts, encoder.max_length) == encoder.tokenize(texts)
+    with pytest.raises(ValueError, match="Couldn't instantiate the backend tokenizer"):
+        auto_ids(tiny.bundle(), texts, 48)
+
+
+def test_transformers_reads_a_word_piece_tokenizer_of_ours(tmp_path, tiny_teacher):
+    encoder = load_encoder(save_student(student_of(), tiny_teacher / "tokenizer.json", tmp_path / "s"))
+    assert auto_ids(tmp_path / "s", TEXTS, encoder.max_length) == encoder.tokenize(TEXTS)
 
 
 def test_a_copied_folder_keeps_its_fingerprint(tmp_path, tiny_teacher):

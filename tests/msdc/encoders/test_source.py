@@ -348,7 +348,7 @@ def test_a_bundle_is_of_one_model(tmp_path):
     manifest = write_bundle(
         to_student(encoder), encoder.tokenizer, tmp_path / "bundle", options=options, source_sha256=identity
     )
-    assert (tmp_path / "bundle" / "tokenizer.model").read_bytes() == pieces
+    assert (tmp_path / "bundle" / "sentencepiece.model").read_bytes() == pieces
     assert manifest.model.source_sha256 == identity == encoder.fingerprint()
     found = msdc.load_bundle(tmp_path / "bundle").encode(TEXTS)
     assert (found * expected).sum(1).min() > 0.999

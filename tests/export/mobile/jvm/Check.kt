@@ -191,8 +191,8 @@ fun checkDownload(encoder: SentenceEncoder, bundle: File, context: Context, file
     fun open(hash: String = sha256) =
         SentenceEncoder.fromDownload(context, base, hash, progress = { done, total -> told += Pair(done, total) })
     throws<EncoderException>("another manifest", "has the sha256 $sha256, not ") { open("0".repeat(64)) }
-    damaged = "tokenizer.model"
-    throws<EncoderException>("damaged download", "tokenizer.model differs") { open() }
+    damaged = "sentencepiece.model"
+    throws<EncoderException>("damaged download", "sentencepiece.model differs") { open() }
     passed("nothing installed", File(files, "msdc/download").listFiles()!!.none { !it.name.startsWith("partial") })
     damaged = "golden.json"
     throws<EncoderException>("damaged later", "golden.json differs") { open() }
@@ -202,7 +202,7 @@ fun checkDownload(encoder: SentenceEncoder, bundle: File, context: Context, file
     open().use { passed("download", it.encodeBlocking("hello").contentEquals(encoder.encodeBlocking("hello"))) }
     val dones = told.map { it.first }
     passed("progress", dones == dones.sorted() && told.last().let { it.first == it.second })
-    passed("continued", "tokenizer.model" !in requests && "golden.json" in requests)
+    passed("continued", "sentencepiece.model" !in requests && "golden.json" in requests)
     throws<EncoderException>("not found", "HTTP 404") {
         SentenceEncoder.fromDownload(context, "$base/other", sha256, name = "other")
     }

@@ -107,7 +107,7 @@ def test_facts_prompts_and_widths(found):
 
 def test_progress_counts_every_byte(found, bundle):
     record = read_manifest(bundle).files
-    names = ("tokenizer.model", "model.onnx", "model.onnx.data", f"web/runtime/{npm.SCRIPT}",
+    names = ("sentencepiece.model", "model.onnx", "model.onnx.data", f"web/runtime/{npm.SCRIPT}",
              f"web/runtime/{npm.WASM}")  # fmt: skip
     total = sum(record[name].bytes for name in names)
     assert found["progress"]["rising"] and found["progress"]["last"]["loaded"] == total
@@ -309,7 +309,7 @@ def test_files_are_listed_and_the_manifest_seals_them(bundle):
     manifest = read_manifest(bundle)
     check_files(bundle, manifest)
     assert {"web/msdc.js", "web/msdc.d.ts", "web/package.json", "web/README.md", "web/demo.html", "web/demo.js",
-            "tokenizer.model"} <= manifest.files.keys()  # fmt: skip
+            "sentencepiece.model"} <= manifest.files.keys()  # fmt: skip
     assert "tokenizer.json" not in manifest.files
     package = json.loads((bundle / "web/package.json").read_text())
     assert package["peerDependencies"] == {npm.PACKAGE: npm.VERSION, npm.SQLITE[0]: npm.SQLITE[1]}
