@@ -18,11 +18,12 @@ from msdc.export.mobile.web.transformers_js import about_bundle, write_transform
 from msdc.export.options import ExportOptions
 from msdc.export.readme import render
 from msdc.files import write_text
+from msdc.search.words import TABLE
 from msdc.text.tokenizer import load_tokenizer
 
 HERE = Path(__file__).resolve().parent
 SOURCES, TEMPLATE = HERE / "src", HERE / "template"
-MODULE_FILE, RUNTIME_FOLDER = "msdc.js", "runtime"
+MODULE_FILE, WORDS_FILE, RUNTIME_FOLDER = "msdc.js", "words.js", "runtime"
 BEFORE, AFTER = ("bytes", "tables"), ("bundle", "engine", "encoder")
 # Kind of tokenizer -> sources that read it, each after those that it imports.
 TOKENIZERS = {
@@ -42,6 +43,12 @@ def module_source(kind: str) -> str:
         # The last source is the module's interface; all others become private to it.
         parts.append(_COMMENT.sub("", text if name == AFTER[-1] else _EXPORT.sub("", text)).strip() + "\n")
     return "\n".join(parts)
+
+
+def words_source() -> str:
+    """words.js with its table, the one that Python and the native core read."""
+    text = (TEMPLATE / WORDS_FILE).read_text(encoding="utf-8")
+    return text.replace("{table}", TABLE.read_text(encoding="ascii").split('"')[1])
 
 
 def write_web_module(stage: Path, manifest: Manifest, options: ExportOptions, model: Path | None) -> None:
@@ -77,4 +84,5 @@ def write_web_module(stage: Path, manifest: Manifest, options: ExportOptions, mo
     }
     for path in sorted(TEMPLATE.iterdir()):
         text = path.read_text(encoding="utf-8")
+        text = words_source() if path.name == WORDS_FILE else text
         write_text(out / path.name, render(text, values) if path.suffix in (".md", ".json") else text)

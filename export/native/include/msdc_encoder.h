@@ -166,6 +166,14 @@ MSDC_API msdc_status msdc_index_document(msdc_encoder *encoder, const char *titl
                                          size_t text_size, int32_t titled, msdc_passage passage, void *context,
                                          char *error, size_t error_size);
 
+/* Receives a text, which is valid during the call. */
+typedef void (*msdc_on_text)(void *context, const char *text, size_t size);
+
+/* The words of a text as an index stores them, with blanks between; of a query (`is_query` non-zero) FTS5's expression
+ * that finds any of them, empty where it has none. */
+MSDC_API msdc_status msdc_search_words(const char *text, size_t text_size, int32_t is_query, msdc_on_text words,
+                                       void *context, char *error, size_t error_size);
+
 /* Cosines of a query to `count` rows of `width` 8-bit numbers, one scale per row. */
 MSDC_API msdc_status msdc_int8_cosines(const float *query, size_t width, const int8_t *rows, const float *scales,
                                        size_t count, float *cosines, char *error, size_t error_size);

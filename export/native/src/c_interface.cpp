@@ -13,6 +13,7 @@
 #include "search.h"
 #include "similarity.h"
 #include "utf8.h"
+#include "words.h"
 
 struct msdc_encoder {
   msdc::Encoder encoder;
@@ -355,6 +356,16 @@ msdc_status msdc_index_document(msdc_encoder* encoder, const char* title, size_t
                              throw msdc::Failure(MSDC_CANCELLED, "stopped between two passages");
                            }
                          });
+  });
+}
+
+msdc_status msdc_search_words(const char* text, size_t text_size, int32_t is_query, msdc_on_text words, void* context,
+                              char* error, size_t error_size) {
+  return guarded(error, error_size, [&] {
+    need(words != nullptr, "no receiver of the words");
+    const std::string_view given = view(text, text_size);
+    const std::string found = is_query != 0 ? msdc::match_expression(given) : msdc::index_words(given);
+    words(context, found.data(), found.size());
   });
 }
 

@@ -313,7 +313,10 @@ def test_files_are_listed_and_the_manifest_seals_them(bundle):
     assert "tokenizer.json" not in manifest.files
     package = json.loads((bundle / "web/package.json").read_text())
     assert package["peerDependencies"] == {npm.PACKAGE: npm.VERSION, npm.SQLITE[0]: npm.SQLITE[1]}
-    searching = {f"web/{name}" for name in ("search.js", "search.d.ts", "runtime/sqlite3.mjs", "runtime/sqlite3.wasm")}
+    searching = {
+        f"web/{name}"
+        for name in ("search.js", "search.d.ts", "words.js", "runtime/sqlite3.mjs", "runtime/sqlite3.wasm")
+    }
     assert searching <= manifest.files.keys()
     for path in (bundle / "web").glob("*.*"):
         assert path.suffix == ".js" or "{{" not in path.read_text(), path
