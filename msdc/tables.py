@@ -32,12 +32,13 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of formatted text; the first column names its row."""
+    """Rows of formatted text; the first column names its row. `marked` rows (by index) are emphasized in HTML."""
 
     caption: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[str]]
     note: str = ""
+    marked: Sequence[int] = ()
 
 
 def heads(text: str) -> tuple[Column, ...]:
@@ -99,6 +100,10 @@ def to_text(table: Table, width: int | None = None) -> str:
     """
     heads = [c.title + (f" [{c.unit}]" if c.unit else "") for c in table.columns]
     rows = [[" ".join(printable(cell).split()) for cell in row] for row in (heads, *table.rows)]
+    if width is not None and sum(max(map(len, column)) + 2 for column in zip(*rows, strict=True)) > width:
+        # Units below their titles make columns of short numbers narrower.
+        units = [f"[{c.unit}]" if c.unit else "" for c in table.columns]
+        rows[:1] = [[printable(c.title) for c in table.columns], *([units] if any(units) else [])]
     widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
     left, room = [column.align == "left" for column in table.columns], [*widths]
     if width is not None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from msdc.bench.report.drawing import (
     FONT,
@@ -18,7 +20,6 @@ from msdc.bench.report.drawing import (
     tick_text,
 )
 from msdc.bench.result import percentile
-from msdc.scores import pareto
 from msdc.tables import fixed, minus, number
 
 ROW = 34.0
@@ -27,6 +28,8 @@ MAX_DOTS = 600
 SCORE_SPAN = 5.0
 # A score this far below all others, and farther than twice their span, does not stretch the axis.
 OUTLYING = 10.0
+# Markers are at least this far from each other.
+APART = 13.0
 
 Points = Sequence[tuple[float, float]]
 
@@ -95,7 +98,7 @@ def bars(
 
 
 def focus(values: Sequence[float]) -> float:
-    """The lowest value that an axis shows: those far below all others do not stretch it."""
+    """The lowest value that the upper scale of an axis shows: those far below all others do not stretch it."""
     ordered = sorted(values, reverse=True)
     for above, below in itertools.pairwise(ordered):
         if above - below > max(OUTLYING, 2 * (ordered[0] - above)):
@@ -103,64 +106,77 @@ def focus(values: Sequence[float]) -> float:
     return ordered[-1]
 
 
-Dot = tuple[Style, float, tuple[float, float] | None, str]
+Interval = tuple[float, float]
+Dot = tuple[Style, float, Interval | None, str]
+
+
+def score_axis(rows: Sequence[tuple[float, Interval | None]], count: int = 5) -> Axis:
+    """An axis of scores and their intervals; scores far below the others are on a second scale, below a break."""
+    least = focus([value for value, _ in rows])
+    upper, lower = ([v for value, span in rows if (value >= least) is above for v in (value, *(span or ()))]
+                    for above in (True, False))  # fmt: skip
+    axis = linear_axis(upper, count=count, pad=0.1, least=SCORE_SPAN)
+    below = linear_axis(lower, count=2, pad=0.1, least=SCORE_SPAN) if lower else None
+    if below is not None and below.high >= axis.low:
+        return linear_axis([*upper, *lower], count=count, pad=0.1)
+    return replace(axis, below=below)
 
 
 def dots(title: str, rows: Sequence[Dot], caption: str, *, percent: bool = False) -> Figure:
     """Values with their intervals, one row each: (style, value, interval, text). `percent`: changes, around zero."""
-    least = -1e9 if percent else focus([value for _, value, _, _ in rows])
-    inside = [v for _, value, span, _ in rows if value >= least for v in (value, *(span or ()))]
-    axis = linear_axis([*inside, -2.0, 2.0] if percent else inside, count=4, least=SCORE_SPAN)
+    inside = [v for _, value, span, _ in rows for v in (value, *(span or ()))]
+    axis = linear_axis([*inside, -2.0, 2.0], count=4) if percent else score_axis([row[1:3] for row in rows], 4)
     left, right = 6.0, WIDTH - 70
     canvas = Canvas(ROW * len(rows) + 26)
-    for tick in axis.ticks:
+    for tick in axis.every_tick:
         x, zero = axis.at(tick, left, right), percent and tick == 0
         canvas.line(x, 4, x, canvas.height - 22, "axis" if zero else "grid", 1.5 if zero else 1)
         label = minus(f"{tick:+g} %") if percent and tick else tick_text(tick)
         canvas.text(x, canvas.height - 6, label, anchor="middle")
+    for x in axis.breaks(left, right):
+        canvas.line(x - 3, canvas.height - 17, x + 3, canvas.height - 27, "axis", 1.5)
     for i, (style, value, span, text) in enumerate(rows):
         y = i * ROW + 24
         canvas.text(left, y - 10, style.name, color="ink")
-        if span is not None and value >= least:
-            ends = (axis.at(axis.clamp(bound), left, right) for bound in span)
-            canvas.line(next(ends), y, next(ends), y, style.color, 2)
+        if span is not None:
+            canvas.line(axis.at(span[0], left, right), y, axis.at(span[1], left, right), y, style.color, 2)
         bounds = f" ({fixed(span[0], 1)} to {fixed(span[1], 1)})" if span else ""
-        shape, tooltip = style.shape if value >= least else "left", f"{style.name}: {fixed(value, 1)}{bounds}"
-        canvas.marker(shape, axis.at(axis.clamp(value), left, right), y, style.color, tooltip)
+        tooltip = f"{style.name}: {fixed(value, 1)}{bounds}"
+        canvas.marker(style.shape, axis.at(value, left, right), y, style.color, tooltip)
         canvas.text(WIDTH, y + 4, text, anchor="end", color="ink", bold=True)
     alt = f"{title}: " + _listed([(style, text) for style, _, _, text in rows])
     return Figure(title, canvas.svg(alt), alt, caption)
 
 
-def pareto_line(points: Points) -> list[int]:
-    """Indices of the points (cost, gain) on the Pareto line, by rising cost; of equal points the first."""
-    front = pareto([(cost, -gain) for cost, gain in points])
-    first: dict[tuple[float, float], int] = {}
-    for i, point in enumerate(points):
-        if front[i]:
-            first.setdefault(point, i)
-    return [first[point] for point in sorted(first)]
+def side_by_side(points: Points, right: float) -> list[tuple[float, float]]:
+    """The positions of markers, moved sideways where they would cover one placed before; none beyond `right`."""
+    placed: list[tuple[float, float]] = []
+    for x, y in points:
+        steps = (x + step * sign for step in itertools.count(0, APART) for sign in (1, -1))
+        placed.append(next((at, y) for at in steps if at <= right and
+                           all(math.hypot(at - other, y - height) >= APART for other, height in placed)))  # fmt: skip
+    return placed
 
 
-def trade_off(title: str, x_title: str, rows: Sequence[tuple[Style, float, float, str]]) -> Figure:
-    """Cost against accuracy with the Pareto line; rows are (style, cost, accuracy, text for the legend)."""
-    costs, gains = [row[1] for row in rows], [row[2] for row in rows]
-    least = focus(gains)
-    x = _axis(costs, 8, zero=True)
-    y = linear_axis([gain for gain in gains if gain >= least], pad=0.15, least=SCORE_SPAN)
-    frame = plot(x, y, x_title + (", logarithmic" if x.log else ""), "Spearman × 100, mean of the sets", height=260)
-    # Steps instead of slopes: nothing is known to be reachable between two points.
-    steps: list[tuple[float, float]] = []
-    for i in pareto_line(list(zip(costs, gains, strict=True))):
-        point = frame.point(costs[i], y.clamp(gains[i]))
-        steps += [(point[0], steps[-1][1]), point] if steps else [point]
-    frame.canvas.polyline([*steps, (frame.right, steps[-1][1])], "axis", 1.5, "5 4")
-    for style, cost, gain, value in rows:
-        shape = style.shape if gain >= least else "down"
-        frame.canvas.marker(shape, *frame.point(cost, y.clamp(gain)), style.color, f"{style.name}: {value}", 6)
-    legend = [(style, text + (", below the scale" if gain < least else "")) for style, _, gain, text in rows]
+def trade_off(
+    title: str, x_title: str, y_title: str, rows: Sequence[tuple[Style, float, float, Interval | None, str]]
+) -> Figure:
+    """Cost against accuracy with intervals; rows are (style, cost, accuracy, interval, text for the legend)."""
+    x, y = _axis([row[1] for row in rows], 8, zero=True), score_axis([row[2:4] for row in rows])
+    frame = plot(x, y, x_title + (", logarithmic" if x.log else ""), y_title, height=260)
+    exact = [frame.point(cost, gain) for _, cost, gain, _, _ in rows]
+    placed = side_by_side(exact, frame.right)
+    for (style, _, _, span, _), (at, _) in zip(rows, placed, strict=True):
+        if span is not None:
+            frame.canvas.line(at, frame.point(1, span[0])[1], at, frame.point(1, span[1])[1], style.color, 1.5)
+    for (style, *_, value), place in zip(rows, placed, strict=True):
+        frame.canvas.marker(style.shape, *place, style.color, f"{style.name}: {value}", 6)
+    legend = [(style, text) for style, *_, text in rows]
+    caption = ["Up and to the left is better."]
+    caption += ["Lines: 95 % interval."] if any(row[3] for row in rows) else []
+    caption += ["Markers that coincide are side by side."] if placed != exact else []
     alt = f"{title}. {_listed(legend)}"
-    return Figure(title, frame.canvas.svg(alt), alt, "Dashed: the Pareto line.", legend)
+    return Figure(title, frame.canvas.svg(alt), alt, " ".join(caption), legend)
 
 
 def scatter(title: str, groups: Sequence[tuple[Style, Points]], caption: str = "") -> Figure:

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 
 WIDTH = 400.0
 FONT = 12.0
+# Shares of a broken axis: of its lower scale, and of the gap above it.
+BELOW, GAP = 0.2, 0.12
 SHAPES = ("circle", "square", "triangle", "diamond", "cross", "ring")
 POLYGONS = {
     "square": ((-1, -1), (1, -1), (1, 1), (-1, 1)),
     "triangle": ((0, -1.2), (1.15, 0.9), (-1.15, 0.9)),
     "diamond": ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
-    # Points to what is beyond the scale.
-    "left": ((-1.2, 0), (0.8, -1), (0.8, 1)),
-    "down": ((0, 1.2), (-1, -0.8), (1, -0.8)),
 }
 
 
@@ -46,23 +45,33 @@ class Figure:
 
 @dataclass(frozen=True)
 class Axis:
-    """A mapping of values to positions, and the ticks to print."""
+    """A mapping of values to positions, and the ticks to print. A broken axis has a second scale `below` its own."""
 
     low: float
     high: float
     ticks: tuple[float, ...]
     log: bool = False
+    below: Axis | None = None
 
     def at(self, value: float, start: float, end: float) -> float:
         """Position of `value` between `start` and `end`."""
         low, high = self.low, self.high
+        if self.below is not None:
+            if value < low:
+                return self.below.at(value, start, start + BELOW * (end - start))
+            start += (BELOW + GAP) * (end - start)
         if self.log:
             low, high, value = math.log10(low), math.log10(high), math.log10(max(value, 1e-12))
         return start + (value - low) / (high - low) * (end - start)
 
-    def clamp(self, value: float) -> float:
-        """`value` limited to the axis."""
-        return min(max(value, self.low), self.high)
+    @property
+    def every_tick(self) -> tuple[float, ...]:
+        """The ticks of both scales."""
+        return (*(self.below.ticks if self.below else ()), *self.ticks)
+
+    def breaks(self, start: float, end: float) -> tuple[float, ...]:
+        """Positions of the two marks of a broken axis."""
+        return () if self.below is None else tuple(start + (BELOW + GAP * at) * (end - start) for at in (0.35, 0.65))
 
 
 def _step(span: float, count: int) -> float:
@@ -233,10 +242,12 @@ def plot(
 ) -> Plot:
     """An empty plot with grid, ticks and axis titles; the y title is above the plot, where it is horizontal."""
     canvas = Canvas(height)
-    widest = max((len(tick_text(tick)) for tick in y.ticks), default=2)
+    widest = max((len(tick_text(tick)) for tick in y.every_tick), default=2)
     frame = Plot(canvas, x, y, left=12 + 6.6 * widest, right=WIDTH - 12, top=28, bottom=height - 40)
     canvas.text(0, 13, y_title)
-    for tick in y.ticks:
+    for at in y.breaks(frame.bottom, frame.top):
+        canvas.line(frame.left - 5, at + 3, frame.left + 5, at - 3, "axis", 1.5)
+    for tick in y.every_tick:
         at = y.at(tick, frame.bottom, frame.top)
         canvas.line(frame.left, at, frame.right, at)
         canvas.text(frame.left - 6, at + 4, tick_text(tick), anchor="end")

@@ -14,12 +14,21 @@ from typing import NamedTuple
 from msdc.bench.accuracy.document import Evaluation, is_document, read_document
 from msdc.bench.compare import Comparison
 from msdc.bench.report.drawing import SHAPES, Figure, Style
-from msdc.bench.result import Accuracy, BenchFile, DeviceRun, ModelScores, read_results, result_files
+from msdc.bench.result import (
+    Accuracy,
+    BenchFile,
+    DeviceRun,
+    ModelScores,
+    Timing,
+    percentile,
+    read_results,
+    result_files,
+)
 from msdc.distill.run_folder import METRICS_FILE, Metrics
 from msdc.distill.sweep import TABLE_FILE, SweepTable, is_sweep, read_sweep
 from msdc.errors import InputError
 from msdc.files import read_json
-from msdc.tables import Table
+from msdc.tables import NONE, Table, fixed, joined, millions, number
 
 MODEL_STYLES = {
     "teacher": ("m1", "ring"),
@@ -28,6 +37,8 @@ MODEL_STYLES = {
     "peer": ("m4", "cross"),
     "other": ("m4", "triangle"),
 }
+# Sets that ship with msdc: a few sentences written for it, no benchmark.
+HOME_MADE = {"graded-pairs"}
 
 
 @dataclass(frozen=True)
@@ -184,6 +195,25 @@ def interval_of(entry: Accuracy) -> tuple[float, float] | None:
     return None
 
 
+def middle(timing: Timing) -> tuple[str, str]:
+    """The 10th and the 90th percentile; noisy ones with two digits."""
+    low, high = (number(value, 2 if timing.noisy else 3) for value in (percentile(timing.samples, 10), timing.p90))
+    return low, high
+
+
+def bounds_text(low: float, high: float) -> str:
+    """An interval of scores in brackets; a wide one in whole points."""
+    decimals = 0 if high - low > 4 else 1
+    return f"[{fixed(low, decimals)}, {fixed(high, decimals)}]"
+
+
+def sets_text(entries: Sequence[Accuracy]) -> str:
+    """The sets of scores with their pairs: "graded-pairs (112 home-made pairs)", "7 sets (1,750 pairs)"."""
+    pairs, own = sum(entry.pairs or 0 for entry in entries), {entry.name for entry in entries} <= HOME_MADE
+    named = joined([entry.name for entry in entries]) if len(entries) < 3 else f"{len(entries)} sets"
+    return named + (f" ({pairs:,} {'home-made ' if own else ''}pairs)" if pairs else "")
+
+
 class Shown(NamedTuple):
     """A run, the style of its artifact (its name says what distinguishes it), and where it was measured."""
 
@@ -279,17 +309,41 @@ class ReportData:
         wanted = [length for length in (self.wanted_length, 32) if length in shared]
         return wanted[0] if wanted else shared[len(shared) // 2] if shared else None
 
+    def timing(self, run: DeviceRun) -> Timing | None:
+        """Samples at `length`; None where it was not measured."""
+        return next((timing for timing in run.latency if self.length and timing.length == self.length), None)
+
     def latency(self, run: DeviceRun) -> float | None:
         """Median at `length`, in the unit of the run's clock; None where it was not measured."""
-        return next((timing.p50 for timing in run.latency if self.length and timing.length == self.length), None)
+        return None if (timing := self.timing(run)) is None else timing.p50
+
+    def time(self, run: DeviceRun) -> str:
+        """The median at `length` with its unit; of noisy samples the range of their middle 80 %."""
+        if (timing := self.timing(run)) is None:
+            return NONE
+        if timing.unit != "ms":
+            return f"{millions(timing.p50, 1)} M instructions"
+        return f"{' to '.join(middle(timing))} ms (noisy)" if timing.noisy else f"{number(timing.p50)} ms"
 
     def mean(self, accuracy: Sequence[Accuracy]) -> float | None:
         """Mean Spearman over `tasks`; None unless all are there: a mean over fewer sets is a different number."""
         values = list(spearmans(accuracy).values())
         return sum(values) / len(values) if values and len(values) == len(self.tasks) else None
 
-    def kept(self, run: DeviceRun) -> tuple[float, float, list[str]] | None:
-        """Mean Spearman of a run and of its float model on the sets that both have, and the sets; None without any.
+    def interval(self, accuracy: Sequence[Accuracy]) -> tuple[float, float] | None:
+        """The 95 % interval of `mean`; of several sets the mean of their bounds, which is wider than that of the mean.
+
+        None where a set has no interval.
+        """
+        spans = [span for entry in accuracy if entry.spearman is not None and (span := interval_of(entry))]
+        if self.mean(accuracy) is None or len(spans) < len(self.tasks):
+            return None
+        low, high = (sum(bounds) / len(spans) for bounds in zip(*spans, strict=True))
+        return low, high
+
+    def kept(self, run: DeviceRun) -> tuple[float, float, list[Accuracy]] | None:
+        """Mean Spearman of a run and of its float model on the sets that both have, and the run's scores on these;
+        None without any.
 
         The float model is the one that the results name, else what the bundle kept of it at export.
         """
@@ -301,7 +355,7 @@ class ReportData:
         if not tasks:
             return None
         means = [sum(scores[task] for task in tasks) / len(tasks) for scores in (own, others)]
-        return means[0], means[1], [name for _, name in tasks]
+        return means[0], means[1], [one for one in run.accuracy if (one.task, one.name) in tasks]
 
     @cached_property
     def bundles(self) -> list[str]:

@@ -20,7 +20,7 @@ from msdc.bench.report.drawing import marker
 from msdc.bench.report.evaluation import evaluations as evaluation_sections
 from msdc.bench.report.evaluation import parts, subject
 from msdc.bench.report.model import Report, ReportData, ReportSection, StageLog, Twin, read_inputs, read_training
-from msdc.bench.report.recommendation import devices, recommend, warnings
+from msdc.bench.report.recommendation import artifacts, recommend, warnings
 from msdc.bench.report.targets import Limit, judge, missed, targets_section
 from msdc.bench.result import BenchFile
 from msdc.distill.sweep import SweepTable
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).resolve().parent
 SUFFIXES = (".html", ".md", ".json")
-TERMINAL_SECTIONS = ("devices", "targets", "comparison")
+TERMINAL_SECTIONS = ("choice", "targets", "comparison")
 # Columns of folded tables that are left out where all rows have the same.
 CONSTANT = ("Device", "Threads")
 
@@ -83,13 +83,12 @@ def build_report(
     )
     judged = judge(data, targets)
     found = (
-        devices(data, judged),
+        artifacts(data, judged),
         targets_section(judged),
         sections.comparison(data),
         sections.history(data),
         sections.accuracy(data),
         sections.artifacts(data),
-        sections.trade(data),
         sections.latency(data),
         sections.over_time(data),
         sections.counted(data),
@@ -167,7 +166,7 @@ def _templates() -> Environment:
     environment.filters["drawing"] = Markup
     # A number and its unit stay on one line.
     environment.filters["unbroken"] = lambda text: re.sub(
-        r"(?<=\d) (?=(?:MB|MiB|ms|%)(?!\w))", "\N{NO-BREAK SPACE}", text
+        r"(?<=\d) (?=(?:MB|MiB|ms|%)(?!\w)|\[\d)", "\N{NO-BREAK SPACE}", text
     )
     return environment
 

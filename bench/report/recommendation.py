@@ -1,23 +1,35 @@
 """The first screen: which artifact to take, what it adds to a download, how fast, how large in memory and how accurate
-it is, on what that was measured; one row per device; what was noisy or became slower.
+it is, on what that was measured; one table of all artifacts; what was noisy or became slower.
 """
 
 from __future__ import annotations
 
 import functools
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from msdc.bench.compare import slower_timings
 from msdc.bench.measure import parity_failures
-from msdc.bench.report.model import ReportData, ReportSection, Sentence, Shown, interval_of
+from msdc.bench.report import charts
+from msdc.bench.report.drawing import Figure
+from msdc.bench.report.model import (
+    ReportData,
+    ReportSection,
+    Sentence,
+    Shown,
+    bounds_text,
+    interval_of,
+    middle,
+    sets_text,
+)
 from msdc.bench.report.targets import Judged
 from msdc.bench.result import DeviceRun
 from msdc.export.mobile.sizes import LEVEL, measured
 from msdc.export.mobile.web.npm import FILES
 from msdc.export.mobile.web.write import TOKENIZERS, module_source
-from msdc.tables import NONE, Table, fixed, heads, joined, megabytes, millions, number, percent
+from msdc.tables import Table, fixed, heads, joined, megabytes, millions, number, percent
 
 WEB, ANDROID = "a web page", "an Android app"
 # Devices that may be phones: over adb, by a link, or measured elsewhere. A link is also opened on computers.
@@ -26,6 +38,7 @@ PHONES, COMPUTERS = ("adb", "link", "other"), ("Windows", "Linux", "macOS", "Chr
 CLOSE = 1.0
 # A download this much larger than the least is no reason to take the slower artifact.
 ALIKE = 1.02
+TAKEN, OTHER_OUTPUT = "recommended", "rejected: other output"
 # A median is called faster where it is this much below the other.
 FASTER = 0.9
 
@@ -80,33 +93,40 @@ def rise_mib(run: DeviceRun) -> float | None:
     return max(0.0, warm.anon_mib + warm.file_mib - start.anon_mib - start.file_mib)
 
 
-def _low_bound(run: DeviceRun, mean: float) -> float:
-    """The mean of the lower ends of a run's intervals; 1 point below the score where a task has none."""
-    lows = [span[0] for entry in run.accuracy if entry.spearman is not None and (span := interval_of(entry))]
-    return sum(lows) / len(lows) if lows else mean - CLOSE
-
-
-def choose(data: ReportData, among: Sequence[Shown], judged: Sequence[Sequence[Judged]]) -> Shown | None:
-    """The artifact to take: computes what was exported, meets the targets if any does, is not less accurate than the
-    best beyond its interval; of those the smallest download, of equally small ones the fastest. None without a run.
+def choose(
+    data: ReportData, among: Sequence[Shown], judged: Sequence[Sequence[Judged]]
+) -> tuple[Shown | None, dict[str, str]]:
+    """The artifact to take, and by name why each other one is not: it must compute what was exported, meet the targets
+    if any does, not be less accurate than the best beyond its interval; of those the smallest download, of equally
+    small ones the fastest. `among` has one run per artifact; None without a run.
     """
+    reasons: dict[str, str] = {}
 
-    def failing(shown: Shown) -> bool:
-        return any(one.shown is shown and one.verdict == "fail" for row in judged for one in row)
+    def narrowed(pool: Sequence[Shown], keeps: Callable[[Shown], bool], reason: str) -> Sequence[Shown]:
+        kept = [shown for shown in pool if keeps(shown)]
+        reasons.update({shown.style.name: reason for shown in pool if kept and not keeps(shown)})
+        return kept or pool
 
     def size(shown: Shown) -> int:
         return sizes_of(shown.run).download or sum(sizes_of(shown.run)[::2])
 
-    pool = [shown for shown in among if not parity_failures([shown.run])] or list(among)
-    pool = [shown for shown in pool if not failing(shown)] or pool
-    scored = [(mean, shown) for shown in pool if (mean := data.mean(shown.run.accuracy)) is not None]
-    if scored:
-        best, winner = max(scored, key=lambda pair: pair[0])
-        pool = [shown for mean, shown in scored if mean >= _low_bound(winner.run, best)]
+    def mean(shown: Shown) -> float:
+        return data.mean(shown.run.accuracy) or 0.0
+
+    fails = {id(one.shown) for row in judged for one in row if one.verdict == "fail"}
+    pool = narrowed(among, lambda shown: not parity_failures([shown.run]), OTHER_OUTPUT)
+    pool = narrowed(pool, lambda shown: id(shown) not in fails, "rejected: misses a target")
+    pool = narrowed(pool, lambda shown: data.mean(shown.run.accuracy) is not None, "rejected: no score")
     if not pool:
-        return None
+        return None, {}
+    best = max(pool, key=mean)
+    low, _ = data.interval(best.run.accuracy) or (mean(best) - CLOSE, None)
+    pool = narrowed(pool, lambda shown: mean(shown) >= low, "rejected: less accurate")
     least = min(map(size, pool))
-    return min((s for s in pool if size(s) <= ALIKE * least), key=lambda s: data.latency(s.run) or float("inf"))
+    pool = narrowed(pool, lambda shown: size(shown) <= ALIKE * least, "rejected: larger")
+    chosen = min(pool, key=lambda shown: data.latency(shown.run) or float("inf"))
+    narrowed(pool, lambda shown: shown is chosen, "rejected: no faster")
+    return chosen, reasons
 
 
 def may_be_phone(run: DeviceRun) -> bool:
@@ -120,24 +140,15 @@ def _rank(shown: Shown) -> tuple[bool, bool, bool]:
     return run.clock != "wall", not may_be_phone(run), run.harness == "python"
 
 
-def _time(data: ReportData, run: DeviceRun) -> str:
-    value = data.latency(run)
-    if value is None:
-        return NONE
-    return f"{number(value)} ms" if run.clock == "wall" else f"{millions(value, 1)} M instructions"
-
-
 def _kept(data: ReportData, run: DeviceRun) -> tuple[str, str]:
-    """Which part of the float model's accuracy an artifact keeps, and the scores."""
+    """Which part of the float model's score an artifact keeps, and the sets with both scores."""
     if (found := data.kept(run)) is None:
         return "", ""
-    own, base, names = found
+    own, base, entries = found
     share = f"{100 * min(own / base, 1):.3g} %" if base > 0 else fixed(own, 1)
-    return share, f"{fixed(own, 1)} of {fixed(base, 1)}, Spearman × 100 on {_sets(names)}"
-
-
-def _sets(names: Sequence[str]) -> str:
-    return joined(list(names)) if len(names) < 3 else f"{len(names)} sets"
+    spans = [span for entry in entries if (span := interval_of(entry))]
+    bounds = f" {bounds_text(*spans[0])}" if len(spans) == len(entries) == 1 else ""
+    return share, f"{sets_text(entries)}: {fixed(own, 1)}{bounds} of {fixed(base, 1)}"
 
 
 def _take(data: ReportData, app: str, runs: Sequence[Shown], judged: Sequence[Sequence[Judged]]) -> list[Sentence]:
@@ -145,7 +156,7 @@ def _take(data: ReportData, app: str, runs: Sequence[Shown], judged: Sequence[Se
     first: dict[str, Shown] = {}
     for shown in sorted(runs, key=_rank):
         first.setdefault(shown.style.name, shown)
-    chosen = choose(data, list(first.values()), judged)
+    chosen, _ = choose(data, list(first.values()), judged)
     if chosen is None:
         return []
     run, artifact, sizes = chosen.run, chosen.run.artifact, sizes_of(chosen.run)
@@ -153,8 +164,8 @@ def _take(data: ReportData, app: str, runs: Sequence[Shown], judged: Sequence[Se
     words += [f"{artifact.bundle} {artifact.runtime} {artifact.precision}", ": it adds "]
     own = "program and tokenizer" if artifact.bundle_bytes is not None else "program (its tokenizer was not counted)"
     if sizes.download is not None:
-        words += [f"{megabytes(sizes.download)} MB", f" to the download of {app} ({megabytes(sizes.own_small)} MB of "
-                  f"{own}, {megabytes(sizes.runtime_small)} MB of runtime)"]  # fmt: skip
+        parts = f"{megabytes(sizes.own_small)} MB of {own}, {megabytes(sizes.runtime_small)} MB of runtime"
+        words += [f"{megabytes(sizes.download)} MB", f" to the download of {app} (compressed: {parts})"]
     else:
         words += [f"{megabytes(sizes.own + sizes.runtime)} MB", f" to {app} as installed "
                   f"({megabytes(sizes.own)} MB of {own}, {megabytes(sizes.runtime)} MB of runtime)"]  # fmt: skip
@@ -162,14 +173,14 @@ def _take(data: ReportData, app: str, runs: Sequence[Shown], judged: Sequence[Se
         verb = ", answers in " if run.clock == "wall" else ", executes "
         words[-1] += verb
         where = f" on {chosen.place}" if len({shown.place for shown in runs}) > 1 else ""
-        words += [_time(data, run), f" at {data.length} tokens{where}"]
+        words += [data.time(run), f" at {data.length} tokens{where}"]
     if (rise := rise_mib(run)) is not None:
         words[-1] += ", takes "
         words += [f"{fixed(rise, 1)} MiB", " of memory"]
     share, scores = _kept(data, run)
     if share:
         words[-1] += " and keeps "
-        words += [share, f" of the float model's accuracy ({scores})."]
+        words += [share, f" of the float model's Spearman on {scores}."]
     else:
         parity = run.parity.float_mean_cosine if run.parity is not None else None
         near = f" (its vectors have a mean cosine of {parity:.4f} to the float model's)" if parity is not None else ""
@@ -195,7 +206,7 @@ def _faster(data: ReportData, chosen: Shown, others: Sequence[Shown]) -> list[Se
     if mine is None or rival is chosen or fastest > FASTER * mine:
         return []
     more = sizes_of(rival.run).download
-    text = f"{rival.style.name} is faster there ({_time(data, rival.run)})"
+    text = f"{rival.style.name} is faster there ({data.time(rival.run)})"
     if more is not None and sizes is not None:
         difference = more - sizes
         text += f" and adds {millions(abs(difference), 1)} MB {'more' if difference >= 0 else 'less'}"
@@ -221,36 +232,76 @@ def recommend(data: ReportData, judged: Sequence[Sequence[Judged]]) -> list[Sent
     return found
 
 
-def devices(data: ReportData, judged: Sequence[Sequence[Judged]]) -> ReportSection | None:
-    """One row per device: the artifact to take there, and its main figures."""
-    rows = []
-    for place in dict.fromkeys(shown.place for shown in sorted(data.runs, key=_rank)):
-        chosen = choose(data, [shown for shown in data.runs if shown.place == place], judged)
-        if chosen is None:
-            continue
-        run = chosen.run
-        start = run.load + run.first if run.clock == "wall" and run.load and run.first else None
-        same = "unknown" if run.parity is None else "no" if parity_failures([run]) else "yes"
-        share, scores = _kept(data, run)
-        kept = f"{share} ({scores.partition(',')[0]})" if share else "unknown"
-        row = [place, chosen.style.name, _time(data, run), number(start), fixed(rise_mib(run), 1), kept, same]
-        if judged:
-            verdicts = [one for row in judged for one in row if one.shown is chosen]
-            unmet = [one.target.what for one in verdicts if one.verdict != "pass"]
-            row.append("met" if not unmet else "not met: " + joined(unmet))
-        rows.append(row)
-    if not rows:
+def _drawn(data: ReportData) -> list[Figure]:
+    """Size against accuracy of artifacts and float models; nothing where there is one point."""
+
+    def megas(run: DeviceRun) -> float:
+        return (run.artifact.bundle_bytes or run.artifact.bytes) / 1e6
+
+    points = [(style, (model.bytes or 0) / 1e6, model.accuracy) for model, style in data.models]
+    points += [(shown.style, megas(shown.run), shown.run.accuracy) for shown in data.artifacts]
+    rows = [
+        (style, size, mean, span, f"{size:.2f} MB, {mean:.1f}" + (f" {bounds_text(*span)}" if span else ""))
+        for style, size, scores in points
+        if size and (mean := data.mean(scores)) is not None
+        for span in [data.interval(scores)]
+    ]
+    x_title, y_title = "MB on disk", "Spearman × 100" + (", mean of the sets" if len(data.tasks) > 1 else "")
+    figure = charts.trade_off("Size and accuracy", x_title, y_title, rows) if len(rows) > 1 else None
+    note = "On disk, uncompressed: an artifact's program and tokenizer, a float model's weights."
+    return [] if figure is None else [replace(figure, caption=f"{note} {figure.caption}")]
+
+
+def artifacts(data: ReportData, judged: Sequence[Sequence[Judged]]) -> ReportSection | None:
+    """The first screen: one row per artifact and place with the decision and its figures; size against accuracy."""
+    if not data.runs:
         return None
-    columns = heads(
-        f"Device | Artifact < | {f'At {data.length} tokens' if data.length else 'Median'} | Start [ms] | "
-        "Memory [MiB] | Accuracy kept < | Same output as export <" + (" | Targets <" if judged else "")
-    )
-    note = (
-        "The artifact to take on each device. Start: load and first run. Memory: what it adds to the process. Accuracy "
-        "kept: Spearman × 100 of the artifact and of the float model. Same output as export: a parity check, "
-        "not an accuracy score."
-    )
-    return ReportSection("devices", "By device", "", (), [Table("By device", columns, rows, note)], open=True)
+    decisions: dict[tuple[str, str], str] = {}
+    ranked = sorted(data.runs, key=_rank)
+    for app in (ANDROID, WEB):
+        first = {s.style.name: s for s in reversed(ranked) if app_of(s.run) == app}
+        chosen, reasons = choose(data, list(first.values()), judged)
+        decisions |= {(app, name): reason for name, reason in reasons.items()}
+        if chosen is not None:
+            decisions[app, chosen.style.name] = TAKEN
+    apps = {
+        app: f": {app.partition(' ')[2]}" if len({key[0] for key in decisions}) > 1 else "" for app in (ANDROID, WEB)
+    }
+    several, wall = len({shown.place for shown in ranked}) > 1, all(shown.run.clock == "wall" for shown in ranked)
+    small = any(sizes_of(shown.run).download is not None for shown in ranked)
+    rows = []
+    for shown in ranked:
+        run, timing = shown.run, data.timing(shown.run)
+        decision = OTHER_OUTPUT if parity_failures([run]) else decisions[app_of(run), shown.style.name]
+        decision += apps[app_of(run)] if decision == TAKEN else ""
+        time = data.time(run)
+        if timing is not None and run.clock == "wall":
+            around, unit = "–".join(middle(timing)), "" if wall else " ms"
+            time = f"{around}{unit} (noisy)" if timing.noisy else f"{number(timing.p50)}{unit} ({around})"
+        mean, span = data.mean(run.accuracy), data.interval(run.accuracy)
+        score = fixed(mean, 1) + (f" {bounds_text(*span)}" if span else "")
+        sizes = sizes_of(run)
+        size = sizes.download if small else sizes.own + sizes.runtime
+        cells = (decision, megabytes(size), time, fixed(rise_mib(run), 1), score)
+        rows.append((shown.style.name, cells[0], *([shown.place] if several else []), *cells[1:]))
+    places = list(dict.fromkeys(shown.place for shown in ranked))
+    order = {shown.style.name: sizes_of(shown.run).download or 0 for shown in reversed(ranked)}
+    rows.sort(key=lambda row: (places.index(row[2]) if several else 0, not row[1].startswith(TAKEN), order[row[0]]))
+    time, added = f"{data.length} tokens" if data.length else "Median", "Download" if small else "Installed"
+    columns = heads(f"Artifact | Decision < |{' Device < |' * several} {added} [MB] | {time}{' [ms]' * wall} | "
+                    "Memory [MiB] | Accuracy")  # fmt: skip
+    taken = [i for i, row in enumerate(rows) if row[1].startswith(TAKEN)]
+    entries = next((shown.run.accuracy for shown in data.artifacts if data.mean(shown.run.accuracy) is not None), ())
+    scored = [entry for entry in entries if entry.spearman is not None]
+    note = f"{added}: program, tokenizer and runtime, {'' if small else 'un'}compressed. "
+    note += "Memory: what it adds to the process."
+    if any(shown.run.clock == "wall" and shown.run.latency for shown in ranked):
+        note += f" {time}: median (10th–90th percentile); noisy ones without the median."
+    if scored:
+        note += f" Accuracy: Spearman × 100 on {sets_text(scored)}"
+        note += " [95 % interval]." if data.interval(entries) else "."
+    table = Table("Artifacts", columns, rows, note, taken)
+    return ReportSection("choice", "Artifacts", "", _drawn(data), [table], tables_first=True, open=True)
 
 
 def warnings(data: ReportData) -> list[str]:

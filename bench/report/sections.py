@@ -105,7 +105,7 @@ def history(data: ReportData) -> ReportSection | None:
             unit, scale = ("ms", 1.0) if found[0].clock == "wall" else ("million instructions", MEGA)
             known = [(run, value / scale) for run in found if (value := data.latency(run)) is not None]
             drawn.append((numbered_style(name, i), [(float(dates.index(run.created)), value) for run, value in known]))
-            rows += [(name, place, dated[run.created], f"{number(value)} {unit}",
+            rows += [(name, place, dated[run.created], data.time(run),
                       fixed(data.mean(run.accuracy), 1), megabytes(run.artifact.bytes), fixed(rise_mib(run), 1),
                       run.artifact.sha256[:8]) for run, value in known]  # fmt: skip
         if any(points for _, points in drawn):
@@ -138,12 +138,7 @@ def accuracy(data: ReportData) -> ReportSection | None:
         rows = [
             (style, entry.spearman or 0.0, interval_of(entry), fixed(entry.spearman, 1)) for style, _, entry in found
         ]
-        least = charts.focus([value for _, value, _, _ in rows])
-        below = [(style.name, role) for style, role, entry in found if (entry.spearman or 0.0) < least]
         caption = "Spearman × 100; lines: 95 % bootstrap interval over pairs."
-        for name, role in below:
-            why = "; a teacher scores low on languages that it does not know" if role == "teacher" else ""
-            caption += f" Below the scale: {name}{why}."
         figures.append(charts.dots(task[1] + (f", {pairs} pairs" if pairs else ""), rows, caption))
     several = len(data.tasks) > 1
     table = []
@@ -160,33 +155,6 @@ def accuracy(data: ReportData) -> ReportSection | None:
         base = f", {signed(round(kept[0] - kept[1], 1) + 0.0, 1)} against its float model" if kept else ""
         lead = f"The lowest artifact, {shown.style.name}, scores {worst:.1f}{base}."
     return ReportSection("accuracy", "Accuracy", lead, figures, [Table("Spearman × 100", columns, table, note)])
-
-
-def trade(data: ReportData) -> ReportSection | None:
-    """Size against accuracy, one point per artifact, and latency against accuracy, one panel per device."""
-    scored = [(shown, mean) for shown in data.artifacts if (mean := data.mean(shown.run.accuracy)) is not None]
-    if not scored:
-        return None
-
-    def megas(run: DeviceRun) -> float:
-        return (run.artifact.bundle_bytes or run.artifact.bytes) / MEGA
-
-    sizes = [
-        (style, model.bytes / MEGA, mean, f"{megabytes(model.bytes)} MB, {mean:.1f}")
-        for model, style in data.models
-        if model.bytes and (mean := data.mean(model.accuracy)) is not None
-    ]
-    sizes += [(s.style, megas(s.run), mean, f"{fixed(megas(s.run), 2)} MB, {mean:.1f}") for s, mean in scored]
-    figures = [charts.trade_off("Size and accuracy", "MB of program and tokenizer", sizes)]
-    for place, shown in data.places.items():
-        times = [(one.style, at, mean, f"{number(at)} ms, {mean:.1f}") for one in shown
-                 if (at := data.latency(one.run)) and (mean := data.mean(one.run.accuracy)) is not None]  # fmt: skip
-        if len(times) > 1:
-            figures.append(charts.trade_off(place, f"ms at {data.length} tokens, median", times))
-    note = f"Accuracy is the mean Spearman × 100 over: {', '.join(name for _, name in data.tasks)}."
-    return ReportSection(
-        "trade-off", "Size, accuracy and latency", "Up and to the left is better.", figures, notes=[note]
-    )
 
 
 def recurrence(data: ReportData) -> ReportSection | None:
@@ -322,8 +290,12 @@ def latency(data: ReportData) -> ReportSection | None:
             caption = f"{place}. Dark: load time (warm cache). Light: first run."
             figures.append(charts.bars("Load and first run", starts, caption, unit="ms"))
     known = [(time, shown) for shown in timed if (time := data.latency(shown.run))]
-    time, best = min(known, key=lambda pair: pair[0], default=(None, None))
-    lead = "" if best is None else f"At {data.length} tokens {best.style.name} takes {number(time)} ms on {best.place}."
+    _, best = min(known, key=lambda pair: pair[0], default=(None, None))
+    lead = (
+        ""
+        if best is None
+        else f"At {data.length} tokens {best.style.name} takes {data.time(best.run)} on {best.place}."
+    )
     return ReportSection("latency", "Latency by length", lead, figures, tables)
 
 
@@ -453,16 +425,22 @@ def sweeps(data: ReportData) -> list[ReportSection]:
         series = [(numbered_style(row.label, j), [(point.x, point.score) for point in row.curve])
                   for j, row in enumerate(sweep.rows)]  # fmt: skip
         figures = []
+        # The curve has the graded development files where the recipe has some, else the held-out pairs.
+        graded = {"dev" in row.ours for row in sweep.rows}
+        what = {True: "Spearman × 100, development files", False: "held-out pairs found, %"}[max(graded)]
+        what = "score on development data" if len(graded) > 1 else what
         if any(points for _, points in series):
-            what = "score on development data"
             figures = [charts.lines(title, f"{units} of the last stage", what, series, height=280)]
         settings, lead = by_setting(sweep), f"{len(sweep.rows)} points"
-        ends = [(name, rows[0].program["bytes"] / 1e6, mean_and_interval([row.curve[-1].score for row in rows])[0])
-                for name, rows in settings.items() if rows[0].program and all(row.curve for row in rows)]  # fmt: skip
-        if len({size for _, size, _ in ends}) > 1:
-            dots = [(numbered_style(name, j), size, score, f"{size:.2f} MB, {score:.1f}")
-                    for j, (name, size, score) in enumerate(ends)]  # fmt: skip
-            figures.append(charts.trade_off("Development score by bytes", "MB of the int8 program", dots))
+        dots = []
+        for j, (name, rows) in enumerate(settings.items()):
+            if rows[0].program and all(row.curve for row in rows):
+                mean, half = mean_and_interval([row.curve[-1].score for row in rows])
+                size, span = rows[0].program["bytes"] / 1e6, None if half is None else (mean - half, mean + half)
+                text = f"{size:.2f} MB, {mean:.1f}" + ("" if half is None else f" ± {half:.1f}")
+                dots.append((numbered_style(name, j), size, mean, span, text))
+        if len({size for _, size, *_ in dots}) > 1:
+            figures.append(charts.trade_off("Size and accuracy", "MB of the int8 program, uncompressed", what, dots))
         if (best := leading(sweep)) is not None:
             name, mean, half = best
             spread = "" if half is None else f" ± {half:.1f}"

@@ -38,9 +38,10 @@ def test_a_table_fits_a_terminal():
     table = Table("Caption", heads("What | Time [ms] | Verdict < | Bytes"), [row])
     assert to_text(table, 60).splitlines() == [
         "Caption",
-        "  What           Time [ms]  Verdict",
-        "  name of a row          1  a verdict of many words that",
-        "                            goes on and on",
+        "  What           Time  Verdict",
+        "                 [ms]",
+        "  name of a row     1  a verdict of many words that goes on",
+        "                       and on",
         "  (more columns with --wide: Bytes)",
     ]
     assert to_text(table, 200) == to_text(table)

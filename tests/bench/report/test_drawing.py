@@ -1,5 +1,6 @@
 """Axes hold what they are given, ticks are round, drawings are well-formed and carry no stranger's markup."""
 
+import itertools
 import math
 from xml.etree import ElementTree
 
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from msdc.bench.report import charts
-from msdc.bench.report.charts import focus, pareto_line
+from msdc.bench.report.charts import APART, focus, score_axis, side_by_side
 from msdc.bench.report.drawing import Style, linear_axis, log_axis
 
 numbers = st.floats(-1e9, 1e9, allow_nan=False)
@@ -37,16 +38,23 @@ def test_a_log_axis_holds_its_values(values):
     assert axis.at(axis.low, 0, 100) == pytest.approx(0) and axis.at(axis.high, 0, 100) == pytest.approx(100)
 
 
-@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=12))
-def test_pareto_by_brute_force(points):
-    """A point is kept when no other is at least as good on both counts and better on one; equal ones count once."""
+@given(st.lists(st.tuples(st.floats(0, 99), st.floats(0, 99)), min_size=1, max_size=12))
+def test_no_marker_covers_another_and_none_leaves_its_height(points):
+    placed = side_by_side(points, 100.0)
+    assert all(math.dist(a, b) >= APART for a, b in itertools.combinations(placed, 2))
+    assert [y for _, y in placed] == [y for _, y in points] and all(x <= 100 for x, _ in placed)
+    assert placed[0] == points[0]
 
-    def beaten(p):
-        return any(q[0] <= p[0] and q[1] >= p[1] and q != p for q in points)
 
-    expected = {p for p in points if not beaten(p)}
-    kept = [points[i] for i in pareto_line(points)]
-    assert set(kept) == expected and len(kept) == len(expected) and kept == sorted(kept)
+@given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 9)), min_size=1, max_size=12))
+def test_a_score_axis_holds_every_score_and_interval_in_order(pairs):
+    rows = [(value, (value - half, value + half)) for value, half in pairs]
+    axis = score_axis(rows)
+    values = sorted(v for value, span in rows for v in (value, *span))
+    places = [axis.at(value, 0, 100) for value in values]
+    assert places == sorted(places) and places[0] >= -1e-9 and places[-1] <= 100 + 1e-9
+    assert all(0 <= axis.at(tick, 0, 100) <= 100 for tick in axis.every_tick)
+    assert bool(axis.breaks(0, 100)) == (axis.below is not None)
 
 
 EVIL = 'x"><script>alert(1)</script>&'
@@ -58,7 +66,7 @@ FIGURES = [
     charts.dots(EVIL, [(STYLES[0], 70.0, (60.0, 80.0), "70"), (STYLES[1], 71.0, None, "71")], EVIL),
     charts.dots("t", [(STYLES[0], 10.0, (5.0, 20.0), "slower"), (STYLES[1], -9.0, (-20.0, 10.0), "noise")], "",
                 percent=True),
-    charts.trade_off("t", "MB", [(Style(EVIL, "c1", "diamond"), 5.0, 70.0, EVIL)]),
+    charts.trade_off("t", EVIL, EVIL, [(Style(EVIL, "c1", "diamond"), 5.0, 70.0, (60.0, 80.0), EVIL)]),
     charts.lines("t", "tokens", "ms", [(STYLES[0], [(8, 1.0), (128, 90.0)])], upper=[[(8, 2.0), (128, 99.0)]],
                  log_x=True, x_labels={8: "8", 128: "128"}, zero=True),
     charts.lines(EVIL, "step", "loss", [(Style(EVIL), [(1, 0.5)])], marks=False),
@@ -72,9 +80,12 @@ def test_what_lies_far_below_does_not_flatten_the_others():
     assert focus([70.0]) == 70.0 and focus([75.0, 68.0, 60.0]) == 60.0
     rows = [(STYLES[1], 74.0, (73.0, 75.0), "74"), (STYLES[0], 26.0, None, "26.0")]
     figure = charts.dots("t", rows, "")
-    assert ">26.0</text>" in figure.svg and ">72</text>" in figure.svg and ">40</text>" not in figure.svg
-    legend = charts.trade_off("t", "MB", [(STYLES[1], 1.0, 74.0, "a"), (STYLES[0], 2.0, 26.0, "b")]).legend
-    assert [text for _, text in legend] == ["a", "b, below the scale"]
+    # Both scales have ticks, and two marks show the break.
+    assert all(f">{text}</text>" in figure.svg for text in ("26.0", "72", "25")) and ">40</text>" not in figure.svg
+    rows = [(STYLES[1], 1.0, 74.0, None, "a"), (STYLES[0], 2.0, 26.0, None, "b"), (STYLES[0], 2.01, 26.0, None, "c")]
+    figure = charts.trade_off("t", "MB", "score", rows)
+    assert figure.svg.count("<title>") == 3 and "side by side" in figure.caption
+    assert "side by side" not in charts.trade_off("t", "MB", "score", rows[:2]).caption
 
 
 def test_an_axis_is_logarithmic_where_lines_lie_far_apart():

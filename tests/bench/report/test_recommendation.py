@@ -28,6 +28,10 @@ def said(report):
     return ["".join(sentence) for sentence in report.recommendation]
 
 
+def decisions(report):
+    return {name: row["Decision"] for name, row in rows(report, "choice").items()}
+
+
 def facts(**changes):
     return BrowserFacts(**{
         "engine": "chromium", "agent": "x", "secure_context": True, "isolated": True, "worker": True,
@@ -74,7 +78,7 @@ def test_verdicts_stand_at_the_top():
     assert second["Peak memory"] == "not measured"
     assert len(report.missed) == 2 and "12." in report.missed[0] and "not measured" in report.missed[1]
     assert said(report)[1] == "Misses 1 target: latency at 64 tokens (not measured; at most 9 ms)."
-    assert rows(report, "devices")["bench machine (native)"]["Targets"] == "not met: latency at 64 tokens"
+    assert decisions(report) == {"executorch": "recommended", "onnx": "rejected: misses a target"}
     assert to_json(report)["missed"] == list(report.missed) and "fail, 12." in to_html(report)
 
 
@@ -102,6 +106,12 @@ def test_the_answer_names_no_winner_inside_the_interval(other, taken):
     report = build_report(BenchFile(runs=(scored("executorch", 80.0, 78.0), other)))
     assert said(report)[0].startswith(f"Take tiny {taken} int8: ")
     assert (len(said(report)) == 3) == (other.latency[1].p50 < 1), "a faster one is named"
+    reason = "rejected: less accurate" if taken == "onnx" else "rejected: larger"
+    assert decisions(report) == {taken: "recommended", ({"executorch", "onnx"} - {taken}).pop(): reason}
+    table = section(report, "choice").tables[0]
+    assert table.marked == [0] and table.rows[0][:2] == (taken, "recommended") and 'class="marked"' in to_html(report)
+    bounds = "[78.0, 82.0]" if taken == "executorch" else "[88.0, 92.0]"
+    assert table.rows[0][-1].endswith(bounds) and "95 % interval" in table.note
 
 
 def test_a_program_that_computes_something_else_is_not_taken():
@@ -110,7 +120,8 @@ def test_a_program_that_computes_something_else_is_not_taken():
     assert said(build_report(BenchFile(runs=runs)))[0].startswith("Take tiny onnx int8: ")
     alone = build_report(BenchFile(runs=runs[:1]))
     assert "It does not compute what was exported" in said(alone)[1]
-    assert rows(alone, "devices")["bench machine"]["Same output as export"] == "no"
+    assert decisions(alone) == {"executorch": "rejected: other output"}
+    assert decisions(build_report(BenchFile(runs=runs))) == {**decisions(alone), "onnx": "recommended"}
 
 
 def test_the_answer_has_every_figure_and_says_where_it_was_measured():
@@ -121,7 +132,8 @@ def test_the_answer_has_every_figure_and_says_where_it_was_measured():
     small = sum(measured()[name]["compressed"] for name in ("executorch", "core"))
     assert first.startswith(f"Take tiny executorch int8: it adds {(7_000_000 + small) / 1e6:.2f} MB to the download")
     assert "answers in 4." in first and "at 32 tokens, takes 13.0 MiB of memory" in first
-    assert first.endswith("keeps 98 % of the float model's accuracy (78.4 of 80.0, Spearman × 100 on graded-pairs).")
+    kept = "keeps 98 % of the float model's Spearman on graded-pairs (112 home-made pairs): 78.4 [70, 84] of 80.0."
+    assert first.endswith(kept)
     assert last == "Measured on bench machine, not on a phone: its times and memory differ."
     # The float model that a result names counts before what a bundle kept; without either it is said.
     assert "keeps 99.1 %" in said(build_report(BenchFile(runs=(run,), models=make_models())))[0]
@@ -132,7 +144,7 @@ def test_the_answer_has_every_figure_and_says_where_it_was_measured():
     both = build_report(BenchFile(runs=(run, phone)))
     assert said(both)[-1] == "Measured on bench machine and a phone."
     assert "at 32 tokens on a phone, takes" in said(both)[0]
-    assert list(rows(both, "devices")) == ["a phone", "bench machine"]
+    assert [row[2] for row in section(both, "choice").tables[0].rows] == ["a phone", "bench machine"]
     assert to_text(both).startswith("Take tiny")
 
 
@@ -200,6 +212,15 @@ def noisy_run(**changes):
     return make_run(latency=[Timing(samples=samples.tolist(), warmup=1, length=32)], **changes)
 
 
+def test_a_noisy_time_is_a_range_everywhere():
+    report = build_report(BenchFile(runs=(noisy_run(), noisy_run(seed=1, created="2026-01-03T00:00:00"))))
+    assert rows(report, "choice")["executorch"]["32 tokens"] == "4.0–9.0 (noisy)"
+    assert "answers in 4.0 to 9.0 ms (noisy)" in said(report)[0]
+    assert "takes 4.0 to 9.0 ms (noisy)" in section(report, "latency").lead
+    assert {row[2] for row in section(report, "history").tables[0].rows} == {"4.0 to 9.0 ms (noisy)"}
+    assert rows(build_report(BenchFile(runs=(make_run(),))), "choice")["executorch"]["32 tokens"].startswith("4.13 (4.")
+
+
 def test_a_noisy_machine_is_said_at_the_top():
     quiet = build_report(BenchFile(runs=(make_run(),)))
     assert not quiet.warnings
@@ -238,8 +259,8 @@ def test_one_panel_per_device_and_one_point_per_artifact():
     runs = [make_run(name, **place) for name in ("executorch", "onnx")
             for place in ({}, {"device": phone, "harness": "native", "scale": 9.0})]  # fmt: skip
     report = build_report(BenchFile(runs=tuple(runs), models=make_models()))
-    sizes, *times = section(report, "trade-off").figures
-    assert sizes.svg.count("<title>") == 2 + 3 and [one.title for one in times] == ["bench machine", "a phone"]
+    (sizes,) = section(report, "choice").figures
+    assert sizes.svg.count("<title>") == 2 + 3
     assert [one.title for one in section(report, "latency").figures][:2] == ["bench machine", "a phone"]
     assert len(section(report, "artifacts").tables[0].rows) == 2 + 3
 

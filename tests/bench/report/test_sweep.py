@@ -58,7 +58,7 @@ def test_seeds_are_a_mean_and_points_have_bytes(tmp_path):
     assert "| student.bottleneck=64 | 71.0 ± 2.5 | 1,234,567 | 2,000,000 | 30 |" in to_markdown(report)
     assert "Mean of 3 seeds" in section.tables[0].note and "paper's row" not in to_markdown(report)
     assert "student.bottleneck=64 ends highest (71.0 ± 2.5)" in section.lead
-    assert section.figures[1].title == "Development score by bytes" and "1.00 MB, 60.0" in section.figures[1].alt
+    assert section.figures[1].title == "Size and accuracy" and "1.00 MB, 60.0" in section.figures[1].alt
     rows[1]["curve"] = [{"x": 1, "score": 40.0}]  # now the interval of the first holds the mean of the second
     (tmp_path / "table.json").write_text(json.dumps(table))
     (section,) = build_report(BenchFile(), sweeps=read_inputs([tmp_path]).sweeps).sections
