@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from typing import TypeVar
@@ -10,22 +11,52 @@ from typing import TypeVar
 from msdc.errors import printable
 
 Item = TypeVar("Item")
+LINE_SECONDS = 10.0  # between two lines in a file
 
 
-def track(items: Iterable[Item], label: str, *, enabled: bool = True, total: int | None = None) -> Iterator[Item]:
-    """Iterate with a progress bar on standard error; silent if not `enabled` or without a terminal.
+def track(
+    items: Iterable[Item],
+    label: str,
+    *,
+    enabled: bool = True,
+    total: int | None = None,
+    size: Callable[[Item], int] = lambda item: 1,
+) -> Iterator[Item]:
+    """Iterate with a progress bar and a rate on standard error; without a terminal with a line every ten seconds.
 
-    `label` is the text in front of the bar; `total` the number of items, if `items` has no length.
+    Silent if not `enabled` or with `--quiet`. `label` is the text in front; `total` the sum of the sizes of all items,
+    if that is not their number; `size` how much an item counts.
     """
-    if not enabled or not in_terminal():
+    if not enabled or _quiet:
         yield from items
         return
-    from rich.console import Console
-    from rich.progress import track as rich_track
-
     if total is None and isinstance(items, Sized):
         total = len(items)
-    yield from rich_track(items, description=label, total=total, console=Console(stderr=True), transient=True)
+    began = last = time.monotonic()
+    done = 0
+
+    def state() -> str:
+        rate = done / max(time.monotonic() - began, 1e-9)
+        left = f", {(total - done) / rate:,.0f} s left" if total and rate else ""
+        return f"{label}: {done:,}{f' of {total:,}' if total else ''} ({rate:,.1f} per second{left})"
+
+    if not in_terminal():
+        for item in items:
+            yield item
+            done += size(item)
+            if time.monotonic() - last >= LINE_SECONDS:
+                last = time.monotonic()
+                warn(state())
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    with Progress(BarColumn(), TextColumn("{task.description}"), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total)
+        for item in items:
+            yield item
+            done += size(item)
+            bar.update(task, completed=done, description=state())
 
 
 @contextmanager

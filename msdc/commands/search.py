@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import time
 from collections.abc import Sequence
@@ -12,29 +13,27 @@ from typing import Any
 import click
 
 from msdc.commands import encode_options, json_option, quiet_option, require_utf8, runtime_option
-from msdc.encoders.encoder import configured, open_model
+from msdc.encoders.encoder import SentenceEncoder, configured, open_model
 from msdc.encoders.folder import DEFAULT_MODEL
 from msdc.errors import InputError, printable
 from msdc.files import regular_size
 from msdc.progress import say
-from msdc.search.index import Hit, Index, cached, is_index
+from msdc.search.documents import Hit
+from msdc.search.index import open_entries
 from msdc.tables import Table, heads, to_text
 
 SHOWN = 160  # characters of a passage
 
 
 def _conditions(words: Sequence[str]) -> dict[str, Any]:
-    """`column=value,value` and `column=least..most`."""
+    """`column=value` and `column=least..most`; several of one column are alternatives."""
     found: dict[str, Any] = {}
-    for word in words:
+    for word in require_utf8(words, "--where"):
         name, sign, value = word.partition("=")
-        if not sign or not name:
-            raise InputError(f"--where {word!r}: expected COLUMN=VALUE, COLUMN=ONE,OTHER or COLUMN=LEAST..MOST")
         least, dots, most = value.partition("..")
-        try:
-            found[name] = (float(least) if least else None, float(most) if most else None) if dots else value.split(",")
-        except ValueError as error:
-            raise InputError(f"--where {word!r}: LEAST and MOST must be numbers") from error
+        if not sign or not name or value == "..":
+            raise InputError(f"--where {word!r}: expected COLUMN=VALUE or COLUMN=LEAST..MOST")
+        found.setdefault(name, []).append((least or None, most or None) if dots else value)
     return found
 
 
@@ -44,7 +43,8 @@ def _row(hit: Hit) -> tuple[str, ...]:
     place = "" if hit.passage == hit.text else f" [{hit.start}-{hit.end}]"
     title = f"{hit.title}: " if hit.title else ""
     shown = passage if len(passage) <= SHOWN else f"{passage[: SHOWN - 1]}…"
-    return f"{hit.id}{place}", f"{hit.cosine:.3f}", f"{hit.words:.1f}", title + shown
+    scores = ["" if one is None else f"{one:.3g}" for one in (hit.cosine, hit.words)]
+    return f"{hit.id}{place}", *scores, title + shown
 
 
 @click.command()
@@ -57,10 +57,15 @@ def _row(hit: Hit) -> tuple[str, ...]:
               help="Rank by words (BM25), by meaning, or by both.")  # fmt: skip
 @click.option("--threshold", type=click.FloatRange(-1, 1), help="Show entries of at least this cosine.")
 @click.option("--where", multiple=True, metavar="COLUMN=VALUE",
-              help="Only entries with this value; ONE,OTHER: any of them; LEAST..MOST: a range.")  # fmt: skip
+              help="Only entries with this value, or in the range LEAST..MOST. Repeat it for more.")  # fmt: skip
 @click.option("--column", help="Column of a table (csv, tsv, jsonl, parquet): its name, or its number from 1.")
+@click.option("--id", "id_column", metavar="COLUMN", help="Column with the ids.  [default: the number of the row]")
+@click.option("--title", "title_column", metavar="COLUMN", help="Column with the titles.")
+@click.option("--missing", type=click.Choice(["refuse", "null"]), default="refuse", show_default=True,
+              help="A missing number (NaN) in a table: an error, or no value.")  # fmt: skip
 @click.option("--index", type=click.Path(dir_okay=False, path_type=Path),
-              help="File of the index.  [default: in the user's cache]")  # fmt: skip
+              help="Also write the entries to this file, a new index.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace an index at --index.")
 @click.option("--line-prompt-name", help="The same as --prompt-name, for the lines of FILE.")
 @click.option("--line-prompt", help="The same as --prompt, for the lines of FILE.")
 @encode_options
@@ -76,7 +81,11 @@ def command(
     threshold: float | None,
     where: tuple[str, ...],
     column: str | None,
+    id_column: str | None,
+    title_column: str | None,
+    missing: Any,
     index: Path | None,
+    force: bool,
     line_prompt_name: str | None,
     line_prompt: str | None,
     as_json: bool,
@@ -84,8 +93,9 @@ def command(
 ) -> None:
     """Find the entries closest to QUERY, by its words and by its meaning in any language.
 
-    FILE is text with one entry per line (plain or gzip), a table with --column, or an index (.sqlite) written by
-    msdc.open_index. The index of a text or table is stored; if FILE has changed, only new entries are encoded.
+    FILE is text with one entry per line (plain or gzip), a table with --column, or an index (.sqlite), which is only
+    read. The vectors of a text or table are kept in the user's cache, so that only new entries are encoded; --index
+    writes an index, which opens faster.
 
     --prompt-name and --prompt apply to the queries; --line-prompt-name and --line-prompt to the entries.
 
@@ -95,32 +105,40 @@ def command(
         raise InputError("a query is empty")
     regular_size(file)  # before the model is loaded, so that a wrong file fails early
     conditions = _conditions(where)
-    began = time.perf_counter()
-    loaded = open_model(model, runtime)
-    asking = configured(loaded, **encoding)
-    reading = configured(loaded, line_prompt_name, line_prompt, encoding["truncate_dim"])
-    asking.encode(["warm"])  # the first text of a model includes its set-up
-    load_s = time.perf_counter() - began
-    if is_index(file):
-        opened = Index(reading, file, query_model=asking)
-    else:
-        place = index or cached(file, column, reading)
-        opened = Index(reading, place, file=file, column=column, query_model=asking)
+
+    load_s = [0.0]
+
+    @functools.cache
+    def loaded() -> SentenceEncoder:
+        began = time.perf_counter()
+        found = open_model(model, runtime)
+        found.encode(["warm"])  # the first text of a model includes its set-up
+        load_s[0] = time.perf_counter() - began
+        say(f"{found.name} loaded in {load_s[0]:.2f} s")
+        return found
+
+    def reading() -> SentenceEncoder:
+        return configured(loaded(), line_prompt_name, line_prompt, encoding["truncate_dim"])
+
+    opened = open_entries(
+        reading, file, column=column, id_column=id_column, title_column=title_column, missing=missing, index=index,
+        force=force, query_model=lambda: configured(loaded(), **encoding), encode=mode != "words" or index is not None,
+    )  # fmt: skip
     with opened:
         results = [opened.search(query, top, threshold, mode=mode, where=conditions) for query in queries]
-        unread, entries = opened.unread, len(opened)
+        unread, entries = opened.unread if mode != "words" else 0, len(opened)
     if as_json:
         head = {"file": str(file), "lines": entries, "encoded": opened.encoded, "unread": unread,
-                "load_s": load_s, "open_s": opened.open_s}  # fmt: skip
+                "load_s": load_s[0], "open_s": opened.open_s}  # fmt: skip
         found = [dataclasses.asdict(one) for one in results]
         for result, one in zip(results, found, strict=True):
             for hit, fields in zip(result.hits, one["hits"], strict=True):
                 fields |= {"line": int(hit.id) if hit.id.isdecimal() else None, "passage": hit.passage}
         click.echo(json.dumps({**head, "queries": found}, ensure_ascii=False))
         return
-    state = f"{opened.encoded} encoded now" if opened.encoded else "all from disk"
-    state += f", {unread} of characters that {reading.name} does not know (found by their words)" if unread else ""
-    say(f"{loaded.name} loaded in {load_s:.2f} s; {entries} entries, {state}, in {opened.open_s:.2f} s: {opened.path}")
+    state = f"{opened.encoded} encoded now" if opened.encoded else "none to encode"
+    state += f", {unread} of characters that {model} does not know (found by their words)" if unread else ""
+    say(f"{entries} entries, {state}, in {opened.open_s:.2f} s: {opened.path or file}")
     for result in results:
         click.echo(f"\n{printable(result.query)}")
         if result.hits:

@@ -6,19 +6,22 @@ A document is a text with an id, a title that may be empty, and values to filter
 from __future__ import annotations
 
 import json
+import math
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from msdc.errors import InputError
 from msdc.text.tabular import iterate_rows
 from msdc.text.text_files import MAX_TEXT_BYTES
 
+Missing = Literal["refuse", "null"]
+
 
 class Document(NamedTuple):
-    """One entry: its id, text, title (may be empty), and values to filter by."""
+    """One entry: its id ("": the index gives one), text, title (may be empty), and values to filter by as JSON."""
 
     id: str
     text: str
@@ -33,12 +36,16 @@ class Document(NamedTuple):
 
 @dataclass(frozen=True)
 class Hit:
-    """One entry. `score` ranks: bm25 of the words + 20 x cosine of the best passage, `text[start:end]`."""
+    """One entry. `score` ranks: by mode `words` (BM25), `cosine` of the best passage, or words + 20 x cosine.
+
+    `cosine` and `words` are None where they are not part of the score: the other mode, a text without a vector.
+    `text[start:end]` is the best passage.
+    """
 
     id: str
     score: float
-    cosine: float
-    words: float
+    cosine: float | None
+    words: float | None
     text: str
     start: int
     end: int
@@ -66,44 +73,98 @@ class Found:
     search_ms: float
 
 
-def as_document(row: str | Mapping[str, object], number: int) -> Document:
-    """A row of `add`: a text, or `text` with `id`, `title` and other values for filters."""
-    if isinstance(row, str):
-        row = {"text": row}
-    values = dict(row)
+def require_characters(text: str, what: str) -> str:
+    """`text`, unless it has half of a surrogate pair, which no file can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{what}: half of a surrogate pair at position {error.start}") from error
+    return text
+
+
+def _plain(value: object, where: str, missing: Missing) -> object:
+    """A value as JSON has it: numbers of NumPy as numbers, dates as text, a missing number as the caller decides."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain(one, where, missing) for one in value]
+    if (isinstance(value, float) and not math.isfinite(value)) or type(value).__name__ in ("NaTType", "NAType"):
+        if missing == "refuse":
+            raise InputError(f'{where} is {value}, which JSON cannot hold; `missing="null"` stores null')
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one, where, missing) for key, one in value.items()}
+    return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)
+
+
+def _metadata(values: Mapping[Any, object], place: str, missing: Missing) -> str:
+    plain = {str(key): _plain(value, f"{place}: {key!r}", missing) for key, value in values.items()}
+    return json.dumps(plain, ensure_ascii=False, sort_keys=True, allow_nan=False)
+
+
+def as_document(row: str | Mapping[str, object], place: str, missing: Missing = "refuse") -> Document:
+    """A row of `add`: a text, or `text` with `id` (or `_id`), `title` and other values for filters.
+
+    `place` names the row in errors where it has no id.
+    """
+    values = {"text": row} if isinstance(row, str) else dict(row)
     text, title = values.pop("text", None), values.pop("title", "") or ""
-    key = str(values.pop("id", values.pop("_id", number)))
+    key = values.pop("id", values.pop("_id", None))
+    place = place if key is None else f"document {str(key)!r}"
+    if key is not None and str(key) == "":
+        raise InputError(f"{place}: an empty id")
     if not isinstance(text, str) or not isinstance(title, str):
-        raise InputError(f"document {key!r}: text and title must be strings")
+        raise InputError(f"{place}: text and title must be strings")
     if not text.strip():
-        raise InputError(f"document {key!r} has no text")
-    return Document(key, text, title, json.dumps(values, ensure_ascii=False, sort_keys=True, default=str))
+        raise InputError(f"{place} has no text")
+    found = Document("" if key is None else str(key), text, title, _metadata(values, place, missing))
+    for name, value in zip(found._fields, found, strict=True):
+        require_characters(value, f"{place}: {name}")
+    return found
 
 
-def conditions(where: Mapping[str, object]) -> tuple[str, list[Any]]:
-    """SQL of a filter: each column has a value, a list of alternatives, or (least, most) with None for no bound."""
-    parts, values = ["1"], list[Any]()
+def conditions(where: Mapping[str, object]) -> str:
+    """A filter for the statement `filter`: each column has a value, a list of alternatives, or (least, most)."""
+    parts = []
     for name, wanted in where.items():
-        column = "json_extract(metadata, ?)"
-        path = '$."' + name.replace('"', "") + '"'
-        if isinstance(wanted, tuple):
-            for sign, bound in zip((">=", "<="), wanted, strict=True):
-                if bound is not None:
-                    parts.append(f"CAST({column} AS REAL) {sign} ?")
-                    values += [path, bound]
-        else:
-            some = wanted if isinstance(wanted, list) else [wanted]
-            parts.append(f"CAST({column} AS TEXT) IN ({', '.join('?' * len(some))})")
-            values += [path, *(str(int(one) if isinstance(one, bool) else one) for one in some)]
-    return " AND ".join(parts), values
+        if '"' in name:
+            raise InputError(f"filter {name!r}: a column name with a double quote cannot be filtered by")
+        some = wanted if isinstance(wanted, list) else [wanted]
+        sides = [one if isinstance(one, tuple) else (one, one) for one in some]
+        ranges = [[_plain(side, f"filter {name!r}", "refuse") for side in one] for one in sides]
+        if any(len(one) != 2 or not all(isinstance(side, (str, int, float, type(None))) for side in one)
+               or one == [None, None] for one in ranges):  # fmt: skip
+            raise InputError(
+                f"filter {name!r}: {wanted!r}; expected a text, a number, a list of them, or (least, most)"
+            )
+        parts.append({"path": f'$."{name}"', "ranges": ranges})
+    return require_characters(json.dumps(parts, ensure_ascii=False), "filter")
 
 
-def numbered_rows(file: Path, column: str | None) -> Iterator[Document]:
-    """Lines of a file, or cells of a table's column with the row's other cells, by number, without empty ones."""
+def numbered_rows(
+    file: Path, column: str | None, *, id_column: str | None = None, title_column: str | None = None,
+    missing: Missing = "refuse",
+) -> Iterator[Document]:  # fmt: skip
+    """Lines of a file, or cells of a table's column with the row's other cells, without empty ones.
+
+    The id is that of `id_column`, else the number of the line or row; all other cells are values to filter by.
+    """
     size = 0
     for number, text, cells in iterate_rows(file, column):
-        if stripped := text.strip():
+        place = f"{file} line {number}"
+        named = []
+        for option, name in (("id_column", id_column), ("title_column", title_column)):
+            if name is not None and name not in cells:
+                raise InputError(
+                    f"{file}: `{option}` {name!r} is not another column (it has {', '.join(cells) or 'none'})"
+                )
+            cell = cells[name] if name is not None else ""
+            named.append("" if cell is None else require_characters(str(cell), f"{place}: {name}"))
+        if stripped := require_characters(text.strip(), place):
             size += len(stripped)
             if size > MAX_TEXT_BYTES:
                 raise InputError(f"{file} line {number}: more than {MAX_TEXT_BYTES >> 20} MiB of text")
-            yield as_document({**cells, "id": number, "text": stripped, "title": ""}, number)
+            if id_column is not None and not named[0]:
+                raise InputError(f"{place}: no id in column {id_column!r}")
+            metadata = require_characters(_metadata(cells, place, missing), place)
+            yield Document(named[0] or str(number), stripped, named[1], metadata)

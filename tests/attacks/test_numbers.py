@@ -15,13 +15,13 @@ from msdc.bench.measure import BenchSettings, parity_failures
 from msdc.bench.result import read_result
 from msdc.cli import msdc as cli
 from msdc.commands.encode import encode_stream
-from msdc.commands.search import Index
 from msdc.encoders.encoder import Encoder, SentenceEncoder
 from msdc.errors import MsdcError
 from msdc.export.bundle import Bundle, load_bundle
 from msdc.export.golden import FP32, INT8, decode_vectors, encode_vectors, measure, shortfalls
 from msdc.export.manifest import Parity
 from msdc.files import parse_json, read_json
+from msdc.search.index import Index
 from msdc.text.tokenizer import FastTokenizer
 
 
@@ -124,7 +124,7 @@ def test_a_vector_that_is_none_leaves_no_encoder(make, tmp_path):
     ]
     if isinstance(model, Bundle):
         attempts.append(lambda: model.encode_ids([[2, 5, 3]]))
-        attempts.append(lambda: Index(model, tmp_path / "i", file=tmp_path / "lines.txt"))
+        attempts.append(lambda: Index(model, tmp_path / "i").add(["one", "two"]))
     for attempt in attempts:
         assert "broken: the vector of text 1 holds NaN or infinity" in one_line(attempt)
     assert (

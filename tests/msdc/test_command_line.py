@@ -22,6 +22,7 @@ from programs import python
 
 from msdc import compress, progress
 from msdc.cli import VERBS, main, msdc, with_options
+from msdc.files import user_cache
 
 FROZEN = Path(__file__).with_name("command_line.json")
 
@@ -100,21 +101,22 @@ def test_quiet_and_output_are_spelled_the_same():
     }  # fmt: skip
 
 
-def test_quiet_leaves_results_warnings_and_errors(tmp_path):
+def test_quiet_leaves_results_warnings_and_errors(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     lines = tmp_path / "notes.txt"
     lines.write_text("Das Haus ist rot.\nThe car is blue.\n", encoding="utf-8")
     loud, quiet = run("encode", "hello", "--json"), run("encode", "hello", "--json", "-q")
     assert loud.stderr and not quiet.stderr and loud.stdout == quiet.stdout
     done = run("encode", "-q", "-i", str(lines), "-o", str(tmp_path / "out.npy"))
     assert not done.output and (tmp_path / "out.npy").is_file()
-    index = ["--index", str(tmp_path / "index")]
-    assert "2 entries" in run("search", str(lines), "auto", *index).stderr
-    found = run("search", "--quiet", str(lines), "auto", *index)
+    assert "2 entries" in run("search", str(lines), "auto").stderr
+    found = run("search", "--quiet", str(lines), "auto")
     assert not found.stderr and "The car is blue." in found.stdout
-    with sqlite3.connect(tmp_path / "index") as database:
-        database.execute("UPDATE passages SET crc = 0")
+    (kept,) = user_cache().rglob("vectors-*.sqlite")
+    with sqlite3.connect(kept) as database:
+        database.execute("UPDATE vectors SET crc = 0")
     database.close()
-    assert "rebuilt" in run("search", "-q", str(lines), "auto", *index).stderr
+    assert "computed again" in run("search", "-q", str(lines), "auto").stderr
     # It holds for one command.
     assert run("encode", "hello", "--json").stderr == loud.stderr
 
