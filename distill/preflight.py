@@ -21,6 +21,7 @@ from msdc.distill.objectives import find_objective
 from msdc.distill.recipe import TEACHER, Assistant, NamedModel, Recipe, Stage, StudentShape, model_name
 from msdc.distill.tasks import task_kind
 from msdc.distill.tasks.sentence import DOMAINS, LABELS, TASK_OPTIONS, count_domains
+from msdc.distill.training.trainer import check_warmup
 from msdc.distill.training.validation import read_graded
 from msdc.encoders.folder import Layout, locate_model, read_layout
 from msdc.errors import InputError
@@ -111,6 +112,16 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
             raise InputError(f"stage {stage.name}: {key} is for objectives on sentence vectors only")
     if stage.mine is not None and stage.teacher is None:
         raise InputError(f"stage {stage.name}: mine needs a teacher to find the negatives, and the stage has none")
+    if stage.steps is not None:
+        check_warmup(stage, stage.steps)
+    graded = recipe.heldout.graded or "scored" in kinds
+    for unused, problem in (
+        (stage.mine is None and stage.mine_margin, "mine_margin has no effect without mine"),
+        (stage.choose == "graded" and not graded, "choose: graded has no effect without heldout.graded"),
+        (stage.steps is None and (stage.patience or 0) >= stage.epochs, "patience has no effect: it has fewer epochs"),
+    ):
+        if unused:
+            warn(f"stage {stage.name}: {problem}")
     if stage.quantize is not None:
         tiny = StudentConfig(vocabulary=8, hidden=64, heads=2, intermediate=64, unit=1, positions=4)
         plan_for(Student(tiny), stage.quantize)

@@ -38,7 +38,7 @@ from msdc.distill.teacher_cache import CachedTeacher, default_cache
 from msdc.distill.training import parallel
 from msdc.distill.training.checkpoint import checkpoints, step_of
 from msdc.distill.training.progress import StageProgress, Trackers, require_trackers
-from msdc.distill.training.trainer import Trainer
+from msdc.distill.training.trainer import Trainer, check_warmup
 from msdc.distill.training.validation import Validator, read_graded
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.errors import InputError
@@ -250,6 +250,8 @@ class Run:
         cached = None if isinstance(task, EmbeddingTask) else teacher  # it reads the teacher's embedding layer
         feed = BatchFeed(stage, training, learner.tokenizer, recipe.seed, cached, both_sides, learner.defaults.prompt())
         steps = self._count_steps(feed, heldout)
+        if stage.steps is None and self.rank == 0:
+            check_warmup(stage, steps)
         # Training.
         validator = Validator(task, heldout, recipe)
         trainer = Trainer(task, feed, validator, folder.checkpoints, steps, self.precision, self.device, self.log)

@@ -143,8 +143,8 @@ class Chunk:
 def mined(rows: list[Row], teacher: CachedTeacher, count: int, margin: float = 0.0) -> list[Row]:
     """The rows with `count` negatives each: of all their targets the nearest to the source, by the teacher.
 
-    Targets nearer than the row's own less `margin` are not negatives: by the teacher they are as good. Rows with fewer
-    than `count` negatives are dropped.
+    Targets nearer than the row's own less `margin` are not negatives: by the teacher they are as good. Nor is the
+    source itself, or a target of another row with the same source. Rows with fewer than `count` negatives are dropped.
 
     Raises:
         InputError: all rows are dropped.
@@ -153,6 +153,9 @@ def mined(rows: list[Row], teacher: CachedTeacher, count: int, margin: float = 0
     """
     targets = list(dict.fromkeys(row.target or row.source for row in rows))
     number = {text: at for at, text in enumerate(targets)}
+    known: dict[str, list[int]] = {row.source: [number[row.source]] if row.source in number else [] for row in rows}
+    for row in rows:
+        known[row.source].append(number[row.target or row.source])
     outputs = teacher.outputs([*(row.source for row in rows), *targets], shared=True)
     vectors = unit_rows(torch.from_numpy(outputs.sentence_ND))
     sources_BD, targets_MD = vectors[: len(rows)], vectors[len(rows) :]
@@ -163,14 +166,13 @@ def mined(rows: list[Row], teacher: CachedTeacher, count: int, margin: float = 0
         own_B1 = torch.tensor([[number[row.target or row.source]] for row in block])
         limit_B1 = scores_BM.gather(1, own_B1) - margin
         scores_BM = scores_BM.masked_fill(scores_BM >= limit_B1, -torch.inf)
-        best, places = scores_BM.topk(min(count + 1, len(targets)), dim=1)
+        for scores_M, row in zip(scores_BM, block, strict=True):
+            scores_M[known[row.source]] = -torch.inf
+        best, places = scores_BM.topk(min(count, len(targets)), dim=1)
         for row, values, at in zip(block, best.tolist(), places.tolist(), strict=True):
-            # A text is not a negative of itself; it may be a target of other rows.
-            near = [
-                targets[i] for value, i in zip(values, at, strict=True) if value > -1e30 and targets[i] != row.source
-            ]
-            if len(near) >= count:
-                found.append(row._replace(negatives=tuple(near[:count])))
+            near = [targets[i] for value, i in zip(values, at, strict=True) if value > -1e30]
+            if len(near) == count:
+                found.append(row._replace(negatives=tuple(near)))
     if not found:
         raise InputError(
             f"mine: {count}: none of {len(rows)} rows has this many targets that the teacher finds further away"

@@ -31,6 +31,7 @@ from msdc.distill.objectives.shared import (
     check_rows,
     check_temperature,
     cosines,
+    equal_texts,
     errors_named,
     full_precision,
     shape,
@@ -42,13 +43,19 @@ from msdc.errors import InputError
 
 @full_precision
 def contrastive_distillation(
-    student_BD: Tensor, teacher_BD: Tensor, bank_KD: Tensor, temperature: float = 0.05, margin: float = 0.0
+    student_BD: Tensor,
+    teacher_BD: Tensor,
+    bank_KD: Tensor,
+    temperature: float = 0.05,
+    margin: float = 0.0,
+    texts_BS: Tensor | None = None,
+    bank_texts_K: Tensor | None = None,
 ) -> Tensor:
     """Pick the teacher's vector of the same sentence out of the batch's and the bank's.
 
     -log exp(f(h_S_i M, h_T_i)/tau) / ( sum_j exp(f(h_S_i M, h_T_j)/tau) + sum_q exp(f(h_S_i M, h_T_q)/tau) ), mean
     over i; f the cosine. The bank may be empty ([0, D]), as in the first step. A batch of 1 with an empty bank gives 0.
-    Equal sentences count as negatives of each other, as in the paper, unless `margin` excludes them.
+    In the paper equal sentences are negatives of each other; here `texts_BS` or `margin` exclude them.
 
     Args:
         student_BD: the student's vectors after the learned map M to the teacher's width.
@@ -57,6 +64,8 @@ def contrastive_distillation(
         temperature: tau.
         margin: j and q with f(h_T_i, h_T) > 1 - margin are not negatives (the filter of GISTEmbed, Solatorio 2024, with
             the sentence itself as the positive); 0: all are.
+        texts_BS: the texts of each row as integers, equal for equal texts: a row that shares one is not a negative.
+        bank_texts_K: the same of the bank (`MemoryBank.texts()`).
 
     Source: Gao et al. 2021 (DistilCSE), L_CKD.
     """
@@ -69,6 +78,9 @@ def contrastive_distillation(
         similarity = similarity.masked_fill(alike > 1 - margin, -torch.inf)
     elif margin != 0:
         raise InputError(f"margin must not be negative, got {margin}")
+    if texts_BS is not None:
+        others = bank_KD.new_zeros(len(bank_KD), dtype=torch.int64) if bank_texts_K is None else bank_texts_K
+        similarity = similarity.masked_fill(equal_texts(texts_BS, others), -torch.inf)
     return F.cross_entropy(similarity / temperature, torch.arange(len(student_BD), device=student_BD.device))
 
 
@@ -87,6 +99,7 @@ class MemoryBank(nn.Module):
     """
 
     bank_KD: Tensor
+    texts_K: Tensor  # the text of each vector as an integer; 0: unknown
     pointer: Tensor
     filled: Tensor
 
@@ -95,6 +108,7 @@ class MemoryBank(nn.Module):
         if width < 1 or size < 1:
             raise InputError(f"a memory bank needs a width and a size of at least 1, got {width} and {size}")
         self.register_buffer("bank_KD", torch.zeros(size, width, dtype=torch.float32))
+        self.register_buffer("texts_K", torch.zeros(size, dtype=torch.long))
         self.register_buffer("pointer", torch.zeros((), dtype=torch.long))
         self.register_buffer("filled", torch.zeros((), dtype=torch.long))
 
@@ -106,9 +120,15 @@ class MemoryBank(nn.Module):
         """The stored vectors, [filled, D], in slot order; a view: use it before the next `push`, or clone it."""
         return self.bank_KD[: len(self)]
 
+    def texts(self) -> Tensor:
+        """The texts of the stored vectors as integers, int64 [filled], 0 where they are unknown; a view."""
+        return self.texts_K[: len(self)]
+
     @torch.no_grad()
-    def push(self, vectors_BD: Tensor) -> None:
+    def push(self, vectors_BD: Tensor, texts_B: Tensor | None = None) -> None:
         """Add a batch of vectors [B, D]; the oldest ones are removed. Of more than `size`, the last `size` stay.
+
+        `texts_B` are their texts as integers, equal for equal texts.
 
         Raises:
             InputError: not [B, D] with the bank's width, or empty.
@@ -122,6 +142,7 @@ class MemoryBank(nn.Module):
         kept = min(count, size)
         slots = (self.pointer + torch.arange(count - kept, count, device=self.bank_KD.device)) % size
         self.bank_KD[slots] = vectors_BD[count - kept :].to(self.bank_KD)
+        self.texts_K[slots] = 0 if texts_B is None else texts_B[count - kept :]
         self.pointer.copy_((self.pointer + count) % size)
         self.filled.copy_((self.filled + count).clamp(max=size))
 
@@ -135,6 +156,8 @@ class MemoryBank(nn.Module):
             # Until the bank is full the next free slot is the first one that was never filled.
             if not (at == held if 0 <= held < size else held == size and 0 <= at < size):
                 raise InputError(f"the checkpoint's memory bank is damaged: pointer {at}, filled {held} of {size}")
+        # Checkpoints of earlier versions have no texts.
+        state_dict.setdefault(prefix + "texts_K", torch.zeros_like(self.texts_K))
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
@@ -178,7 +201,12 @@ def similarity_distillation(
 
 @full_precision
 def supervised_contrastive(
-    anchor_BD: Tensor, positive_BD: Tensor, negative_BD: Tensor, temperature: float = 0.05
+    anchor_BD: Tensor,
+    positive_BD: Tensor,
+    negative_BD: Tensor,
+    temperature: float = 0.05,
+    texts_BS: Tensor | None = None,
+    negative_texts_BN: Tensor | None = None,
 ) -> Tensor:
     """Pick the entailed sentence of each premise out of all entailed and all contradicting ones.
 
@@ -188,6 +216,9 @@ def supervised_contrastive(
         anchor_BD, positive_BD: vectors of the premises and of the entailed sentences, row by row.
         negative_BD: vectors of the contradicting sentences, not necessarily B.
         temperature: tau.
+        texts_BS: premise and entailed sentence of each row as integers, equal for equal texts: neither rows that share
+            one nor equal contradictions are negatives.
+        negative_texts_BN: the same of the contradicting sentences, in the order of their vectors.
 
     Source: Gao et al. 2021 (DistilCSE), L_CL; the supervised objective of SimCSE.
     """
@@ -197,6 +228,10 @@ def supervised_contrastive(
     if negative_BD.shape[1] != anchor_BD.shape[1]:
         raise InputError(f"negative_BD is {shape(negative_BD)} but anchor_BD is {shape(anchor_BD)}")
     similarity = torch.cat([cosines(anchor_BD, positive_BD), cosines(anchor_BD, negative_BD)], dim=1)
+    if texts_BS is not None:
+        others = negative_BD.new_zeros(len(negative_BD), dtype=torch.int64)
+        others = others if negative_texts_BN is None else negative_texts_BN.flatten()
+        similarity = similarity.masked_fill(equal_texts(texts_BS, others), -torch.inf)
     return F.cross_entropy(similarity / temperature, torch.arange(len(anchor_BD), device=anchor_BD.device))
 
 

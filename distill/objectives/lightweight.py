@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from msdc.distill.objectives.shared import check_floating, check_rows, full_precision, reduce, shape
+from msdc.distill.objectives.shared import check_floating, check_rows, equal_texts, full_precision, reduce, shape
 from msdc.errors import InputError
 
 TASKS = ("ugt", "xtr", "smlm")
@@ -127,7 +127,12 @@ def masked_language_model(token_logits_MV: Tensor, masked_ids_M: Tensor) -> Tens
 
 
 @full_precision
-def sentence_alignment(source_BD: Tensor, target_BD: Tensor, reduction: Literal["sum", "mean"] = "sum") -> Tensor:
+def sentence_alignment(
+    source_BD: Tensor,
+    target_BD: Tensor,
+    reduction: Literal["sum", "mean"] = "sum",
+    texts_BS: Tensor | None = None,
+) -> Tensor:
     """Find each sentence's translation in the batch, and back.
 
     - sum_j [ log softmax_k(u_j . v_k)[j] + log softmax_k(u_k . v_j)[j] ]. A batch of 1 gives 0.
@@ -135,11 +140,14 @@ def sentence_alignment(source_BD: Tensor, target_BD: Tensor, reduction: Literal[
     Args:
         source_BD, target_BD: u and v, vectors of sentences and of their translations.
         reduction: "sum" over j as the paper writes it, or "mean" over j, as the authors' code computes it.
+        texts_BS: both texts of each row as integers, equal for equal texts: rows that share one are not compared.
 
     Source: Mao et al. 2021, eq. 5.
     """
     check_rows(source_BD=source_BD, target_BD=target_BD)
     product_BB = source_BD @ target_BD.T
+    if texts_BS is not None:
+        product_BB = product_BB.masked_fill(equal_texts(texts_BS), -torch.inf)
     own_B = product_BB.log_softmax(1).diagonal() + product_BB.log_softmax(0).diagonal()
     return reduce(-own_B, reduction)
 

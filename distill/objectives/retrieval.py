@@ -18,6 +18,7 @@ from msdc.distill.objectives.shared import (
     check_floating,
     check_rows,
     check_temperature,
+    equal_texts,
     full_precision,
     shape,
     unit_rows,
@@ -71,13 +72,15 @@ def guided_contrastive(
     teacher_scores_BJ: Tensor | None = None,
     temperature: float = 0.05,
     margin: float = 0.0,
+    texts_BS: Tensor | None = None,
+    negative_texts_BN: Tensor | None = None,
 ) -> Tensor:
     """Pick each source's target out of the batch; texts that the teacher finds as similar are not negatives.
 
     -log exp(s(q_i, p_i)/tau) / Z_i, mean over i; s the student's cosine, t the teacher's. Z_i sums exp(s/tau) over
     (q_i, p_j), (q_i, q_j) and (p_i, p_j) of all j, and (q_i, n_ij) of the row's own negatives, if any. Pairs with
-    t > t(q_i, p_i) - margin, and a text with itself, are excluded, except (q_i, p_i). Teacher and student may differ in
-    width.
+    t > t(q_i, p_i) - margin, a text with itself, and rows i and j with a text in common (the teacher's scores of equal
+    texts differ by rounding alone) are excluded, except (q_i, p_i). Teacher and student may differ in width.
 
     Args:
         teacher_source_BD, teacher_target_BD: the teacher's vectors of the queries q and the targets p.
@@ -86,6 +89,8 @@ def guided_contrastive(
         teacher_scores_BJ: the teacher's cosines of the query with its target, then its negatives.
         temperature: tau.
         margin: how much further than its own target a text must be to be a negative.
+        texts_BS: query and target of each row as integers, equal for equal texts.
+        negative_texts_BN: the same of the negatives.
 
     Source: Solatorio 2024 (GISTEmbed); the margin is that of later implementations.
     """
@@ -98,11 +103,15 @@ def guided_contrastive(
     q, p, t_q, t_p = map(unit_rows, sides)
     own_B1 = (t_q * t_p).sum(1, keepdim=True)
     here_BB = torch.eye(len(q), dtype=torch.bool, device=q.device)
-    blocks = [(q @ p.T, (t_q @ t_p.T > own_B1 - margin) & ~here_BB)]
-    blocks += [(s @ s.T, (t @ t.T > own_B1 - margin) | here_BB) for s, t in ((q, t_q), (p, t_p))]
+    equal_BB = torch.zeros_like(here_BB) if texts_BS is None else equal_texts(texts_BS)
+    blocks = [(q @ p.T, equal_BB | (t_q @ t_p.T > own_B1 - margin) & ~here_BB)]
+    blocks += [(s @ s.T, equal_BB | here_BB | (t @ t.T > own_B1 - margin)) for s, t in ((q, t_q), (p, t_p))]
     if student_negatives_BND is not None and teacher_scores_BJ is not None:
         found_BJ = _both_scores(teacher_scores_BJ, student_source_BD, student_target_BD, student_negatives_BND)
-        blocks.append((found_BJ[:, 1:], teacher_scores_BJ[:, 1:] > teacher_scores_BJ[:, :1] - margin))
+        left_out_BN = teacher_scores_BJ[:, 1:] > teacher_scores_BJ[:, :1] - margin
+        if texts_BS is not None and negative_texts_BN is not None:
+            left_out_BN |= (negative_texts_BN[:, :, None] == texts_BS[:, None]).any(2)
+        blocks.append((found_BJ[:, 1:], left_out_BN))
     logits = torch.cat([(found / temperature).masked_fill(left_out, -torch.inf) for found, left_out in blocks], dim=1)
     return F.cross_entropy(logits, torch.arange(len(q), device=q.device))
 

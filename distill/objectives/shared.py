@@ -72,6 +72,29 @@ def cosines(first_MD: Tensor, second_ND: Tensor) -> Tensor:
     return unit_rows(first_MD) @ unit_rows(second_ND).T
 
 
+def equal_texts(texts_BS: Tensor, *others_M: Tensor) -> Tensor:
+    """The candidates that are no negatives of a row, bool [B, B + M]: the other rows of the batch, then other texts.
+
+    A row that shares a text with another one is a copy of it, another translation of its sentence, or another question
+    with the same answer; a text that equals one of the row's own is no negative either.
+
+    Args:
+        texts_BS: the texts of each row as integers, equal for equal texts.
+        others_M: further candidates, single texts.
+
+    Raises:
+        InputError: not one row of texts per row of a batch.
+    """
+    check = [texts_BS, *(other_M.view(-1, 1) for other_M in others_M)]
+    found = [
+        torch.stack([one_B[:, None] == other_M for one_B in texts_BS.unbind(1) for other_M in other_MS.unbind(1)]).any(
+            0
+        )
+        for other_MS in check
+    ]
+    return torch.cat([found[0].fill_diagonal_(False), *found[1:]], dim=1)
+
+
 def check_rows(**tensors: Tensor) -> None:
     """Demand floating tensors [B, D] of one shape with B >= 1."""
     first_name, first = next(iter(tensors.items()))

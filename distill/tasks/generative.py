@@ -154,7 +154,7 @@ class GenerativeTask(SentenceTask):
         own = [source, target] if self.project is None else [self.project(source), self.project(target)]
         tensors: dict[str, Tensor | None] = {
             "source_BD": source, "target_BD": target, "student_source_BD": own[0], "student_target_BD": own[1],
-            "teacher_source_BD": teacher,
+            "teacher_source_BD": teacher, **self.texts(batch),
         }  # fmt: skip
 
         def loss(objective: Objective, options: dict[str, Any]) -> Tensor:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ from msdc.distill.recipe import ObjectiveUse, Stage
 from msdc.distill.teacher_cache import CachedTeacher
 from msdc.distill.training.parallel import gather
 from msdc.errors import InputError
+from msdc.text.tokenizer import text_key
 
 BANK_SIZE = 65_536  # Gao et al. 2021
 GROUP_TOKENS = 768  # groups of fewer tokens are slower
@@ -122,6 +124,16 @@ class TrainingTask(nn.Module):
             terms.append(use.weight * value)
         return {"loss": sum(terms[1:], terms[0]), **parts}
 
+    def texts(self, batch: Batch) -> dict[str, Tensor | None]:
+        """The texts of all processes' batches as integers, equal for equal texts; empty if no loss reads them."""
+        if not any("texts_BS" in objective.optional for _, objective, _ in self.uses):
+            return {}
+        negatives = 0 if batch.negatives is None else batch.negatives[0].shape[1]
+        rows = [(row.source, row.target or row.source, *row.negatives[:negatives]) for row in batch.rows]
+        keys = np.array([text_key(text) for row in rows for text in row], np.uint64).view(np.int64)
+        texts_BS = gather(torch.from_numpy(keys.reshape(len(rows), 2 + negatives)).to(batch.source[0].device))
+        return {"texts_BS": texts_BS[:, :2], "negative_texts_BN": texts_BS[:, 2:] if negatives else None}
+
     def prepare(self, stream: TextStream) -> None:
         """Prepare the task with the stage's text before training; most tasks do nothing."""
 
@@ -143,7 +155,7 @@ class SentenceTask(TrainingTask):
             # the student's own vectors.
             self.project = nn.Linear(student.width, teacher.width, bias=False)
         self.bank: objectives.MemoryBank | None = None
-        self._newest: Tensor | None = None
+        self._newest: tuple[Tensor, Tensor | None] | None = None
         if "bank_KD" in stage_inputs(stage):
             size = next((int(use.options["bank"]) for use in stage.objective if "bank" in use.options), BANK_SIZE)
             self.bank = objectives.MemoryBank(student.width if teacher is None else teacher.width, size)
@@ -165,6 +177,7 @@ class SentenceTask(TrainingTask):
         """The loss and its parts; without `train_source` only the target side is trained."""
         teacher_source = None if batch.teacher_source_BD is None else gather(batch.teacher_source_BD)
         teacher_target = None if batch.teacher_target_BD is None else gather(batch.teacher_target_BD)
+        texts = self.texts(batch)
         if not train_source and batch.target is not None and teacher_source is not None:
             # The source side is learned fast; such a step skips it.
             (target_BD,) = encode_sides(self.student, [batch.target], self.stage.mini_batch)
@@ -176,6 +189,7 @@ class SentenceTask(TrainingTask):
             given: dict[str, Tensor | None] = {
                 "teacher_source_BD": teacher_source, "teacher_target_BD": teacher_target, "teacher_BD": teacher_source,
                 "bank_KD": None if self.bank is None else self.bank.vectors(),
+                "bank_texts_K": None if self.bank is None else self.bank.texts(), **texts,
             }  # fmt: skip
             if teacher_source is not None and teacher_target is not None and batch.teacher_negatives_BND is not None:
                 local = batch.teacher_negatives_BND
@@ -184,7 +198,12 @@ class SentenceTask(TrainingTask):
             loss = partial(self._compared, given)
             result = objectives.matryoshka(loss, self._vectors(batch), self.stage.dimensions)
         if self.bank is not None and teacher_source is not None and self.training:
-            self._newest = (teacher_source if train_source or teacher_target is None else teacher_target).detach()
+            newest_BD = teacher_source if train_source or teacher_target is None else teacher_target
+            texts_BS = texts.get("texts_BS")
+            self._newest = (
+                newest_BD.detach(),
+                None if texts_BS is None else texts_BS[:, int(newest_BD is teacher_target)],
+            )
         return result
 
     def _in_teacher_width(self, vectors_BD: Tensor) -> Tensor:
@@ -244,7 +263,7 @@ class SentenceTask(TrainingTask):
         """Push the teacher's vectors of this step into the memory bank."""
         # The loss refers to a view of the bank, which must not change before the backward pass.
         if self.bank is not None and self._newest is not None:
-            self.bank.push(self._newest)
+            self.bank.push(*self._newest)
             self._newest = None
 
 
@@ -295,7 +314,8 @@ class LabelledTask(SentenceTask):
             labels_of |= {"classifier_CF": self.classifier.weight, "bias_C": self.classifier.bias}
         if self.domains is not None:
             labels_of |= {DOMAINS: self.domains.weight, "bias_P": self.domains.bias, "domain_B": domain_numbers(batch)}
-        return objectives.matryoshka(partial(self._compared, labels_of), self._vectors(batch), self.stage.dimensions)
+        loss = partial(self._compared, labels_of | self.texts(batch))
+        return objectives.matryoshka(loss, self._vectors(batch), self.stage.dimensions)
 
     def prepare(self, stream: TextStream) -> None:
         """Check that the stage's text has as many domains as the classifier."""

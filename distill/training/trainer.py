@@ -28,7 +28,7 @@ from msdc.encoders.folder import EncodeDefaults
 from msdc.errors import MsdcError
 from msdc.files import atomic_path, disk_errors
 from msdc.machine import peak_mib
-from msdc.progress import say
+from msdc.progress import say, warn
 
 CHECKPOINT_SECONDS = 120.0
 
@@ -50,6 +50,16 @@ def rate_factor(stage: Stage, steps: int, step: int) -> float:
     if stage.schedule == "cosine":
         return 0.5 * (1.0 + math.cos(math.pi * min(1.0, progress)))
     return max(0.0, 1.0 - progress)
+
+
+def check_warmup(stage: Stage, steps: int) -> None:
+    """Warn of a warm-up that does not end within the `steps` of the stage."""
+    if (stage.warmup_steps or 0) >= steps:
+        most = rate_factor(stage, steps, steps - 1) * stage.learning_rate
+        warn(
+            f"stage {stage.name}: the warm-up never ends: warmup_steps is {stage.warmup_steps}, the stage has {steps} "
+            f"steps; the learning rate reaches {most:.3g} of {stage.learning_rate:g}"
+        )
 
 
 def freeze(task: TrainingTask) -> None:
@@ -154,6 +164,9 @@ class Trainer:
             assert state.best is not None
             best, patience = state.best[1], self.stage.patience
             say(f"{self.stage.name}: stopped early, no gain since step {best} (patience {patience})")
+        choices = {one["choice"] for one in state.history}
+        if len(choices) == 1 < len(state.history) and self.rank == 0:
+            warn(f"{self.stage.name}: all {len(state.history)} validations score the same: the last weights are kept")
         if keep_end:
             self._save("end")
         # As Mao et al. 2021 report: minutes per 10,000 steps (validation included) and peak memory: of the process with
@@ -288,7 +301,8 @@ class Trainer:
         at = {"step": self.position.step, "epoch": epoch}
         self.log({"stage": stage.name, **at, "evaluation": numbers, **by_language})
         state.history.append({**at, **numbers})
-        if state.best is None or numbers["choice"] > state.best[0]:
+        # Of equal scores the last: one that cannot decide, as without held-out pairs, keeps the trained weights.
+        if state.best is None or numbers["choice"] >= state.best[0]:
             state.best = (numbers["choice"], self.position.step, numbers)
             if self.rank == 0:
                 weights = {name: value.detach().clone().cpu() for name, value in student.state_dict().items()}
@@ -304,7 +318,7 @@ class Trainer:
         best, history = self.state.best, self.state.history
         if self.stage.patience is None or best is None or not history:
             return False
-        epoch = next(one["epoch"] for one in history if one["step"] == best[1])
+        epoch = next(one["epoch"] for one in history if one["choice"] >= best[0])
         return bool(history[-1]["epoch"] - epoch >= self.stage.patience)
 
     def _save(self, kind: str = "step") -> None:

@@ -18,8 +18,10 @@ from msdc.distill.data.corpora import refuse_test_set
 from msdc.distill.data.stream import TextStream
 from msdc.distill.recipe import Corpus, Recipe
 from msdc.distill.tasks.sentence import TrainingTask
+from msdc.distill.training.parallel import rank_and_world
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
+from msdc.progress import warn
 from msdc.scores import cosine_rows, mse, nearest_accuracy, spearman
 from msdc.text.scored_pairs import ScoredPairs, read_pairs
 
@@ -73,6 +75,11 @@ class Validator:
         self.graded = [read_graded(path, limit=recipe.heldout.graded_pairs) for path in recipe.heldout.graded]
         if not self.graded:
             self.graded, self.heldout = scored_heldout(self.heldout, recipe.corpora_of(task.stage))
+        if not self.graded and not self.heldout and rank_and_world()[0] == 0:
+            warn(
+                f"stage {task.stage.name}: no held-out pair (heldout.share {recipe.heldout.share:g}) and no graded "
+                "file: no validation can choose weights, and the last ones are kept"
+            )
 
     def __call__(self, encoder: Encoder) -> dict[str, float]:
         """Numbers by name; weights are chosen by `choice`, larger is better."""

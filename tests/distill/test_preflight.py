@@ -66,6 +66,23 @@ def test_a_mistake_is_met_before_any_work(tiny_tree, tmp_path, case, monkeypatch
         assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"warmup_steps": 6}, "the warm-up never ends: warmup_steps is 6, the stage has 6 steps"),
+        ({"mine_margin": 0.1}, "mine_margin has no effect without mine"),
+        ({"choose": "graded"}, "choose: graded has no effect without heldout.graded"),
+        ({"steps": None, "epochs": 2, "patience": 2}, "patience has no effect"),
+        ({"warmup_steps": 5, "patience": 2}, ""),
+    ],
+)
+def test_settings_without_effect_are_named(tiny_tree, settings, said, capsys):
+    tree = tiny_tree | {"stages": [tiny_tree["stages"][3] | {"steps": 6} | settings]}
+    check_recipe(parse_recipe(tree | {"heldout": {"share": 0.1}}, "tiny"))
+    found = capsys.readouterr().err
+    assert f"stage four: {said}" in found if said else not found
+
+
 def test_a_student_by_name_has_its_own_positions(tiny_tree, tmp_path):
     save_student(tiny_models.student(positions=16), tiny_models.tokenizer().path, tmp_path / "short")
     tree = tiny_tree | {"assistant": None, "student": str(tmp_path / "short"), "stages": tiny_tree["stages"][3:]}

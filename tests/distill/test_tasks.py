@@ -191,6 +191,23 @@ def test_the_kept_weights_lie_between_start_and_end(tiny_teacher, parallel_tsv, 
     assert not torch.equal(weights[0.4]["layers.0.query.weight"], weights[0.0]["layers.0.query.weight"])
 
 
+@pytest.mark.parametrize("objective", ["guided_contrastive", "contrastive_distillation", "sentence_alignment"])
+def test_equal_texts_of_a_batch_and_of_the_bank_are_no_negatives(objective):
+    """Four questions with one answer, in two steps: neither the batch nor the bank has a negative."""
+    task = make_task(student(), Stage(name="t", objective=[objective]))
+    torch.manual_seed(4)
+    given = batch(teacher_source_BD=torch.randn(4, 16), teacher_target_BD=torch.randn(4, 16))
+    assert float(task(given)["loss"].detach()) > 0.0
+    for equal in ({"target": "one answer"}, {"target": "", "source": "a text without a translation"}):
+        given.rows = [row._replace(**equal) for row in given.rows]
+        assert float(task(given)["loss"].detach()) == 0.0
+    for _ in range(2):
+        task.after_step()
+        assert float(task(given)["loss"].detach()) == 0.0
+    if task.bank is not None:
+        assert len(task.bank) == 8 and len(set(task.bank.texts().tolist())) == 1
+
+
 def test_a_step_of_one_side_has_the_objectives_that_need_one():
     objective = [
         {"name": "multilingual_mse"},
@@ -266,6 +283,18 @@ def test_a_mini_batch_changes_memory_and_nothing_else():
             (slope,) = torch.autograd.grad(values[0], weight)
         weight.data += step * slope * (1 if sign == 0 else -2)
     assert float(values[1] - values[2]) == pytest.approx(2 * step * float(slope.square().sum()), rel=1e-4)
+
+
+def test_a_target_of_the_same_source_is_not_mined(tiny_teacher, tmp_path):
+    """Several answers to one question: none is a negative of it, nor is the question itself."""
+    rows = [Row("a cat sleeps", f"eine katze {i}", "de") for i in range(4)]
+    rows += [Row("a dog runs", "a cat sleeps", "de"), Row("the sun is red", "die sonne", "de")]
+    teacher = CachedTeacher(load_encoder(tiny_teacher), tmp_path / "outputs", 20)
+    found = mined(rows, teacher, 1)
+    assert found
+    for row in found:
+        assert not {other.target for other in rows if other.source == row.source} & set(row.negatives)
+        assert row.source not in row.negatives
 
 
 def test_mined_negatives_are_near_and_further_than_the_target(tiny_teacher, parallel_tsv, tmp_path):

@@ -56,16 +56,25 @@ def contrastive_cross_entropy(teacher, source, target, temperature=0.05, reducti
     return total if reduction == "sum" else total / len(teacher)
 
 
-def contrastive_distillation(student, teacher, bank, temperature=0.05, margin=0.0):
+def shared(texts, i, others, j):
+    """Whether row i and candidate j have a text in common; without texts nothing is equal."""
+    return bool(texts) and bool(others) and bool(set(texts[i]) & set(np.ravel(others[j])))
+
+
+def contrastive_distillation(student, teacher, bank, temperature=0.05, margin=0.0, texts_BS=None, bank_texts_K=None):
     found, alike = cosines(student, [*teacher, *bank]) / temperature, cosines(teacher, [*teacher, *bank])
+    others = texts_BS and [*texts_BS, *(bank_texts_K or [-1] * len(bank))]
     loss = 0.0
     for i, row in enumerate(found):
-        kept = [x for j, x in enumerate(row) if j == i or not margin or alike[i, j] <= 1 - margin]
+        near = [(margin and alike[i, j] > 1 - margin) or shared(texts_BS, i, others, j) for j in range(len(row))]
+        kept = [x for j, x in enumerate(row) if j == i or not near[j]]
         loss += np.log(np.exp(np.array(kept) - row.max()).sum()) + row.max() - row[i]
     return loss / len(student)
 
 
-def guided_contrastive(t_q, t_p, q, p, negatives=None, scores=None, temperature=0.05, margin=0.0):
+def guided_contrastive(
+    t_q, t_p, q, p, negatives=None, scores=None, temperature=0.05, margin=0.0, texts_BS=None, negative_texts_BN=None
+):
     loss = 0.0
     qp, qq, pp, t_qp, t_qq, t_pp = (
         cosines(*two) for two in ((q, p), (q, q), (p, p), (t_q, t_p), (t_q, t_q), (t_p, t_p))
@@ -73,9 +82,11 @@ def guided_contrastive(t_q, t_p, q, p, negatives=None, scores=None, temperature=
     for i in range(len(q)):
         limit, kept = t_qp[i, i] - margin, [qp[i, i]]
         for student, teacher in ((qp, t_qp), (qq, t_qq), (pp, t_pp)):
-            kept += [student[i, j] for j in range(len(q)) if j != i and teacher[i, j] <= limit]
+            others = [j for j in range(len(q)) if j != i and not shared(texts_BS, i, texts_BS, j)]
+            kept += [student[i, j] for j in others if teacher[i, j] <= limit]
         for n in range(0 if negatives is None else len(negatives[i])):
-            if scores[i][1 + n] <= scores[i][0] - margin:
+            equal = negative_texts_BN and negative_texts_BN[i][n] in texts_BS[i]
+            if scores[i][1 + n] <= scores[i][0] - margin and not equal:
                 kept.append(cosines([q[i]], [negatives[i][n]])[0, 0])
         loss -= log_softmax(np.array([kept]) / temperature)[0, 0]
     return loss / len(q)
@@ -106,8 +117,9 @@ def similarity_distillation(teacher, target, bank, source=None, temperature=0.05
     return total / len(teacher)
 
 
-def supervised_contrastive(anchor, positive, negative, temperature=0.05):
-    return contrastive_distillation(anchor, positive, negative, temperature)
+def supervised_contrastive(anchor, positive, negative, temperature=0.05, texts_BS=None, negative_texts_BN=None):
+    others = None if negative_texts_BN is None else np.ravel(negative_texts_BN).tolist()
+    return contrastive_distillation(anchor, positive, negative, temperature, 0.0, texts_BS, others)
 
 
 def pkd(teacher, student):
@@ -125,8 +137,12 @@ def metakd(teacher, student, domain, prototypes, teacher_states=None, student_st
     return ((1 + score) / 2 * errors).mean()
 
 
-def sentence_alignment(source, target, reduction="sum"):
+def sentence_alignment(source, target, reduction="sum", texts_BS=None):
     product = np.asarray(source) @ np.asarray(target).T
+    for i in range(len(product)):
+        for j in range(len(product)):
+            if i != j and shared(texts_BS, i, texts_BS, j):
+                product[i, j] = -np.inf
     total = -np.trace(log_softmax(product)) - np.trace(log_softmax(product.T))
     return total if reduction == "sum" else total / len(source)
 

@@ -45,7 +45,7 @@ def test_state_goes_on_where_it_was(tmp_path: Path) -> None:
         resumed.push(batch)
     for name, value in straight.state_dict().items():
         assert torch.equal(value, resumed.state_dict()[name]), name
-    assert set(straight.state_dict()) == {"bank_KD", "pointer", "filled"}
+    assert set(straight.state_dict()) == {"bank_KD", "texts_K", "pointer", "filled"}
 
 
 @pytest.mark.parametrize(("pointer", "filled"), [(4, 4), (-1, 4), (2, 1), (0, 3), (0, 5), (0, -1)])

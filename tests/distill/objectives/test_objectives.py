@@ -31,7 +31,7 @@ class Case:
     fixed: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        return "-".join([self.name, *(f"{value}" for value in self.options.values())])
+        return "-".join([self.name, *self.integers, *(f"{value}" for value in self.options.values())])
 
 
 CASES = [
@@ -49,6 +49,13 @@ CASES = [
     Case("contrastive_distillation", ("BD", "BD", "KD"), options={"margin": 0.9, "temperature": 0.3}, fixed=(1, 2)),
     Case("guided_contrastive", ("BH", "BH", "BD", "BD"), fixed=(0, 1)),
     Case("guided_contrastive", ("BH", "BH", "BD", "BD", "BND", "BJ"), options={"margin": 0.2}, fixed=(0, 1, 5)),
+    Case(
+        "guided_contrastive", ("BH", "BH", "BD", "BD", "BND", "BJ"), ("texts_BS", "negative_texts_BN"), fixed=(0, 1, 5)
+    ),
+    Case("contrastive_distillation", ("BD", "BD", "KD"), ("texts_BS", "bank_texts_K")),
+    Case("contrastive_distillation", ("BD", "BD", "KD"), ("texts_BS",)),
+    Case("supervised_contrastive", ("BD", "BD", "BD"), ("texts_BS", "negative_texts_B"), options={"temperature": 0.3}),
+    Case("sentence_alignment", ("BD", "BD"), ("texts_BS",)),
     Case("margin_mse", ("BJ", "BD", "BD", "BND")),
     Case("listwise_kl", ("BJ", "BD", "BD", "BND"), options={"temperature": 0.5}),
     Case("similarity_distillation", ("BD", "BD", "KD")),
@@ -73,7 +80,7 @@ CASES = [
 
 def draw(case: Case, sizes: dict[str, int], seed: int, dtype: torch.dtype) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    sizes = {"C": 3, "W": 3 * sizes["D"], "N": 2, "J": 3, **sizes}  # classes; u, v and |u - v|
+    sizes = {"S": 2, "C": 3, "W": 3 * sizes["D"], "N": 2, "J": 3, **sizes}  # classes; u, v and |u - v|
     shapes = ([sizes[letter] for letter in letters] for letters in case.floats)
     floats = [torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype) for shape in shapes]
 
@@ -88,15 +95,31 @@ def draw(case: Case, sizes: dict[str, int], seed: int, dtype: torch.dtype) -> li
         # Some rows are all padding, and padding may be anywhere.
         "mask": share < torch.rand(B, 1, generator=generator).round(decimals=1),
     }
+    for kind in case.integers:
+        if "texts" in kind:  # few of them, so that many are equal
+            shape = [sizes[letter] for letter in kind.rsplit("_", 1)[-1]]
+            made[kind] = torch.randint(1, 2 * B + 2, shape, generator=generator)
     return floats + [made[kind.removeprefix("partner_")] for kind in case.integers]
 
 
+TEXTS = {"texts": "texts_BS", "negative_texts": "negative_texts_BN", "bank_texts": "bank_texts_K"}
+
+
+def arguments(case: Case, inputs: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Vectors by position, texts and options by name."""
+    names = [None] * len(case.floats) + [TEXTS.get(kind.rsplit("_", 1)[0]) for kind in case.integers]
+    named = {name: value for name, value in zip(names, inputs, strict=True) if name}
+    return [value for name, value in zip(names, inputs, strict=True) if not name], named | case.options
+
+
 def run(case: Case, inputs: list[torch.Tensor]) -> torch.Tensor:
-    return getattr(objectives, case.name)(*inputs, **case.options)
+    plain, named = arguments(case, inputs)
+    return getattr(objectives, case.name)(*plain, **named)
 
 
 def expected(case: Case, inputs: list[torch.Tensor]) -> float:
-    return getattr(oracles, case.name)(*(tensor.tolist() for tensor in inputs), **case.options)
+    plain, named = arguments(case, [tensor.tolist() for tensor in inputs])
+    return getattr(oracles, case.name)(*plain, **named)
 
 
 SIZES = {"B": 5, "T": 7, "D": 6, "H": 4, "K": 9, "L": 3, "V": 11}
@@ -179,6 +202,33 @@ def test_domain_prototypes() -> None:
 
 
 # --- equal sentences
+
+
+@pytest.mark.parametrize("equal", [(0, 0), (1, 1), (0, 1)], ids=["sources", "targets", "a source and a target"])
+def test_a_batch_of_rows_that_all_share_a_text_has_no_negatives(equal: tuple[int, int]) -> None:
+    """Whatever rounding makes of equal vectors: the loss of a batch without negatives is 0."""
+    texts = torch.arange(8).view(4, 2)
+    if equal[0] == equal[1]:
+        texts[:, equal[0]] = 99
+    else:  # each row's target is the source of all others
+        texts[:] = torch.tensor([[1, 2], [2, 1], [1, 2], [2, 1]])
+    q, p, n = normal(4, 6), normal(4, 6, seed=1), normal(4, 6, seed=2)
+    none = objectives.contrastive_distillation(q, p, n[:0], texts_BS=texts)
+    assert none.item() == 0.0 < objectives.contrastive_distillation(q, p, n[:0]).item()
+    banked = objectives.contrastive_distillation(q, p, n, texts_BS=texts, bank_texts_K=texts[:1, equal[0]].expand(4))
+    assert banked.item() == 0.0 or equal[0] != equal[1]
+    assert objectives.guided_contrastive(q, p, q, p, margin=-3.0, texts_BS=texts).item() == 0.0
+    assert objectives.sentence_alignment(q, p, texts_BS=texts).item() == 0.0
+    own = texts[:, 1:]
+    assert objectives.supervised_contrastive(q, p, n, texts_BS=texts, negative_texts_BN=own).item() == (
+        0.0
+        if equal != (0, 0)
+        else pytest.approx(
+            oracles.supervised_contrastive(
+                *(x.tolist() for x in (q, p, n)), texts_BS=texts.tolist(), negative_texts_BN=own.tolist()
+            )
+        )
+    )
 
 
 def test_equal_sentences_are_positive_for_hard_labels() -> None:

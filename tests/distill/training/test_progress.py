@@ -18,6 +18,7 @@ import msdc
 from msdc.bench.report.cli import command as report
 from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
+from msdc.distill.recipe import HeldOut
 from msdc.distill.run_folder import Metrics
 from msdc.distill.training.progress import TRACKERS, StageProgress, Trackers, flat_numbers
 from msdc.distill.training.trainer import Trainer
@@ -240,6 +241,28 @@ def test_the_best_weights_are_those_of_the_state_that_a_stage_goes_on_from(tiny_
         chosen_at(patch, {9: 0, 12: 0})
         assert distill(short(tiny_tree, 12, evaluate_every=3), folder, True).stages["four"]["step"] == 3
     assert same_weights(folder / "student", tmp_path / "third")
+
+
+@pytest.mark.parametrize("share", [1e-9, 0.1])
+def test_validations_that_cannot_decide_keep_the_last_weights_and_say_so(
+    tiny_tree, tmp_path, share, monkeypatch, capsys
+):
+    """Without a held-out pair, and with equal scores."""
+    tree = short(tiny_tree, 9, evaluate_every=3).model_copy(update={"heldout": HeldOut(share=share)})
+    if share > 0.01:
+        chosen_at(monkeypatch, {3: 0.5, 6: 0.5, 9: 0.5})
+    assert distill(tree, tmp_path / "run").stages["four"]["step"] == 9
+    said = capsys.readouterr().err
+    assert "four: all 3 validations score the same: the last weights are kept" in said
+    assert ("stage four: no held-out pair (heldout.share 1e-09) and no graded file" in said) == (share < 0.01)
+
+
+def test_a_plateau_is_no_gain(tiny_tree, tmp_path, monkeypatch, capsys):
+    """Patience counts from the first of equal scores; the weights are those of the last."""
+    chosen_at(monkeypatch, {step: min(step, 8) for step in range(0, 400, 4)})
+    found = distill(short(tiny_tree, epochs=6, steps=None, patience=1, evaluate_every=4), tmp_path / "run")
+    assert 8 < found.stages["four"]["step"] < 50
+    assert "four: stopped early, no gain" in capsys.readouterr().err
 
 
 def test_a_run_that_stopped_early_stays_stopped_and_says_so(tiny_tree, tmp_path, monkeypatch, capsys):
