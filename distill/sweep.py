@@ -36,12 +36,17 @@ from msdc.text.text_files import unpacked
 # Training code is imported where it is used: a report reads tables of sweeps without torch.
 
 TABLE_FILE, PROGRAM_FILE = "table.json", "program.json"
-NOTE = (
-    "mono, cross, avg: Spearman x 100 on the recipe's `report` files; dev: mean on the graded development files; "
-    "held-out: nearest neighbour and squared error on pairs of the training text, no measure of any paper. The paper's "
-    "columns are its models, data and test sets. Bytes: int8 program for ONNX Runtime, predicted unless "
-    "measured."
-)
+# What the columns of a sweep's table are.
+NOTES = {
+    ("mono", "cross", "avg"): "{}: Spearman x 100 on the recipe's `report` files.",
+    ("dev",): "{}: mean on the graded development files, x 100.",
+    (
+        "held-out nearest",
+        "held-out mse x 1000",
+    ): "{}: pairs of the training text left out of it, no measure of a paper.",
+    ("bytes",): "{}: int8 program for ONNX Runtime, predicted unless measured.",
+    ("ms",): "{}: median of a text of 32 tokens on this machine.",
+}
 # 97.5 % quantile of Student's t by degrees of freedom; beyond these, 2.2.
 STUDENT_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 PAIR = re.compile(r"(?<![a-z])([a-z]{2})-([a-z]{2})(?![a-z])")
@@ -172,7 +177,11 @@ def table_of(sweep: SweepTable) -> Table:
         rows.append((name, *([row.row] if named else []), *cells, seconds))
     heads = (Column("setting", align="left"), *([Column("the paper's row", align="left")] if named else []))
     numbers = tuple(Column(f"{key}, {kind}") for key, kind in columns) + tuple(Column(key) for key, _ in shown)
-    note = NOTE + (f" Mean of {seeds} seeds, ± half of the 95 % interval over seeds." if seeds > 1 else "")
+    keys = [*dict.fromkeys(key for key, _ in columns), *(key for key, _ in shown)]
+    found = [(form, [name for name in names if name in keys]) for names, form in NOTES.items()]
+    note = " ".join(form.format(", ".join(names)) for form, names in found if names)
+    note += " The paper's columns: its models, data and test sets." if published else ""
+    note = note + (f" Mean of {seeds} seeds, ± half of the 95 % interval over seeds." if seeds > 1 else "")
     return Table(f"{sweep.recipe}, {sweep.sweep}", (*heads, *numbers, Column("seconds")), tuple(rows), note)
 
 

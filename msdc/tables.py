@@ -10,7 +10,7 @@ import math
 import re
 import shutil
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,6 +39,13 @@ class Table:
     rows: Sequence[Sequence[str]]
     note: str = ""
     marked: Sequence[int] = ()
+
+
+def note_of(table: Table, titles: Collection[str]) -> str:
+    """The note without the sentences about other columns than `titles`, which begin with "Column: "."""
+    gone = {column.title for column in table.columns} - set(titles)
+    kept = [part for part in table.note.removesuffix(".").split(". ") if part.partition(": ")[0] not in gone]
+    return ". ".join(kept) + "." * bool(kept and table.note)
 
 
 def heads(text: str) -> tuple[Column, ...]:

@@ -19,11 +19,9 @@ from msdc.bench.report.drawing import (
     plot,
     tick_text,
 )
-from msdc.bench.result import percentile
 from msdc.tables import fixed, minus, number
 
 ROW = 34.0
-MAX_DOTS = 600
 # A score axis shows at least this many points, so that rounding does not look like a large drop.
 SCORE_SPAN = 5.0
 # A score this far below all others, and farther than twice their span, does not stretch the axis.
@@ -70,7 +68,7 @@ def lines(
         for (at, value), place in zip(points, placed, strict=True):
             if marks or len(points) == 1:
                 label = (x_labels or {}).get(at, number(at))
-                text = f"{style.name}, {x_title} {label}: {number(value)} {y_title}"
+                text = f"{style.name}, {x_title} {label}: {number(value)}"
                 frame.canvas.marker(style.shape, *place, style.color, text, 4)
     shown = [(style, " / ".join(number(y) for _, y in points) if len(points) < 6 else
               f"{number(points[0][1])} to {number(points[-1][1])}") for style, points in known]  # fmt: skip
@@ -189,23 +187,3 @@ def scatter(title: str, groups: Sequence[tuple[Style, Points]], caption: str = "
     legend = [(style, f"{len(side)} sentences") for style, side in groups]
     alt = f"{title}: {_listed(legend)}"
     return Figure(title, frame.canvas.svg(alt), alt, caption, legend)
-
-
-def samples_over_time(title: str, unit: str, rows: Sequence[tuple[Style, Sequence[float]]]) -> Figure:
-    """Every sample in measuring order; far outliers are drawn at the upper edge and counted."""
-    ceiling = max(percentile(samples, 98) for _, samples in rows) * 1.25
-    y = linear_axis([0, min(ceiling, max(max(samples) for _, samples in rows))], zero=True)
-    count = max(len(samples) for _, samples in rows)
-    frame = plot(linear_axis([0, count], zero=True, pad=0), y, "run number", unit, height=200)
-    above = 0
-    for style, samples in rows:
-        stride = -(-len(samples) // MAX_DOTS)
-        # Thinning keeps the slowest run of each stretch, so that no peak is hidden.
-        kept = [(float(i), max(samples[i : i + stride])) for i in range(0, len(samples), stride)]
-        frame.canvas.dots([frame.point(*dot) for dot in kept if dot[1] <= y.high], style.color)
-        frame.canvas.dots([frame.point(i, y.high) for i, value in kept if value > y.high], style.color, 2.2, 1)
-        above += sum(sample > y.high for sample in samples)
-    medians = [(style, f"p50 {number(percentile(samples, 50))} {unit}") for style, samples in rows]
-    caption = f"{above} sample{'s' if above != 1 else ''} above the scale, drawn at its edge." if above else ""
-    alt = f"Samples over time, {title}: {_listed(medians)}"
-    return Figure(title, frame.canvas.svg(alt), alt, caption, medians)

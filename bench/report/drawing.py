@@ -164,17 +164,6 @@ class Canvas:
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         self.parts.append(f'<polygon points="{path}" style="fill:var(--{color})" fill-opacity="{opacity:g}"/>')
 
-    def dots(
-        self, points: Sequence[tuple[float, float]], color: str, radius: float = 1.3, opacity: float = 0.6
-    ) -> None:
-        """Many small dots as one path."""
-        # A zero-length stroke with a round cap is a dot, and takes far fewer bytes than a circle.
-        path = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in points)
-        self.parts.append(
-            f'<path d="{path}" fill="none" style="stroke:var(--{color})" stroke-opacity="{opacity:g}" '
-            f'stroke-width="{2 * radius:g}" stroke-linecap="round"/>'
-        )
-
     def rect(
         self, x: float, y: float, width: float, height: float, color: str, title: str = "", opacity: float = 1
     ) -> None:

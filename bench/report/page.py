@@ -90,7 +90,7 @@ def build_report(
         sections.accuracy(data),
         sections.artifacts(data),
         sections.latency(data),
-        sections.over_time(data),
+        sections.sustained(data),
         sections.counted(data),
         sections.memory(data),
         sections.recurrence(data),
@@ -128,7 +128,8 @@ def _informative(section: ReportSection) -> ReportSection:
     def table(one: tables.Table) -> tables.Table:
         kept = [i for i in range(len(one.columns)) if informative(one, i)]
         cells = [[row[i] for i in kept] for row in one.rows]
-        return replace(one, columns=[one.columns[i] for i in kept], rows=cells)
+        columns = [one.columns[i] for i in kept]
+        return replace(one, columns=columns, rows=cells, note=tables.note_of(one, {column.title for column in columns}))
 
     return section if section.open else replace(section, tables=list(map(table, section.tables)))
 

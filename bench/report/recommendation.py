@@ -29,7 +29,7 @@ from msdc.bench.result import DeviceRun
 from msdc.export.mobile.sizes import LEVEL, measured
 from msdc.export.mobile.web.npm import FILES
 from msdc.export.mobile.web.write import TOKENIZERS, module_source
-from msdc.tables import Table, fixed, heads, joined, megabytes, millions, number, percent
+from msdc.tables import Table, fixed, heads, joined, megabytes, number, percent
 
 WEB, ANDROID = "a web page", "an Android app"
 # Devices that may be phones: over adb, by a link, or measured elsewhere. A link is also opened on computers.
@@ -39,8 +39,6 @@ CLOSE = 1.0
 # A download this much larger than the least is no reason to take the slower artifact.
 ALIKE = 1.02
 TAKEN, OTHER_OUTPUT = "recommended", "rejected: other output"
-# A median is called faster where it is this much below the other.
-FASTER = 0.9
 
 
 class Sizes(NamedTuple):
@@ -194,25 +192,7 @@ def _take(data: ReportData, app: str, runs: Sequence[Shown], judged: Sequence[Se
         targets = f"{len(fails)} target{'s' if len(fails) > 1 else ''}"
         met = f"It meets all {len(judged[0])} targets." if len(judged[0]) > 1 else "It meets the target."
         sentences.append((met,) if not fails else (f"Misses {targets}: ", missed, "."))
-    return sentences + _faster(data, chosen, list(first.values()))
-
-
-def _faster(data: ReportData, chosen: Shown, others: Sequence[Shown]) -> list[Sentence]:
-    """A sentence about the fastest other artifact in the same place, if it is faster."""
-    mine, sizes = data.latency(chosen.run), sizes_of(chosen.run).download
-    right = [shown for shown in others if shown.place == chosen.place and not parity_failures([shown.run])]
-    rivals = [(time, shown) for shown in right if (time := data.latency(shown.run)) is not None]
-    fastest, rival = min(rivals, key=lambda pair: pair[0], default=(0.0, chosen))
-    if mine is None or rival is chosen or fastest > FASTER * mine:
-        return []
-    more = sizes_of(rival.run).download
-    text = f"{rival.style.name} is faster there ({data.time(rival.run)})"
-    if more is not None and sizes is not None:
-        difference = more - sizes
-        text += f" and adds {millions(abs(difference), 1)} MB {'more' if difference >= 0 else 'less'}"
-    mean, own = data.mean(rival.run.accuracy), data.mean(chosen.run.accuracy)
-    text += f"; it scores {fixed(mean, 1)} against {fixed(own, 1)}" if mean is not None and own is not None else ""
-    return [(text + ".",)]
+    return sentences
 
 
 def recommend(data: ReportData, judged: Sequence[Sequence[Judged]]) -> list[Sentence]:

@@ -48,7 +48,7 @@ ENOUGH_FOR_P99 = 500
 
 def artifacts(data: ReportData) -> ReportSection | None:
     """One row per artifact and kind of app: bytes alone and with the runtime, parameters; float models below."""
-    rows, drawn = [], []
+    rows = []
     for shown in {(s.style.name, app_of(s.run)): s for s in data.runs}.values():
         artifact, sizes = shown.run.artifact, sizes_of(shown.run)
         kind = "web page" if app_of(shown.run) == WEB else "Android, arm64"
@@ -56,10 +56,6 @@ def artifacts(data: ReportData) -> ReportSection | None:
         whole = (artifact.bundle_bytes, sizes.runtime, sizes.own + sizes.runtime, sizes.download)
         rows.append((shown.style.name, kind, megabytes(artifact.bytes), *map(megabytes, whole),
                      millions(artifact.parameters), share))  # fmt: skip
-        own, small = (sizes.own, sizes.runtime) if sizes.own_small is None else (sizes.own_small, sizes.runtime_small)
-        text = f"{millions(own, 1)} + {millions(small, 1)} = {millions(own + small, 1)} MB"
-        style = Style(f"{shown.style.name}, {kind}", shown.style.color)
-        drawn.append((style, (own / MEGA, small / MEGA), text))
     blank = (NONE,) * 3
     rows += [(style.name, "float32", megabytes(model.bytes), *blank, NONE, millions(model.parameters), NONE)
              for model, style in data.models]  # fmt: skip
@@ -70,17 +66,16 @@ def artifacts(data: ReportData) -> ReportSection | None:
         "Download [MB] | Parameters [million] | Delegated [% of operators]"
     )
     note = (
+        "Bytes are uncompressed, as installed. "
         "Runtime and module: libraries of an arm64 app with all kernels (benchmarks/app_size.py), WebAssembly and "
-        "JavaScript of a page. Download: compressed as stores and servers do. Golden vectors are not counted."
+        "JavaScript of a page. Download: the same, compressed as stores and servers do. Golden vectors are not counted."
     )
-    caption = "Dark: program and tokenizer. Light: runtime and module. Compressed size where known."
-    figures = [charts.bars("What a download grows by", drawn, caption, unit="MB")] if drawn else []
     lead = ""
     teacher = next((model.bytes for model, _ in data.models if model.role == "teacher" and model.bytes), None)
     if teacher and data.runs:
         least = min(shown.run.artifact.bundle_bytes or shown.run.artifact.bytes for shown in data.runs)
-        lead = f"The smallest artifact has {100 * least / teacher:.0f} % of the teacher's {megabytes(teacher)} MB."
-    return ReportSection("artifacts", "Sizes", lead, figures, [Table("Sizes", columns, rows, note)])
+        lead = f"The smallest program with its tokenizer has {100 * least / teacher:.0f} % of the teacher's bytes."
+    return ReportSection("artifacts", "Sizes", lead, (), [Table("Sizes", columns, rows, note)])
 
 
 def history(data: ReportData) -> ReportSection | None:
@@ -109,7 +104,8 @@ def history(data: ReportData) -> ReportSection | None:
                       fixed(data.mean(run.accuracy), 1), megabytes(run.artifact.bytes), fixed(rise_mib(run), 1),
                       run.artifact.sha256[:8]) for run, value in known]  # fmt: skip
         if any(points for _, points in drawn):
-            figures.append(charts.lines(place, "date", unit, drawn, x_labels=labels, zero=True, height=230))
+            what = f"median at {data.length} tokens, {unit}"
+            figures.append(charts.lines(place, "date", what, drawn, x_labels=labels, zero=True, height=230))
     columns = heads(
         f"Artifact | Device < | Measured < | Median at {data.length} tokens | Mean Spearman [× 100] | Program [MB] | "
         "Memory rise [MiB] | sha256 <"
@@ -219,17 +215,22 @@ def comparison(data: ReportData) -> ReportSection | None:
             caption = "Change of the median; lines: 95 % block-bootstrap interval."
             figures.append(charts.dots(one.where, spans, caption, percent=True))
         notes += [f"{one.where}: {note}." for note in one.notes]
-    notes.append(
-        "Interval: 95 %, bootstrap over blocks of consecutive samples. A timing changed when its median and its "
-        "fastest tenth moved beyond their intervals; a gate looks at the smaller of both changes. A slower machine "
-        "looks like a slower artifact: measure both in one session."
+    same = all(one.same_program for one in data.comparisons)
+    notes += (
+        []
+        if same
+        else [
+            "95 % interval: bootstrap over blocks of consecutive samples. A timing changed when its median and its "
+            "fastest tenth moved beyond their intervals; a gate looks at the smaller of both changes. A slower machine "
+            "looks like a slower artifact: measure both in one session."
+        ]
     )
     verdicts = [one.verdict(item) for one in data.comparisons for item in one.differences if item.unit != "bytes"]
     changed, unclear = (sum(verdict.startswith(words) for verdict in verdicts)
                         for words in (("faster", "slower"), "not decided"))  # fmt: skip
     lead = f"{changed} timing{'s' if changed != 1 else ''} changed, {verdicts.count('noise')} within noise"
     lead += f", {unclear} not decided." if unclear else "."
-    if all(one.same_program for one in data.comparisons):
+    if same:
         lead = "The same program in both results: what differs is the machine's."
     return ReportSection("comparison", "Comparison with an earlier result", lead, figures, tables, notes)
 
@@ -246,6 +247,7 @@ def _timing_table(caption: str, timed: Sequence[tuple[Shown, str, Timing]], note
         cells = [next(texts) for _ in range(5)]
         rows.append((shown.style.name, shown.place, what, *(cells[i] for i in kept), str(len(timing.samples))))
     numbers = " | ".join(f"{('Min', 'p50', 'p90', 'p99', 'Max')[i]} [{unit}]" for i in kept)
+    note += f" p99: from {ENOUGH_FOR_P99} samples on." if any(enough) else ""
     return Table(caption, heads(f"Artifact | Device < | What < | {numbers} | Runs"), rows, note)
 
 
@@ -262,8 +264,8 @@ def _timings(runs: Sequence[Shown], unit: str) -> tuple[list[Figure], list[Table
                            for timings in series.values()] for which in ("p50", "p90"))  # fmt: skip
         if labels:
             caption, rows = "Line: median; band: up to p90.", list(zip(series, medians, strict=True))
-            figures.append(charts.lines(place, "tokens", unit, rows, upper=upper, log_x=True, x_labels=labels,
-                                        zero=True, caption=caption))  # fmt: skip
+            figures.append(charts.lines(place, "tokens", f"median, {unit}", rows, upper=upper, log_x=True,
+                                        x_labels=labels, zero=True, caption=caption))  # fmt: skip
     for shown in runs:
         singles = (("load", shown.run.load), ("first run", shown.run.first)) if unit != "ms" else ()
         lengths += [(shown, what, Timing(unit="instructions", samples=(count,))) for what, count in singles if count]
@@ -271,7 +273,7 @@ def _timings(runs: Sequence[Shown], unit: str) -> tuple[list[Figure], list[Table
         named = (("tokenization", shown.run.tokenize), ("text to vector", shown.run.pipeline))
         texts += [(shown, name, timing) for name, timing in named if timing is not None]
     lengths.sort(key=lambda row: row[2].length or 0)
-    note = f"One sentence at a time; warm-up runs are not among the samples. p99 from {ENOUGH_FOR_P99} samples on."
+    note = "One sentence at a time; warm-up runs are not among the samples."
     tables = [_timing_table("By length", lengths, note, unit)] if lengths else []
     note = "Golden texts of 5 to 40 tokens in turn. Text to vector is tokenization plus inference."
     return figures, tables + ([_timing_table("From text", texts, note, unit)] if texts else [])
@@ -283,12 +285,6 @@ def latency(data: ReportData) -> ReportSection | None:
     if not timed:
         return None
     figures, tables = _timings(timed, "ms")
-    for place, shown in data.places.items():
-        starts = [(s.style, (s.run.load, s.run.first), f"{number(s.run.load + s.run.first)} ms")
-                  for s in shown if s.run.load and s.run.first]  # fmt: skip
-        if starts:
-            caption = f"{place}. Dark: load time (warm cache). Light: first run."
-            figures.append(charts.bars("Load and first run", starts, caption, unit="ms"))
     known = [(time, shown) for shown in timed if (time := data.latency(shown.run))]
     _, best = min(known, key=lambda pair: pair[0], default=(None, None))
     lead = (
@@ -310,32 +306,30 @@ def counted(data: ReportData) -> ReportSection | None:
     return ReportSection("instructions", "Emulated devices: instruction counts", lead, *_timings(runs, "million"))
 
 
-def over_time(data: ReportData) -> ReportSection | None:
-    """Raw samples in order, and seconds of sustained load. They show throttling and other load on the machine."""
+def sustained(data: ReportData) -> ReportSection | None:
+    """Medians of each second of sustained load: what heat costs."""
     figures, rows = [], []
     for place, shown in data.places.items():
-        samples = [(one.style, t.samples) for one in shown for t in one.run.latency if t.length == data.length]
-        if samples and data.length:
-            figures.append(charts.samples_over_time(f"{place}, {data.length} tokens", "ms", samples))
         kept = [(one, one.run.sustained) for one in shown if one.run.sustained is not None]
         if kept:
             series = [(one.style, [(i + 1.0, ms) for i, ms in enumerate(load.medians)]) for one, load in kept]
-            title = f"Sustained, {place}"
-            figures.append(charts.lines(title, "second", "ms", series, marks=False, zero=True, height=200))
+            what = "median of the second, ms"
+            figures.append(charts.lines(place, "second", what, series, marks=False, zero=True, height=200))
         for one, load in kept:
-            ratio = "–" if load.ratio is None else f"{load.ratio:.2f}"
+            ratio = NONE if load.ratio is None else f"{load.ratio:.2f}"
             ends = (number(load.medians[0]), number(load.medians[-1]), ratio)
             states = (_state(load.before), _state(load.after))
             rows.append((one.style.name, place, str(load.length), str(len(load.medians)), *ends, *states))
-    if not figures:
+    if not rows:
         return None
     columns = heads(
         "Artifact | Device < | Tokens | Seconds | First second [ms] | Last second [ms] | Last to first | Before < | "
         "After <"
     )
-    tables = [Table("Sustained load", columns, rows, "Medians of each second without a pause.")] if rows else []
-    lead = "Timed runs in order. A rising trend means heat; single peaks mean other load on the machine."
-    return ReportSection("samples", "Samples over time", lead, figures, tables)
+    worst = max((s.run.sustained.ratio or 0.0 for s in data.runs if s.run.sustained is not None), default=0.0)
+    lead = f"The last second takes up to {worst:.2f} times as long as the first."
+    tables = [Table("Sustained load", columns, rows, "Medians of each second without a pause.")]
+    return ReportSection("sustained", "Sustained load", lead, figures, tables)
 
 
 def memory(data: ReportData) -> ReportSection | None:
@@ -343,7 +337,7 @@ def memory(data: ReportData) -> ReportSection | None:
     known = [(shown, shown.run.memory) for shown in data.runs if shown.run.memory is not None]
     if not known:
         return None
-    rows, drawn, several = [], [], len({shown.place for shown, _ in known}) > 1
+    rows = []
     for shown, used in known:
         resident = [getattr(used, name).anon_mib + getattr(used, name).file_mib for name in PHASES]
         for name, whole in zip(PHASES, resident, strict=True):
@@ -352,29 +346,25 @@ def memory(data: ReportData) -> ReportSection | None:
             rows.append(
                 (shown.style.name, shown.place, name, *("unknown" if v is None else fixed(v, 1) for v in values))
             )
-        loaded = max(0.0, resident[1] - resident[0])
-        further = max(0.0, resident[2] - resident[0] - loaded)
-        named = f"{shown.style.name} on {shown.place}" if several else shown.style.name
-        style = Style(named, shown.style.color)
-        drawn.append((style, (loaded, further), f"{fixed(loaded, 1)} + {fixed(further, 1)} MiB"))
     columns = heads(
         "Artifact | Device < | Phase < | Rise [MiB] | Anonymous [MiB] | File-backed [MiB] | PSS [MiB] | Peak [MiB]"
     )
-    note = "Start: before the artifact is opened; loaded: program and tokenizer ready; warm: after all timed runs."
-    caption = "Resident memory over the start of the process. Solid: after loading; pale: after all runs."
+    note = (
+        "Rise: resident memory over that at the start. Phase: start, before the artifact is opened; loaded, program "
+        "and tokenizer ready; warm, after all timed runs."
+    )
     python = "Runs from Python include the interpreter and its libraries in every phase: read the rise."
     notes = [python] if any(shown.run.harness == "python" for shown, _ in known) else []
-    figures = [charts.bars("What the artifact adds to its process", drawn, caption, unit="MiB")]
     least, best = min(((rise_mib(shown.run) or 0.0, shown) for shown, _ in known), key=lambda pair: pair[0])
     lead = f"{best.style.name} adds {fixed(least, 1)} MiB to its process on {best.place}, the least."
-    return ReportSection("memory", "Memory", lead, figures, [Table("By phase", columns, rows, note)], notes)
+    return ReportSection("memory", "Memory", lead, (), [Table("By phase", columns, rows, note)], notes)
 
 
 def training(data: ReportData) -> ReportSection | None:
     """One loss curve per stage in training order, and the validation of the checkpoint that each stage kept."""
     if not data.stages:
         return None
-    validations = {"heldout_accuracy": "held-out accuracy, %", "graded": "development Spearman × 100"}
+    validations = {"heldout_accuracy": "held-out pairs found, %", "graded": "development Spearman × 100"}
     figures: list[Figure] = []
     rows = []
 
@@ -516,8 +506,8 @@ def method(data: ReportData) -> ReportSection | None:
         "Measured < | How < | Versions < | State before < | State after < | sha256 <"
     )
     note = (
-        "Load: from file to runnable program, files in the page cache. Cosines of golden texts: to the export's own "
-        "vectors they show whether the device computes the same, to the float model's also what quantization costs."
+        "Load: from file to runnable program, files in the page cache. Cosine to export: of golden texts, whether the "
+        "device computes what the exporting machine did. Cosine to float model: also what quantization costs."
     )
     tables = [Table("Every run", columns, rows, note)]
     machines = {shown.run.device.name: shown.run.device for shown in data.runs}

@@ -24,7 +24,7 @@ ACCURACY = re.compile(_NUMBER + r"(?:@(\S.{0,199}))?")
 # kind -> what is limited, unit of limit and value, format of a value
 KINDS: dict[Kind, tuple[str, str, Callable[[float | None], str]]] = {
     "latency": ("latency at {} tokens", " ms", number),
-    "size": ("program with tokenizer", " MB", partial(fixed, decimals=2)),
+    "size": ("program with tokenizer, uncompressed", " MB", partial(fixed, decimals=2)),
     "memory": ("peak memory", " MiB", partial(fixed, decimals=1)),
     "accuracy": ("Spearman × 100, {}", "", partial(fixed, decimals=1)),
 }

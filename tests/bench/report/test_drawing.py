@@ -71,7 +71,6 @@ FIGURES = [
                  log_x=True, x_labels={8: "8", 128: "128"}, zero=True),
     charts.lines(EVIL, "step", "loss", [(Style(EVIL), [(1, 0.5)])], marks=False),
     charts.scatter("t", [(STYLES[0], [(0.0, 1.0)]), (STYLES[1], [(2.0, -1.0)])]),
-    charts.samples_over_time("t", "ms", [(Style(EVIL, "c1", "cross"), [1.0, 1.1, 50.0] * 700)]),
 ]  # fmt: skip
 
 
@@ -104,11 +103,3 @@ def test_drawings_are_well_formed_and_escape_names(figure):
     for element in root.iter():
         for key in ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy"):
             assert math.isfinite(float(element.get(key, 0)))
-
-
-def test_thinning_hides_no_peak():
-    samples = [1.0] * 5000
-    samples[2501] = 1.2
-    figure = charts.samples_over_time("t", "ms", [(Style("a", "c1", "circle"), samples)])
-    heights = {part.split()[1].split("h")[0] for part in figure.svg.split(' d="')[1].split('"')[0].split("M")[1:]}
-    assert len(heights) == 2

@@ -105,7 +105,6 @@ def scored(runtime, spearman, low, **changes):
 def test_the_answer_names_no_winner_inside_the_interval(other, taken):
     report = build_report(BenchFile(runs=(scored("executorch", 80.0, 78.0), other)))
     assert said(report)[0].startswith(f"Take tiny {taken} int8: ")
-    assert (len(said(report)) == 3) == (other.latency[1].p50 < 1), "a faster one is named"
     reason = "rejected: less accurate" if taken == "onnx" else "rejected: larger"
     assert decisions(report) == {taken: "recommended", ({"executorch", "onnx"} - {taken}).pop(): reason}
     table = section(report, "choice").tables[0]
@@ -261,7 +260,7 @@ def test_one_panel_per_device_and_one_point_per_artifact():
     report = build_report(BenchFile(runs=tuple(runs), models=make_models()))
     (sizes,) = section(report, "choice").figures
     assert sizes.svg.count("<title>") == 2 + 3
-    assert [one.title for one in section(report, "latency").figures][:2] == ["bench machine", "a phone"]
+    assert [one.title for one in section(report, "latency").figures] == ["bench machine", "a phone"]
     assert len(section(report, "artifacts").tables[0].rows) == 2 + 3
 
 
@@ -293,6 +292,7 @@ def test_the_largest_sample_stands_for_p99_below_500_and_memory_is_a_rise():
 def test_sustained_load_is_a_curve_with_its_ratio():
     state = {"battery_c": 31.5, "battery_percent": 80.0}
     load = {"length": 32, "medians": [4.0, 5.0, 6.0], "before": state, "after": {**state, "battery_c": 40.0}}
-    found = section(build_report(BenchFile(runs=(make_run(sustained=load),))), "samples")
+    found = section(build_report(BenchFile(runs=(make_run(sustained=load),))), "sustained")
+    assert found.lead == "The last second takes up to 1.50 times as long as the first."
     assert "1.50" in found.tables[0].rows[0] and "battery 80 %, battery 40.0 °C" in found.tables[0].rows[0]
-    assert any(figure.title.startswith("Sustained") for figure in found.figures)
+    assert [figure.title for figure in found.figures] == ["bench machine"]

@@ -35,6 +35,10 @@ def test_a_sweep_is_a_section_with_its_curves_and_table(sweep_folder, tmp_path):
         "full ends highest (69.2, one seed each)" in section.lead
         and "full 67.2 / 68.2 / 69.2" in section.figures[0].alt
     )
+    note = section.tables[0].note
+    assert "cross: Spearman x 100" in note and "held-out nearest: pairs" in note and "paper's columns" in note
+    assert not any(word in note for word in ("mono", "avg", "mse", "dev", "bytes", "ms:")), "no column of the table"
+    assert "held-out pairs found, %" in section.figures[0].svg
     assert "| full | a row | 79.4 | 66.2 | 81.5 | 12 |" in to_markdown(report)
     page = to_html(report)
     assert 'id="sweep"' in page and "<b>hard" not in page and "&lt;b&gt;hard" in page
@@ -58,6 +62,7 @@ def test_seeds_are_a_mean_and_points_have_bytes(tmp_path):
     assert "| student.bottleneck=64 | 71.0 ± 2.5 | 1,234,567 | 2,000,000 | 30 |" in to_markdown(report)
     assert "Mean of 3 seeds" in section.tables[0].note and "paper's row" not in to_markdown(report)
     assert "student.bottleneck=64 ends highest (71.0 ± 2.5)" in section.lead
+    assert all("Spearman × 100, development files" in figure.svg for figure in section.figures)
     assert section.figures[1].title == "Size and accuracy" and "1.00 MB, 60.0" in section.figures[1].alt
     rows[1]["curve"] = [{"x": 1, "score": 40.0}]  # now the interval of the first holds the mean of the second
     (tmp_path / "table.json").write_text(json.dumps(table))
