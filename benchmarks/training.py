@@ -55,7 +55,7 @@ def ours(folder: Path, pairs: list[list[str]], steps: int, options: argparse.Nam
     from msdc.distill.data import batches
     from msdc.distill.run import Run
     from msdc.distill.tasks import sentence
-    from msdc.distill.teacher_cache import CachedTeacher, TeacherOutput
+    from msdc.distill.teacher import CachedTeacher
 
     file = folder / "pairs.en-de.tsv"
     file.write_text("".join("\t".join(pair) + "\n" for pair in pairs), encoding="utf-8")
@@ -65,17 +65,17 @@ def ours(folder: Path, pairs: list[list[str]], steps: int, options: argparse.Nam
     tree = {
         "name": "speed", "teacher": MODEL, "assistant": None, "student": MODEL,
         "corpora": [{"path": str(file), "languages": ["de"]}], "heldout": {"pairs": 2, "share": 1e-9},
-        "threads": options.threads, "precision": "float32", "cache": str(folder / "teacher"), "stages": [stage],
+        "threads": options.threads, "precision": "float32", "stages": [stage],
+        "cache": False if side == "no cache" else str(folder / "teacher"),
     }  # fmt: skip
     made = Run(parse_recipe(tree, "speed"), folder / "run")
-    CachedTeacher(load_encoder(MODEL), made.cache, MAX_LENGTH, made.precision).outputs([pair[0] for pair in pairs])
-    some: Any = CachedTeacher, batches, sentence
-    teacher, feed, task = some
+    if made.cache is not None:
+        CachedTeacher(load_encoder(MODEL), made.cache, MAX_LENGTH, made.precision).outputs([pair[0] for pair in pairs])
+    some: Any = batches, sentence
+    feed, task = some
     if side == "no grouping":
         feed.cut = lambda sizes, batch, _, rng: np.split(rng.permutation(len(sizes)), range(batch, len(sizes), batch))
         task.encode_sides = lambda student, sides, _=None: [student(*one) for one in sides]
-    elif side == "no cache":
-        teacher.outputs = lambda self, texts, **_: TeacherOutput(self._compute(texts, False))
     made.run()
 
 
@@ -110,7 +110,7 @@ SIDES = {
     "sentence-transformers": "its trainer with its defaults: random batches, each side padded to its longest, fused "
                              "AdamW; it is given the teacher's vectors as labels",
     "no grouping": "ours; batches cut in random order, sides padded to their longest (`cut`, `encode_sides` replaced)",
-    "no cache": "ours; the teacher encodes the English side in every epoch (`CachedTeacher.outputs` replaced)",
+    "no cache": "ours; the teacher encodes the English side in every epoch (`cache: false`)",
     "table frozen": "ours; the token table is not trained (`freeze: [embedding.table]`), the most that updating only "
                     "the touched rows could save; neither engine does that, since it is another optimizer",
 }  # fmt: skip

@@ -52,7 +52,7 @@ def check_recipe(recipe: Recipe, download: bool = True) -> list[str]:
             rows = source.read()
             next(rows, None)  # an error if no row is usable
             rows.close()  # type: ignore[attr-defined]
-    if recipe.cache is not None:
+    if recipe.cache:
         cache = Path(recipe.cache).expanduser()
         existing = next(path for path in (cache, *cache.parents) if path.exists())
         if not existing.is_dir() or not os.access(existing, os.W_OK):

@@ -339,7 +339,8 @@ class Recipe(Strict):
     threads: int | None = Field(default=None, gt=0, le=1024)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: bool = False  # torch.compile the student's layers; no faster on a CPU
-    cache: str | None = None  # folder of teacher outputs; None: the user's cache
+    # Folder of teacher outputs; None: the user's cache; False: they are computed in every epoch and not stored
+    cache: str | Literal[False] | None = None
     buffer: Count = 1_000_000  # pairs in the shuffle buffer; a smaller corpus is shuffled whole
     sample: Share = 1.0  # share of source sentences used, with all translations
     report: tuple[str, ...] = ()  # graded files scored once after training; test sets are allowed

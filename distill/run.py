@@ -34,7 +34,7 @@ from msdc.distill.run_folder import RunFolder, leaves, read_recipe
 from msdc.distill.tasks import EmbeddingTask, make_task
 from msdc.distill.tasks.hidden_states import layer_pairs
 from msdc.distill.tasks.sentence import TARGETS, stage_inputs
-from msdc.distill.teacher_cache import CachedTeacher, default_cache
+from msdc.distill.teacher import CachedTeacher, default_cache
 from msdc.distill.training import parallel
 from msdc.distill.training.checkpoint import checkpoints, step_of
 from msdc.distill.training.progress import StageProgress, Trackers, require_trackers
@@ -92,7 +92,9 @@ class Run:
         self.device = parallel.start()
         self.rank, _ = parallel.rank_and_world()
         self.precision = resolve_precision(recipe.precision, self.device)
-        self.cache = Path(recipe.cache).expanduser() if recipe.cache else default_cache()
+        self.cache: Path | None = None
+        if recipe.cache is not False:
+            self.cache = Path(recipe.cache).expanduser() if recipe.cache else default_cache()
         if recipe.threads is not None:
             torch.set_num_threads(recipe.threads)
         torch.manual_seed(recipe.seed)

@@ -17,7 +17,7 @@ from msdc.distill.data import Row
 from msdc.distill.data.stream import TextStream
 from msdc.distill.objectives.shared import unit_rows
 from msdc.distill.recipe import Stage
-from msdc.distill.teacher_cache import CachedTeacher, TeacherOutput
+from msdc.distill.teacher import CachedTeacher, TeacherOutput
 from msdc.encoders.folder import with_prompt
 from msdc.errors import InputError, MsdcError
 from msdc.text.tokenizer import Tokenizer, pad

@@ -8,7 +8,7 @@ from msdc.distill.recipe import Stage
 from msdc.distill.tasks.generative import GenerativeTask
 from msdc.distill.tasks.hidden_states import HiddenStatesTask
 from msdc.distill.tasks.sentence import EmbeddingTask, LabelledTask, SentenceTask, TrainingTask, stage_inputs
-from msdc.distill.teacher_cache import CachedTeacher
+from msdc.distill.teacher import CachedTeacher
 
 
 def task_kind(stage: Stage) -> type[TrainingTask]:

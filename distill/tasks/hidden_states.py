@@ -21,7 +21,7 @@ from msdc.distill.data.stream import TextStream
 from msdc.distill.objectives import domain_prototypes, find_objective, layer_subset
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks.sentence import TrainingTask, domain_numbers
-from msdc.distill.teacher_cache import CachedTeacher
+from msdc.distill.teacher import CachedTeacher
 from msdc.distill.training.parallel import gather
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError

@@ -23,7 +23,7 @@ from msdc.distill.data.batches import Batch
 from msdc.distill.data.corpora import NLI_CLASSES
 from msdc.distill.data.stream import TextStream
 from msdc.distill.recipe import ObjectiveUse, Stage
-from msdc.distill.teacher_cache import CachedTeacher
+from msdc.distill.teacher import CachedTeacher
 from msdc.distill.training.parallel import gather
 from msdc.errors import InputError
 from msdc.text.tokenizer import text_key

@@ -61,6 +61,15 @@ def first(work: Callable[[], None]) -> None:
         raise failed
 
 
+def exchange(value: Any) -> list[Any]:
+    """The values of all processes, in their order."""
+    _, world = rank_and_world()
+    found = [value] * world
+    if world > 1:
+        dist.all_gather_object(found, value)
+    return found
+
+
 def wrap(module: torch.nn.Module) -> Any:
     """The task, in DistributedDataParallel if there are several processes."""
     if rank_and_world()[1] == 1:

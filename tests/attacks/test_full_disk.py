@@ -17,7 +17,7 @@ from write_events import contents, differences, no_clock, recipe_tree, verb
 
 from msdc.bench.report.page import build_report, write_report
 from msdc.distill import distill
-from msdc.distill.teacher_cache import OutputStore
+from msdc.distill.teacher.store import VectorStore
 from msdc.errors import MsdcError
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="limits a forked child; this system has no fork")
@@ -109,16 +109,17 @@ def test_distill_on_a_full_disk_goes_on_later(place, tiny_teacher):
 
 def test_teacher_cache_on_a_full_disk(place):
     """What was stored before is read as before; what could not be stored is stored later."""
-    store = OutputStore(place / "teacher", 64)
+    store = VectorStore(place / "teacher", 64)
     keys = np.arange(1, 5001, dtype=np.uint64)
     vectors = np.repeat(keys[:, None] % 1000, 64, axis=1).astype(np.float32)
-    store.append(keys[:100], vectors[:100])
-    text = said(lambda: OutputStore(place / "teacher", 64).append(keys, vectors), lambda: limit_files(100_000))
+    store.write(keys[:100], vectors[:100])
+    text = said(lambda: VectorStore(place / "teacher", 64).write(keys, vectors), lambda: limit_files(100_000))
     assert text.startswith(f"disk full while writing {place / 'teacher'}") and text.endswith("and run again")
-    again = OutputStore(place / "teacher", 64)
-    assert again.count == 100
-    again.append(keys, vectors)
-    np.testing.assert_array_equal(again.read(again.find(keys)), vectors)
+    again = VectorStore(place / "teacher", 64)
+    np.testing.assert_array_equal(again.read(keys[:100]), vectors[:100])
+    assert np.isnan(again.read(keys[-1:])).all()
+    again.write(keys, vectors)
+    np.testing.assert_array_equal(again.read(keys), vectors)
 
 
 def test_search_on_a_full_disk(place, tiny_student):

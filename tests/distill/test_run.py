@@ -29,7 +29,7 @@ from msdc.distill.catalog import parse_recipe
 from msdc.distill.data.batches import BatchFeed
 from msdc.distill.model_card import license_of
 from msdc.distill.run import Run
-from msdc.distill.teacher_cache import CachedTeacher
+from msdc.distill.teacher import CachedTeacher
 from msdc.errors import InputError, MsdcError
 
 FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked child; this system has no fork")

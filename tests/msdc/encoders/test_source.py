@@ -18,7 +18,7 @@ from msdc.compress.student.io import load_student, save_student
 from msdc.compress.student.stock import to_student
 from msdc.distill.assistant import load_named
 from msdc.distill.recipe import NamedModel
-from msdc.distill.teacher_cache import CachedTeacher
+from msdc.distill.teacher import CachedTeacher
 from msdc.encoders.source import ModelSource
 from msdc.export import export
 from msdc.export.exporters import write_bundle

@@ -1,0 +1,5 @@
+"""The frozen teacher of a stage and the store of its vectors."""
+
+from msdc.distill.teacher.cached import CachedTeacher, TeacherOutput, default_cache
+
+__all__ = ["CachedTeacher", "TeacherOutput", "default_cache"]

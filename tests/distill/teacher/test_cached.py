@@ -1,0 +1,121 @@
+"""The teacher's outputs: computed once, equal to the encoder, exchanged between processes, refused if not finite."""
+
+import multiprocessing
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+
+from msdc.distill.catalog import parse_recipe
+from msdc.distill.run import Run
+from msdc.distill.teacher import CachedTeacher
+from msdc.encoders.encoder import load_encoder
+from msdc.errors import InputError, MsdcError
+
+TEXTS = ["a cat sat", "the dog ran to the house", "a cat sat", "house"]
+
+
+@pytest.fixture
+def teacher(tiny_teacher, tmp_path):
+    return CachedTeacher(load_encoder(tiny_teacher), tmp_path / "cache", 20)
+
+
+def count_calls(teacher, monkeypatch) -> list[list[str]]:
+    """The texts of each call of the encoder."""
+    calls: list[list[str]] = []
+    original = teacher._compute
+
+    def compute(texts, progress):
+        calls.append(list(texts))
+        return original(texts, progress)
+
+    monkeypatch.setattr(teacher, "_compute", compute)
+    return calls
+
+
+def test_equal_to_the_encoder_and_computed_once(teacher, monkeypatch):
+    expected = teacher.encoder.encode(TEXTS)
+    calls = count_calls(teacher, monkeypatch)
+    found = teacher.vectors(TEXTS)
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+    assert calls == [["a cat sat", "the dog ran to the house", "house"]]
+    # What is computed is what is read later, to the bit.
+    np.testing.assert_array_equal(teacher.vectors(TEXTS[::-1]), found[::-1])
+    assert calls[1:] == [[]]
+
+
+def test_without_a_cache_nothing_is_stored(tiny_teacher, tiny_tree, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    recipe = parse_recipe({**tiny_tree, "cache": False}, "tiny")
+    assert Run(recipe, tmp_path / "run").cache is None
+    teacher = CachedTeacher(load_encoder(tiny_teacher), None, 20, layers=(1,))
+    calls = count_calls(teacher, monkeypatch)
+    for _ in range(2):
+        output = teacher.outputs(TEXTS)
+        np.testing.assert_allclose(output.sentence_ND, teacher.encoder.encode(TEXTS), atol=1e-5)
+        assert output.states_NLH.shape == (4, 1, teacher.hidden)
+    assert len(calls) == 2 and len(calls[1]) == 3
+    assert not (tmp_path / "user").exists() and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("cache", [True, False])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_an_output_that_is_not_finite_is_refused(tiny_teacher, tmp_path, monkeypatch, cache, wrong):
+    teacher = CachedTeacher(load_encoder(tiny_teacher), tmp_path / "cache" if cache else None, 20)
+    original = teacher._compute
+
+    def compute(texts, progress):
+        rows = original(texts, progress)
+        rows[[text == "house" for text in texts], -1] = wrong
+        return rows
+
+    monkeypatch.setattr(teacher, "_compute", compute)
+    with pytest.raises(MsdcError, match="its output for 'house' is not finite"):
+        teacher.vectors(TEXTS)
+    # Nothing of that call is stored; the others of the text are.
+    np.testing.assert_allclose(teacher.vectors(TEXTS[:3]), teacher.encoder.encode(TEXTS[:3]), atol=1e-3)
+
+
+def test_a_teacher_that_is_not_frozen_is_refused(teacher):
+    teacher.encoder.module.train()
+    with pytest.raises(InputError, match="not frozen"):
+        teacher.vectors(TEXTS)
+    teacher.encoder.module.eval().requires_grad_(True)
+    with pytest.raises(InputError, match="not frozen"):
+        teacher.vectors(TEXTS)
+
+
+MANY = [f"{name} and the number {number}" for number, name in enumerate(["one", "two", "three"] * 4)]
+
+
+def one_of_two(rank, folder, model, where):
+    """A process with a cache folder of its own, in which the other's sentences are missing."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{where}", rank=rank, world_size=2)
+    teacher = CachedTeacher(load_encoder(model), folder / f"machine-{rank}", 20)
+    teacher.vectors(MANY[: 3 * rank])  # one machine has some already
+    for number in (1, 2):
+        np.save(folder / f"{rank}-{number}.npy", teacher.outputs(MANY, shared=True).sentence_ND)
+    dist.destroy_process_group()
+
+
+def test_two_machines_without_a_common_folder_have_the_same_outputs(tiny_teacher, tmp_path, monkeypatch):
+    context = multiprocessing.get_context("fork")
+    processes = [
+        context.Process(target=one_of_two, args=(rank, tmp_path, tiny_teacher, tmp_path / "meeting")) for rank in (0, 1)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
+    expected = CachedTeacher(load_encoder(tiny_teacher), None, 20).vectors(MANY)
+    for name in ("0-1", "1-1", "0-2", "1-2"):
+        np.testing.assert_allclose(np.load(tmp_path / f"{name}.npy"), expected, atol=1e-3)
+    np.testing.assert_array_equal(np.load(tmp_path / "0-1.npy"), np.load(tmp_path / "0-2.npy"))
+    for rank in (0, 1):  # each machine has all of them afterwards
+        alone = CachedTeacher(load_encoder(tiny_teacher), tmp_path / f"machine-{rank}", 20)
+        calls = count_calls(alone, monkeypatch)
+        np.testing.assert_array_equal(alone.vectors(MANY), np.load(tmp_path / f"{rank}-2.npy"))
+        assert calls == [[]]
