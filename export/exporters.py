@@ -228,7 +228,7 @@ def canonical(model: TorchModel | FloatProgram, facts: ModelFacts, options: Expo
 
 def generic(encoder: Encoder, facts: ModelFacts, options: ExportOptions) -> Ready:
     """The generic exporter, for a model that sentence-transformers loads; an `InputError` for what it cannot write."""
-    from msdc.encoders.stock import folder_modules
+    from msdc.encoders.stock import folder_modules, positions_of
     from msdc.export.generic import model as models
 
     precision = options.precision or "int8"
@@ -236,6 +236,8 @@ def generic(encoder: Encoder, facts: ModelFacts, options: ExportOptions) -> Read
         named = precision.precision if isinstance(precision, PrecisionPlan) else precision
         raise InputError(f"precision {named!r} needs the canonical exporter; generic: {', '.join(GENERIC_PRECISIONS)}")
     modules = folder_modules(encoder.module, encoder.name)
+    if (options.max_length or 1) > (positions := positions_of(modules[0])):
+        raise InputError(f"`max_length` {options.max_length}, but the model has {positions} positions")
     model = models.generic_model(modules, encoder.name)
     max_length = options.max_length or min(encoder.max_length, GENERIC_LONGEST)
 

@@ -293,4 +293,6 @@ def _special(tokenizer: Tokenizer, text: str, row: Sequence[int]) -> bool:
     """
     processor: Any = tokenizer.processor if isinstance(tokenizer, PieceTokenizer) else None
     controls = (i for i in range(tokenizer.size) if processor and processor.is_control(i))
-    return tokenizer.pad_id in row or any(processor.id_to_piece(i) in text for i in controls)
+    # Of some models (Qwen) it is also the id that ends every text.
+    own = tokenizer.encode([""], max(len(row), 1))[0].count(tokenizer.pad_id)
+    return row.count(tokenizer.pad_id) > own or any(processor.id_to_piece(i) in text for i in controls)

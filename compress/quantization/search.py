@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from msdc.compress.gate import require_written
 from msdc.compress.quantization import plan as plans
 from msdc.compress.quantization import rounding
 from msdc.compress.quantization.plan import Dtype, PrecisionPlan
@@ -26,7 +27,7 @@ from msdc.compress.student.model import Student
 from msdc.compress.student.stock import to_student
 from msdc.compress.texts import quickstart_texts, read_texts
 from msdc.compress.vocabulary.trim import with_rows
-from msdc.encoders.encoder import load_encoder
+from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.encoders.folder import with_prompt
 from msdc.errors import InputError
 from msdc.files import refuse_existing
@@ -254,6 +255,9 @@ def quantize(
         f"points, mean cosine {report['mean_cosine']:.5f}, min {report['min_cosine']:.5f}\n"
     )
     kept: dict[str, Any] = {"plan": plan, "report": {"report": report}, "defaults": encoder.defaults}
+    rounded = rounding.quantize_student(student, plan)
+    after = Encoder(rounded, encoder.tokenizer, student.config.positions, output.name, defaults=encoder.defaults)
+    kept["check"] = lambda stage: require_written(encoder, after, stage, texts[::8])
     save_student(student, encoder.tokenizer, output, card=card, force=force, **kept)
     return QuantizeReport(
         model=encoder.name,

@@ -20,6 +20,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
+from msdc.compress.gate import require_written
 from msdc.compress.size import SizePlan, cut_config, default_repeats, size_plan
 from msdc.compress.student.coded_table import ROUNDS, fit_code, kept_variance, row_weights
 from msdc.compress.student.config import CODE, INDEX, POSITION, TABLE, StudentConfig
@@ -231,7 +232,10 @@ def _save(
     after = Encoder(student, encoder.tokenizer, student.config.positions, output.name, defaults=encoder.defaults)
     cosine = float(cosine_rows(encoder.encode(samples), after.encode(samples)).mean())
     card += f"* mean cosine to {encoder.name} on the embedded sentences, before any training: {cosine:.4f}\n"
-    save_student(student, encoder.tokenizer, output, card=card, force=force, defaults=encoder.defaults, stock=stock)
+    save_student(
+        student, encoder.tokenizer, output, card=card, force=force, defaults=encoder.defaults, stock=stock,
+        check=lambda stage: require_written(encoder, after, stage, samples[::10]),
+    )  # fmt: skip
     sizes = size_plan(output.name, student.config)
     return StudentReport(model=encoder.name, out=str(output), cosine=cosine, sizes=sizes, **found)
 

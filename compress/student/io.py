@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,7 @@ def save_student(
     report: dict[str, Any] | None = None,
     defaults: EncodeDefaults | None = None,
     stock: bool = False,
+    check: Callable[[Path], None] | None = None,
 ) -> Path:
     """Write `folder`: config.json, model.safetensors, the tokenizer, modules.json, model card.
 
@@ -60,7 +61,8 @@ def save_student(
     too) or a `tokenizer.json`, which is copied with its settings. With a `plan` the weights are stored as integers
     and scales, listed in precision.json together with `report`. A float student with `place: embedding`, and with
     `stock` any float student, is written with stock classes, bottleneck multiplied out and recurrence unrolled if
-    needed. `defaults` are the prompts and the width that `encode` uses. The folder appears complete or not at all.
+    needed. `defaults` are the prompts and the width that `encode` uses. The folder appears complete and accepted by
+    `check`, if given, or not at all.
     """
     config = student.config
     with _model_folder(folder, tokenizer, config.positions, force) as stage:
@@ -79,6 +81,8 @@ def save_student(
             save_file(state, str(stage / WEIGHTS_FILE), metadata={"format": "pt"})
         (defaults or EncodeDefaults()).write(stage)
         write_text(stage / "README.md", card or f"# {Path(folder).name}\n\nA student created with msdc.\n")
+        if check is not None:
+            check(stage)
     return Path(folder)
 
 

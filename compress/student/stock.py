@@ -18,16 +18,18 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from msdc.compress.gate import require_same
 from msdc.compress.student.config import POSITION, PROJECT, TABLE, StudentConfig
 from msdc.compress.student.model import Student, with_state
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.encoders.folder import read_layout
+from msdc.encoders.settings import ENDS, MODULE_KEYS, SENTENCE, STATE
 from msdc.encoders.stock import SentenceModel
 from msdc.errors import InputError
 from msdc.files import write_json
@@ -101,6 +103,26 @@ def _known(model_type: str, where: str) -> Family:
     return FAMILIES[model_type]
 
 
+def _check_modules(model: SentenceModel, where: str) -> None:
+    """Refuse a setting of a module that a student does not have, and another output of the transformer."""
+    first: Any = model.transformer
+    used = first.modality_config["text"]
+    if used["method"] != "forward" or used["method_output_name"] not in (STATE, [STATE], (STATE,)):
+        raise InputError(
+            f"{where}: cannot become a student: its sentence vector is made from {used['method_output_name']} of "
+            f"{used['method']}, not from the last hidden state (modality_config)"
+        )
+    for module in model.after:
+        kind, part = type(module).__name__, cast(Any, module)
+        ends = {getattr(part, name, SENTENCE) for name in ENDS}
+        if ends != {SENTENCE}:
+            raise InputError(
+                f"{where}: cannot become a student: {kind} works on {', '.join(sorted(ends - {SENTENCE}))}"
+            )
+        if unknown := sorted(part.get_config_dict().keys() - MODULE_KEYS.get(kind, set())):
+            raise InputError(f"{where}: cannot become a student: {kind} has the unknown setting {unknown[0]!r}")
+
+
 def check_convertible(model: SentenceModel, where: str = "model") -> tuple[dict[str, Any], State]:
     """The settings of a student's head and the weights of its dense layer, for a model that `student_from` accepts.
 
@@ -114,6 +136,7 @@ def check_convertible(model: SentenceModel, where: str = "model") -> tuple[dict[
         raise InputError(f"{where}: causal attention (is_decoder) is not supported")
     if activation not in ACTIVATIONS:
         raise InputError(f"{where}: activation {activation!r} is not supported; known: {', '.join(ACTIVATIONS)}")
+    _check_modules(model, where)
     found: dict[str, Any] = {type(module).__name__: module for module in model.after}
     kinds = [type(module).__name__ for module in model.after if type(module).__name__ != "Dropout"]
     wanted = [kind for kind in ("Pooling", "Dense", "Normalize") if kind in found]
@@ -204,7 +227,12 @@ def from_stock(folder: str | Path) -> Student:
 
 
 def to_student(encoder: Encoder) -> Student:
-    """The encoder's module as a student: our own unchanged, a stock one converted into a copy."""
+    """The encoder's module as a student: our own unchanged, a stock one converted into a copy.
+
+    Raises:
+        InputError: a module, or a setting of one, that a student does not have.
+        GateError: the student's vectors differ from the model's own.
+    """
     if not encoder.defaults.include_prompt and any(encoder.defaults.prompts.values()):
         raise InputError(
             f"{encoder.name}: pools without its prompts' tokens (include_prompt), which a student cannot do"
@@ -214,7 +242,9 @@ def to_student(encoder: Encoder) -> Student:
     if not isinstance(encoder.module, SentenceModel):
         raise InputError(f"{encoder.name}: a {type(encoder.module).__name__} cannot be converted into a student")
     # A copy: training the student must not change its teacher.
-    return copy.deepcopy(student_from(encoder.module, encoder.max_length, encoder.name))
+    student = copy.deepcopy(student_from(encoder.module, encoder.max_length, encoder.name))
+    require_same(encoder, Encoder(student, encoder.tokenizer, encoder.max_length, encoder.name, None, encoder.defaults))
+    return student
 
 
 # Old dotted names load in every sentence-transformers release; new ones only from 6 on.

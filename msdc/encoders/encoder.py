@@ -246,8 +246,11 @@ class Encoder(SentenceEncoder):
             raise InputError(f"{self.name}: precision {precision!r}; a float model runs in float32 or bfloat16")
         vectors_ND = np.zeros((len(rows), self.full_width), dtype=np.float32)
         for batch in batches:
-            # A stock model's width is its `truncate_dim` if it has one; its module returns all dimensions.
-            vectors_ND[batch] = self._run([rows[i] for i in batch], skip, precision)[:, : self.full_width]
+            # Without special ids a blank text has no tokens: zeros, as in a bundle.
+            batch = batch[[bool(rows[i]) for i in batch]]
+            if len(batch):
+                # A stock model's width is its `truncate_dim` if it has one; its module returns all dimensions.
+                vectors_ND[batch] = self._run([rows[i] for i in batch], skip, precision)[:, : self.full_width]
         return vectors_ND
 
     def _run(self, rows: Sequence[Sequence[int]], skip: int, precision: str) -> NDArray[np.float32]:
@@ -333,12 +336,14 @@ def load_encoder(
         encoder = _load_own(source, name)
     else:
         require("torch", f"{name}, a stock model,")
-        from msdc.encoders import stock
+        from msdc.encoders import stock, tokens
 
-        model = stock.open_sentence_transformer(source, trust_remote_code)
+        model = stock.open_sentence_transformer(source, trust_remote_code, pooling is not None)
         module = stock.torch_module(model, str(folder))
         drawn = stock.set_pooling(module, source, pooling, head, head_seed) if changed else None
         tokenizer, longest = stock.stock_tokenizer(layout.body, model[0]), stock.longest_input(model)
+        tokens.check_ids(tokenizer, module, folder)
+        tokens.check_tokens(model[0], tokenizer, longest, folder)
         encoder = Encoder(module, tokenizer, longest, name, folder, read_defaults(folder, stock.includes_prompt(model)))
         if changed:
             # Another pooling of the same files is another encoder.
@@ -352,7 +357,8 @@ def own_vectors(
 ) -> NDArray[np.float32] | None:
     """Vectors [N, D] of `texts` by `SentenceTransformer.encode` of the encoder's modules, at full width.
 
-    `prompt` is put before each of them, and no other one. None for a model that sentence-transformers does not load.
+    `prompt` is put before each of them, and no other one. One text at a time: some architectures read the padding of a
+    batch. None for a model that sentence-transformers does not load.
     """
     from msdc.encoders import stock
 
@@ -366,7 +372,7 @@ def own_vectors(
     else:
         first: Any = model[0]
         first.tokenizer.enable_truncation(max_length)
-    vectors_ND: NDArray[np.float32] = model.encode(list(texts), prompt=prompt, batch_size=8, show_progress_bar=False)
+    vectors_ND: NDArray[np.float32] = model.encode(list(texts), prompt=prompt, batch_size=1, show_progress_bar=False)
     return vectors_ND.astype(np.float32)
 
 

@@ -20,9 +20,8 @@ import huggingface_hub
 from msdc.errors import InputError, MsdcError, did_you_mean, first_line
 from msdc.files import PACKAGE, read_json, sha256_file, write_json
 from msdc.lazy import higher
-from msdc.limits import LAYERS, check_sizes
+from msdc.limits import LAYERS
 from msdc.progress import warn
-from msdc.text.tokenizer import MAX_TOKENIZER_BYTES
 
 DEFAULT_MODEL = "msdc-mini"
 SHIPPED = PACKAGE / "models"
@@ -37,16 +36,19 @@ TEXT_MODULES = ("Transformer", "CLIPModel", "StaticEmbedding")
 STOCK = (*TEXT_MODULES, "Dense", "LayerNorm", "Pooling", "Normalize", "Dropout")
 STOCK_PREFIX = "sentence_transformers."
 # RoBERTa's positions start after the pad id, so its first rows are never used.
-POSITIONS_AFTER_PAD = ("roberta", "xlm-roberta", "camembert", "mpnet", "xlm-roberta-xl", "xmod")
+POSITIONS_AFTER_PAD = (
+    "roberta", "xlm-roberta", "camembert", "mpnet", "xlm-roberta-xl", "xmod", "luke", "mluke", "data2vec-text",
+    "longformer", "ibert", "roberta-prelayernorm", "esm", "lilt", "markuplm",
+)  # fmt: skip
+# Packages of sentence-transformers for other models than sentence encoders.
+OTHER_FAMILIES = {"sparse_encoder": "a sparse encoder (SPLADE)", "cross_encoder": "a reranker (cross-encoder)",
+                  "multi_vector_encoder": "a multi-vector model (ColBERT)"}  # fmt: skip
+ONE_VECTOR = "use a model that gives one dense vector per text"
 OWN = "Student"
 OWN_TYPE = "msdc-student"
 # Inside a student's folder: the equal model of stock classes, for other libraries.
 STOCK_FOLDER = "stock"
 ADAPTER_FILE = "adapter_config.json"
-# Keys of sentence_bert_config.json for the libraries' loaders, which could name other files, folders and kernels.
-LOADER_KEYS = ("tokenizer_name_or_path", "model_args", "model_kwargs", "config_args", "config_kwargs",
-               "tokenizer_args", "processor_kwargs")  # fmt: skip
-TASK = "feature-extraction"
 DEFAULTS_FILE = "config_sentence_transformers.json"
 # Similarity functions, by their names in sentence-transformers.
 Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
@@ -205,6 +207,9 @@ def _kind(folder: Path, module: Any) -> tuple[str, Path]:
     """Class name and folder of an entry of modules.json."""
     name, place = (str(module.get(key, "")) for key in ("type", "path")) if isinstance(module, dict) else ("", "")
     kind = name.rsplit(".", 1)[-1]
+    for family, what in OTHER_FAMILIES.items():
+        if name.startswith(f"{STOCK_PREFIX}{family}."):
+            raise InputError(f"{folder}: {what}, not a sentence encoder: {ONE_VECTOR}")
     if kind != OWN and not (kind in STOCK and name.startswith(STOCK_PREFIX)):
         raise InputError(
             f"{folder}: module {name!r} is not supported (supported: {', '.join(STOCK)} of sentence-transformers)"
@@ -221,6 +226,16 @@ def _config(body: Path) -> dict[str, Any]:
     return value
 
 
+def _refuse_adapter(folder: Path) -> None:
+    if (file := folder / ADAPTER_FILE).exists():
+        value = read_json(file)
+        base = value.get("base_model_name_or_path") if isinstance(value, dict) else None
+        raise InputError(
+            f"{folder}: an adapter (LoRA) of {shorten(str(base or 'another model'), 80)}, not a whole model "
+            f"({ADAPTER_FILE}); merge it with peft's `merge_and_unload()`, save that model and use its folder"
+        )
+
+
 def read_layout(folder: str | Path) -> Layout:
     """Read `modules.json` and check the modules that it lists.
 
@@ -229,6 +244,7 @@ def read_layout(folder: str | Path) -> Layout:
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such model folder")
+    _refuse_adapter(folder)
     config = _config(folder) if (folder / "config.json").is_file() else None
     if config is not None and config.get("model_type") == OWN_TYPE:
         # Its modules.json may name the equal model of stock classes, for sentence-transformers.
@@ -245,43 +261,8 @@ def read_layout(folder: str | Path) -> Layout:
         raise InputError(f"{folder}: the first module is a {kinds[0]}, which does not take text")
     if set(kinds[1:]) & {*TEXT_MODULES, OWN}:
         raise InputError(f"{folder}: more than one module that takes text is not supported")
+    _refuse_adapter(paths[0])
     return Layout(folder, paths[0], {} if kinds[0] == "StaticEmbedding" else _config(paths[0]), kinds, paths)
-
-
-def _refuse_kernels(file: Path, value: Any) -> None:
-    """Refuse settings that name an implementation on the hub, which `transformers` would download and run."""
-    for key, one in value.items() if isinstance(value, dict) else ():
-        names = one.values() if isinstance(one, dict) else [one]
-        if "implementation" in key and any("/" in str(name) for name in names):
-            raise InputError(f"{file}: {key} names code on the hub, which is not loaded")
-        _refuse_kernels(file, one)
-
-
-def check_layout(layout: Layout) -> None:
-    """Check the settings of all modules before anything is loaded."""
-    body = layout.body
-    check_sizes(layout.config, body / "config.json")
-    for file in (*body.glob("*.json"), *body.glob("*.model"), *body.glob("*.txt")):
-        if (size := file.stat().st_size) > MAX_TOKENIZER_BYTES:
-            raise InputError(f"{file}: {size} bytes, more than the {MAX_TOKENIZER_BYTES} allowed")
-    for folder in {layout.folder, body}:
-        if (folder / ADAPTER_FILE).exists():
-            raise InputError(f"{folder}: {ADAPTER_FILE}: adapters are not supported; merge it into the model's weights")
-    _refuse_kernels(body / "config.json", layout.config)
-    for file in body.glob("sentence_*_config.json"):
-        settings = read_json(file)
-        used = {key for key in LOADER_KEYS if settings.get(key)} if isinstance(settings, dict) else ()
-        # Known releases write this value, which is not passed to `transformers`.
-        for key in sorted(key for key in used if settings[key] != {"trust_remote_code": True}):
-            raise InputError(f"{file}: {key} is not supported; keep tokenizer and settings in the folder's own files")
-        if (task := settings.get("transformer_task", TASK) if isinstance(settings, dict) else TASK) != TASK:
-            raise InputError(f"{file}: transformer_task {task!r} is not supported, only {TASK!r}")
-    for kind, path in zip(layout.modules, layout.paths, strict=True):
-        if kind == "Dense":
-            check_sizes(_config(path), path / "config.json")
-            activation = str(_config(path).get("activation_function", "torch.nn."))
-            if not activation.startswith("torch.nn."):
-                raise InputError(f"{path}: activation {activation!r} is not supported; known: classes of torch.nn")
 
 
 # --- settings of encoding --------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -23,9 +24,10 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer as Backend
 from torch import Tensor, nn
 
-from msdc.encoders.folder import POSITIONS_AFTER_PAD, check_layout, read_defaults
+from msdc.encoders.folder import POSITIONS_AFTER_PAD, read_defaults
+from msdc.encoders.settings import check_layout
 from msdc.encoders.source import ModelSource, refuse_misfit, refuse_other_tensors, weight_files
-from msdc.errors import InputError, MsdcError, first_line
+from msdc.errors import InputError, MsdcError, first_line, printable
 from msdc.extras import require
 from msdc.files import staged_folder, user_cache
 from msdc.text.quickstart import golden_lines
@@ -44,6 +46,9 @@ if TYPE_CHECKING:
 
 # max_length of models that state none (static embeddings, T5's relative positions).
 UNLIMITED = 2**20
+# Tables of absolute positions, by the ends of their names.
+POSITION_TABLE = re.compile(r"(^|\.)(position_embeddings?|embed_positions|wpe|positions_embed)$")
+OTHER_TOWER = re.compile(r"vision|visual|image|audio")
 HEAD_NAMES = ("mlp.dense", "pooler.dense")
 START_STD = 0.02
 # Tensors of a static model: the table, or those of model2vec, whose table may be smaller than its vocabulary.
@@ -57,6 +62,7 @@ HEADS = (
     "discriminator_predictions", "classifier", "qa_outputs", "score", "pooler", "mlp", "final_logits_bias",
 )  # fmt: skip
 COMPUTED = ("position_ids", "rotary_emb.inv_freq", "token_type_ids")
+FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 # Names of the SentencePiece model in stock folders, ours first.
 PIECE_FILES = (MODEL_FILE, "sentencepiece.bpe.model", "spiece.model", "sentencepiece.model")
 SPACES = ["", "  two  spaces ", "no-break\u00a0space and \u3000 more", "\ufb01ne \uff26\uff35 \u2460", "cafe\u0301"]
@@ -157,7 +163,14 @@ def read_tensors(source: ModelSource, folder: Path) -> dict[str, Tensor]:
             raise InputError(f"{file}: damaged or not a safetensors file ({first_line(error)})") from error
     if listed is not None:
         refuse_misfit(folder, listed - found.keys(), found.keys() - listed, {})
-    return found
+    for name, value in found.items():
+        # Integers are indices (of model2vec), buffers and masks; a weight in integers has lost its scale.
+        if value.dtype not in FLOATS and name.rpartition(".")[2] in ("weight", "bias", "embeddings", "weights"):
+            if name.endswith("bias") and value.ndim > 1:
+                continue  # GPT-2's mask
+            kind = str(value.dtype).removeprefix("torch.")
+            raise InputError(f"{folder}: tensor {printable(name)} is {kind}, not float; use the float checkpoint")
+    return {n: value.float() if value.dtype == torch.float64 else value for n, value in found.items()}
 
 
 class _FromSource:
@@ -177,7 +190,8 @@ class _FromSource:
             return model
         (needed, *optional) = STATIC if STATIC[0] in tensors else MODEL2VEC
         refuse_misfit(where, {needed} - found.keys(), found.keys() - {needed, *optional}, {})
-        return tensors
+        # The sum of half-precision rows would be less exact than any program.
+        return {name: value.float() if value.is_floating_point() else value for name, value in tensors.items()}
 
     def _load_model(self, folder: str, task: str, config: Any, *_: Any, **loading: Any) -> Any:
         """Replaces the loader of the model of `transformers`, which would look for other files and for kernels."""
@@ -213,11 +227,16 @@ def _is_error(record: logging.LogRecord) -> bool:
     return record.levelno >= logging.ERROR
 
 
-def open_sentence_transformer(source: ModelSource, trust_remote_code: bool = False) -> SentenceTransformer:
-    """The folder as sentence-transformers' own modules, in float32 on the CPU, after `check_layout`."""
+def open_sentence_transformer(
+    source: ModelSource, trust_remote_code: bool = False, pooled: bool = False
+) -> SentenceTransformer:
+    """The folder as sentence-transformers' own modules, in float32 on the CPU, after `check_layout`.
+
+    `pooled`: the caller defines the pooling of a bare transformer.
+    """
     layout, folder = source.layout, str(source.folder)
     require("sentence_transformers", f"{layout.folder.name}, a stock model,")
-    check_layout(layout)
+    check_layout(layout, trust_remote_code, pooled)
     check_tokenizer_files(layout.folder)
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer import modules as stock
@@ -239,6 +258,10 @@ def open_sentence_transformer(source: ModelSource, trust_remote_code: bool = Fal
                 loading = {key: dict(hub) for key in ("model_kwargs", "processor_kwargs", "config_kwargs")}
                 modules.append(loader(folder, **loading))
         first = modules[0]
+        _refuse_positions(layout.config, first, layout.body)
+        if getattr(of := getattr(first, "tokenizer", None), "pad_token", "") is None:
+            # The libraries ask for one even where nothing is padded; which id it is changes no vector.
+            of.pad_token = of.eos_token or of.unk_token or of.convert_ids_to_tokens(0)
         if not source.has_weights:
             raise MsdcError(f"{folder}: this release of sentence-transformers loads weights differently; use 6.2")
         if "pooler_output" in str(getattr(first, "modality_config", {}).get("text")):
@@ -254,6 +277,14 @@ def open_sentence_transformer(source: ModelSource, trust_remote_code: bool = Fal
         raise
     except Exception as error:
         raise InputError(f"{folder}: sentence-transformers cannot load it: {first_line(error)}") from error
+
+
+def _refuse_positions(config: dict[str, Any], first: Any, where: Path) -> None:
+    """Refuse positions of a kind that the class of `transformers` does not compute; it would use absolute ones."""
+    kind = config.get("position_embedding_type") or "absolute"
+    if kind != "absolute" and not hasattr(type(first.config), "position_embedding_type"):
+        raise InputError(f"{where}: config.json: position_embedding_type {kind!r} is not computed by transformers'"
+                         f" {type(first.model).__name__}")  # fmt: skip
 
 
 def torch_module(model: SentenceTransformer, where: str) -> SentenceModel | StaticModel:
@@ -283,13 +314,24 @@ def longest_input(model: SentenceTransformer) -> int:
         return int((first.tokenizer.truncation or {}).get("max_length", UNLIMITED))
     limit = first.max_seq_length
     longest = UNLIMITED if limit is None or limit > UNLIMITED else int(limit)
-    config: Any = getattr(getattr(first, "model", None), "config", None)
+    return min(longest, positions_of(first))
+
+
+def positions_of(first: Any) -> int:
+    """Tokens that the first module has positions for: by its config, and by the rows of its tables of positions."""
+    body: Any = getattr(first, "model", None)
+    config: Any = getattr(body, "config", None)
     config = config.get_text_config() if hasattr(config, "get_text_config") else config
-    positions = getattr(config, "max_position_embeddings", None) or 0
-    if config is None or positions <= 0:
-        return longest
-    pad = int(getattr(config, "pad_token_id", 0) or 0)
-    return min(longest, positions - (pad + 1 if config.model_type in POSITIONS_AFTER_PAD else 0))
+    stated = getattr(config, "max_position_embeddings", None) or 0
+    longest = stated if stated > 0 else UNLIMITED
+    if config is not None and config.model_type in POSITIONS_AFTER_PAD:
+        longest -= int(getattr(config, "pad_token_id", 0) or 0) + 1
+    for name, table in getattr(body, "text_model", body).named_modules() if isinstance(body, nn.Module) else ():
+        if isinstance(table, nn.Embedding) and POSITION_TABLE.search(name) and not OTHER_TOWER.search(name):
+            # RoBERTa's relatives count from the pad id + 1, BART's from 2.
+            pad, offset = table.padding_idx, int(getattr(table, "offset", 0))
+            longest = min(longest, table.num_embeddings - (offset if pad is None else pad + 1))
+    return longest
 
 
 # --- bare transformers ----------------------------------------------------------------------------------------------
@@ -426,7 +468,10 @@ def stock_tokenizer(folder: Path, first: Any) -> Tokenizer:
     source = first.tokenizer
     backend = source if static else getattr(source, "backend_tokenizer", None)
     if not isinstance(backend, Backend):
-        raise InputError(f"{folder}: tokenizer class {type(source).__name__} is not supported; save its fast form")
+        raise InputError(
+            f"{folder}: models with a {type(source).__name__} are not supported: it has no form as tokenizer.json, "
+            "which phones read; use a model with a WordPiece, BPE or Unigram tokenizer"
+        )
     text = json.loads(backend.to_str())
     text["padding"] = text["truncation"] = None
     if static:

@@ -1,0 +1,66 @@
+"""The gate of the compress verbs: what was written is compared with the source model's own encoding.
+
+A student is converted from a stock model and then changed, so comparing it with itself before the change would miss
+what the conversion lost. The source's vectors are those of sentence-transformers, one text at a time.
+
+Shapes: N texts, D sentence width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from msdc.compress.texts import quickstart_texts
+from msdc.encoders.encoder import Encoder, load_encoder, own_vectors
+from msdc.errors import GateError
+from msdc.scores import cosine_rows
+
+# The same function in other operators, in float32.
+SAME_COSINE, SAME_MAX_ABS = 0.9999, 1e-3
+# What the mean cosine of a written folder may be below that of the student in memory.
+WRITTEN_LOSS = 0.002
+TEXTS = 12
+
+
+def source_vectors(source: Encoder, texts: Sequence[str]) -> NDArray[np.float32]:
+    """Vectors [N, D] of `texts` as the source model's own library computes them, with its default prompt and width."""
+    own_ND = own_vectors(source, texts, source.max_length, source.defaults.prompt())
+    return source.encode(texts) if own_ND is None else own_ND[:, : source.width]
+
+
+def require_same(source: Encoder, student: Encoder) -> None:
+    """Refuse a converted student that does not compute what its model computes, on texts short and too long.
+
+    Raises:
+        GateError: naming the cosine and the largest difference, at the scale of unit vectors.
+    """
+    texts = quickstart_texts(limit=TEXTS)
+    texts.append(" ".join(texts * (2 + source.max_length // 100)) if source.max_length < 2048 else " ".join(texts))
+    own_ND, found_ND = source_vectors(source, texts), student.encode(texts)
+    length_N = np.linalg.norm(own_ND, axis=1, keepdims=True)
+    largest = float((np.abs(own_ND - found_ND) / np.maximum(length_N, 1.0)).max())
+    cosine = float(cosine_rows(own_ND, found_ND).min())
+    if not (cosine >= SAME_COSINE and largest <= SAME_MAX_ABS):
+        raise GateError(
+            f"{source.name} cannot become a student: converted, it gives other vectors than the model itself (lowest "
+            f"cosine {cosine:.4f}, largest difference {largest:.1e}); nothing was written"
+        )
+
+
+def require_written(source: Encoder, expected: Encoder, folder: Path, texts: Sequence[str]) -> None:
+    """Refuse a written folder that is farther from the source's own encoding of `texts` than `expected`, in memory.
+
+    Raises:
+        GateError: naming both mean cosines.
+    """
+    own_ND, written = source_vectors(source, texts), load_encoder(folder)
+    wanted, found = (float(cosine_rows(own_ND, one.encode(texts)).mean()) for one in (expected, written))
+    if not found >= wanted - WRITTEN_LOSS:
+        raise GateError(
+            f"the written folder has mean cosine {found:.4f} to {source.name}, the student in memory {wanted:.4f}; "
+            "nothing was kept"
+        )
