@@ -259,7 +259,8 @@ def open_sentence_transformer(
                 modules.append(loader(folder, **loading))
         first = modules[0]
         _refuse_positions(layout.config, first, layout.body)
-        if getattr(of := getattr(first, "tokenizer", None), "pad_token", "") is None:
+        of: Any = getattr(first, "tokenizer", None)
+        if getattr(of, "pad_token", "") is None:
             # The libraries ask for one even where nothing is padded; which id it is changes no vector.
             of.pad_token = of.eos_token or of.unk_token or of.convert_ids_to_tokens(0)
         if not source.has_weights:
