@@ -1,13 +1,13 @@
-"""The model card of a student: description, usage, scores, training data."""
+"""The model card of a student: description, usage, scores, limits, training data."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from msdc.distill.data.corpora import open_corpora
-from msdc.distill.recipe import Corpus, Recipe, Stage, model_name
+from msdc.distill.recipe import Corpus, Recipe, Stage, StudentShape, model_name
 from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import hub_name
 from msdc.errors import InputError
@@ -29,6 +29,8 @@ model = SentenceTransformer("path/to/this/folder")  # or its id at a hub
 or, with the smaller weights in the same folder:
 
 {USE}"""
+# Below so many steps a student shows that a recipe runs, not what it can reach.
+FEW_STEPS = 1000
 COLUMNS = ("stage", "trains", "teacher", "objective", "length", "batch", "learning rate", "schedule", "step chosen",
            "held-out MSE", "seconds")  # fmt: skip
 
@@ -79,11 +81,39 @@ def _metadata(recipe: Recipe, languages: list[str], report: Mapping[str, float],
 def _corpus_line(corpus: Corpus) -> str:
     name = " + ".join(Path(path).name for path in corpus.files or (corpus.path or "",)) or corpus.origin
     languages = ", ".join(corpus.languages)
-    return f"* {name}{f' ({languages})' if languages else ''}"
+    return f"* {name} ({corpus.source}{f' with {languages}' if languages else ''})"
 
 
 def _count(number: float, unit: str) -> str:
     return f"{number:g} {unit}{'' if number == 1 else 's'}"
+
+
+def _scores(report: Mapping[str, float], last: Mapping[str, float], heldout: Mapping[str, float]) -> list[str]:
+    """The table of scores: the files of `report`, development files, held-out pairs by language."""
+    rows = [(name, "Spearman x 100", value) for name, value in report.items()]
+    rows += [(f"{key.removeprefix('spearman_')} (development)", "Spearman x 100", value)
+             for key, value in last.items() if key.startswith("spearman_")]  # fmt: skip
+    rows += [(f"held-out pairs, {code}", "nearest translation found, %", value) for code, value in heldout.items()]
+    if not rows:
+        return []
+    table = [f"| {name} | {measure} | {value:.1f} |" for name, measure, value in rows]
+    note = "Held-out pairs are of the training text and, like development files, chose the weights: no test sets."
+    chosen = ["", note] if len(rows) > len(report) else []
+    return ["", "## Scores", "", "| set | measure | score |", "|---|---|---|", *table, *chosen]
+
+
+def _limits(recipe: Recipe, encoder: Encoder, languages: Sequence[str], tested: bool) -> list[str]:
+    """What a user of the model must know."""
+    longest = max(corpus.max_characters for corpus in recipe.all_corpora)
+    lines = [
+        f"Trained on {', '.join(languages)} only. Other languages are not known to work.",
+        f"A text is cut after {encoder.max_length} tokens, and training sentences had at most {longest} characters: "
+        "split longer texts into passages.",
+        "A cosine ranks texts. Which cosine means the same differs by domain and language: set thresholds on yours.",
+    ]
+    return ["", "## Limits", "", *(f"* {line}" for line in lines)] + (
+        [] if tested else ["* No test set was scored. `msdc evaluate` scores this folder."]
+    )
 
 
 def _stage_row(stage: Stage, numbers: Mapping[str, float]) -> str:
@@ -115,8 +145,13 @@ def model_card(
     parameters = sum(p.numel() for p in encoder.module.parameters())
     languages = languages_of(recipe)
     about = recipe.about or "A multilingual sentence encoder trained with msdc."
+    main = "student" if recipe.student is not None else "assistant"
+    steps = sum(int(results[stage.name].get("step", 0)) for stage in recipe.stages if stage.train == main)
+    warning = f"> **Warning:** trained for {_count(steps, 'step')} only. This model shows that its recipe runs; "
+    warning += "its vectors are not fit for use.\n"
     lines = [
         f"---\n{_metadata(recipe, languages, report, heldout).strip()}\n---\n\n# {recipe.name}\n\n{about}\n",
+        *([warning] if steps < FEW_STEPS and isinstance(recipe.student, StudentShape | None) else []),
         f"* teacher: `{hub_name(model_name(recipe.teacher)) or Path(model_name(recipe.teacher)).name}`",
         f"* languages: {', '.join(languages)}",
         f"* parameters: {parameters:,}; sentence width {encoder.width}; longest input {encoder.max_length} tokens",
@@ -125,11 +160,10 @@ def model_card(
         table = f"table {config.vocabulary} x {config.table_width}"
         applied = f" applied {config.repeats} times" if config.repeats > 1 else ""
         lines.append(f"* {_count(config.unit, 'layer')}{applied}, {table}")
-    lines.append(f"* trained in {_count(round(seconds / 60), 'minute')}, seed {recipe.seed}")
+    time = _count(round(seconds / 60), "minute") if seconds >= 60 else _count(round(seconds), "second")
+    lines.append(f"* trained in {time}, seed {recipe.seed}")
     lines += ["", "## Use", "", USE_STOCK if recipe.stock_twin else USE]
-    if report:
-        lines += ["", "## Scores", "", "| set | Spearman x 100 |", "|---|---|"]
-        lines += [f"| {name} | {value:.1f} |" for name, value in report.items()]
+    lines += _scores(report, last, heldout) + _limits(recipe, encoder, languages, bool(report))
     lines += ["", "## Data", "", *dict.fromkeys(map(_corpus_line, recipe.all_corpora))]
     lines += [f"* {source}" for source in recipe.data_sources]
     if recipe.licenses:

@@ -7,6 +7,7 @@ Children are forked after the imports, so that ten kills cost seconds; nothing o
 import json
 import os
 import random
+import re
 import signal
 import time
 import traceback
@@ -31,6 +32,7 @@ from msdc.distill.model_card import license_of
 from msdc.distill.run import Run
 from msdc.distill.teacher import CachedTeacher
 from msdc.errors import InputError, MsdcError
+from msdc.export.readme import read_card
 
 FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked child; this system has no fork")
 
@@ -216,7 +218,21 @@ def test_the_card_has_what_hubs_read(finished):
         accuracy = numbers["stages"]["four"][f"accuracy_{code}"]
         assert results["held-out pairs of the training text", code] == round(accuracy, 2)
     assert "| four | student | teacher | multilingual_contrastive + multilingual_mse | 4 steps | 8 | 0.001" in card.text
-    assert "parallel.tsv (de, es)" in card.text and str(finished.parent) not in card.content
+    assert "parallel.tsv (en with de, es)" in card.text and str(finished.parent) not in card.content
+
+
+def test_the_card_has_scores_limits_and_a_warning_after_few_steps(finished):
+    text = (finished / "README.md").read_text("utf-8")
+    numbers = yaml.safe_load((finished.parent / "result.json").read_text())
+    chosen = numbers["stages"]["four"]["step"]
+    assert f"> **Warning:** trained for {chosen:.0f} step" in text and "not fit for use" in text
+    assert f"| small-sts | Spearman x 100 | {numbers['report']['small-sts']:.1f} |" in text
+    accuracy = numbers["stages"]["four"]["accuracy_de"]
+    assert f"| held-out pairs, de | nearest translation found, % | {accuracy:.1f} |" in text
+    assert "* Trained on en, de, es only." in text and "No test set was scored" not in text
+    assert not re.search(r"\b1 \w+s\b|\b0 minutes", text) and "applied 1" not in text
+    # A bundle repeats what the card lists as data.
+    assert read_card(finished).data_sources[0].startswith("parallel.tsv (en with de, es)")
 
 
 def test_licenses_that_agree_are_named():
