@@ -267,6 +267,7 @@ class Stage(Strict):
     steps: Steps | None = None  # instead of epochs
     batch: Batch = 64  # pairs per step (paper: 64)
     batch_tokens: BatchTokens | None = None  # token budget per side; pairs per step vary
+    accumulate: int = Field(default=1, gt=0, le=10_000)  # batches per step: their gradients are averaged
     # Sentences whose activations are kept at once; the backward pass recomputes them, so a large batch needs the memory
     # of a small one (GradCache, Gao et al. 2021).
     mini_batch: Count | None = None

@@ -54,8 +54,20 @@ def resolve_precision(precision: str, device: torch.device) -> str:
     """`float32` or `bfloat16`; `auto` is bfloat16 if the processor or GPU multiplies it in hardware."""
     if precision != "auto":
         return precision
-    fast = torch.cuda.is_bf16_supported() if device.type == "cuda" else read_machine().bf16
+    fast = torch.cuda.is_bf16_supported(including_emulation=False) if device.type == "cuda" else read_machine().bf16
     return "bfloat16" if fast else "float32"
+
+
+def _step_size(stage: Stage) -> str:
+    """What a step trains on, in all processes together: `256 pairs (4 batches; 2 processes)`."""
+    of = (
+        f"{stage.batch * stage.accumulate} pairs"
+        if stage.batch_tokens is None
+        else (f"up to {stage.batch_tokens * stage.accumulate} tokens a side")
+    )
+    world = parallel.rank_and_world()[1]
+    parts = [f"{stage.accumulate} batches"] * (stage.accumulate > 1) + [f"{world} processes"] * (world > 1)
+    return f"{of} ({'; '.join(parts)})" if parts else of
 
 
 @dataclass(frozen=True)
@@ -121,9 +133,9 @@ class Run:
         if self.recipe.compile and self.device.type == "cpu" and not compiler:
             raise InputError("compile: true needs a C++ compiler on a CPU (g++), and none is installed")
         require_trackers(self.tracker_names)
-        parallel.first(self._open_folder)
+        self.resume = parallel.from_first(self._open_folder)
 
-    def _open_folder(self) -> None:
+    def _open_folder(self) -> bool:
         self.open.enter_context(self.folder.held())
         self.folder.check(self.recipe, self.resume)
         check_recipe(self.recipe)
@@ -135,6 +147,7 @@ class Run:
         settings = dict(leaves(self.recipe.model_dump(mode="json")))
         self.trackers = Trackers(self.tracker_names, self.folder.path, self.recipe.name, settings)
         self.open.callback(self.trackers.close)
+        return self.resume
 
     # --- text -----------------------------------------------------------------------------------------------------
 
@@ -179,9 +192,7 @@ class Run:
 
     def _model(self, role: str) -> Path:
         """The model folder of a role after the stages so far."""
-        if self.rank == 0:
-            self._create(role)
-        parallel.barrier()
+        parallel.from_first(lambda: self._create(role))
         return self.folder.trained(self.recipe, role)
 
     def load_learner(self, number: int, stage: Stage) -> Encoder:
@@ -220,18 +231,25 @@ class Run:
     def run_stage(self, number: int, stage: Stage) -> dict[str, float]:
         """Train one stage and return the numbers of its best weights; those of a finished stage are read."""
         recipe, folder = self.recipe, self.folder.stage(number, stage)
-        if (done := folder.done()) is not None:
-            if self.rank == 0:
+
+        def reopen() -> tuple[dict[str, float] | None, int]:
+            """Numbers of the finished stage, and the step of its newest checkpoint, -1 without one."""
+            if (done := folder.done()) is not None:
                 folder.drop_checkpoints()
                 self.trackers.skip(self.folder.metrics.last_step(stage.name))
+                return done, -1
+            found = checkpoints(folder.checkpoints) if self.resume else []
+            at = step_of(found[0]) if found else -1
+            self.folder.metrics.rewind(stage.name, at)
+            return None, at
+
+        done, at = parallel.from_first(reopen)
+        if done is not None:
             return done
         # Text: a thread fills the shuffle buffer while the models are loaded.
         training = self.stream(stage)
-        found = checkpoints(folder.checkpoints) if self.resume else []
-        if not found:
+        if at < 0:
             training.start_reading(0, CHUNK_PAIRS)
-        if self.rank == 0:
-            self.folder.metrics.rewind(stage.name, step_of(found[0]) if found else -1)
         # Models and task.
         learner = self.load_learner(number, stage)
         student: Any = learner.module
@@ -251,32 +269,34 @@ class Run:
         both_sides = stage.teacher_role == "assistant" or bool(TARGETS & stage_inputs(stage))
         cached = None if isinstance(task, EmbeddingTask) else teacher  # it reads the teacher's embedding layer
         feed = BatchFeed(stage, training, learner.tokenizer, recipe.seed, cached, both_sides, learner.defaults.prompt())
-        steps = self._count_steps(feed, heldout)
+        steps = parallel.from_first(lambda: self._count_steps(feed, heldout))
         if stage.steps is None and self.rank == 0:
             check_warmup(stage, steps)
         # Training.
         validator = Validator(task, heldout, recipe)
         trainer = Trainer(task, feed, validator, folder.checkpoints, steps, self.precision, self.device, self.log)
         place = f"stage {number + 1}/{len(recipe.stages)} {stage.name}"
-        say(f"{place}: {steps} steps, {self.precision}, train {stage.train}")
+        say(f"{place}: {steps} steps of {_step_size(stage)}, {self.precision}, train {stage.train}")
         last = number == len(recipe.stages) - 1
         numbers = trainer.run(self.resume, keep_end=self.extendable and last)
-        # End: the model, then the mark that the stage is finished.
-        if self.rank == 0:
+
+        def end() -> dict[str, float]:
+            """Write the model, then the mark that the stage is finished."""
             trained = student if stage.quantize is None else rounding.convert(student)
             # A model without done.json is from a run that was killed between the two; this one is equal to it.
             save_student(trained.cpu(), learner.tokenizer, folder.model, force=True, defaults=learner.defaults)
             self.log({"stage": stage.name, "done": numbers})
             folder.finish(numbers)
-        parallel.barrier()
-        return numbers
+            return numbers
+
+        return parallel.from_first(end)
 
     def _count_steps(self, feed: BatchFeed, stream: TextStream) -> int:
         """Steps of a stage: those it sets, or its epochs over the rows of `stream`, which are read once."""
         stage = feed.stage
         if stage.steps is not None:
             return stage.steps
-        with StageProgress(f"{stage.name}: counting", enabled=self.rank == 0) as progress:
+        with StageProgress(f"{stage.name}: counting") as progress:
             stream.on_rows = progress.reading
             chunks = enumerate(stream.chunks(0, CHUNK_PAIRS))
             if stage.batch_tokens is None:
@@ -284,7 +304,7 @@ class Run:
             else:
                 # Under a token budget the number of steps depends on the lengths: count the batches of one epoch.
                 batches = sum(len(feed.chunk(rows, 0, number).cuts) for number, rows in chunks)
-            return max(1, round(stage.epochs * batches))
+            return max(1, round(stage.epochs * batches / stage.accumulate))
 
     # --- finish ---------------------------------------------------------------------------------------------------
 
@@ -293,7 +313,10 @@ class Run:
         seconds = round(sum(numbers["seconds"] for numbers in results.values()), 1)
         model = self._model("student" if self.recipe.student is not None else "assistant")
         student = self.folder.student
-        if self.rank == 0 and not (student.exists() and self.folder.result_file.is_file()):
+
+        def write() -> None:
+            if student.exists() and self.folder.result_file.is_file():
+                return
             encoder = load_encoder(model)
             report = self._report(encoder)
             if not student.exists():
@@ -303,9 +326,10 @@ class Run:
                         add_stock_twin(stage_folder)
                     write_text(stage_folder / "README.md", model_card(self.recipe, encoder, results, seconds, report))
             write_json(self.folder.result_file, {"stages": results, "report": report, "seconds": seconds})
+
+        parallel.from_first(write)
         if self.excluded is not None:
             say(f"exclude: skipped {self.excluded.count()} rows")
-        parallel.barrier()
         assistant = self.folder.trained(self.recipe, "assistant")
         return RunResult(self.folder.path, student, assistant if assistant.is_dir() else None, results, seconds)
 

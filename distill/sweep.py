@@ -253,12 +253,12 @@ def run_sweep(
     parallel.start()
     rank, _ = parallel.rank_and_world()
     with ExitStack() as stack:
-        parallel.first(lambda: stack.enter_context(held(folder)))
+        parallel.from_first(lambda: stack.enter_context(held(folder)))
         for left in folder.glob(".*.partial") if rank == 0 else ():
             left.unlink(missing_ok=True)  # of a process that was killed while it wrote a table
         for number, (label, one) in enumerate(recipes.items()):
             place = folders[label]
-            if (place / "result.json").is_file() and read_recipe(place) == one:
+            if parallel.from_first(partial(_is_finished, place, one)):
                 continue
             say(f"sweep {number + 1}/{len(recipes)}: {label}")
             # Any run of the sweep may have trained a stage that this point shares.
@@ -278,6 +278,10 @@ def run_sweep(
             if draw is not None:
                 draw(folder)
     return folder
+
+
+def _is_finished(place: Path, recipe: Recipe) -> bool:
+    return (place / "result.json").is_file() and read_recipe(place) == recipe
 
 
 def _row(label: str, recipe: Recipe, folder: Path) -> SweepRow:
@@ -403,7 +407,7 @@ def count_steps(recipe: Recipe, stage: Stage, counted: Counted) -> int | None:
         return None
     share = (1 - recipe.heldout.share) * (recipe.sample if stage.sample is None else stage.sample)
     rows = epoch_rows(sources, [count["rows"] for _, count in counted], stage.balance, share)
-    return max(1, round(stage.epochs * rows / stage.batch))
+    return max(1, round(stage.epochs * rows / (stage.batch * stage.accumulate)))
 
 
 def epoch_rows(sources: list[TextSource], counts: list[int], balance: str, share: float) -> float:

@@ -30,7 +30,11 @@ MINED_TOGETHER = 1024  # rows whose similarities with all targets of a chunk are
 
 @dataclass
 class Batch:
-    """The input of one step. A side is (ids [B, T], mask [B, T]), negatives [B, N, T]; missing parts are None."""
+    """The input of one pass. A side is (ids [B, T], mask [B, T]), negatives [B, N, T]; missing parts are None.
+
+    `whole` is the number of pairs in the batch of all processes, if the rows are a process's share of them; `seed` that
+    of what a task draws for the pairs of all processes.
+    """
 
     rows: list[Row]
     source: tuple[Tensor, Tensor]
@@ -40,9 +44,16 @@ class Batch:
     teacher_target_BD: Tensor | None = None
     teacher_states_BLH: Tensor | None = None
     teacher_negatives_BND: Tensor | None = None
+    whole: int | None = None
+    seed: int = 0
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def size(self) -> int:
+        """Pairs of the batch of all processes."""
+        return len(self.rows) if self.whole is None else self.whole
 
     @property
     def languages(self) -> list[str]:

@@ -111,10 +111,11 @@ class MemoryBank(nn.Module):
         self.register_buffer("texts_K", torch.zeros(size, dtype=torch.long))
         self.register_buffer("pointer", torch.zeros((), dtype=torch.long))
         self.register_buffer("filled", torch.zeros((), dtype=torch.long))
+        self._held = 0  # as `filled`, which may be on a GPU: reading it would wait for the GPU
 
     def __len__(self) -> int:
         """How many vectors are in the bank now."""
-        return int(self.filled)
+        return self._held
 
     def vectors(self) -> Tensor:
         """The stored vectors, [filled, D], in slot order; a view: use it before the next `push`, or clone it."""
@@ -144,7 +145,8 @@ class MemoryBank(nn.Module):
         self.bank_KD[slots] = vectors_BD[count - kept :].to(self.bank_KD)
         self.texts_K[slots] = 0 if texts_B is None else texts_B[count - kept :]
         self.pointer.copy_((self.pointer + count) % size)
-        self.filled.copy_((self.filled + count).clamp(max=size))
+        self._held = min(size, self._held + count)
+        self.filled.fill_(self._held)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         saved = state_dict.get(prefix + "bank_KD")
@@ -156,6 +158,7 @@ class MemoryBank(nn.Module):
             # Until the bank is full the next free slot is the first one that was never filled.
             if not (at == held if 0 <= held < size else held == size and 0 <= at < size):
                 raise InputError(f"the checkpoint's memory bank is damaged: pointer {at}, filled {held} of {size}")
+            self._held = held
         # Checkpoints of earlier versions have no texts.
         state_dict.setdefault(prefix + "texts_K", torch.zeros_like(self.texts_K))
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)

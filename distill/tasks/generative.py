@@ -13,17 +13,17 @@ Shapes: B pairs, T tokens, D sentence width, M masked tokens, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from msdc.distill.data.batches import Batch
 from msdc.distill.objectives import Objective
 from msdc.distill.tasks.sentence import SentenceTask, encode_sides, stage_inputs
-from msdc.distill.training.parallel import gather, rank_and_world
+from msdc.distill.training.parallel import gather, rank_and_world, share, weighted
 from msdc.errors import InputError
 
 MASKED_SHARE = 0.15  # Devlin et al. 2019
@@ -93,14 +93,24 @@ class GenerativeTask(SentenceTask):
         sides = (batch.source, batch.target)
         if self.many:
             return self._many(batch, sides)
-        # Drawn on the CPU, whose random state every checkpoint has.
-        in_source_B = (torch.rand(len(batch)) < 0.5).to(batch.source[0].device)
-        draw_B = torch.rand(len(batch)).to(batch.source[0].device)
+        draw = self._random(batch)
+        in_source_B, draw_B = draw() < 0.5, draw()
         here = (in_source_B, ~in_source_B)
         masked = [mask_one(*side, here_B, draw_B, self.mask) for side, here_B in zip(sides, here, strict=True)]
         token_B = torch.where(in_source_B, masked[0][1], masked[1][1])
         local = encode_sides(self.student, [(ids, mask) for (ids, _), (_, mask) in zip(masked, sides, strict=True)])
         return self._total(batch, local, self._generated(batch, local, token_B, here))
+
+    @staticmethod
+    def _random(batch: Batch) -> Callable[..., Tensor]:
+        """A source of numbers in [0, 1), [B, ...]: those of these pairs, with any number of processes."""
+        generator = torch.Generator().manual_seed(batch.seed)
+
+        def draw(*each: int) -> Tensor:
+            own = torch.rand(batch.size, *each, generator=generator)[share(batch.size)]
+            return own.to(batch.source[0].device)
+
+        return draw
 
     def _generated(
         self, batch: Batch, local: list[Tensor], token_B: Tensor, here: tuple[Tensor, Tensor]
@@ -116,29 +126,24 @@ class GenerativeTask(SentenceTask):
     def _many(self, batch: Batch, sides: tuple[tuple[Tensor, Tensor], ...]) -> dict[str, Tensor]:
         """MLM: many masked tokens in both sides, predicted from their states; XTR from the same pass."""
         local, states, tokens = [], [], []
+        draw, length = self._random(batch), self.stage.max_length
         for ids_BT, mask_BT in sides:
-            draw, how = (torch.rand(ids_BT.shape).to(ids_BT.device) for _ in range(2))
-            other_BT = torch.randint(0, self.student.config.vocabulary, ids_BT.shape).to(ids_BT.device)
-            masked_BT, picked_BT = mask_many(ids_BT, mask_BT, draw, how, other_BT, self.mask)
+            # Drawn for the longest text of the stage: padding, which differs between processes, changes nothing.
+            picked, how, other = (draw(length)[:, : ids_BT.shape[1]] for _ in range(3))
+            other_BT = (other * self.student.config.vocabulary).long()
+            masked_BT, picked_BT = mask_many(ids_BT, mask_BT, picked, how, other_BT, self.mask)
             hidden_BTH = self.student.hidden(masked_BT, mask_BT)
             local.append(self.student.head(hidden_BTH, mask_BT))
             states.append(hidden_BTH[picked_BT])
             tokens.append(ids_BT[picked_BT])
         masked_M = torch.cat(tokens)
         logits_MV = self.logits(torch.cat(states))
-        # Processes have different numbers of masked tokens: this weight makes the average of their means the mean.
-        share = 1.0
-        world = rank_and_world()[1]
-        if world > 1:
-            count = torch.tensor(float(len(masked_M)), device=masked_M.device)
-            dist.all_reduce(count)
-            share = len(masked_M) * world / max(1.0, float(count))
         nowhere_B = torch.zeros(len(batch), dtype=torch.bool, device=masked_M.device)
         generated: list[dict[str, Tensor]] = []
         if "logits_BV" in stage_inputs(self.stage):
             generated = self._generated(batch, local, nowhere_B.long(), (nowhere_B, nowhere_B))
         tokens_of = {"token_logits_MV": logits_MV, "masked_ids_M": masked_M}
-        return self._total(batch, local, generated, tokens_of, share)
+        return self._total(batch, local, generated, tokens_of)
 
     def _total(
         self,
@@ -146,11 +151,10 @@ class GenerativeTask(SentenceTask):
         local: list[Tensor],
         generated: list[dict[str, Tensor]],
         masked: dict[str, Tensor] | None = None,
-        share: float = 1.0,
     ) -> dict[str, Tensor]:
         """The weighted sum of sentence losses (over the gathered batch) and generative ones (over own rows)."""
-        source, target = (gather(vectors) for vectors in local)
-        teacher = None if batch.teacher_source_BD is None else gather(batch.teacher_source_BD)
+        source, target = (gather(vectors, batch.size) for vectors in local)
+        teacher = None if batch.teacher_source_BD is None else gather(batch.teacher_source_BD, batch.size)
         own = [source, target] if self.project is None else [self.project(source), self.project(target)]
         tensors: dict[str, Tensor | None] = {
             "source_BD": source, "target_BD": target, "student_source_BD": own[0], "student_target_BD": own[1],
@@ -158,15 +162,15 @@ class GenerativeTask(SentenceTask):
         }  # fmt: skip
 
         def loss(objective: Objective, options: dict[str, Any]) -> Tensor:
-            # Generative terms are means over this process' rows, one per side; averaged over processes with equal
-            # numbers of rows, their gradients are those of the whole batch.
+            # Generative terms are means over this process's masked tokens, or over its rows, one per side.
             if "token_logits_MV" in objective.inputs:
                 assert masked is not None
-                return share * objective(masked)
+                return weighted(objective(masked), torch.tensor(len(masked["masked_ids_M"])).to(source.device))
             if "logits_BV" not in objective.inputs:
                 return objective(tensors, **options)
             if len(batch):
-                return sum((objective(one, **options) for one in generated), source.new_zeros(()))
+                both = sum((objective(one, **options) for one in generated), source.new_zeros(()))
+                return len(batch) * rank_and_world()[1] / batch.size * both
             # No rows here, but the other processes expect gradients of every parameter.
             return sum((one["logits_BV"].sum() for one in generated), source.new_zeros(()))
 

@@ -22,7 +22,7 @@ from msdc.distill.objectives import domain_prototypes, find_objective, layer_sub
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks.sentence import TrainingTask, domain_numbers
 from msdc.distill.teacher import CachedTeacher
-from msdc.distill.training.parallel import gather
+from msdc.distill.training.parallel import from_first, gather
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 
@@ -77,13 +77,16 @@ class HiddenStatesTask(TrainingTask):
             self.project = nn.Linear(student.width, teacher.width, bias=False)
         if self.wanted and student.config.hidden != teacher.hidden:
             self.project_states = nn.Linear(student.config.hidden, teacher.hidden, bias=False)
+        # Without an objective on the sentence vector the last layer has no gradient.
+        self.partial = not any("student_BD" in objective.inputs for _, objective, _ in self.uses)
         # Not part of a checkpoint: a resumed run computes it again from the corpora and the teacher.
         self.register_buffer("prototypes_PD", None, persistent=False)
 
     def prepare(self, stream: TextStream) -> None:
         """Compute the prototypes of the stage's corpora."""
         assert self.teacher is not None
-        self.prototypes_PD = prototypes(stream, self.teacher)
+        teacher = self.teacher
+        self.prototypes_PD = from_first(lambda: prototypes(stream, teacher))
 
     def forward(self, batch: Batch, train_source: bool = True) -> dict[str, Tensor]:
         """The loss and its parts."""
@@ -93,14 +96,13 @@ class HiddenStatesTask(TrainingTask):
             sentence_BD = self.project(sentence_BD)
         if self.project_states is not None:
             states_BLH = self.project_states(states_BLH)
-        teacher_BD = gather(batch.teacher_source_BD)
         tensors: dict[str, Tensor | None] = {
-            "teacher_BD": teacher_BD,
-            "student_BD": gather(sentence_BD),
+            "teacher_BD": gather(batch.teacher_source_BD, batch.size),
+            "student_BD": gather(sentence_BD, batch.size),
             "domain_B": domain_numbers(batch),
             PROTOTYPES: self.prototypes_PD,
         }
         if batch.teacher_states_BLH is not None:
-            for name, states in ((STATES, batch.teacher_states_BLH), ("student_states_BLH", states_BLH)):
-                tensors[name] = gather(states.flatten(1)).unflatten(1, states.shape[1:])
+            tensors[STATES] = gather(batch.teacher_states_BLH, batch.size)
+            tensors["student_states_BLH"] = gather(states_BLH, batch.size)
         return self._sum(lambda objective, options: objective(tensors, **options))

@@ -24,7 +24,7 @@ from msdc.distill.data.corpora import NLI_CLASSES
 from msdc.distill.data.stream import TextStream
 from msdc.distill.recipe import ObjectiveUse, Stage
 from msdc.distill.teacher import CachedTeacher
-from msdc.distill.training.parallel import gather
+from msdc.distill.training.parallel import gather, weighted
 from msdc.errors import InputError
 from msdc.text.tokenizer import text_key
 
@@ -86,6 +86,7 @@ class TrainingTask(nn.Module):
 
     provides: frozenset[str] = frozenset()
     on_vectors = False  # whether all losses use sentence vectors only, as `dimensions` and `mini_batch` need
+    partial = False  # whether some steps leave trained parameters without a gradient
 
     def __init__(
         self, student: Any, stage: Stage, teacher: CachedTeacher | None = None, mask_id: int | None = None
@@ -131,14 +132,16 @@ class TrainingTask(nn.Module):
         negatives = 0 if batch.negatives is None else batch.negatives[0].shape[1]
         rows = [(row.source, row.target or row.source, *row.negatives[:negatives]) for row in batch.rows]
         keys = np.array([text_key(text) for row in rows for text in row], np.uint64).view(np.int64)
-        texts_BS = gather(torch.from_numpy(keys.reshape(len(rows), 2 + negatives)).to(batch.source[0].device))
+        texts_BS = gather(
+            torch.from_numpy(keys.reshape(len(rows), 2 + negatives)).to(batch.source[0].device), batch.size
+        )
         return {"texts_BS": texts_BS[:, :2], "negative_texts_BN": texts_BS[:, 2:] if negatives else None}
 
     def prepare(self, stream: TextStream) -> None:
         """Prepare the task with the stage's text before training; most tasks do nothing."""
 
-    def after_step(self) -> None:
-        """Called after each optimizer step."""
+    def after_backward(self) -> None:
+        """Called after each backward pass."""
 
 
 class SentenceTask(TrainingTask):
@@ -154,6 +157,8 @@ class SentenceTask(TrainingTask):
             # DistilCSE's learned map M to the teacher's width, not saved. Objectives on similarities (eq. 5, 8, 9) use
             # the student's own vectors.
             self.project = nn.Linear(student.width, teacher.width, bias=False)
+            # Steps that train both sides need no map then.
+            self.partial = not any(objective.equal_widths for _, objective, _ in self.uses)
         self.bank: objectives.MemoryBank | None = None
         self._newest: tuple[Tensor, Tensor | None] | None = None
         if "bank_KD" in stage_inputs(stage):
@@ -166,24 +171,27 @@ class SentenceTask(TrainingTask):
         if batch.negatives is not None:
             sides.append((batch.negatives[0].flatten(0, 1), batch.negatives[1].flatten(0, 1)))
         given = iter(encode_sides(self.student, sides, self.stage.mini_batch))
-        source, target = gather(next(given)), None if batch.target is None else gather(next(given))
+        source = gather(next(given), batch.size)
+        target = None if batch.target is None else gather(next(given), batch.size)
         if batch.negatives is None:
             return [source, target, None]
         each = batch.negatives[0].shape[1]
-        negatives_BW = next(given).view(len(batch), each * self.student.width)
-        return [source, target, gather(negatives_BW).unflatten(1, (each, -1))]
+        negatives_BND = next(given).view(len(batch), each, self.student.width)
+        return [source, target, gather(negatives_BND, batch.size)]
 
     def forward(self, batch: Batch, train_source: bool = True) -> dict[str, Tensor]:
         """The loss and its parts; without `train_source` only the target side is trained."""
-        teacher_source = None if batch.teacher_source_BD is None else gather(batch.teacher_source_BD)
-        teacher_target = None if batch.teacher_target_BD is None else gather(batch.teacher_target_BD)
+        teacher_source, teacher_target, teacher_negatives = (
+            None if vectors is None else gather(vectors, batch.size)
+            for vectors in (batch.teacher_source_BD, batch.teacher_target_BD, batch.teacher_negatives_BND)
+        )
         texts = self.texts(batch)
         if not train_source and batch.target is not None and teacher_source is not None:
             # The source side is learned fast; such a step skips it.
             (target_BD,) = encode_sides(self.student, [batch.target], self.stage.mini_batch)
             teacher_BD = teacher_source if teacher_target is None else teacher_target
             result = objectives.matryoshka(
-                partial(self._target_alone, teacher_BD), [gather(target_BD)], self.stage.dimensions
+                partial(self._target_alone, teacher_BD), [gather(target_BD, batch.size)], self.stage.dimensions
             )
         else:
             given: dict[str, Tensor | None] = {
@@ -191,10 +199,9 @@ class SentenceTask(TrainingTask):
                 "bank_KD": None if self.bank is None else self.bank.vectors(),
                 "bank_texts_K": None if self.bank is None else self.bank.texts(), **texts,
             }  # fmt: skip
-            if teacher_source is not None and teacher_target is not None and batch.teacher_negatives_BND is not None:
-                local = batch.teacher_negatives_BND
-                negatives_BND = gather(local.flatten(1)).unflatten(1, local.shape[1:])
-                given["teacher_scores_BJ"] = objectives.candidate_scores(teacher_source, teacher_target, negatives_BND)
+            if teacher_source is not None and teacher_target is not None and teacher_negatives is not None:
+                scores_BJ = objectives.candidate_scores(teacher_source, teacher_target, teacher_negatives)
+                given["teacher_scores_BJ"] = scores_BJ
             loss = partial(self._compared, given)
             result = objectives.matryoshka(loss, self._vectors(batch), self.stage.dimensions)
         if self.bank is not None and teacher_source is not None and self.training:
@@ -259,8 +266,8 @@ class SentenceTask(TrainingTask):
                 loss = loss + use.weight * value
         return {"loss": loss, **parts}
 
-    def after_step(self) -> None:
-        """Push the teacher's vectors of this step into the memory bank."""
+    def after_backward(self) -> None:
+        """Push the teacher's vectors of this batch into the memory bank."""
         # The loss refers to a view of the bank, which must not change before the backward pass.
         if self.bank is not None and self._newest is not None:
             self.bank.push(*self._newest)
@@ -275,13 +282,22 @@ class EmbeddingTask(TrainingTask):
         if self.teacher is None:
             raise InputError(f"stage {self.stage.name}: train: student.embedding needs a teacher")
         module: Any = self.teacher.encoder.module
-        sides = []
-        for ids_BT, mask_BT in filter(None, (batch.source, batch.target)):
-            with torch.no_grad():
-                teacher_BTH = module.embed(ids_BT)
-            tensors = {"teacher_BTH": teacher_BTH, "student_BTH": self.student.embed(ids_BT), "mask_BT": mask_BT}
-            sides.append(self._sum(lambda one, options, given=tensors: one(given, **options)))  # type: ignore[misc]
+        sides = [self._side(module, *side) for side in (batch.source, batch.target) if side is not None]
         return {key: sum((side[key] for side in sides[1:]), sides[0][key]) for key in sides[0]}
+
+    def _side(self, teacher: Any, ids_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
+        with torch.no_grad():
+            teacher_BTH = teacher.embed(ids_BT)
+        student_BTH = self.student.embed(ids_BT)
+        tensors = {"teacher_BTH": teacher_BTH, "student_BTH": student_BTH, "mask_BT": mask_BT}
+
+        def loss(objective: objectives.Objective, options: dict[str, Any]) -> Tensor:
+            # A mean over this process's tokens, or over its sentences where their tokens are pooled.
+            count = mask_BT.any(1).sum() if options.get("pooled") else mask_BT.sum()
+            # A process without rows has a loss of 0 with a gradient.
+            return weighted(objective(tensors, **options) if len(ids_BT) else student_BTH.sum(), count)
+
+        return self._sum(loss)
 
 
 class LabelledTask(SentenceTask):
@@ -307,8 +323,7 @@ class LabelledTask(SentenceTask):
             labels = [row.label for row in batch.rows]
             if any(label is None for label in labels):
                 raise InputError(f"stage {self.stage.name}: rows without a label; see `kind` of its corpora")
-            label_B1 = torch.tensor(labels, dtype=torch.float32, device=device).view(-1, 1)
-            score_B = gather(label_B1).squeeze(1)
+            score_B = gather(torch.tensor(labels, dtype=torch.float32).to(device), batch.size)
             labels_of |= {"score_B": score_B, "label_B": score_B.long()}
         if self.classifier is not None:
             labels_of |= {"classifier_CF": self.classifier.weight, "bias_C": self.classifier.bias}
@@ -328,8 +343,8 @@ class LabelledTask(SentenceTask):
 
 def domain_numbers(batch: Batch) -> Tensor:
     """The domain (corpus) of each row of the batches of all processes, int64 [B]."""
-    domain_B1 = torch.tensor([[row.domain] for row in batch.rows], device=batch.source[0].device, dtype=torch.float32)
-    return gather(domain_B1).squeeze(1).long()
+    domain_B = torch.tensor([row.domain for row in batch.rows], dtype=torch.int64)
+    return gather(domain_B.to(batch.source[0].device), batch.size)
 
 
 def count_domains(stage: Stage) -> int:

@@ -60,6 +60,9 @@ class TrainState:
             self.task.load_state_dict(saved["task"])
             self.optimizer.load_state_dict(saved["optimizer"])
             self.average = saved["average"]
+            if self.average is not None:
+                parameters = dict(self.task.named_parameters())
+                self.average = {name: v.to(parameters[name].device) for name, v in self.average.items()}
             self.feed.position = Position(*saved["position"])
             for name, value in json.loads(saved["plain"]).items():
                 setattr(self, name, value)
@@ -79,7 +82,7 @@ def random_states() -> dict[str, Any]:
         "python": [version, list(values), gauss],
     }
     if torch.cuda.is_available():
-        state["cuda"] = torch.cuda.get_rng_state_all()
+        state["cuda"] = torch.cuda.get_rng_state()  # of this process's GPU
     return state
 
 
@@ -91,7 +94,8 @@ def restore_random_states(state: dict[str, Any]) -> None:
     version, values, gauss = state["python"]
     random.setstate((version, tuple(values), gauss))
     if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(state["cuda"])
+        # Version 0.2 saved a list, of all GPUs.
+        torch.cuda.set_rng_state(state["cuda"][0] if isinstance(state["cuda"], list) else state["cuda"])
 
 
 def save_checkpoint(folder: Path, step: int, state: dict[str, Any], kind: str = "step") -> None:
@@ -126,6 +130,16 @@ def step_of(path: Path) -> int:
 def checkpoints(folder: Path) -> list[Path]:
     """Finished checkpoints, newest first."""
     return [path.with_suffix(".pt") for path in sorted(folder.glob("*-*.json"), key=step_of, reverse=True)]
+
+
+def load_newest(folder: Path) -> dict[str, Any] | None:
+    """The newest checkpoint, with the best weights as they were then; None without one."""
+    found = checkpoints(folder)
+    if not found:
+        return None
+    saved = load_checkpoint(found[0])
+    restore_best(found[0])
+    return saved
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:

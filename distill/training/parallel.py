@@ -1,21 +1,34 @@
-"""Training with several processes under torchrun, with exact gradients.
+"""Training with several processes, with exact gradients: those of one process with the global batch.
 
-Every process computes the loss of the whole global batch from gathered vectors; only its own rows carry gradients. The
-gradient of gathering sums over processes and DistributedDataParallel averages, so the result is the gradient of one
-process with the global batch, for every objective, contrastive ones included.
+A launcher of PyTorch (torchrun, Accelerate's, SLURM's srun around torchrun) sets the environment variables that `start`
+reads. Every process computes the loss of the whole global batch from gathered vectors; only its own rows carry
+gradients. It scales them by the number of processes W and DistributedDataParallel averages them, so nothing but that
+average is communicated in the backward pass. Means over tokens are sums over those of all processes (`weighted`).
+
+Decisions and files are the first process's: `from_first`.
 """
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from datetime import timedelta
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from msdc.errors import InputError, MsdcError
+from msdc.errors import InputError, MsdcError, first_line
+from msdc.progress import be_quiet
+
+Found = TypeVar("Found")
+
+STEP_LIMIT = timedelta(minutes=30)  # for one exchange within a step; a process that hangs ends the run
+PATIENCE = timedelta(days=7)  # while the first process downloads, trains a vocabulary, validates
+_patient: Any = None  # the group with this patience; on CPUs, whatever the device
 
 
 def rank_and_world() -> tuple[int, int]:
@@ -26,39 +39,59 @@ def rank_and_world() -> tuple[int, int]:
 
 
 def start() -> torch.device:
-    """Join the process group of torchrun, if any; returns the device of this process."""
-    cuda = torch.cuda.is_available()
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
-        dist.init_process_group("nccl" if cuda else "gloo")
-    if cuda:
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    """Join the launcher's other processes, if any; returns the device of this process.
+
+    Only the first process shows progress.
+
+    Raises:
+        InputError: this process has no GPU of its own.
+        MsdcError: the other processes cannot be reached.
+    """
+    global _patient
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        number, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+        if number >= count:
+            raise InputError(f"process {number + 1} of this machine has no GPU: start {count} processes per machine")
+        device = torch.device("cuda", number)
         torch.cuda.set_device(device)
-        return device
-    return torch.device("cpu")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
+        try:
+            dist.init_process_group("cuda:nccl,cpu:gloo" if device.type == "cuda" else "gloo", timeout=STEP_LIMIT)
+            _patient = dist.new_group(backend="gloo", timeout=PATIENCE)
+        except (ValueError, RuntimeError) as error:
+            raise MsdcError(f"the other processes cannot be reached: {first_line(error)}") from error
+        if rank_and_world()[0] > 0:
+            be_quiet(True)
+    return device
 
 
 def barrier() -> None:
-    """Wait for all processes."""
+    """Wait for all processes, for days if necessary."""
     if rank_and_world()[1] > 1:
-        dist.barrier()
+        dist.barrier(group=_patient)
 
 
-def first(work: Callable[[], None]) -> None:
-    """Do `work` in the first process while the others wait; its error is raised in all of them."""
+def from_first(work: Callable[[], Found]) -> Found:
+    """What `work` returns in the first process, in all of them, which wait for it; its error is raised in all."""
     rank, world = rank_and_world()
-    failed: MsdcError | None = None
+    if world == 1:
+        return work()
+    result: Any = None
+    failed: Exception | None = None
     if rank == 0:
         try:
-            work()
-        except MsdcError as error:
+            result = work()
+        except Exception as error:
             failed = error
-    if world > 1:
-        shared: list[Any] = [failed and (failed.exit_code, str(failed))]
-        dist.broadcast_object_list(shared)
-        if rank > 0 and shared[0] is not None:
-            failed = (InputError if shared[0][0] == InputError.exit_code else MsdcError)(shared[0][1])
+    shared = [result, None if failed is None else (isinstance(failed, InputError), str(failed) or repr(failed))]
+    dist.broadcast_object_list(shared, group=_patient)
+    if rank > 0 and shared[1] is not None:
+        failed = (InputError if shared[1][0] else MsdcError)(shared[1][1])
     if failed is not None:
         raise failed
+    found: Found = shared[0]
+    return found
 
 
 def exchange(value: Any) -> list[Any]:
@@ -66,43 +99,79 @@ def exchange(value: Any) -> list[Any]:
     _, world = rank_and_world()
     found = [value] * world
     if world > 1:
-        dist.all_gather_object(found, value)
+        dist.all_gather_object(found, value, group=_patient)
     return found
 
 
-def wrap(module: torch.nn.Module) -> Any:
-    """The task, in DistributedDataParallel if there are several processes."""
+def wrap(module: torch.nn.Module, partial: bool = False) -> Any:
+    """The task, in DistributedDataParallel if there are several processes; freeze it first.
+
+    Buffers are equal in all processes and stay so: none is sent. `partial`: some steps leave parameters without a
+    gradient.
+    """
     if rank_and_world()[1] == 1:
         return module
-    return torch.nn.parallel.DistributedDataParallel(module, find_unused_parameters=True)
+    with warnings.catch_warnings():
+        # Its successor in torch 2.13 sends the buffers at the start, and neither NCCL nor gloo can send int16.
+        warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
+        ddp = torch.nn.parallel.DistributedDataParallel
+        return ddp(module, broadcast_buffers=False, find_unused_parameters=partial)
 
 
-def gather(vectors_BD: Tensor) -> Tensor:
-    """The rows of all processes in the order of the global batch, with gradients.
+def without_sync(model: Any) -> AbstractContextManager[Any]:
+    """Gradients of the passes inside stay in their process, until a pass outside adds its own."""
+    return nullcontext() if rank_and_world()[1] == 1 else model.no_sync()
+
+
+class _Gather(torch.autograd.Function):
+    """The backward pass communicates nothing: every process has the gradient of all rows, and takes that of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, own: Tensor, size: int) -> Tensor:
+        _, world = rank_and_world()
+        longest = -(-size // world)
+        padded = own.new_zeros(longest, *own.shape[1:])
+        padded[: len(own)] = own
+        out = own.new_empty(world * longest, *own.shape[1:])
+        dist.all_gather_single(out, padded)
+        return out.unflatten(0, (world, longest)).transpose(0, 1).flatten(0, 1)[:size]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
+        rank, world = rank_and_world()
+        return gradient[rank::world] * world, None
+
+
+def gather(own: Tensor, size: int) -> Tensor:
+    """The rows of all processes in the order of the global batch of `size` rows, with gradients.
 
     Rows are distributed round robin (`share`): process r of W has rows r, r + W, r + 2W, ... of the global batch.
     """
-    _, world = rank_and_world()
-    if world == 1:
-        return vectors_BD
-    counts = [torch.zeros(1, dtype=torch.int64, device=vectors_BD.device) for _ in range(world)]
-    dist.all_gather(counts, torch.tensor([len(vectors_BD)], device=vectors_BD.device))
-    sizes = [int(c) for c in counts]
-    longest = max(sizes)
-    padded = torch.nn.functional.pad(vectors_BD, (0, 0, 0, longest - len(vectors_BD)))
-    if vectors_BD.requires_grad:
-        import torch.distributed.nn.functional as dist_nn
-
-        parts = dist_nn.all_gather(padded)
-    else:
-        parts = [torch.empty_like(padded) for _ in range(world)]
-        dist.all_gather(parts, padded.contiguous())
-    together = torch.stack(list(parts), dim=1).reshape(longest * world, -1)
-    keep = torch.tensor([i < sizes[r] for i in range(longest) for r in range(world)], device=vectors_BD.device)
-    return together[keep]
+    if rank_and_world()[1] == 1:
+        return own
+    gathered: Tensor = _Gather.apply(own, size)  # type: ignore[no-untyped-call]
+    return gathered
 
 
 def share(count: int) -> slice:
     """The rows of a global batch that this process computes."""
     rank, world = rank_and_world()
     return slice(rank, count, world)
+
+
+def weighted(mean: Tensor, count: Tensor) -> Tensor:
+    """This process's mean over `count` items, scaled so that the average over processes is the mean over all items."""
+    world = rank_and_world()[1]
+    if world == 1:
+        return mean
+    total = count.double()
+    dist.all_reduce(total)
+    return mean * (count * world / total.clamp(min=1)).to(mean.dtype)
+
+
+def average(values: Tensor) -> Tensor:
+    """The mean of `values` over all processes."""
+    world = rank_and_world()[1]
+    if world > 1:
+        dist.all_reduce(values)
+    return values / world

@@ -9,6 +9,9 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,7 @@ from msdc.machine import peak_mib
 from msdc.progress import say, warn
 
 CHECKPOINT_SECONDS = 120.0
+UNREAD = 16  # steps on a GPU whose numbers are read together
 
 
 def shares(sums: dict[str, float]) -> dict[str, float]:
@@ -103,6 +107,21 @@ def make_optimizer(task: TrainingTask) -> torch.optim.Optimizer:
     )
 
 
+@dataclass
+class _Step:
+    """A step that was taken: its number from 1, batches, learning rate, names and values of the loss and its parts.
+
+    `parts` are the values once they were read.
+    """
+
+    number: int
+    batches: list[Batch]
+    rate: float
+    names: list[str]
+    values: Tensor
+    parts: dict[str, float] = field(default_factory=dict)
+
+
 class Trainer:
     """Trains one stage, `task.stage`, for `steps` in all. `run` returns the numbers of the best weights.
 
@@ -126,9 +145,10 @@ class Trainer:
         self._best_path = folder / checkpoint.BEST
         self.rank, _ = parallel.rank_and_world()
         task.to(self.device)
-        self.model = parallel.wrap(task)
         freeze(task)
+        self.model = parallel.wrap(task, task.partial)
         self.state = TrainState(task, make_optimizer(task), feed)
+        self._waiting: list[_Step] = []
         if self.stage.average is not None:
             self.state.average = {name: p.detach().clone() for name, p in self._trained()}
         # The weights that the stage starts from; a resumed stage loads the same model before its checkpoint.
@@ -149,12 +169,12 @@ class Trainer:
         state = self.state
         with disk_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-        if resume and (found := checkpoint.checkpoints(self.folder)):
-            state.restore(checkpoint.load_checkpoint(found[0]))
-            if self.rank == 0:
-                checkpoint.restore_best(found[0])
-            parallel.barrier()
+        if resume and (saved := parallel.from_first(lambda: checkpoint.load_newest(self.folder))) is not None:
+            state.restore(saved)
             say(f"{self.stage.name}: resumed at step {self.position.step} of {self.steps}")
+        if self.rank > 0:
+            # Dropout of its own; what tasks draw for the whole batch has the batch's seed.
+            torch.manual_seed(self._seed(self.rank))
         # A run that was killed after its decision to stop early stays stopped.
         if self.position.step < self.steps and not self._stopped():
             with StageProgress(self.stage.name, self.steps, enabled=self.rank == 0) as progress:
@@ -176,7 +196,7 @@ class Trainer:
         if self.position.step:
             cost["minutes_per_10000_steps"] = round(10_000 * state.seconds / self.position.step / 60, 2)
         assert state.best is not None
-        self.task.student.load_state_dict(load_file(self._best_path))
+        self.task.student.load_state_dict(parallel.from_first(lambda: load_file(self._best_path)))
         parts = {f"share_{name}": value for name, value in shares(state.parts).items()}
         return {"step": float(state.best[1]), **state.best[2], **parts, **cost, "seconds": round(state.seconds, 1)}
 
@@ -186,34 +206,32 @@ class Trainer:
         state, stage = self.state, self.stage
         saved = time.monotonic()
         started = saved - state.seconds
-        for batch in self.feed.batches():
-            epoch = self.position.epoch
-            rate = self._set_rate()
-            parts = self._step(batch)
-            step = self.position.step
-            weights = self.task.weights
-            weighted = {name: weights.get(name, 1.0) * value for name, value in parts.items() if name != "loss"}
-            self._count(batch, parts["loss"], weighted)
-            sides = 1 + (batch.target is not None) + (0 if batch.negatives is None else batch.negatives[0].shape[1])
-            progress.step(step, parts["loss"], rate, sides * len(batch), weighted)
+        batches = self.feed.batches()
+        log_every = max(1, self.steps // 100)
+        stop = False
+        while not stop and self.position.step < self.steps:
+            together = list(islice(batches, stage.accumulate))
+            self._waiting.append(self._step(together))
+            step, at_end = self.position.step, self.position.step >= self.steps
+            logs, validates = step % log_every == 0 or at_end, step % self.evaluate_every == 0 or at_end
             state.seconds = time.monotonic() - started
-            if step % max(1, self.steps // 100) == 0 or step == self.steps:
+            # A step's numbers are on the device until they are read, which waits for it.
+            if self.device.type != "cpu" and len(self._waiting) < UNREAD and not logs and not validates:
+                continue
+            last = self._read(progress)
+            if logs:
                 self.log({
-                    "stage": stage.name, "step": step, "epoch": epoch, "seconds": round(state.seconds, 6),
-                    "steps_per_second": round(step / max(state.seconds, 1e-9), 3), "learning_rate": rate,
-                    **parts, "loss": float(np.mean(state.losses)), "shares": shares(state.recent),
+                    "stage": stage.name, "step": step, "epoch": self.position.epoch, "seconds": round(state.seconds, 6),
+                    "steps_per_second": round(step / max(state.seconds, 1e-9), 3), "learning_rate": last.rate,
+                    **last.parts, "loss": float(np.mean(state.losses)), "shares": shares(state.recent),
                 })  # fmt: skip
                 state.losses, state.recent = [], {}
-            stop = False
-            if step % self.evaluate_every == 0 or step >= self.steps:
-                stop = self._validate(epoch)
-            due = time.monotonic() - saved > CHECKPOINT_SECONDS or step % self.evaluate_every == 0
+            if validates:
+                stop = self._validate()
             state.seconds = time.monotonic() - started
-            if due and step < self.steps:
+            if not at_end and (validates or time.monotonic() - saved > CHECKPOINT_SECONDS):
                 self._save()
                 saved = time.monotonic()
-            if stop or step >= self.steps:
-                break
         state.seconds = time.monotonic() - started
 
     def _set_rate(self) -> float:
@@ -222,55 +240,83 @@ class Trainer:
             group["lr"] = group["base"] * factor
         return factor * self.stage.learning_rate
 
-    def _step(self, batch: Batch) -> dict[str, float]:
+    def _step(self, batches: list[Batch]) -> _Step:
+        """One update by the gradients of some batches: their mean, each weighted by its pairs."""
+        rate = self._set_rate()
         # Which steps train the source side follows from the step's number: a resumed run agrees.
         step, stage = self.position.step, self.stage
         train_source = math.floor((step + 1) * stage.source_share) > math.floor(step * stage.source_share)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
-            result = self.model(self._local(batch), train_source)
-        loss = result["loss"]
-        if not torch.isfinite(loss):
-            raise MsdcError(
-                f"stage {stage.name}, step {step}, epoch {self.position.epoch}: the loss is {loss.item()}; first "
-                f"sentence of the batch: {batch.rows[0].source[:60]!r}. Lower learning_rate (now "
-                f"{stage.learning_rate}) or check the corpus; `resume` continues from the last checkpoint"
-            )
+        pairs = sum(map(len, batches))
+        parts: dict[str, Tensor] = {}
         self.state.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        for number, batch in enumerate(batches):
+            own, weight = self._local(batch, self._seed(number)), len(batch) / pairs
+            last = number == len(batches) - 1
+            with nullcontext() if last else parallel.without_sync(self.model):
+                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
+                    result = self.model(own, train_source)
+                (weight * result["loss"]).backward()
+            self.task.after_backward()
+            for name, value in result.items():
+                parts[name] = weight * value.detach() + parts.get(name, 0.0)
         torch.nn.utils.clip_grad_norm_([p for _, p in self._trained() if p.grad is not None], stage.clip)
         self.state.optimizer.step()
-        self.task.after_step()
         if self.state.average is not None and stage.average is not None:
             # The usual warm-up of an average: it follows quickly at first.
             decay = min(stage.average, (1 + step) / (10 + step))
             for name, parameter in self._trained():
                 self.state.average[name].lerp_(parameter.detach(), 1.0 - decay)
         self.position.step += 1
-        return {name: float(value.detach()) for name, value in result.items()}
+        return _Step(self.position.step, batches, rate, list(parts), torch.stack(list(parts.values())))
 
-    def _local(self, batch: Batch) -> Batch:
+    def _seed(self, *more: int) -> int:
+        """A seed of the next step: for `more`, with any number of processes."""
+        return int(np.random.SeedSequence([self.feed.seed, self.position.step, *more]).generate_state(1)[0])
+
+    def _local(self, batch: Batch, seed: int) -> Batch:
         """The rows of this process, on its device."""
-        rows = parallel.share(len(batch))
+        rows, size = parallel.share(batch.size), batch.size
+        cuda = self.device.type == "cuda"
 
         def own(value: Any) -> Any:
             """The rows, a tensor, a pair of ids and mask, or None."""
             if isinstance(value, tuple):
                 return tuple(map(own, value))
             if isinstance(value, Tensor):
-                return value[rows].to(self.device)
+                # From pinned memory the copy need not be waited for.
+                return (value[rows].pin_memory() if cuda else value[rows]).to(self.device, non_blocking=True)
             return None if value is None else value[rows]
 
-        return Batch(**{name: own(value) for name, value in vars(batch).items()})
+        given = {name: own(value) for name, value in vars(batch).items() if name not in ("whole", "seed")}
+        return Batch(**given, whole=size, seed=seed)
 
-    def _count(self, batch: Batch, loss: float, weighted: dict[str, float]) -> None:
-        """Add a step to the sums for metrics."""
-        self.state.losses.append(loss)
-        for name, value in weighted.items():
-            for sums in (self.state.recent, self.state.parts):
-                sums[name] = sums.get(name, 0.0) + abs(value)
-        for code, rows in Counter(batch.languages).items():
-            total, count = self.state.by_language.get(code, (0.0, 0.0))
-            self.state.by_language[code] = [total + loss * rows, count + rows]
+    def _read(self, progress: StageProgress) -> _Step:
+        """Read the numbers of the steps since the last time, and add them to the sums for metrics."""
+        state, weights = self.state, self.task.weights
+        # A mean over the rows of one process is not that of the batch.
+        values = iter(parallel.average(torch.cat([step.values for step in self._waiting])).tolist())
+        for step in self._waiting:
+            step.parts = dict(zip(step.names, values, strict=False))
+            loss, first = step.parts["loss"], step.batches[0]
+            if not math.isfinite(loss):
+                raise MsdcError(
+                    f"stage {self.stage.name}, step {step.number - 1}, epoch {self.position.epoch}: the loss is {loss}"
+                    f"; first sentence of the batch: {first.rows[0].source[:60]!r}. Lower learning_rate (now "
+                    f"{self.stage.learning_rate}) or check the corpus; `resume` continues from the last checkpoint"
+                )
+            weighted = {name: weights.get(name, 1.0) * value for name, value in step.parts.items() if name != "loss"}
+            state.losses.append(loss)
+            for name, value in weighted.items():
+                for sums in (state.recent, state.parts):
+                    sums[name] = sums.get(name, 0.0) + abs(value)
+            for code, rows in Counter(code for batch in step.batches for code in batch.languages).items():
+                total, count = state.by_language.get(code, (0.0, 0.0))
+                state.by_language[code] = [total + loss * rows, count + rows]
+            sides = 1 + (first.target is not None) + (0 if first.negatives is None else first.negatives[0].shape[1])
+            progress.step(step.number, loss, step.rate, sides * sum(map(len, step.batches)), weighted)
+        last = self._waiting[-1]
+        self._waiting = []
+        return last
 
     # --- validation and checkpoints -------------------------------------------------------------------------------
 
@@ -284,8 +330,26 @@ class Trainer:
             end = {name: value.lerp(self.start[name], self.stage.start_share) for name, value in end.items()}
         return {name.removeprefix("student."): v for name, v in end.items() if name.startswith("student.")}
 
-    def _validate(self, epoch: int) -> bool:
+    def _validate(self) -> bool:
         """Score the student as it would be kept, and keep the best weights; returns whether to stop early."""
+        state = self.state
+        # One process decides: numbers of several differ in their last bits.
+        numbers = parallel.from_first(self._score)
+        by_language = {f"loss_{code}": s / n for code, (s, n) in sorted(state.by_language.items()) if n}
+        state.by_language = {}
+        at = {"step": self.position.step, "epoch": self.position.epoch}
+        self.log({"stage": self.stage.name, **at, "evaluation": numbers, **by_language})
+        state.history.append({**at, **numbers})
+        if self._is_best(numbers):
+            state.best = (numbers["choice"], self.position.step, numbers)
+        return self._stopped()
+
+    def _is_best(self, numbers: dict[str, float]) -> bool:
+        # Of equal scores the last: one that cannot decide, as without held-out pairs, keeps the trained weights.
+        return self.state.best is None or numbers["choice"] >= self.state.best[0]
+
+    def _score(self) -> dict[str, float]:
+        """Numbers of the student as it would be kept; its weights are written if they are the best so far."""
         state, stage, student = self.state, self.stage, self.task.student
         trained = None
         if state.average is not None or self.start is not None:
@@ -296,22 +360,13 @@ class Trainer:
         numbers = self.validate(Encoder(student, self.feed.tokenizer, stage.max_length, stage.name, defaults=defaults))
         checkpoint.restore_random_states(drawn)
         self.task.train()
-        by_language = {f"loss_{code}": s / n for code, (s, n) in sorted(state.by_language.items()) if n}
-        state.by_language = {}
-        at = {"step": self.position.step, "epoch": epoch}
-        self.log({"stage": stage.name, **at, "evaluation": numbers, **by_language})
-        state.history.append({**at, **numbers})
-        # Of equal scores the last: one that cannot decide, as without held-out pairs, keeps the trained weights.
-        if state.best is None or numbers["choice"] >= state.best[0]:
-            state.best = (numbers["choice"], self.position.step, numbers)
-            if self.rank == 0:
-                weights = {name: value.detach().clone().cpu() for name, value in student.state_dict().items()}
-                with atomic_path(self._best_path) as temporary:
-                    save_file({name: value.contiguous() for name, value in weights.items()}, str(temporary))
-            parallel.barrier()
+        if self._is_best(numbers):
+            weights = {name: value.detach().clone().cpu() for name, value in student.state_dict().items()}
+            with atomic_path(self._best_path) as temporary:
+                save_file({name: value.contiguous() for name, value in weights.items()}, str(temporary))
         if trained is not None:
             student.load_state_dict(trained)
-        return self._stopped()
+        return numbers
 
     def _stopped(self) -> bool:
         """Whether the validations so far end the stage early; a resumed stage finds the same in its state."""

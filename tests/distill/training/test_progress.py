@@ -215,11 +215,11 @@ def chosen_at(monkeypatch, scores):
     """Validations choose by these scores, by step; everything else is measured."""
     validate = Trainer._validate
 
-    def scored(self, epoch):
+    def scored(self):
         measure = self.validate
         self.validate = lambda encoder: {**measure(encoder), "choice": scores[self.position.step]}
         try:
-            return validate(self, epoch)
+            return validate(self)
         finally:
             self.validate = measure
 
