@@ -49,10 +49,18 @@ def defaults_of(manifest: Manifest) -> EncodeDefaults:
 class Bundle(SentenceEncoder):
     """An exported encoder. Texts longer than `max_length` tokens are truncated, as the float encoder does."""
 
+    folder: Path
+    manifest: Manifest
+    runner: Runner
+
     def __init__(self, folder: Path, manifest: Manifest, tokenizer: Tokenizer, runner: Runner) -> None:
         super().__init__(manifest.name, tokenizer, manifest.max_length, defaults_of(manifest))
         self.folder, self.manifest, self.runner = folder, manifest, runner
-        self.runtime: str = runner.name
+
+    @property
+    def runtime(self) -> str:
+        """Name of the runtime that runs its program."""
+        return self.runner.name
 
     def __repr__(self) -> str:
         return f"Bundle({self.name!r}, runtime={self.runtime!r}, width={self.width}, max_length={self.max_length})"

@@ -70,6 +70,7 @@ class CachedTeacher:
         precision: str = "float32",
         layers: tuple[int, ...] = (),
     ) -> None:
+        fingerprint = encoder.fingerprint()
         encoder.max_length = min(encoder.max_length, max_length)
         self._student = to_student(encoder) if layers else None
         encoder.module = self._student or encoder.module
@@ -77,7 +78,7 @@ class CachedTeacher:
         self.encoder, self.precision, self.layers = encoder, precision, layers
         self.width = encoder.width
         self.hidden = 0 if self._student is None else self._student.config.hidden
-        name = f"{encoder.fingerprint()[:32]}-{encoder.max_length}"
+        name = f"{fingerprint[:32]}-{encoder.max_length}"
         if layers:
             name += f"-layers-{'-'.join(map(str, layers))}"
         if precision != "float32":

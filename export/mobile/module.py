@@ -85,6 +85,9 @@ def require_module(target: str, tokenizer: TokenizerPart, runtimes: Sequence[str
 class GoldenEncoder(SentenceEncoder):
     """A bundle's model for its golden texts alone: their vectors, as its program gave them at export."""
 
+    full: np.ndarray
+    texts: list[str]
+
     def __init__(self, folder: Path, manifest: Manifest, runtime: str) -> None:
         super().__init__(manifest.name, open_tokenizer(folder, manifest), manifest.max_length, defaults_of(manifest))
         golden = read_golden(folder)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypedDict, TypeVar, Unpack
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,13 +21,14 @@ from numpy.typing import ArrayLike, NDArray
 from msdc.encoders.folder import (
     OWN_TYPE,
     EncodeDefaults,
+    Similarity,
     is_reserved,
     locate_model,
     read_defaults,
     with_prompt,
 )
 from msdc.encoders.source import ModelSource
-from msdc.errors import InputError
+from msdc.errors import InputError, did_you_mean
 from msdc.extras import installed, named_extras, require
 from msdc.lazy import higher
 from msdc.progress import track
@@ -34,6 +36,8 @@ from msdc.scores import require_finite, unit_rows
 from msdc.text.tokenizer import Tokenizer, load_tokenizer, pack_by_length, pad, prompt_tokens, require_texts
 
 BATCH_TOKENS, MOST_TEXTS = 4096, 4096
+# Settings of `SentenceTransformer` that may be assigned here too.
+SETTINGS = ("max_seq_length", "prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name")
 
 
 class EncodeOptions(TypedDict, total=False):
@@ -55,12 +59,80 @@ class SentenceEncoder:
     """A model with its tokenizer: a float model (`Encoder`) or an exported one (`msdc.export.bundle.Bundle`).
 
     `max_length` is its longest input in tokens, special ids included; longer texts are truncated. `defaults` are its
-    prompts and the dimensions of its vectors.
+    prompts and the dimensions of its vectors. The properties that a `SentenceTransformer` has too may be assigned.
     """
 
+    name: str
+    tokenizer: Tokenizer
+    defaults: EncodeDefaults
+
     def __init__(self, name: str, tokenizer: Tokenizer, max_length: int, defaults: EncodeDefaults) -> None:
-        self.name, self.tokenizer, self.max_length, self.defaults = name, tokenizer, max_length, defaults
-        self._mark = ""  # settings that differ from the model's own, as part of the fingerprint
+        self.name, self.tokenizer, self.defaults = name, tokenizer, defaults
+        self._max_length, self._loaded = max_length, (max_length, defaults)
+        self._mark = ""  # pooling and head that the caller chose, as part of the fingerprint
+
+    if not TYPE_CHECKING:  # mypy finds misspelled attributes only in a class without this method
+
+        def __setattr__(self, name: str, value: object) -> None:
+            known = {key for kind in type(self).__mro__ for key in vars(kind).get("__annotations__", ())}
+            if not (name.startswith("_") or name in known or hasattr(type(self), name)):
+                use = f"; it is an argument: encode({name}=...)" if name in EncodeOptions.__annotations__ else None
+                hint = did_you_mean(name, SETTINGS) if use is None else use
+                raise AttributeError(f"{type(self).__name__} has no setting {name!r}{hint}")
+            super().__setattr__(name, value)
+
+    @property
+    def max_length(self) -> int:
+        """Longest input in tokens, special ids included: at most what the model was loaded with."""
+        return self._max_length
+
+    @max_length.setter
+    def max_length(self, value: int) -> None:
+        longest = self._loaded[0]
+        least = len(self.tokenizer.encode([""], longest)[0]) + 1
+        if not isinstance(value, int) or not least <= value <= longest:
+            raise InputError(f"`max_seq_length` {value!r}: {self.name} takes {least} to {longest} tokens")
+        self._max_length = value
+
+    max_seq_length = max_length
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        """Prompts by name; to change one, assign a new mapping."""
+        return MappingProxyType(dict(self.defaults.prompts))
+
+    @prompts.setter
+    def prompts(self, value: Mapping[str, str]) -> None:
+        self.defaults = replace(self.defaults, prompts=dict(value) if isinstance(value, Mapping) else value)
+
+    @property
+    def default_prompt_name(self) -> str | None:
+        """Name of the prompt that `encode` uses where the caller sets none."""
+        return self.defaults.default_prompt
+
+    @default_prompt_name.setter
+    def default_prompt_name(self, value: str | None) -> None:
+        self.defaults = replace(self.defaults, default_prompt=value)
+
+    @property
+    def truncate_dim(self) -> int | None:
+        """Dimensions that `encode` keeps where the caller sets none; None: all."""
+        return self.defaults.truncate_dim
+
+    @truncate_dim.setter
+    def truncate_dim(self, value: int | None) -> None:
+        changed = replace(self.defaults, truncate_dim=value)
+        changed.width(self.full_width, value)
+        self.defaults = changed
+
+    @property
+    def similarity_fn_name(self) -> Similarity:
+        """How `similarity` compares: cosine, dot, euclidean or manhattan."""
+        return self.defaults.similarity
+
+    @similarity_fn_name.setter
+    def similarity_fn_name(self, value: Similarity) -> None:
+        self.defaults = replace(self.defaults, similarity=value)
 
     @property
     def full_width(self) -> int:
@@ -74,8 +146,18 @@ class SentenceEncoder:
 
     def fingerprint(self) -> str:
         """Hash of everything that affects a vector: the key under which this model's outputs are cached."""
-        own = self._fingerprint()
-        return hashlib.sha256(f"{own}{self._mark}".encode()).hexdigest() if self._mark else own
+        own, mark = self._fingerprint(), self._mark
+        (length, named, first), before = (
+            self._effective(*one) for one in ((self.max_length, self.defaults), self._loaded)
+        )
+        if (length, named, first) != before:
+            mark += f"\0{first[0]}\0{first[1]}" + ("" if (length, named) == before[:2] else f"\0{length}\0{named}")
+        return hashlib.sha256(f"{own}{mark}".encode()).hexdigest() if mark else own
+
+    def _effective(self, length: int, defaults: EncodeDefaults) -> tuple[int, list[tuple[str, str]], tuple[int, str]]:
+        """What decides vectors: the longest input, the named prompts, and width and prompt of a plain `encode`."""
+        named = sorted((name, prompt) for name, prompt in defaults.prompts.items() if name)
+        return length, named, (defaults.width(self.full_width), defaults.prompt())
 
     @property
     def source(self) -> str:
@@ -174,21 +256,25 @@ class SentenceEncoder:
         return options
 
     def similarity(self, first: ArrayLike, second: ArrayLike) -> NDArray[np.float32]:
-        """Similarity of all pairs of vectors, float32 [N, M]: cosines, or dot products if the model uses them.
+        """Similarity of all pairs of vectors, float32 [N, M]: cosines, or what `similarity_fn_name` names.
+
+        A distance (euclidean, manhattan) is negative, as in sentence-transformers.
 
         Args:
             first: vectors [N, D], or one [D].
             second: vectors [M, D], or one [D].
 
         Raises:
-            InputError: wrong shapes, or a model that compares by a distance.
+            InputError: wrong shapes.
         """
         first_ND, second_MD = (np.atleast_2d(np.asarray(side, dtype=np.float32)) for side in (first, second))
         if first_ND.ndim != 2 or second_MD.ndim != 2 or first_ND.shape[1] != second_MD.shape[1]:
             raise InputError(f"similarity: {first_ND.shape} and {second_MD.shape} are not [N, D] and [M, D]")
         kind = self.defaults.similarity
-        if kind not in ("cosine", "dot"):
-            raise InputError(f"{self.name} compares by {kind} distance, which is not supported: only cosine and dot")
+        if kind in ("euclidean", "manhattan"):
+            order = 2 if kind == "euclidean" else 1
+            distance_NM = [np.linalg.norm(second_MD - one_D, ord=order, axis=1) for one_D in first_ND]
+            return -np.asarray(distance_NM, dtype=np.float32).reshape(len(first_ND), len(second_MD))
         if kind == "cosine":
             first_ND, second_MD = unit_rows(first_ND), unit_rows(second_MD)
         return np.asarray(first_ND @ second_MD.T, dtype=np.float32)
@@ -213,6 +299,10 @@ class Encoder(SentenceEncoder):
     mask 1 on real tokens, without pooling the first `skip` ones; `module.width` is D.
     """
 
+    module: Any
+    folder: Path | None
+    identity: str | None
+
     def __init__(
         self,
         module: Any,
@@ -223,8 +313,7 @@ class Encoder(SentenceEncoder):
         defaults: EncodeDefaults | None = None,
     ) -> None:
         super().__init__(name, tokenizer, max_length, defaults or EncodeDefaults())
-        self.module, self.folder = module, folder
-        self.identity: str | None = None
+        self.module, self.folder, self.identity = module, folder, None
 
     def __repr__(self) -> str:
         return f"Encoder({self.name!r}, width={self.width}, max_length={self.max_length})"
@@ -249,8 +338,7 @@ class Encoder(SentenceEncoder):
             # Without special ids a blank text has no tokens: zeros, as in a bundle.
             batch = batch[[bool(rows[i]) for i in batch]]
             if len(batch):
-                # A stock model's width is its `truncate_dim` if it has one; its module returns all dimensions.
-                vectors_ND[batch] = self._run([rows[i] for i in batch], skip, precision)[:, : self.full_width]
+                vectors_ND[batch] = self._run([rows[i] for i in batch], skip, precision)
         return vectors_ND
 
     def _run(self, rows: Sequence[Sequence[int]], skip: int, precision: str) -> NDArray[np.float32]:
@@ -279,15 +367,14 @@ def configured(
     """`model` with other defaults of `encode`; None keeps the model's own."""
     if prompt_name is None and prompt is None and truncate_dim is None:
         return model
-    defaults, first = model.defaults, model.defaults.prompt(prompt, prompt_name)
-    width = defaults.width(model.full_width, truncate_dim)
+    defaults = model.defaults
+    defaults.prompt(prompt, prompt_name)  # refuses a prompt that the model does not have
     if prompt is not None:
         defaults = replace(defaults, prompts={**defaults.prompts, "": prompt}, default_prompt="" if prompt else None)
     elif prompt_name is not None:
         defaults = replace(defaults, default_prompt=prompt_name)
     changed = copy.copy(model)
-    changed.defaults = replace(defaults, truncate_dim=width)
-    changed._mark = f"{model._mark}\0{width}\0{first}"
+    changed.defaults = replace(defaults, truncate_dim=defaults.width(model.full_width, truncate_dim))
     return changed
 
 

@@ -282,6 +282,19 @@ class EncodeDefaults:
     truncate_dim: int | None = None
     similarity: Similarity = "cosine"
 
+    def __post_init__(self) -> None:
+        prompts, name, truncate = self.prompts, self.default_prompt, self.truncate_dim
+        if not isinstance(prompts, Mapping) or not all(isinstance(p, str) for pair in prompts.items() for p in pair):
+            raise InputError("prompts are not a mapping of names to texts")
+        if any(len(text) > MAX_PROMPT_CHARACTERS for text in prompts.values()):
+            raise InputError(f"a prompt of more than {MAX_PROMPT_CHARACTERS} characters")
+        if name is not None and not (isinstance(name, str) and name in prompts):
+            raise InputError(f"default_prompt_name {name!r} is not among the prompts")
+        if truncate is not None and (not isinstance(truncate, int) or truncate < 1):
+            raise InputError(f"truncate_dim {truncate!r} is not a number of dimensions")
+        if self.similarity not in get_args(Similarity):
+            raise InputError(f"similarity_fn_name {self.similarity!r} is not one of {', '.join(get_args(Similarity))}")
+
     def prompt(self, prompt: str | None = None, prompt_name: str | None = None) -> str:
         """The text to put before every text; "" for none.
 
@@ -321,21 +334,16 @@ def read_defaults(folder: Path, include_prompt: bool = True) -> EncodeDefaults:
     if not path.is_file():
         return EncodeDefaults(include_prompt=include_prompt)
     value: Any = read_json(path)
-    prompts = value.get("prompts") or {} if isinstance(value, dict) else None
-    if not isinstance(prompts, dict) or not all(isinstance(p, str | None) for p in prompts.values()):
+    if not isinstance(value, dict) or not isinstance(prompts := value.get("prompts") or {}, dict):
         raise InputError(f"{path}: prompts are not a mapping of names to texts")
-    if any(len(text or "") > MAX_PROMPT_CHARACTERS for text in prompts.values()):
-        raise InputError(f"{path}: a prompt of more than {MAX_PROMPT_CHARACTERS} characters")
-    name, truncate = value.get("default_prompt_name"), value.get("truncate_dim")
-    if name is not None and name not in prompts:
-        raise InputError(f"{path}: default_prompt_name {name!r} is not among the prompts")
-    if truncate is not None and (not isinstance(truncate, int) or truncate < 1):
-        raise InputError(f"{path}: truncate_dim {truncate!r} is not a number of dimensions")
-    similarity: Any = value.get("similarity_fn_name") or "cosine"
-    if similarity not in get_args(Similarity):
-        raise InputError(f"{path}: similarity_fn_name {similarity!r} is not one of {', '.join(get_args(Similarity))}")
     found = {key: text or "" for key, text in prompts.items()}
-    return EncodeDefaults(found, name, include_prompt, truncate, similarity)
+    similarity: Any = value.get("similarity_fn_name") or "cosine"
+    try:
+        return EncodeDefaults(
+            found, value.get("default_prompt_name"), include_prompt, value.get("truncate_dim"), similarity
+        )
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
 
 
 def with_prompt(prompt: str, texts: Sequence[str]) -> list[str]:

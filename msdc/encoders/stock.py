@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer as Backend
 from torch import Tensor, nn
 
-from msdc.encoders.folder import POSITIONS_AFTER_PAD, read_defaults
+from msdc.encoders.folder import POSITIONS_AFTER_PAD
 from msdc.encoders.settings import check_layout
 from msdc.encoders.source import ModelSource, refuse_misfit, refuse_other_tensors, weight_files
 from msdc.errors import InputError, MsdcError, first_line, printable
@@ -272,8 +272,7 @@ def open_sentence_transformer(
             causal = str((first.config.architectures or [""])[0]).endswith("ForCausalLM")
             last = causal and getattr(first.config, "is_causal", True)
             modules.append(stock.Pooling(first.get_embedding_dimension(), "lasttoken" if last else "mean"))
-        width = read_defaults(source.folder).truncate_dim
-        return SentenceTransformer(modules=modules, device="cpu", truncate_dim=width, local_files_only=True).eval()
+        return SentenceTransformer(modules=modules, device="cpu", local_files_only=True).eval()
     except MsdcError:
         raise
     except Exception as error:

@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+import tiny_models as tiny
 import torch
 from folder_kinds import KINDS, MODES, PROMPTS, write_folder
 from refusals import one_line
@@ -57,11 +58,7 @@ def test_vectors_equal_sentence_transformers(folder):
 def test_what_callers_of_sentence_transformers_pass(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "copy")
     settings = json.loads((folder / "config_sentence_transformers.json").read_text())
-    for kind, problem in (
-        ("dot", ""),
-        ("euclidean", "compares by euclidean distance"),
-        ("angle", "'angle' is not one of"),
-    ):
+    for kind, problem in (("dot", ""), ("euclidean", ""), ("manhattan", ""), ("angle", "'angle' is not one of")):
         text = json.dumps(settings | {"similarity_fn_name": kind, "prompts": PROMPTS | {"document": "d: "}})
         (tmp_path / "copy" / "config_sentence_transformers.json").write_text(text)
         if problem:
@@ -95,6 +92,73 @@ def test_prompts_change_the_vector(folder):
         encoder.encode(SAMPLE, prompt_name="query", prompt="a")
     with pytest.raises(InputError, match="`truncate_dim` 64"):
         encoder.encode(SAMPLE, truncate_dim=64)
+
+
+ASSIGNED = {
+    "max_seq_length": 5,
+    "truncate_dim": 9,
+    "prompts": {"query": "big dog: ", "document": "a "},
+    "default_prompt_name": "passage",
+    "similarity_fn_name": "euclidean",
+}
+
+
+@pytest.mark.parametrize("folder", ["default prompt", "truncate_dim"], indirect=True)
+@pytest.mark.parametrize("name", ASSIGNED)
+def test_an_assigned_setting_works_as_that_of_sentence_transformers(folder, name):
+    ours, theirs = msdc.load_encoder(folder), oracle(folder)
+    own = ours.fingerprint()
+    for model in (ours, theirs):
+        setattr(model, name, ASSIGNED[name])
+    assert getattr(ours, name) == ASSIGNED[name]
+    # Only the similarity leaves the vectors: caches and indexes must not take those of one setting for another's.
+    assert (ours.fingerprint() == own) == (name == "similarity_fn_name")
+    for verb in ("encode", "encode_query", "encode_document"):
+        assert difference(getattr(ours, verb)(SAMPLE), getattr(theirs, verb)(SAMPLE)) < 1e-5, verb
+    vectors = ours.encode(SAMPLE)
+    assert difference(ours.similarity(vectors, vectors), theirs.similarity(vectors, vectors).numpy()) < 1e-4
+    for model in (ours, theirs):
+        model.truncate_dim = None
+    assert difference(ours.encode(SAMPLE), theirs.encode(SAMPLE)) < 1e-5
+
+
+@pytest.mark.parametrize("folder", ["default prompt"], indirect=True)
+def test_what_cannot_be_assigned_is_refused_by_name(folder):
+    for model in (msdc.load_encoder(folder), msdc.load_bundle(tiny.bundle(), "onnx")):
+        own, vectors = model.fingerprint(), model.encode(SAMPLE)
+        for name, value, said in (
+            ("max_seq_length", 10**4, "takes 3 to"), ("max_seq_length", 2, "takes 3 to"), ("max_length", "9", "takes"),
+            ("truncate_dim", 10**4, "dimensions"), ("truncate_dim", 0, "truncate_dim"), ("prompts", ["a"], "mapping"),
+            ("prompts", {"a": None}, "mapping"), ("default_prompt_name", "x", "'x' is not among the prompts"),
+            ("similarity_fn_name", "angle", "'angle' is not one of cosine"),
+        ):  # fmt: skip
+            with pytest.raises(InputError, match=said):
+                setattr(model, name, value)
+        for name, said in (
+            ("normalize_embeddings", r"an argument: encode\(normalize_embeddings="), ("prompt_name", "an argument"),
+            ("max_seq_lenght", "did you mean 'max_seq_length'"), ("device", "known: max_seq_length, prompts"),
+            ("width", "no setter"), ("source", "no setter"),
+        ):  # fmt: skip
+            with pytest.raises(AttributeError, match=said):
+                setattr(model, name, 3)
+        with pytest.raises(TypeError):
+            model.prompts["query"] = "other: "
+        assert model.fingerprint() == own and np.array_equal(model.encode(SAMPLE), vectors)
+
+
+def test_assigned_settings_of_a_bundle():
+    bundle, plain = msdc.load_bundle(tiny.bundle(), "onnx"), msdc.load_bundle(tiny.bundle(), "onnx")
+    bundle.prompts, bundle.truncate_dim, bundle.max_seq_length = {"query": "a dog: "}, 9, 6
+    assert difference(bundle.encode_query(SAMPLE), bundle.encode(SAMPLE, prompt="a dog: ")) == 0
+    bundle.default_prompt_name = "query"
+    first = bundle.encode(SAMPLE)
+    assert difference(first, bundle.encode_query(SAMPLE)) == 0 and first.shape == (len(SAMPLE), 9)
+    cut = [row[:5] + row[-1:] if len(row) > 6 else row for row in plain.tokenize(["a dog: " + text for text in SAMPLE])]
+    assert difference(first, plain.encode_ids(cut)[:, :9]) < 1e-6
+    with pytest.raises(AttributeError, match="no setter"):
+        bundle.runtime = "executorch"
+    bundle.similarity_fn_name = "manhattan"
+    assert bundle.similarity(first[0], first[1])[0, 0] == pytest.approx(-np.abs(first[0] - first[1]).sum(), rel=1e-5)
 
 
 def test_every_pooling_mode_is_covered():
