@@ -83,7 +83,8 @@ def bench(
         runs: timed runs per length.
         warmup: untimed runs before them, per length.
         threads: of the runtime.
-        tasks: comma-separated names of `msdc evaluate`; `none` for no accuracy; None: graded-pairs, none on emulators.
+        tasks: comma-separated names of `msdc evaluate`; `none` for no accuracy; None: sts17 and stsb where `data` is
+            given, else graded-pairs (112 home-made pairs); none on emulators.
         data: data folder of the named tasks.
         prompt_name: prompt before the tasks' texts, by name.
         prompt: the same, as text.
@@ -131,7 +132,8 @@ def bench(
     if json_file is not None:
         refuse_existing(Path(json_file), force)
     opened = open_devices(device)
-    names = [part.strip() for part in ("graded-pairs" if tasks is None else tasks).split(",")]
+    usual = "graded-pairs" if data is None else "bench"
+    names = [part.strip() for part in (usual if tasks is None else tasks).split(",")]
     chosen = settings_of(
         runtimes=expand(runtime) if runtime else (),
         lengths=USUAL_LENGTHS if lengths is None else tuple(lengths),

@@ -43,7 +43,7 @@ class Numbers(click.ParamType):
 @click.option("--threads", type=int)
 @click.option("--tasks",
               help="Comma-separated list of graded-pairs, sts17, stsb, sts=FILE; none for no accuracy.  "
-                   "[default: graded-pairs; none on emulators]")  # fmt: skip
+                   "[default: graded-pairs, with --data sts17 and stsb; none on emulators]")  # fmt: skip
 @click.option("--data", type=click.Path(path_type=Path), help="Data folder of the named tasks.")
 @encode_options
 @click.option("--affinity", type=Numbers(), help="CPU numbers to run on.")

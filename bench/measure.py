@@ -119,7 +119,10 @@ class Tasks:
 
 def collect(settings: BenchSettings) -> Tasks:
     """Read the data of every requested task, by the names of `msdc evaluate`: graded-pairs, sts17/es-en, sts=FILE."""
-    found, _ = select_sets(settings.tasks, find_data_folder(settings.data))
+    found, absent = select_sets(settings.tasks, find_data_folder(settings.data))
+    if absent and not found:
+        looked = ", ".join(dict.fromkeys(one["looked_for"] for one in absent))
+        raise InputError(f"{settings.data}: no {looked} in it; name other tasks")
     for job in found:
         if job.task.needs_reference:
             raise InputError(f"task {job.name} compares two models: run it with msdc evaluate")

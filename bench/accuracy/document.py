@@ -240,6 +240,7 @@ class Evaluation(AccuracyRecord):
 
     format: Literal[1] = FORMAT
     kind: Literal["accuracy"] = KIND
+    created: str | None = None
     models: tuple[ModelRecord, ...] = ()
     results: tuple[AnyScore, ...]
     tables: tuple[PublishedTable, ...] = ()

@@ -7,6 +7,7 @@ is evaluated with: the model exported, its languages, its training text.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -212,6 +213,7 @@ def document_of(
     return read_document({
         "format": FORMAT,
         "kind": KIND,
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "tasks": list(words),
         "models": [one.record() for one in models],
         "results": results,

@@ -433,6 +433,7 @@ SETS: dict[str, NamedSet] = {one.name: one for one in _LISTED}
 CARD = "card"
 # A suite scores what the data folder holds and reports the rest as absent; a set named by itself must be there.
 SUITES: dict[str, tuple[str, ...]] = {
+    "bench": ("sts17", "stsb"),
     "quick": ("graded-pairs", "quickstart", "bias/graded-pairs", "drift/quickstart"),
     "paper-msd": ("sts17",),
     "paper-mkd": ("sts17", "bucc", "tatoeba", "korsts", "bias/sts17"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from msdc.bench.accuracy import document as scored
@@ -30,6 +31,11 @@ TASKS = {
 # Columns whose cells are words; the cells of all others are numbers.
 WORDS = ("set", "sets", "model", "against", "runs on", "precision", "gates of msdc export", "measure", "system")
 UNSEEN = "unseen pairs"
+# Tasks whose scores are x 100 and better when higher; a chart shows these.
+HUNDREDS = ("sts", "mining", "tatoeba", "xsr", "retrieval", "classification", "transfer")
+MAX_WORDS, MAX_DOTS = 4, 16
+# The level at which p and the 95 % interval are compared.
+ALPHA = 0.05
 
 AnyScore = TypeVar("AnyScore", bound=Score)
 Details = tuple[list[Table], list[Figure]]
@@ -234,18 +240,51 @@ def _models(document: Evaluation) -> Table | None:
     return _table("Models", titles, rows) if artifacts else None
 
 
-def _overview(document: Evaluation) -> Table | None:
-    """The mean headline score of each family of sets; None for fewer than three families."""
+def _families(document: Evaluation) -> Iterable[tuple[str, str, list[Score], list[str]]]:
+    """Per family of sets: its name with the number of sets, its measure, its results, the names of its sets."""
     families: dict[tuple[str, str], dict[str, None]] = {}
     for result in document.results:
         families.setdefault((result.task, result.name.split("/")[0]), {})[result.name] = None
-    models, rows = list(_by(document.results, "model")), []
     for (task, family), names in families.items():
         own = [result for result in document.results if result.task == task and result.name in names]
         what = f"{family} ({len(names)} sets)" if len(names) > 1 else next(iter(names))
-        measure = TASKS[task][0] if task in TASKS else task
+        yield what, TASKS[task][0] if task in TASKS else task, own, list(names)
+
+
+def _summary(document: Evaluation) -> ReportSection | None:
+    """The scores of the first model in a sentence; the sets of the first task in a chart, with all models if few."""
+    if not document.results:
+        return None
+    model = document.results[0].model
+    found = [(f"{measure} {_cells(own, names, [model])[0]}", what, own) for what, measure, own, names
+             in _families(document)]  # fmt: skip
+    words = [f"{score} on {what}" for score, what, _ in found if NONE not in score]
+    shown = words[:MAX_WORDS] + ([f"{len(words) - MAX_WORDS} more below"] if len(words) > MAX_WORDS else [])
+    results = [one for one in document.results if one.task == document.results[0].task and one.value is not None]
+    # Many rows are those of the first model alone, on the first sets.
+    most = [one for one in results if len(results) <= MAX_DOTS or one.model == model]
+    models, names = list(_by(most, "model")), list(_by(most, "name"))[:MAX_DOTS]
+    rows = []
+    for one in sorted((one for one in most if one.name in names), key=lambda one: names.index(one.name)):
+        low, high = one.interval or (None, None)
+        style = replace(numbered_style(one.model, models.index(one.model)),
+                        name=one.name + (f", {one.model}" if len(models) > 1 else ""))  # fmt: skip
+        span = None if low is None or high is None else (low, high)
+        rows.append((style, one.value or 0.0, span, _number(one.task, one.value)))
+    more = f" {model} on {len(names)} sets; all are below." if len(rows) < len(results) else ""
+    caption = ("Lines: 95 % bootstrap interval." if any(row[2] for row in rows) else "") + more
+    title = TASKS[results[0].task][2] if results and results[0].task in TASKS else "Scores"
+    figures = [charts.dots(title, rows, caption.strip())] if rows and results[0].task in HUNDREDS else []
+    return ReportSection("summary", "Summary", f"{model}: {joined(shown)}." if shown else "", figures)
+
+
+def _overview(document: Evaluation) -> Table | None:
+    """The mean headline score of each family of sets; None for fewer than three families."""
+    models, rows = list(_by(document.results, "model")), []
+    families = list(_families(document))
+    for what, measure, own, names in families:
         for unseen in (False, True) if any(result.unseen for result in own) else (False,):
-            cells = [cell.partition(" [")[0] for cell in _cells(own, list(names), models, unseen)]
+            cells = [cell.partition(" [")[0] for cell in _cells(own, names, models, unseen)]
             rows.append([what + (f", {UNSEEN}" if unseen else ""), measure, *cells])
     titles = ["sets", "measure", *models]
     note = "Means over the sets; each set is listed below."
@@ -253,23 +292,33 @@ def _overview(document: Evaluation) -> Table | None:
 
 
 def _differences(document: Evaluation) -> Table | None:
-    """Paired tests, one row each."""
+    """Paired tests, one row each; where p and the interval disagree, the row is marked as undecided."""
     rows = []
     for result in document.results:
         test = result.against
         if test is not None and test.p is not None:
-            bounds = f" [{', '.join(signed(bound, 2) for bound in test.interval)}]" if test.interval else ""
-            rows.append([result.name, result.model, test.model, signed(test.difference, 2) + bounds, _p(test.p)])
+            low, high = test.interval or (None, None)
+            bounds = f" [{signed(low, 2)}, {signed(high, 2)}]" if test.interval else ""
+            zero = low is not None and high is not None and low <= 0 <= high
+            split = " *" if test.interval and (test.p < ALPHA) == zero else ""
+            rows.append(
+                [result.name, result.model, test.model, signed(test.difference, 2) + bounds, _p(test.p) + split]
+            )
     note = "Same items, points x 100. Interval: paired bootstrap; p: two-sided paired permutation test."
+    if any(row[-1].endswith("*") for row in rows):
+        note += " * The two tests disagree at 5 %: the difference is not decided."
     titles = ["set", "model", "against", "difference", "p"]
     return _table("Differences between models", titles, rows, note) if rows else None
 
 
 def _published(table: scored.PublishedTable) -> Table:
+    # As many decimals as the paper has; its 78.9 is not 78.90.
+    known = [value for row in table.rows if row.published for value in row.values.values() if value is not None]
+    decimals = max((len(f"{value:.2f}".rstrip("0").partition(".")[2]) for value in known), default=1)
     rows = []
     for row in table.rows:
         name = row.system if row.published else f"{row.system} (measured here)"
-        rows.append([name, *(fixed(row.values.get(column), 2) for column in table.columns)])
+        rows.append([name, *(fixed(row.values.get(column), decimals) for column in table.columns)])
     note = f"Published rows: {table.source}." + (f" Note on {table.note}." if table.note else "")
     return _table(table.title, ["system", *table.columns], rows, note)
 
@@ -309,7 +358,9 @@ def parts(document: Evaluation) -> list[ReportSection]:
         tables, figures = DETAILS[task](results) if task in DETAILS else ([], [])
         tasks.append(ReportSection(f"task-{task}", table.caption, "", figures, [table, *tables], tables_first=True))
     published = [(f"published-{i}", _published(table)) for i, table in enumerate(document.tables, 1)]
+    summary = _summary(document)
     return [
+        *([summary] if summary is not None else []),
         *of_tables([("models", _models(document)), ("overview", _overview(document))]),
         *tasks,
         *of_tables([("differences", _differences(document)), *published]),
@@ -327,5 +378,5 @@ def evaluations(documents: Sequence[Evaluation]) -> list[ReportSection]:
         tables = [table for part in own for table in part.tables]
         notes = [f"{part.title}: {note}" for part in own for note in part.notes]
         title = f"Evaluation: {subject(document)}"
-        found.append(ReportSection(key, title, "", figures, tables, notes, tables_first=True))
+        found.append(ReportSection(key, title, own[0].lead if own else "", figures, tables, notes, tables_first=True))
     return found

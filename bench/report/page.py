@@ -22,7 +22,7 @@ from msdc.bench.report.evaluation import parts, subject
 from msdc.bench.report.model import Report, ReportData, ReportSection, StageLog, Twin, read_inputs, read_training
 from msdc.bench.report.recommendation import artifacts, recommend, warnings
 from msdc.bench.report.targets import Limit, judge, missed, targets_section
-from msdc.bench.result import BenchFile
+from msdc.bench.result import BenchFile, moments
 from msdc.distill.sweep import SweepTable
 from msdc.errors import InputError, printable
 from msdc.files import refuse_existing, write_json, write_text
@@ -135,8 +135,9 @@ def _informative(section: ReportSection) -> ReportSection:
 
 
 def evaluation_report(document: Evaluation) -> Report:
-    """The report of one `msdc evaluate`. It has no date, so the same document gives the same file."""
-    return Report("Accuracy", subject(document), sections=parts(document), source=document)
+    """The report of one `msdc evaluate`, dated as its document, so that the same document gives the same file."""
+    created = f"{moments([document.created])[0]} UTC" if document.created else ""
+    return Report("Accuracy", subject(document), created, parts(document), source=document)
 
 
 def sweep_page(folder: Path) -> Path:
@@ -209,6 +210,7 @@ def to_text(report: Report, wide: bool = False) -> str:
     for section in report.sections:
         if section.id not in TERMINAL_SECTIONS and not whole:
             continue
+        out += [tables.filled(printable(section.lead), width)] if whole and section.lead else []
         for table in section.tables:
             note = [tables.filled(printable(table.note), width, "  ")] if whole and table.note else []
             out.append("\n".join([tables.to_text(table, width), *note]))

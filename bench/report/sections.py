@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msdc.bench.compare import Comparison, Difference
@@ -455,29 +455,20 @@ def _state(state: DeviceState | None) -> str:
     return ", ".join(words) or "unknown"
 
 
-def _fields(records: Mapping[str, Record], skipped: Sequence[str] = ()) -> tuple[str, list[list[str]]]:
-    """Heads and rows of records as they are: one column per field, one row per record."""
+def _listed(name: str, record: Record) -> str:
+    """A record as a line: "Intel Xeon: kind host, cpu ...". What is unknown is left out."""
 
     def shown(value: Any) -> str:
         if isinstance(value, dict):
-            return ", ".join(f"{key}: {shown(one)}" for key, one in value.items()) or NONE
+            return " ".join(f"{key}: {shown(one)}" for key, one in value.items())
         if isinstance(value, (list, tuple)):
-            return " ".join(map(str, value)) or NONE
+            return " ".join(map(str, value))
         if isinstance(value, bool):
             return "yes" if value else "no"
-        return (number(value) if isinstance(value, float) else str(value)) if value not in (None, "") else "unknown"
+        return number(value) if isinstance(value, float) else str(value)
 
-    fields = [name for name in type(next(iter(records.values()))).model_fields if name not in skipped]
-    units = {"_mib": " [MiB]", "_gib": " [GiB]", "_ms": " [ms]"}
-
-    def titled(name: str) -> str:
-        for suffix, unit in units.items():
-            name = name.removesuffix(suffix) + (unit if name.endswith(suffix) else "")
-        return name.upper() if len(name) < 4 else name[:1].upper() + name[1:].replace("_", " ")
-
-    return " | ".join(f"{titled(name)} <" for name in fields), [
-        [key, *(shown(getattr(one, name)) for name in fields)] for key, one in records.items()
-    ]
+    known = {key: text for key, value in record if value is not None and (text := shown(value))}
+    return f"{name}: " + ", ".join(f"{key.replace('_', ' ')} {text}" for key, text in known.items() if text != name)
 
 
 def method(data: ReportData) -> ReportSection | None:
@@ -512,11 +503,8 @@ def method(data: ReportData) -> ReportSection | None:
     tables = [Table("Every run", columns, rows, note)]
     machines = {shown.run.device.name: shown.run.device for shown in data.runs}
     browsers = {f"{s.style.name} on {s.place}": s.run.browser for s in data.runs if s.run.browser is not None}
-    for caption, records, skipped in (("Devices", machines, ("name",)), ("Browsers", browsers, ("agent",))):
-        if records:
-            named, cells = _fields(records, skipped)
-            tables.append(Table(caption, heads(f"{caption[:-1]} | {named}"), cells))
+    about = [_listed(name, record) for records in (machines, browsers) for name, record in records.items()]
     notes = dict.fromkeys(note[:1].upper() + note[1:] + "." for shown in data.runs for note in shown.run.notes)
     count, places = len(rows), list(dict.fromkeys(shown.place for shown in data.runs))
     lead = f"{count} run{'s' if count != 1 else ''} of {joined(data.bundles)} on {joined(places)}."
-    return ReportSection("method", "How it was measured", lead, (), tables, list(notes))
+    return ReportSection("method", "How it was measured", lead, (), tables, [*about, *notes])

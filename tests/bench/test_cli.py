@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 from bench_results import make_run
@@ -172,6 +173,25 @@ def test_the_function_gives_what_the_command_prints(tiny_bundle, fake):
         bench(tiny_bundle, device="wrong", warmupp=3)
     with pytest.raises(InputError, match="`warmup`: Input should be"):
         bench(tiny_bundle, warmup=-1)
+
+
+def test_a_data_folder_replaces_the_home_made_pairs(tiny_bundle, tmp_path):
+    done = partial(bench, tiny_bundle, device="python", runs=2, warmup=0, lengths=(8,), from_text=False)
+    with pytest.raises(InputError, match=r"no .*stsb/sts-test\.tsv"):
+        done(data=tmp_path)
+    words = ("a cat", "the old train", "my neighbour", "a small boat", "her sister")
+    rows = [f"{abs(i - j)}.0\t{one} sleeps\t{two} waits" for i, one in enumerate(words) for j, two in enumerate(words)]
+    (tmp_path / "stsb").mkdir()
+    (tmp_path / "stsb" / "sts-test.tsv").write_text("\n".join(["score\tsentence1\tsentence2", *rows]) + "\n")
+    for options, name in (({"data": tmp_path}, "stsb"), ({}, "graded-pairs")):
+        ran = done(**options, runtime="onnx")
+        assert [one.name for one in ran.results.runs[0].accuracy] == [name]
+        (first, *_) = ran.report.recommendation
+        assert ("home-made" in "".join(first)) == (name == "graded-pairs") or "not known" in "".join(first)
+        note = ran.report.sections[0].tables[0].note
+        assert ("on stsb (25 pairs) [95 % interval]" in note) == (name == "stsb")
+        assert ("112 home-made pairs" in note) == (name == "graded-pairs")
+    assert [one.name for one in done(data=tmp_path, tasks="graded-pairs").results.runs[0].accuracy] == ["graded-pairs"]
 
 
 def test_help_of_the_verbs_imports_no_torch():

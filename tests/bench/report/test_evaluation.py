@@ -11,7 +11,7 @@ from bench_results import make_file
 from msdc.bench.accuracy.document import read_document
 from msdc.bench.report.evaluation import evaluations
 from msdc.bench.report.model import read_inputs
-from msdc.bench.report.page import build_report, evaluation_report, to_html, to_markdown
+from msdc.bench.report.page import build_report, evaluation_report, to_html, to_markdown, to_text
 from msdc.bench.result import BenchFile
 from msdc.errors import InputError
 
@@ -53,15 +53,52 @@ def test_a_document_is_kept_whole_and_others_are_refused(document):
 def test_a_page_of_its_own_names_each_table_once(document):
     report = evaluation_report(read_document(document))
     page = to_html(report)
-    assert [section.id for section in report.sections] == ["task-sts", "task-bias", "training-text"]
+    assert [section.id for section in report.sections] == ["summary", "task-sts", "task-bias", "training-text"]
     assert page.count("Semantic textual similarity: Spearman x 100</h2>") == 1
     assert '<p class="caption" id="task-sts-table-1">' not in page and 'aria-labelledby="task-sts-title"' in page
     for key in re.findall(r'aria-labelledby="([^"]+)"', page):
         assert f'id="{key}"' in page
     text = to_markdown(report)
     name = document["models"][0]["label"]
-    head = f"# Accuracy\n\n{name}\n\n## Semantic textual similarity: Spearman x 100\n\n| set | {name} | items |"
-    assert text.startswith(head)
+    created = document["created"][:16].replace("T", " ")
+    sts = document["results"][0]
+    lead = f"{name}: Spearman {sts['spearman']:.1f} ["
+    assert (
+        text.startswith(f"# Accuracy\n\n{name}. {created} UTC.\n\n## Summary\n\n{lead}") and "on graded-pairs" in text
+    )
+    assert "## Semantic textual similarity: Spearman x 100\n\n| set |" in text
+    assert to_text(report).startswith(lead)
+    (figure,) = report.sections[0].figures
+    assert f"graded-pairs {sts['spearman']:.1f}" in figure.alt and "95 %" in figure.caption
+    again = evaluation_report(read_document(document))
+    assert to_html(again) == page, "the date is the document's"
+    assert not evaluation_report(read_document(document | {"created": None})).created
+
+
+def test_a_p_beside_an_interval_that_contains_zero_is_undecided(document):
+    tests = [(0.029, [-0.1, 1.2], True), (0.2, [0.1, 1.2], True), (0.01, [0.1, 1.2], False), (0.5, [-1.0, 1.2], False)]
+    for p, interval, undecided in tests:
+        changed = json.loads(json.dumps(document))
+        changed["results"][0]["against"] = {"model": "other", "difference": 0.5, "interval": interval, "p": p}
+        text = to_markdown(evaluation_report(read_document(changed)))
+        assert (f"{p:.3f} \\*" in text or f"{p:.3f} *" in text) == undecided
+        assert ("disagree at 5 %" in text) == undecided
+
+
+@pytest.mark.parametrize("values, shown", [((78.9, 80.0), "| 78.9 | 80.0 |"), ((78.9, 80.25), "| 78.90 | 80.25 |")])
+def test_published_figures_have_the_decimals_of_their_paper(document, values, shown):
+    row = {"system": "a system", "published": True, "values": dict(zip("ab", values, strict=True))}
+    table = {"title": "Table 1", "source": "a paper", "columns": ["a", "b"], "rows": [row]}
+    assert shown in to_markdown(evaluation_report(read_document(document | {"tables": [table]})))
+
+
+def test_many_sets_are_a_few_rows_and_a_few_words(document):
+    one = document["results"][0]
+    results = [one | {"name": f"set{i}/{part}", "model": model} for i in range(9) for part in "ab" for model in "mn"]
+    summary = evaluation_report(read_document(document | {"results": results})).sections[0]
+    assert summary.lead.startswith("m: Spearman") and "on set0 (2 sets)" in summary.lead
+    assert summary.lead.endswith("and 5 more below.")
+    assert summary.figures[0].svg.count("<title>") == 16 and "m on 16 sets" in summary.figures[0].caption
 
 
 def test_a_score_that_is_not_finite_is_a_dash(document):
