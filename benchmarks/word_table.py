@@ -74,7 +74,8 @@ def class_of(code: int) -> int:
         return UNSPACED if code >> 16 in (2, 3) else BREAK if code & 0xFFFE == 0xFFFE else WORD
     if category[0] in "LN":
         return UNSPACED if code >> 16 in (2, 3) or SCRIPTS.match(unicodedata.name(letter, "")) else WORD
-    return SYMBOL if category in ("So", "Sm", "Sc", "Co") and code > 0x7F else BREAK
+    # The last two stand for what is no text.
+    return SYMBOL if category in ("So", "Sm", "Sc", "Co") and code > 0x7F and code not in (0xFFFC, 0xFFFD) else BREAK
 
 
 def _line(entries: Iterable[tuple[int, ...]]) -> str:

@@ -22,7 +22,8 @@ from msdc.bench.accuracy.vectors import VectorStore
 from msdc.encoders.encoder import SentenceEncoder
 from msdc.errors import InputError
 from msdc.scores import unit_rows
-from msdc.search.passages import WEIGHT, match_expression, passage_texts, token_counter, words_of
+from msdc.search.passages import WEIGHT, passage_texts, token_counter
+from msdc.search.words import TOKENIZE, index_words, match_expression
 from msdc.text.text_files import Lines, read_lines
 
 TOP = 10
@@ -114,13 +115,13 @@ def _read_squad(path: Path) -> TaskData:
 
 def word_scores(documents: Sequence[tuple[str, str]], queries: Sequence[str]) -> np.ndarray:
     """BM25 of every document for every question, [Q, M]; 0 where no word is shared."""
-    tokenize = words_of([text for _, text in documents])
     found_QM = np.zeros((len(queries), len(documents)), np.float32)
     with sqlite3.connect(":memory:") as database:
-        database.execute(f"CREATE VIRTUAL TABLE words USING fts5(title, text, tokenize='{tokenize}')")
-        database.executemany("INSERT INTO words (title, text) VALUES (?, ?)", documents)
+        database.execute(f"CREATE VIRTUAL TABLE words USING fts5(title, text, tokenize='{TOKENIZE}')")
+        database.executemany("INSERT INTO words (title, text) VALUES (?, ?)",
+                             [(index_words(title), index_words(text)) for title, text in documents])  # fmt: skip
         for number, query in enumerate(queries):
-            if expression := match_expression(query, tokenize):
+            if expression := match_expression(query):
                 rows = database.execute("SELECT rowid, -rank FROM words WHERE words MATCH ?", (expression,)).fetchall()
                 for row, score in rows:
                     found_QM[number, row - 1] = score

@@ -43,12 +43,13 @@ from msdc.search.documents import (
     numbered_rows,
     require_characters,
 )  # fmt: skip
-from msdc.search.passages import WEIGHT, match_expression, passage_texts, token_counter, words_of
+from msdc.search.passages import WEIGHT, passage_texts, token_counter
+from msdc.search.words import index_words, match_expression
 from msdc.text.tokenizer import Reader
 
 SUFFIXES = (".sqlite", ".db")
 MAGIC = b"SQLite format 3\0"
-FORMAT = "1"
+FORMAT = "2"
 READ = 4096  # passages per read
 BLOCK = 256  # documents that are encoded and written per transaction
 # Up to this size vectors are also kept in memory as float32; larger ones are converted block by block per query.
@@ -261,20 +262,19 @@ class Index:
         for block in track(blocks, "encoding", total=total, size=len):
             passages: Sequence[Sequence[Passage]] = self._passages(block) if encode else [()] * len(block)
             with self._transaction() as db:
-                self._create(db, block)
+                self._create(db)
                 self._insert(db, block, passages, replace)
                 self._stale = True
             written += len(block)
         return written
 
-    def _create(self, db: sqlite3.Connection, block: Sequence[Document]) -> None:
-        """Create the tables with the first documents, whose script decides how words are split."""
+    def _create(self, db: sqlite3.Connection) -> None:
+        """Create the tables with the first documents."""
         if self._empty():
-            tokenize = words_of([one.text for one in block])
-            for statement in statements()["schema"].replace("{words}", tokenize).split(";\n"):
+            for statement in statements()["schema"].split(";\n"):
                 db.execute(statement)
             model = self.model.fingerprint() if self.path is not None else ""
-            facts = {"format": FORMAT, "model": model, "name": self.model.name, "tokenize": tokenize}
+            facts = {"format": FORMAT, "model": model, "name": self.model.name}
             facts["source"] = self.model.source if model else ""  # the model in the bundle of a phone
             db.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
 
@@ -306,6 +306,7 @@ class Index:
                     last += 1
                 one = one._replace(id=str(last))
             row = db.execute(insert, (one.id, one.title, one.text, one.metadata, one.crc)).lastrowid
+            db.execute(statements()["insert_words"], (row, index_words(one.title), index_words(one.text)))
             db.executemany(
                 "INSERT INTO passages (document, start, end, scale, vector, crc) VALUES (?, ?, ?, ?, ?, ?)",
                 [(row, *part, None if part.vector is None else zlib.crc32(part.vector, row or 0)) for part in parts],
@@ -494,8 +495,7 @@ class Index:
                 near = self._documents_M[near_K].tolist()
                 cosine = dict(zip(near, best_M[near_K].tolist(), strict=True))
         words: dict[int, float] = {}
-        tokenize = self._db.execute("SELECT value FROM facts WHERE name = 'tokenize'").fetchone()[0]
-        if mode != "vectors" and (expression := match_expression(query, tokenize)):
+        if mode != "vectors" and (expression := match_expression(query)):
             words = dict(self._db.execute(statements()["words"], (expression, allowed, most)))
             if passage_N is not None:
                 rest = np.array([row for row in words if row not in cosine], np.int64)

@@ -19,10 +19,6 @@ SHORT, JOINED = 8, 32
 TITLE_SHARE = 3  # a title has at most a third of a passage's tokens
 # Relevance of a document: bm25 + WEIGHT x cosine of its best passage. Flat between 10 and 30 on the development sets.
 WEIGHT = 20.0
-# Scripts without blanks between words: their words are found by runs of three characters.
-UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
-WORD = re.compile(r"\w+")
-TRIGRAM = "trigram"
 
 
 def sentence_spans(text: str) -> list[Span]:
@@ -108,17 +104,3 @@ def passage_texts(
         first = f"{' '.join(words)}. " if words else ""
         found_texts.append([(start, end, first + text[start:end]) for start, end in spans])
     return found_texts
-
-
-def words_of(texts: Sequence[str]) -> str:
-    """FTS5's tokenizer for texts: runs of three characters if a tenth or more are of scripts without blanks."""
-    together = "".join(texts)
-    return TRIGRAM if 10 * len(UNSPACED.findall(together)) > len(together) else "unicode61 remove_diacritics 2"
-
-
-def match_expression(query: str, tokenize: str) -> str:
-    """The words of a query, any of which may match, for this tokenizer; empty if it has none."""
-    words = WORD.findall(query)
-    if tokenize == TRIGRAM:
-        words = [word[at : at + 3] for word in words for at in range(max(1, len(word) - 2)) if len(word) >= 3]
-    return " OR ".join(f'"{word}"' for word in dict.fromkeys(words))

@@ -6,9 +6,12 @@ CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE documents (id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, title TEXT NOT NULL, text TEXT NOT NULL, metadata TEXT NOT NULL, crc INTEGER NOT NULL);
 CREATE TABLE passages (id INTEGER PRIMARY KEY AUTOINCREMENT, document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE, start INTEGER NOT NULL, end INTEGER NOT NULL, scale REAL, vector BLOB, crc INTEGER);
 CREATE INDEX passages_of_document ON passages (document);
-CREATE VIRTUAL TABLE words USING fts5(title, text, content='documents', content_rowid='id', tokenize='{words}');
-CREATE TRIGGER added AFTER INSERT ON documents BEGIN INSERT INTO words (rowid, title, text) VALUES (new.id, new.title, new.text); END;
-CREATE TRIGGER removed AFTER DELETE ON documents BEGIN INSERT INTO words (words, rowid, title, text) VALUES ('delete', old.id, old.title, old.text); END;
+CREATE VIRTUAL TABLE words USING fts5(title, text, tokenize='ascii');
+CREATE TRIGGER removed AFTER DELETE ON documents BEGIN DELETE FROM words WHERE rowid = old.id; END;
+
+-- name: insert_words
+-- ?1: the row of a document, ?2 and ?3: the words of its title and text (msdc/search/words.py).
+INSERT INTO words (rowid, title, text) VALUES (?1, ?2, ?3)
 
 -- name: filter
 -- ?1: [{"path": "$.\"year\"", "ranges": [[2022, null]]}, ...]. A document has in each path a value (of a list: one of its

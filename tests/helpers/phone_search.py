@@ -10,6 +10,19 @@ from pathlib import Path
 from msdc.search.documents import as_document
 from msdc.search.index import open_index
 
+# Documents whose words are not spelled as a query spells them.
+SPELLED = [
+    {
+        "id": "d10",
+        "title": "IĞDIR'DA KAR",
+        "text": "Die STRASSE ist lang. \U0001f534 Park\u00adplatz, nai\u0308ve 20\u0660",
+    },
+    {"id": "d11", "text": "मुझे यह किताब पसंद है"},
+    {"id": "d12", "text": "कल तब कब बात कट बस कम तक. 东京的夏天很热。"},
+    {"id": "d13", "text": "我住在北京，天气很好。 كِتَابٌ جمـــيل"},
+    {"id": "d14", "text": "한국어를 배웁니다. \u1112\u1161\u11ab\u1100\u116e\u11a8"},
+]
+SPELLINGS = ["ığdır", "Straße", "किताब", "北京", "茶 京", "كتاب جميل", "🔴", "parkplatz", "NAÏVE 200", "한국"]
 DOCUMENTS = [
     {"id": "d1", "title": "Parking", "text": "The car is on level 2. The ticket is in the glove box.", "year": 2026},
     {"id": "d2", "text": "La reunión empieza a las nueve. Trae el informe.", "year": 2025, "lang": "es"},
@@ -20,11 +33,13 @@ DOCUMENTS = [
     {"id": "d7", "text": "\U00012000\U00012001 \U000103a0\U000103a1", "lang": "en"},
     {"id": "d8", "text": "\U0001f600 smile. Emoji before the ticket!  “Quoted.” And after… the end", "lang": "en"},
     {"id": "d9", "text": "Reunion without its accent", "lang": "en", "quote": 'it\'s "so"'},
+    *SPELLED,
 ]
 QUERIES = [
     ("both", 5, "", "Where is the ticket?"), ("words", 5, "", "the ticket, the REUNIÓN"), ("vectors", 3, "", "parking"),
     ("both", 9, "", "needle in a long text"), ("both", 5, "lang=en", "ticket"), ("both", 5, "year>2025.5", "train car"),
     ("vectors", 9, "year<2025", "train"), ("words", 5, "lang=de|es", "Gleis reunion taxi"), ("words", 5, "", "???"),
+    *(("words", 5, "", query) for query in SPELLINGS),
     ("both", 5, "done=1", "九時"), ("both", 2, "", "\U0001f600"), ("vectors", 2, "", "\U00012000"),
 ]  # fmt: skip
 
@@ -39,7 +54,9 @@ def write_data(bundle, folder: Path, assets: Path) -> None:
             wanted = {"=": value.split("|"), ">": (float(value or 0), None) if sign == ">" else 0,
                       "<": (None, int(value)) if sign == "<" else 0}.get(sign)  # fmt: skip
             hits = index.search(query, top, mode=mode, where={name: wanted} if name else None).hits
-            shown = " ".join(f"{hit.id}:{hit.score}:{hit.cosine}:{zlib.crc32(hit.passage.encode())}" for hit in hits)
+            shown = " ".join(
+                f"{hit.id}:{hit.score}:{hit.cosine or 0.0}:{zlib.crc32(hit.passage.encode())}" for hit in hits
+            )
             lines.append(f"{mode}\t{top}\t{where}\t{query}\t{shown}")
     folder.mkdir()
     (folder / "answers.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")

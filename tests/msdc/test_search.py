@@ -20,7 +20,7 @@ from msdc.commands.search import command
 from msdc.errors import InputError
 from msdc.search import index as indexes
 from msdc.search.index import Index
-from msdc.search.passages import match_expression, passages, sentence_spans
+from msdc.search.passages import passages, sentence_spans
 
 LINES = [
     "The train to the city leaves at nine.",
@@ -71,9 +71,26 @@ def test_passages_cover_a_text_and_fit(model):
     assert ["One. «Two!» Three"[a:b] for a, b in spans] == ["One.", "«Two!", "Three"]
 
 
-def test_a_query_is_no_syntax_of_the_word_index():
-    assert match_expression('a "b" OR (c* NEAR', "unicode61") == '"a" OR "b" OR "OR" OR "c" OR "NEAR"'
-    assert match_expression("?!", "unicode61") == "" and match_expression("東京都 ab", "trigram") == '"東京都"'
+def test_words_are_found_however_they_are_spelled(model):
+    texts = [
+        "Eine naïve Lösung, ganz nai\u0308v", "IĞDIR'DA KAR YAĞIYOR", "Die STRASSE ist lang", "كِتَابٌ جَدِيدٌ",
+        "جمـــيل جدا", "Der Park\u00adplatz ist voll", "我住在北京，天气很好。", "东京的夏天很热。",
+        "मुझे यह किताब पसंद है", "कल तब कब बात कट बस कम तक", "🔴 pay the rent", "🟢 water the plants",
+        "Łódź, ul. Piotrkowska ١٢٣", 'a "quoted" OR (c* NEAR d)',
+    ]  # fmt: skip
+    asked = {
+        "nai\u0308ve": [1], "NAÏV": [1], "ığdır": [2], "Igdir": [2], "Straße": [3], "كتاب": [4], "جميل": [5],
+        "parkplatz": [6],
+        "北京": [7], "东京": [8], "夏": [8], "किताब": [9], "🔴": [11], "lodz": [13], "123": [13], "near OR*": [14],
+        "(": [], '"': [], "क": [],
+    }  # fmt: skip
+    index = msdc.open_index(texts, model)
+    for query, lines in asked.items():
+        hits = index.search(query, mode="words").hits
+        assert [hit.line for hit in hits] == lines, query
+        assert all(hit.text == texts[hit.line - 1] for hit in hits)  # as it was written
+    index.remove([7, 11])
+    assert not index.search("北京 🔴", mode="words").hits
 
 
 # --- an index file ----------------------------------------------------------------------------------------------------

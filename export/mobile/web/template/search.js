@@ -2,25 +2,23 @@
 // words, 8-bit vectors of passages for meaning. What is made here opens there.
 
 import { EncoderError } from "./msdc.js";
+import { indexWords, matchExpression } from "./words.js";
 
-const FORMAT = "1", BLOCK = 256, CANDIDATES = 1000, WEIGHT = 20;
+const FORMAT = "2", BLOCK = 256, CANDIDATES = 1000, WEIGHT = 20;
 const SHORT = 8, JOINED = 32, TITLE_SHARE = 3; // tokens, see msdc/search/passages.py
-const TRIGRAM = "trigram", WHOLE_WORDS = "unicode61 remove_diacritics 2";
 const PROBES = ["\u{12000}", "\u{103a0}"]; // characters that hardly any vocabulary has
 // Offsets are in characters, as in Python; a character of two units is one of these while a text is taken apart.
 const WIDE = "\ue000";
 const SPACE = "[\\t-\\r\\x1c- \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]";
 const END = new RegExp(`(?<=[.!?…؟।])["'”’»)\\]]*${SPACE}+|(?<=[。！？])|${SPACE}*\\n${SPACE}*`, "g");
 const EDGES = new RegExp(`^${SPACE}+|${SPACE}+$`, "g"), FIRST = new RegExp(`^${SPACE}*`);
-const UNSPACED = /[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]/g;
 const SCHEMA = `
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE documents (id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, title TEXT NOT NULL, text TEXT NOT NULL, metadata TEXT NOT NULL, crc INTEGER NOT NULL);
 CREATE TABLE passages (id INTEGER PRIMARY KEY AUTOINCREMENT, document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE, start INTEGER NOT NULL, end INTEGER NOT NULL, scale REAL, vector BLOB, crc INTEGER);
 CREATE INDEX passages_of_document ON passages (document);
-CREATE VIRTUAL TABLE words USING fts5(title, text, content='documents', content_rowid='id', tokenize='{words}');
-CREATE TRIGGER added AFTER INSERT ON documents BEGIN INSERT INTO words (rowid, title, text) VALUES (new.id, new.title, new.text); END;
-CREATE TRIGGER removed AFTER DELETE ON documents BEGIN INSERT INTO words (words, rowid, title, text) VALUES ('delete', old.id, old.title, old.text); END;`;
+CREATE VIRTUAL TABLE words USING fts5(title, text, tokenize='ascii');
+CREATE TRIGGER removed AFTER DELETE ON documents BEGIN DELETE FROM words WHERE rowid = old.id; END;`;
 
 const utf8 = new TextEncoder();
 const strip = (text) => text.replace(EDGES, "");
@@ -89,22 +87,7 @@ function joined(parts, most) {
   return found.map(([span]) => span);
 }
 
-// --- words --------------------------------------------------------------------------------------------------------------
-
-function tokenizeOf(text) {
-  return 10 * (text.match(UNSPACED)?.length ?? 0) > Array.from(text).length ? TRIGRAM : WHOLE_WORDS;
-}
-
-function matchExpression(query, tokenize) {
-  let words = query.match(/[\p{L}\p{N}_]+/gu) ?? [];
-  if (tokenize === TRIGRAM) {
-    words = words.flatMap((word) => {
-      const points = Array.from(word);
-      return points.slice(2).map((_, at) => points.slice(at, at + 3).join(""));
-    });
-  }
-  return [...new Set(words)].map((word) => `"${word}"`).join(" OR ");
-}
+// --- filters ------------------------------------------------------------------------------------------------------------
 
 // SQL of a filter: a value, a list of values, or { least, most }; of several, all.
 function conditions(where) {
@@ -204,16 +187,16 @@ export class SearchIndex {
 
   #write(block, made, replace) {
     if (!this.#made) {
-      const words = tokenizeOf(block.map(({ text }) => text).join(""));
-      this.#db.exec(SCHEMA.replace("{words}", words));
+      this.#db.exec(SCHEMA);
       const { source, name } = this.#encoder;
-      const facts = { format: FORMAT, model: source, name, tokenize: words, source };
+      const facts = { format: FORMAT, model: source, name, source };
       for (const fact of Object.entries(facts)) this.#rows("INSERT INTO facts VALUES (?, ?)", fact);
     }
     if (replace) for (const { id } of block) this.#rows("DELETE FROM documents WHERE key = ?", [id]);
     block.forEach((one, at) => {
       const insert = "INSERT INTO documents (key, title, text, metadata, crc) VALUES (?, ?, ?, ?, ?) RETURNING id";
       const [[row]] = this.#rows(insert, [one.id, one.title, one.text, one.metadata, crcOf(one)]);
+      this.#rows("INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)", [row, indexWords(one.title), indexWords(one.text)]);
       for (const [start, end, scale, vector] of made[at]) {
         const crc = vector && crc32(vector, row);
         this.#rows("INSERT INTO passages (document, start, end, scale, vector, crc) VALUES (?, ?, ?, ?, ?, ?)", [row, start, end, scale, vector, crc]);
@@ -308,8 +291,7 @@ export class SearchIndex {
       if ((before === undefined || cosine > cosines[before]) && (allowed?.has(owners[at]) ?? true)) best.set(owners[at], at);
     });
     const near = [...best].sort((a, b) => cosines[b[1]] - cosines[a[1]]).slice(0, most).map(([row]) => row);
-    const tokenize = this.#db.selectValue("SELECT value FROM facts WHERE name = 'tokenize'");
-    const expression = mode === "vectors" ? "" : matchExpression(query, tokenize), words = new Map();
+    const expression = mode === "vectors" ? "" : matchExpression(query), words = new Map();
     if (expression) {
       const ranked = "SELECT rowid, -rank FROM words WHERE words MATCH ?", inside = allowed ? ` AND rowid IN (${filtered})` : "";
       const bind = [expression, ...(allowed ? values : []), most];

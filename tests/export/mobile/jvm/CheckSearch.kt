@@ -74,7 +74,7 @@ fun main(arguments: Array<String>) {
             throws<EncoderException>("closed index", "the index is closed") { runBlocking { own.search("x") } }
             val unspaced = SearchIndex.open(File(files, "unspaced.sqlite"), encoder, driver)
             unspaced.add(listOf(Document("1", "会議は九時に始まります。切符は箱の中です。"), Document("2", "電車は八時に出ます。")))
-            passed("trigrams", unspaced.search("切符は箱", mode = Mode.WORDS).single().document.id == "1")
+            passed("pairs of letters", unspaced.search("切符は箱", mode = Mode.WORDS).single().document.id == "1")
             unspaced.close()
             val answers = SearchIndex.open(File(files, "answers.sqlite"), encoder, driver)
             val differ = differences(File(data, "search.tsv").readLines(), answers, 1e-3)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import devtools
 import numpy as np
+import phone_search
 import pytest
 import tiny_models as tiny
 from folder_kinds import UNPOOLED, kind_bundle
@@ -225,6 +226,7 @@ DOCUMENTS = [
     {"id": "d6", "text": "会議は九時に始まります。切符は箱の中です。", "done": True},
     {"id": "d7", "text": "\U00012000\U00012001 \U000103a0\U000103a1", "lang": "en"},
     {"id": "d8", "text": "\U0001f600 smile. Emoji before the ticket!  “Quoted.” And after… the end", "lang": "en"},
+    *phone_search.SPELLED,
 ]
 QUESTIONS = [
     ("Where is the ticket?", {}), ("the ticket, the REUNIÓN", {"mode": "words"}), ("parking", {"mode": "vectors"}),
@@ -232,6 +234,7 @@ QUESTIONS = [
     ("train car", {"where": {"year": {"least": 2025, "most": 2025.5}}}), ("九時", {"where": {"done": True}}),
     ("Gleis taxi", {"where": {"lang": ["de", "es"]}}), ("\U0001f600", {"top": 2}), ("\U00012000", {"top": 2}),
     ("a b OR (c* NEAR", {}), ("ticket", {"threshold": 0.5}),
+    *((query, {"mode": "words"}) for query in phone_search.SPELLINGS),
 ]  # fmt: skip
 
 
@@ -255,7 +258,7 @@ def same(hits: list[list], found: list[list[dict]]) -> None:
         for hit, other in zip(own, theirs, strict=True):
             assert (hit.passage, hit.title, hit.metadata) == (other["passage"], other["title"], other["metadata"])
             assert other["text"][other["start"] : other["end"]] == hit.passage or not other["text"].isascii()
-            assert [hit.score, hit.cosine, hit.words] == pytest.approx(
+            assert [hit.score, hit.cosine or 0.0, hit.words or 0.0] == pytest.approx(
                 [other["score"], other["cosine"], other["words"]], abs=2e-3
             )  # fmt: skip
 

@@ -54,11 +54,10 @@ public enum Filter: Sendable, ExpressibleByStringLiteral, ExpressibleByIntegerLi
 ///
 /// Uses the system's SQLite. Safe to share between threads.
 public final class SearchIndex: @unchecked Sendable {
-  private static let format = "1"
+  private static let format = "2"
   private static let block = 256  // documents that are encoded and written together
   private static let candidates = 1000  // documents of each kind that are ranked together
   private static let weight = 20.0
-  private static let trigram = "trigram"
   private static let schema: [Substring] = """
     CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)
     CREATE TABLE documents (id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, title TEXT NOT NULL, \
@@ -66,11 +65,8 @@ public final class SearchIndex: @unchecked Sendable {
     CREATE TABLE passages (id INTEGER PRIMARY KEY AUTOINCREMENT, document INTEGER NOT NULL REFERENCES documents \
     ON DELETE CASCADE, start INTEGER NOT NULL, end INTEGER NOT NULL, scale REAL, vector BLOB, crc INTEGER)
     CREATE INDEX passages_of_document ON passages (document)
-    CREATE VIRTUAL TABLE words USING fts5(title, text, content='documents', content_rowid='id', tokenize='{words}')
-    CREATE TRIGGER added AFTER INSERT ON documents BEGIN \
-    INSERT INTO words (rowid, title, text) VALUES (new.id, new.title, new.text); END
-    CREATE TRIGGER removed AFTER DELETE ON documents BEGIN \
-    INSERT INTO words (words, rowid, title, text) VALUES ('delete', old.id, old.title, old.text); END
+    CREATE VIRTUAL TABLE words USING fts5(title, text, tokenize='ascii')
+    CREATE TRIGGER removed AFTER DELETE ON documents BEGIN DELETE FROM words WHERE rowid = old.id; END
     """.split(separator: "\n")
 
   private let encoder: SentenceEncoder
@@ -173,7 +169,7 @@ public final class SearchIndex: @unchecked Sendable {
       try await on(queue) { index in
         try index.transaction("IMMEDIATE") {
           index.version = -1
-          try index.create(block)
+          try index.create()
           if replace { for one in block { _ = try index.removed(one.id) } }
           for (one, parts) in zip(block, passages) { try index.insert(one, parts) }
         }
@@ -187,14 +183,12 @@ public final class SearchIndex: @unchecked Sendable {
     return Int(try number("SELECT changes()"))
   }
 
-  /// The tables, when the first documents come: they tell how words are found.
-  private func create(_ block: [Document]) throws {
+  /// The tables, created with the first documents.
+  private func create() throws {
     guard try isEmpty() else { return }
-    let words = unspaced(block.map(\.text).joined()) ? SearchIndex.trigram : "unicode61 remove_diacritics 2"
-    for statement in SearchIndex.schema { try db.run(statement.replacingOccurrences(of: "{words}", with: words)) }
+    for statement in SearchIndex.schema { try db.run(String(statement)) }
     let facts = [
-      ("format", SearchIndex.format), ("model", encoder.source), ("name", encoder.name), ("tokenize", words),
-      ("source", encoder.source),
+      ("format", SearchIndex.format), ("model", encoder.source), ("name", encoder.name), ("source", encoder.source),
     ]
     for (name, value) in facts { try db.run("INSERT INTO facts VALUES (?, ?)", [.text(name), .text(value)]) }
   }
@@ -204,6 +198,9 @@ public final class SearchIndex: @unchecked Sendable {
       "INSERT INTO documents (key, title, text, metadata, crc) VALUES (?, ?, ?, ?, ?)",
       [.text(one.id), .text(one.title), .text(one.text), .text(one.metadata), .integer(crc(one))])
     let row = try number("SELECT last_insert_rowid()")
+    try db.run(
+      "INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)",
+      [.integer(row), .text(try searchWords(one.title)), .text(try searchWords(one.text))])
     for part in passages {
       var values: [Value] = [.integer(row), .integer(Int64(part.start)), .integer(Int64(part.end))]
       if part.vector.isEmpty {
@@ -242,8 +239,7 @@ public final class SearchIndex: @unchecked Sendable {
     }
     let near = Array(ordered.prefix(most))
     var words: [Int64: Double] = [:]
-    let tokenize = try text("SELECT value FROM facts WHERE name = 'tokenize'")
-    let expression = mode == .vectors ? "" : matchExpression(query, tokenize)
+    let expression = mode == .vectors ? "" : try searchWords(query, isQuery: true)
     if !expression.isEmpty {
       let ranked = "SELECT rowid, -rank FROM words WHERE words MATCH ?"
       let inside = filter.isEmpty ? "" : " AND rowid IN (\(filtered))"
@@ -374,44 +370,21 @@ private func int8Cosines(_ query: [Float], _ codes: [Int8], _ scales: [Float]) t
   return cosines
 }
 
-/// Whether a tenth or more of a text is of scripts that put no blanks between words.
-private func unspaced(_ text: String) -> Bool {
-  let ranges: [ClosedRange<UInt32>] = [
-    0x0E00...0x0EFF, 0x1000...0x109F, 0x1780...0x17FF, 0x3040...0x30FF, 0x3400...0x4DBF, 0x4E00...0x9FFF,
-  ]
-  var (found, all) = (0, 0)
-  for code in text.unicodeScalars {
-    all += 1
-    if ranges.contains(where: { $0.contains(code.value) }) { found += 1 }
+/// The words of a text as the index stores them; of a query, FTS5's expression for any of them.
+private func searchWords(_ given: String, isQuery: Bool = false) throws -> String {
+  var found = ""
+  var line = [CChar](repeating: 0, count: 256)
+  let status = withUnsafeMutablePointer(to: &found) {
+    msdc_search_words(given, given.utf8.count, isQuery ? 1 : 0, keepText, $0, &line, line.count)
   }
-  return 10 * found > all
+  guard status == MSDC_OK else { throw EncoderError(status: status, line: text(of: line)) }
+  return found
 }
 
-/// The words of a query, any of which may match.
-private func matchExpression(_ query: String, _ tokenize: String) -> String {
-  let isWord = { (code: Unicode.Scalar) -> Bool in
-    switch code.properties.generalCategory {
-    case .uppercaseLetter, .lowercaseLetter, .titlecaseLetter, .modifierLetter, .otherLetter, .decimalNumber,
-      .letterNumber, .otherNumber:
-      return true
-    default: return code == "_"
-    }
-  }
-  var words: [[Unicode.Scalar]] = query.unicodeScalars.split { !isWord($0) }.map { Array($0) }
-  if tokenize == "trigram" {
-    var runs: [[Unicode.Scalar]] = []
-    for word in words where word.count >= 3 {
-      for start in 0...(word.count - 3) { runs.append(Array(word[start..<(start + 3)])) }
-    }
-    words = runs
-  }
-  var seen: Set<String> = []
-  var quoted: [String] = []
-  for word in words {
-    let text = String(String.UnicodeScalarView(word))
-    if seen.insert(text).inserted { quoted.append("\"" + text + "\"") }
-  }
-  return quoted.joined(separator: " OR ")
+private func keepText(context: UnsafeMutableRawPointer?, text: UnsafePointer<CChar>?, size: Int) {
+  guard let context, let text else { return }
+  let bytes = UnsafeRawBufferPointer(start: text, count: size)
+  context.assumingMemoryBound(to: String.self).pointee = String(decoding: bytes, as: UTF8.self)
 }
 
 /// SQL of a filter, as `conditions` of the Python package has it.

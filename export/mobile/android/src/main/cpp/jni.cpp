@@ -352,6 +352,21 @@ MSDC_JNI(jbyteArray, passages)
   return bytes(env, out);
 }
 
+void keep_text(void* context, const char* text, size_t size) { static_cast<std::string*>(context)->assign(text, size); }
+
+MSDC_JNI(jbyteArray, searchWords)(JNIEnv* env, jclass, jbyteArray text, jboolean is_query) {
+  const std::string utf8 = bytes_of(env, text);
+  std::string out;
+  char error[kErrorBytes];
+  const msdc_status status =
+      msdc_search_words(utf8.data(), utf8.size(), is_query ? 1 : 0, keep_text, &out, error, sizeof error);
+  if (status != MSDC_OK || env->ExceptionCheck()) {
+    raise(env, status, error);
+    return nullptr;
+  }
+  return bytes(env, out);
+}
+
 MSDC_JNI(jfloatArray, int8Cosines)(JNIEnv* env, jclass, jfloatArray query, jbyteArray codes, jfloatArray scales) {
   const std::vector<float> held = floats_of(env, query), by = floats_of(env, scales);
   std::vector<float> cosines(by.size());

@@ -57,6 +57,9 @@ internal object NativeCore {
     /** Of each passage: start and end in code points, scale (0: no vector follows), 8-bit vector; little-endian. */
     @JvmStatic external fun passages(handle: Long, title: ByteArray, text: ByteArray, titled: Boolean): ByteArray
 
+    /** The words of a text as an index stores them; of a query, FTS5's expression for any of them. */
+    @JvmStatic external fun searchWords(text: ByteArray, isQuery: Boolean): ByteArray
+
     @JvmStatic external fun int8Cosines(query: FloatArray, codes: ByteArray, scales: FloatArray): FloatArray
 
     @JvmStatic external fun crc32(start: Int, data: ByteArray): Int

@@ -99,7 +99,7 @@ class SearchIndex private constructor(
             }
             transaction("IMMEDIATE") {
                 version = -1
-                create(block)
+                create()
                 if (replace) block.forEach { removed(it.id) }
                 block.zip(made) { one, passages -> insert(one, passages) }
             }
@@ -107,13 +107,11 @@ class SearchIndex private constructor(
         documents.size
     }
 
-    /** The tables, when the first documents come: they tell how words are found. */
-    private fun create(block: List<Document>) {
+    /** The tables, created with the first documents. */
+    private fun create() {
         if (tables().isNotEmpty()) return
-        val words = if (unspaced(block.joinToString("") { it.text })) TRIGRAM else "unicode61 remove_diacritics 2"
-        for (statement in SCHEMA) select(statement.replace("{words}", words)) {}
-        val facts = mapOf("format" to FORMAT, "model" to encoder.source, "name" to encoder.name,
-            "tokenize" to words, "source" to encoder.source)
+        for (statement in SCHEMA) select(statement) {}
+        val facts = mapOf("format" to FORMAT, "model" to encoder.source, "name" to encoder.name, "source" to encoder.source)
         for ((name, value) in facts) select("INSERT INTO facts VALUES (?, ?)", name, value) {}
     }
 
@@ -121,6 +119,7 @@ class SearchIndex private constructor(
         select("INSERT INTO documents (key, title, text, metadata, crc) VALUES (?, ?, ?, ?, ?)",
             one.id, one.title, one.text, one.metadata, crc(one)) {}
         val row = number("SELECT last_insert_rowid()")
+        select("INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)", row, words(one.title), words(one.text)) {}
         while (passages.hasRemaining()) {
             val (start, end) = listOf(passages.int, passages.int)
             val scale = passages.float
@@ -175,8 +174,7 @@ class SearchIndex private constructor(
         }
         val near = best.entries.sortedByDescending { cosines[it.value] }.take(most).map { it.key }
         val words = HashMap<Long, Double>()
-        val tokenize = text("SELECT value FROM facts WHERE name = 'tokenize'")
-        val expression = if (mode == Mode.VECTORS) "" else matchExpression(query, tokenize)
+        val expression = if (mode == Mode.VECTORS) "" else words(query, isQuery = true)
         if (expression.isNotEmpty()) {
             val ranked = "SELECT rowid, -rank FROM words WHERE words MATCH ?"
             val inside = if (where.isEmpty()) "" else " AND rowid IN ($filtered)"
@@ -289,13 +287,11 @@ class SearchIndex private constructor(
     }
 
     companion object {
-        private const val FORMAT = "1"
+        private const val FORMAT = "2"
         private const val BLOCK = 256 // documents that are encoded and written together
         private const val CANDIDATES = 1000 // documents of each kind that are ranked together
         private const val WEIGHT = 20.0
-        private const val TRIGRAM = "trigram"
         private const val MASK = 0xFFFFFFFFL
-        private val WORD = Regex("[\\p{L}\\p{N}_]+")
         private val SCHEMA = listOf(
             "CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
             "CREATE TABLE documents (id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, title TEXT NOT NULL, " +
@@ -303,12 +299,8 @@ class SearchIndex private constructor(
             "CREATE TABLE passages (id INTEGER PRIMARY KEY AUTOINCREMENT, document INTEGER NOT NULL REFERENCES documents " +
                 "ON DELETE CASCADE, start INTEGER NOT NULL, end INTEGER NOT NULL, scale REAL, vector BLOB, crc INTEGER)",
             "CREATE INDEX passages_of_document ON passages (document)",
-            "CREATE VIRTUAL TABLE words USING fts5(title, text, content='documents', content_rowid='id', " +
-                "tokenize='{words}')",
-            "CREATE TRIGGER added AFTER INSERT ON documents BEGIN " +
-                "INSERT INTO words (rowid, title, text) VALUES (new.id, new.title, new.text); END",
-            "CREATE TRIGGER removed AFTER DELETE ON documents BEGIN " +
-                "INSERT INTO words (words, rowid, title, text) VALUES ('delete', old.id, old.title, old.text); END"
+            "CREATE VIRTUAL TABLE words USING fts5(title, text, tokenize='ascii')",
+            "CREATE TRIGGER removed AFTER DELETE ON documents BEGIN DELETE FROM words WHERE rowid = old.id; END"
         )
 
         /** The index in [file], made if it is not there. */
@@ -356,26 +348,9 @@ class SearchIndex private constructor(
 
         private fun rounded(number: Double): Double = Math.rint(number * 1e4) / 1e4
 
-        /** Whether a tenth or more of a text is of scripts that put no blanks between words. */
-        private fun unspaced(text: String): Boolean {
-            val codes = text.codePoints().toArray()
-            val ranges = listOf(
-                0x0E00..0x0EFF, 0x1000..0x109F, 0x1780..0x17FF, 0x3040..0x30FF, 0x3400..0x4DBF, 0x4E00..0x9FFF
-            )
-            return 10L * codes.count { code -> ranges.any { code in it } } > codes.size
-        }
-
-        /** The words of a query, any of which may match. */
-        private fun matchExpression(query: String, tokenize: String): String {
-            var words = WORD.findAll(query).map { it.value }
-            if (tokenize == TRIGRAM) {
-                words = words.flatMap { word ->
-                    val codes = word.codePoints().toArray()
-                    (0..codes.size - 3).map { String(codes, it, 3) }
-                }
-            }
-            return words.distinct().joinToString(" OR ") { "\"$it\"" }
-        }
+        /** The words of a text as the index stores them; of a query, FTS5's expression for any of them. */
+        private fun words(text: String, isQuery: Boolean = false): String =
+            String(NativeCore.searchWords(text.toByteArray(), isQuery), Charsets.UTF_8)
 
         /** SQL of a filter, as `conditions` of the Python package has it. */
         private fun conditions(where: Map<String, Any>): Pair<String, Array<Any?>> {
