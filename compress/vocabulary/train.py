@@ -14,17 +14,25 @@ from __future__ import annotations
 import io
 import math
 import re
-import struct
 import tempfile
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import sentencepiece
 
+from msdc.compress.vocabulary.spelling import (
+    FOLDED,
+    UNFOLDED,
+    compile_rules,
+    is_mark,
+    marks_apart,
+    one_spelling,
+    readable,
+    standard_rules,
+    write_rules,
+)
 from msdc.compress.vocabulary.tokens import NORMAL, SPACE, read_proto
 from msdc.errors import InputError
 from msdc.files import atomic_path
@@ -41,14 +49,6 @@ MARKS = "!\"#$%&'()*+,-./0123456789:;<=>?@[\\]^_`{|}~€£°"
 RUN = re.compile(r"([^▁])\1+")
 LONGEST_WORD = 24  # characters
 PREFERENCE = 0.5  # a whole word's score exceeds that of its parts by this, in nats
-MOST_NODES = 10_000_000  # of a map; SentencePiece's own maps have half a million
-LAST_MARK = 0x3100  # higher ones belong to scripts that this does not split
-# Spellings of one letter that case folding does not join: the dotted capital I, sharp s, alef with and without hamza.
-# Signs that are no letters are removed: Arabic vowel marks, and the stroke that widens a word.
-SPELLINGS = str.maketrans(
-    {"İ": "i", "ß": "ss", "ẞ": "ss", "أ": "ا", "إ": "ا", "آ": "ا", "ٱ": "ا", "ـ": "", "\u0670": ""}
-    | dict.fromkeys(map(chr, range(0x064B, 0x0660)), "")
-)
 
 
 def train_vocabulary(
@@ -74,7 +74,7 @@ def train_vocabulary(
     if not rows:
         raise InputError("the corpus contains no text to train a vocabulary on")
     buffer = io.BytesIO()
-    named: dict[str, Any] = {"normalization_rule_name": "nmt_nfkc_cf" if lowercase else "nmt_nfkc"}
+    named: dict[str, Any] = {"normalization_rule_name": FOLDED if lowercase else UNFOLDED}
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(rows),
@@ -104,83 +104,6 @@ def train_vocabulary(
     return target
 
 
-def is_mark(character: str) -> bool:
-    """Whether a character is a word of its own: punctuation, ASCII symbols, currency signs."""
-    category = unicodedata.category(character)
-    return category[0] == "P" or category == "Sc" or (character.isascii() and category[0] == "S") or character in "°§©®"
-
-
-def read_character_map(packed: bytes) -> dict[str, str]:
-    """The rules of SentencePiece's `precompiled_charsmap`: text -> its replacement.
-
-    A double array of 32-bit units (the layout of darts-clone) is read from its root, level by level; its values are
-    offsets of NUL-terminated texts.
-    """
-    try:
-        size = struct.unpack("<I", packed[:4])[0]
-        units = np.frombuffer(packed, "<u4", size // 4, 4).astype(np.int64)
-        texts = packed[4 + size :]
-        offsets = (units >> 10) << ((units & (1 << 9)) >> 6)
-        owner = units & ((1 << 31) | 0xFF)
-        labels = np.arange(1, 256)
-        rules: dict[str, str] = {}
-        bases, keys, met = offsets[:1], [b""], 0
-        while keys:
-            places = bases[:, None] ^ labels
-            rows, columns = np.nonzero(owner[np.minimum(places, len(units) - 1)] == labels)
-            found = places[rows, columns]
-            inside = found < len(units)
-            rows, columns, found = rows[inside], columns[inside], found[inside]
-            met += len(found)
-            if met > MOST_NODES:
-                raise ValueError("it does not end")
-            steps = zip(rows.tolist(), columns.tolist(), strict=True)
-            keys = [keys[row] + bytes([column + 1]) for row, column in steps]
-            bases = found ^ offsets[found]
-            for row in np.flatnonzero(units[found] >> 8 & 1).tolist():
-                start = int(units[bases[row]]) & ((1 << 31) - 1)
-                rules[keys[row].decode()] = texts[start : texts.index(b"\0", start)].decode()
-    except (ValueError, IndexError, struct.error) as error:
-        raise InputError(f"a damaged character map of SentencePiece ({error})") from error
-    return rules
-
-
-def _apart(text: str) -> str:
-    spaced = "".join(f" {character} " if is_mark(character) else character for character in text)
-    return spaced.replace("  ", " ")
-
-
-def marks_apart(rules: Mapping[str, str]) -> dict[str, str]:
-    """Rules of a character map, with spaces around every mark."""
-    cut = {key: _apart(text) if any(map(is_mark, text)) else text for key, text in rules.items()}
-    marks = [chr(code) for code in range(33, LAST_MARK) if is_mark(chr(code))]
-    return {mark: f" {mark} " for mark in marks if mark not in cut} | cut
-
-
-def one_spelling(rules: Mapping[str, str]) -> dict[str, str]:
-    """Rules of a character map that give all SPELLINGS of a word one form."""
-    found = {chr(code): chr(code).translate(SPELLINGS) for code in SPELLINGS} | {"i\u0307": "i", "I\u0307": "i"}
-    return found | {key: text.replace("i\u0307", "i").translate(SPELLINGS) for key, text in rules.items()}
-
-
-def _character_map(rules: Mapping[str, str]) -> bytes:
-    """The map of these rules in SentencePiece's format."""
-    with tempfile.TemporaryDirectory() as folder:
-        write_rules(rules, rules_file := Path(folder, "rules.tsv"))
-        model = train_vocabulary(["a b c d e"] * 8, Path(folder, "plain.model"), 16, rules=rules_file, quiet=True)
-        return bytes(read_proto(model.read_bytes()).normalizer_spec.precompiled_charsmap)
-
-
-def write_rules(rules: Mapping[str, str], target: Path) -> None:
-    """Write the rules for SentencePiece's trainer: code points in hexadecimal, tab-separated."""
-
-    def codes(text: str) -> str:
-        return " ".join(f"{ord(character):X}" for character in text)
-
-    lines = [f"{codes(key)}\t{codes(rules[key])}\n" for key in sorted(rules)]
-    target.write_text("".join(lines), encoding="utf-8")
-
-
 def train_whole_words(
     texts: Mapping[str, Iterable[str]],
     target: Path,
@@ -204,11 +127,10 @@ def train_whole_words(
         raise InputError(f"vocabulary: {parts} word parts are not less than the {size} pieces in all")
     by_language = {code: sorted({text for text in texts[code] if text}) for code in sorted(texts)}
     together = [text for rows in by_language.values() for text in rows]
-    rule_name = "nmt_nfkc_cf" if lowercase else "nmt_nfkc"
+    rule_name = FOLDED if lowercase else UNFOLDED
     with tempfile.TemporaryDirectory() as folder:
-        plain, rules = Path(folder, "plain.model"), Path(folder, "rules.tsv")
-        train_vocabulary(["a b c d e"] * 8, plain, 16, lowercase=lowercase, quiet=True)
-        found = read_character_map(read_proto(plain.read_bytes()).normalizer_spec.precompiled_charsmap)
+        rules = Path(folder, "rules.tsv")
+        found = standard_rules(rule_name)
         found = marks_apart(one_spelling(found) if spellings else found)
         write_rules(found, rules)
         trained = train_vocabulary(
@@ -220,9 +142,7 @@ def train_whole_words(
     proto.pieces.extend(kept)
     characters = {character for piece in proto.pieces if piece.type == NORMAL for character in piece.piece}
     if spellings:
-        # Text that no piece can write is unknown also without its rule: nine tenths of the map are for other scripts.
-        readable = {key: text for key, text in found.items() if characters.issuperset(text.replace(" ", ""))}
-        proto.normalizer_spec.precompiled_charsmap = _character_map(readable)
+        proto.normalizer_spec.precompiled_charsmap = compile_rules(readable(found, characters))
     processor = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
     known = {piece.piece for piece in proto.pieces}
 

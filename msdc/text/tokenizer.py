@@ -228,9 +228,21 @@ def write_fast_copy(model_file: Path, target: Path) -> None:
         # `tokenizers` applies the character map per grapheme and drops the mark of a capital with a combining mark, but
         # not of a lower-case letter. SentencePiece keeps the dotted capital I, which lower-casing decomposes.
         keep = "\ufdd0"
+        steps.append(normalizers.Replace("I\u0307", keep))
         steps += [normalizers.Replace("\u0130", keep), normalizers.Lowercase(), normalizers.Replace(keep, "\u0130")]
     if proto.normalizer_spec.precompiled_charsmap:
+        # Of a grapheme the first rule that fits decides, and marks after it are dropped: each mark after the first of a
+        # letter, or after a letter that has a rule by itself, becomes a grapheme of its own. Where the map composes a
+        # letter with two marks (SentencePiece's own maps do), so does NFC, for a second mark that follows at once.
+        normalize = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString()).normalize
+        ruled = [letter for letter in map(chr, range(0xAA, 0x250)) if letter == letter.lower() and letter.isalpha()]
+        ruled = [letter for letter in ruled if normalize(letter).strip("▁") != letter]
+        apart = "\ufdd1"
+        steps.append(normalizers.Replace(Regex(rf"(?<=[\p{{M}}\u0130{''.join(ruled)}])(?=\p{{M}})"), apart))
         steps.append(normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap))
+        if normalize("e\u0302\u0301").strip("▁") == "\u1ebf":
+            steps += [normalizers.Replace(Regex(rf"(?<=\P{{M}}){apart}"), ""), normalizers.NFC()]
+        steps.append(normalizers.Replace(apart, ""))
     if proto.normalizer_spec.remove_extra_whitespaces:
         steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(r"\A +| +\z"), "")]
     backend.normalizer = normalizers.Sequence(steps)

@@ -16,7 +16,8 @@ from msdc.compress.quantization.plan import integers, plan_for
 from msdc.compress.student.io import save_student
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.texts import quickstart_texts
-from msdc.compress.vocabulary.train import marks_apart, one_spelling, train_vocabulary, write_rules
+from msdc.compress.vocabulary.spelling import marks_apart, one_spelling, write_rules
+from msdc.compress.vocabulary.train import train_vocabulary
 from msdc.export.exporters import write_bundle
 from msdc.export.golden import Thresholds
 from msdc.export.options import ExportOptions

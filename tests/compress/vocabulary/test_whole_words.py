@@ -1,11 +1,14 @@
 """Vocabularies of whole words and word parts; SentencePiece's own normalizer is the oracle."""
 
+import unicodedata
+
 import pytest
 import sentencepiece
 
 from msdc.compress.texts import quickstart_texts
-from msdc.compress.vocabulary.tokens import read_proto
-from msdc.compress.vocabulary.train import marks_apart, read_character_map, train_vocabulary, train_whole_words
+from msdc.compress.vocabulary.spelling import marks_apart, read_character_map, respell, spellings
+from msdc.compress.vocabulary.tokens import NORMAL, UNUSED, read_proto
+from msdc.compress.vocabulary.train import train_vocabulary, train_whole_words
 from msdc.errors import InputError
 from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, write_fast_copy
 
@@ -74,11 +77,12 @@ def test_the_json_copy_reads_alike(whole, tmp_path):
 
 
 def test_a_word_has_one_spelling(texts, whole, tmp_path):
-    words = ["strasse", "istanbul", "كتاب", "احمد"]
+    words = ["strasse", "istanbul", "كتاب", "احمد", "kirmizi", "2026"]
     made = PieceTokenizer(train_whole_words(texts, tmp_path / "one.model", 2500, 1200, words=words, spellings=True))
     alike = ["İstanbul istanbul I\u0307stanbul i\u0307stanbul", "STRASSE Straße STRAẞE strasse",
-             "كِتَابٌ كتاب كـــتاب", "أَحمد احمد اَحْمَد"]  # fmt: skip
-    for text, word in zip(alike, ["istanbul", "strasse", "كتاب", "احمد"], strict=True):
+             "كِتَابٌ كتاب كـــتاب", "أَحمد احمد اَحْمَد", "KIRMIZI kırmızı Kirmizi k\u00adırm\u2060ız\u2069ı",
+             "2026 ٢٠٢٦ ۲۰۲۶ २०२६ ２０２６"]  # fmt: skip
+    for text, word in zip(alike, words[1:2] + words[:1] + words[2:], strict=True):
         assert set(made.processor.encode(text, out_type=str)) == {f"▁{word}"}
         assert len(set(whole.processor.encode(text, out_type=str))) > 1
     # What no piece can write is unknown as before, without its rules.
@@ -88,6 +92,60 @@ def test_a_word_has_one_spelling(texts, whole, tmp_path):
     write_fast_copy(made.path, tmp_path / "tokenizer.json")
     rows = [*TEXTS, *alike, *quickstart_texts()[:200]]
     assert FastTokenizer(tmp_path / "tokenizer.json").encode(rows, 64) == made.encode(rows, 64)
+
+
+def test_digits_and_invisible_characters_are_those_of_unicode():
+    """By the names of Unicode's own table, not by ours."""
+    table = spellings()
+    for code in range(0x80, 0x1E000):
+        name = unicodedata.name(character := chr(code), "")
+        if " DIGIT " in name and unicodedata.category(character) == "Nd":
+            ends = ("ZERO", "ONE", "TWO", "THREE", "FOUR", "FIVE", "SIX", "SEVEN", "EIGHT", "NINE")
+            assert table[character] == str(ends.index(name.rpartition(" ")[2])), name
+        if unicodedata.bidirectional(character) in ("LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"):
+            assert table[character] == "", name
+    assert not any(text.isspace() for text in table.values())
+
+
+def test_a_trained_model_gets_the_rules_of_today_at_the_same_ids(texts, tmp_path):
+    """The rules of yesterday: no folding of the dotless i, digits of other scripts unknown."""
+    words = ["ışık", "isi", "ısı", "kapı", "2026"]
+    made = train_whole_words(
+        {"": [*texts[""], *["ışık ısı ısı isi kapı"] * 40]}, tmp_path / "old.model", 2500, 1200, words=words
+    )
+    old, new = read_proto(made.read_bytes()), read_proto(respell(made.read_bytes()))
+    assert [piece.score for piece in old.pieces] == [piece.score for piece in new.pieces]
+    names = {piece.piece: index for index, piece in enumerate(old.pieces)}
+    (tmp_path / "new.model").write_bytes(new.SerializeToString())
+    one, other = PieceTokenizer(made), PieceTokenizer(tmp_path / "new.model")
+
+    def ids(tokenizer, text):
+        return tokenizer.encode([text], 32)[0][1:-1]
+
+    assert ids(other, "IŞIK") == ids(other, "ışık") == [names["▁ışık"]] != ids(one, "IŞIK")
+    # Of two tokens with one spelling the likelier is read, the other keeps its row and is never read.
+    likely, rare = sorted((names["▁ısı"], names["▁isi"]), key=lambda index: -old.pieces[index].score)
+    assert ids(other, "ISI") == ids(other, "ısı") == [likely] and new.pieces[rare].type == UNUSED
+    assert ids(other, "٢٠٢٦") == ids(other, "2026") and one.unk_id in ids(one, "٢٠٢٦")
+    assert ids(other, "a\u2011b\u2060") == ids(other, "a-b")
+    # Everything else is as it was, and doing it again changes nothing.
+    for text in quickstart_texts(["de", "en"], limit=100):
+        assert one.unk_id in ids(one, text) or ids(other, text) == ids(one, text)
+    assert respell(new.SerializeToString()) == new.SerializeToString()
+    assert sum(piece.type == NORMAL for piece in new.pieces) < sum(piece.type == NORMAL for piece in old.pieces)
+    with pytest.raises(InputError, match="only vocabularies that set marks apart"):
+        respell(train_vocabulary(texts[""], tmp_path / "plain.model", 500, quiet=True).read_bytes())
+
+
+def test_the_json_copy_keeps_every_combining_mark(texts, whole, tmp_path):
+    """Decomposed letters with one mark and more, after letters with a rule of their own and without."""
+    one = train_whole_words(texts, tmp_path / "one.model", 2500, 1200, spellings=True)
+    rows = ["Tiếng Việt", "Đường phố Nguyễn Huệ", "một tách cà phê đấy", "Où est né l'enfant ?", "İzmir'e", "Übergröße"]
+    rows += [base + marks for base in "aeoßıçz" for marks in ("\u0301", "\u0302\u0301", "\u0323\u0302\u0301")]
+    rows = [unicodedata.normalize("NFD", text) for text in rows]
+    for model in (one, whole.path):
+        write_fast_copy(model, tmp_path / "tokenizer.json")
+        assert FastTokenizer(tmp_path / "tokenizer.json").encode(rows, 64) == PieceTokenizer(model).encode(rows, 64)
 
 
 def test_the_same_text_gives_the_same_file(texts, whole, tmp_path):
