@@ -15,6 +15,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -93,7 +94,7 @@ def standard_rules(name: str) -> dict[str, str]:
     return read_character_map(_map_of(normalization_rule_name=name))
 
 
-def _map_of(**settings: str) -> bytes:
+def _map_of(**settings: Any) -> bytes:
     """The compiled character map of a model that is trained with these settings on next to nothing."""
     buffer = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
