@@ -33,8 +33,10 @@ SCRIPTS = re.compile("CJK UNIFIED|IDEOGRAPHIC|HIRAGANA|KATAKANA|BOPOMOFO|HANGUL|
 FREE_MARKS = {1, 7, *range(10, 37), 84, 91, *range(200, 241)}
 IGNORABLE = {0x34F, 0x640, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0, *range(0x180B, 0x1810),
              *range(0xFE00, 0xFE10), *range(0x1F3FB, 0x1F400), *range(0xE0000, 0xE1000)}  # fmt: skip
-# One letter on two keyboards (Persian, Arabic), letters without a decomposition, apostrophes that count as letters.
-ALIKE = {"ı": "i", "æ": "ae", "œ": "oe", "ى": "ي", "ی": "ي", "ک": "ك", "ʼ": "'", "ʻ": "'", "\u2044": "/"}
+# One letter on two keyboards (Persian, Arabic), letters without a decomposition, apostrophes that count as letters, and
+# Malayalam's final letters, formerly a letter, a virama and a joiner.
+ALIKE = {"ı": "i", "æ": "ae", "œ": "oe", "ى": "ي", "ی": "ي", "ک": "ك", "ʼ": "'", "ʻ": "'", "\u2044": "/",
+         "ൺ": "ണ്", "ൻ": "ന്", "ർ": "ര്", "ൽ": "ല്", "ൾ": "ള്", "ൿ": "ക്"}  # fmt: skip
 STROKES = re.compile(r"LATIN SMALL LETTER ([A-Z]) WITH ")
 SYMBOLS = "‼⁉〰〽™℠\u20e3"  # symbols and emoji that have another category or decomposition
 PICTURES = (range(0x1F000, 0x1FB00), range(0x1FC00, 0x1FFFE))  # emoji, also those of later versions

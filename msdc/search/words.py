@@ -22,6 +22,7 @@ TOKENIZE = "ascii"  # FTS5's tokenizer: what it splits at and changes is not in 
 BREAK, WORD, UNSPACED, MARK, SYMBOL, REGION = range(6)  # classes of characters
 HANGUL = re.compile("[\u1100-\u11ff\uac00-\ud7a3]+")  # letters and syllables
 LETTERS = re.compile("[\u1100-\u11ff]")
+PUNCTUATION = re.compile("[\0-/:-`{-\x7f]+")  # what breaks words, of ASCII; its capitals are folded
 
 
 class _Table(NamedTuple):
@@ -64,9 +65,15 @@ def _words(text: str) -> Iterator[tuple[str, list[str]]]:
     text = text.translate(table.folds)
     if LETTERS.search(text):  # this part of NFC is the same in every version
         text = HANGUL.sub(lambda found: normalize("NFC", found[0]), text)
-    text = table.marks.sub(lambda found: "".join(sorted(found[0], key=table.orders.__getitem__)), text)
-    for found in table.words.finditer(text):
-        yield found[0], table.letters.findall(found[0]) if found[1] else []
+    if not text.isascii():
+        text = table.marks.sub(lambda found: "".join(sorted(found[0], key=table.orders.__getitem__)), text)
+    for part in PUNCTUATION.split(text):
+        if part.isascii():
+            if part:
+                yield part, []
+            continue
+        for found in table.words.finditer(part):
+            yield found[0], table.letters.findall(found[0]) if found[1] else []
 
 
 def index_words(text: str) -> str:
