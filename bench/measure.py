@@ -48,6 +48,9 @@ class BenchSettings(BaseModel):
     )
     runs: int = Field(default=100, ge=1, le=100_000, description="timed runs per length")
     sustain_s: float = Field(default=0.0, ge=0, le=3600, description="seconds without a pause at the middle length")
+    stop_after_s: float = Field(
+        default=0.0, ge=0, le=3600, description="end the timed runs of a length; 0: after `runs`"
+    )
     from_text: bool = Field(default=True, description="also time tokenization and the way from text to vector")
     warmup: int = Field(default=10, ge=0, le=10_000, description="untimed runs before them, per length")
     threads: int = Field(default=1, ge=1, le=256)

@@ -11,6 +11,7 @@ import click
 from msdc.commands import quiet_option
 from msdc.distill import distill
 from msdc.distill.training.progress import TRACKERS
+from msdc.files import read_json
 from msdc.lazy import higher
 from msdc.tables import Table, filled, heads, terminal_width, to_text
 
@@ -86,11 +87,15 @@ def command(
             shown = (f"{f'point {label}, ' if label else ''}{plan_text(plan)}" for label, plan in plans.items())
             click.echo("\n\n".join(shown))
     elif over:
-        from msdc.distill.sweep import run_sweep
+        from msdc.distill.sweep import TABLE_FILE, read_sweep, run_sweep, table_of
 
         draw, measure = higher("sweep_page"), higher("program_numbers") if programs else None
         folder = run_sweep(recipe, over, output, overrides=overrides, data=data, draw=draw, measure=measure)
-        click.echo((folder / "table.json").read_text(encoding="utf-8") if as_json else str(folder / "table.md"))
+        if as_json:
+            click.echo((folder / TABLE_FILE).read_text(encoding="utf-8"))
+            return
+        table = table_of(read_sweep(read_json(folder / TABLE_FILE), str(folder)))
+        click.echo(f"{to_text(table, terminal_width())}\n{filled(table.note, terminal_width())}\n{folder / 'table.md'}")
     else:
         result = distill(
             recipe, output, resume, overrides=overrides, data=data, trackers=trackers, extendable=extendable

@@ -173,7 +173,7 @@ def run_python(job: Job, notes: Sequence[str] = ()) -> DeviceRun:
         texts_file, vectors_file = folder / "texts.json", folder / "vectors.npy"
         texts_file.write_text(json.dumps(job.prompted), encoding="utf-8")
         request = settings.model_dump(
-            include={"lengths", "runs", "warmup", "threads", "cooldown_s", "affinity", "from_text"}
+            include={"lengths", "runs", "stop_after_s", "warmup", "threads", "cooldown_s", "affinity", "from_text"}
         ) | {
             "bundle": str(job.bundle),
             "runtime": job.runtime,

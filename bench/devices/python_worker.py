@@ -10,6 +10,7 @@ import contextlib
 import functools
 import gc
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -75,15 +76,21 @@ def timed_ms(call: Callable[[], Any]) -> float:
     return (time.perf_counter_ns() - start) / 1e6
 
 
-def sample_ms(calls: Sequence[Callable[[], Any]], warmup: int, runs: int) -> list[float]:
-    """Milliseconds of `runs` calls, cycling through `calls`, after `warmup` untimed ones."""
+def sample_ms(calls: Sequence[Callable[[], Any]], warmup: int, runs: int, stop_after_s: float = 0) -> list[float]:
+    """Milliseconds of `runs` calls, cycling through `calls`, after `warmup` untimed ones; of fewer that take
+    `stop_after_s` seconds, if it is given."""
     # A garbage collection inside a timed call would count Python's time; one after the warm-up would cool the caches.
     gc.collect()
     gc.disable()
     try:
         for i in range(warmup):
             calls[i % len(calls)]()
-        return [timed_ms(calls[i % len(calls)]) for i in range(runs)]
+        samples: list[float] = []
+        left_ms = 1000 * stop_after_s or math.inf
+        while len(samples) < runs and left_ms > 0:
+            samples.append(timed_ms(calls[len(samples) % len(calls)]))
+            left_ms -= samples[-1]
+        return samples
     finally:
         gc.enable()
 
@@ -110,6 +117,7 @@ def measure(
     *,
     lengths: Sequence[int],
     runs: int,
+    stop_after_s: float,
     warmup: int,
     threads: int,
     cooldown_s: float,
@@ -157,7 +165,8 @@ def measure(
     for length, row in rows.items():
         if cooldown_s:
             time.sleep(cooldown_s)
-        latency.append({"length": length, "samples": sample_ms([functools.partial(runner.run, [row])], warmup, runs)})
+        samples = sample_ms([functools.partial(runner.run, [row])], warmup, runs, stop_after_s)
+        latency.append({"length": length, "samples": samples})
     usual = ordinary_texts(texts, golden["ids"]) if from_text else []
     to_ids = [functools.partial(tokenizer.encode, [text], longest) for text in usual]
     tokenize = sample_ms(to_ids, warmup, runs) if usual else []

@@ -55,6 +55,7 @@ def write_request(job: Job, target: Path, bundle: str, folder: str, clock: Clock
         "rows": [{"length": n, "ids": row_of_length(golden["ids"], n)} for n in settings.lengths],
         "texts": ordinary_texts(golden["texts"], golden["ids"]) if settings.from_text else [],
         "runs": settings.runs,
+        "stop_ms": round(settings.stop_after_s * 1000),
         "warmup": settings.warmup,
         "threads": settings.threads,
         "cooldown_ms": round(settings.cooldown_s * 1000),

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).resolve().parent
 SUFFIXES = (".html", ".md", ".json")
 TERMINAL_SECTIONS = ("choice", "targets", "comparison")
-# Columns of folded tables that are left out where all rows have the same.
+# Columns that are left out where all rows have the same.
 CONSTANT = ("Device", "Threads")
 
 
@@ -119,7 +119,7 @@ def build_report(
 
 
 def _informative(section: ReportSection) -> ReportSection:
-    """Without columns of folded tables that say nothing, or in every row the same device or number of threads."""
+    """Without columns that are empty, or have the same device or number of threads in every row."""
 
     def informative(one: tables.Table, i: int) -> bool:
         cells = {row[i] for row in one.rows}
@@ -131,7 +131,7 @@ def _informative(section: ReportSection) -> ReportSection:
         columns = [one.columns[i] for i in kept]
         return replace(one, columns=columns, rows=cells, note=tables.note_of(one, {column.title for column in columns}))
 
-    return section if section.open else replace(section, tables=list(map(table, section.tables)))
+    return replace(section, tables=list(map(table, section.tables)))
 
 
 def evaluation_report(document: Evaluation) -> Report:

@@ -149,7 +149,8 @@ def accuracy(data: ReportData) -> ReportSection | None:
         worst, shown = min(means, key=lambda pair: pair[0])
         kept = data.kept(shown.run)
         base = f", {signed(round(kept[0] - kept[1], 1) + 0.0, 1)} against its float model" if kept else ""
-        lead = f"The lowest artifact, {shown.style.name}, scores {worst:.1f}{base}."
+        name = f"The lowest artifact, {shown.style.name}," if len(means) > 1 else shown.style.name
+        lead = f"{name} scores {worst:.1f}{base}."
     return ReportSection("accuracy", "Accuracy", lead, figures, [Table("Spearman × 100", columns, table, note)])
 
 
@@ -232,7 +233,7 @@ def comparison(data: ReportData) -> ReportSection | None:
     lead += f", {unclear} not decided." if unclear else "."
     if same:
         lead = "The same program in both results: what differs is the machine's."
-    return ReportSection("comparison", "Comparison with an earlier result", lead, figures, tables, notes)
+    return ReportSection("comparison", "Comparison with an earlier result", lead, figures, tables, notes, open=True)
 
 
 def _timing_table(caption: str, timed: Sequence[tuple[Shown, str, Timing]], note: str, unit: str) -> Table:
@@ -356,7 +357,8 @@ def memory(data: ReportData) -> ReportSection | None:
     python = "Runs from Python include the interpreter and its libraries in every phase: read the rise."
     notes = [python] if any(shown.run.harness == "python" for shown, _ in known) else []
     least, best = min(((rise_mib(shown.run) or 0.0, shown) for shown, _ in known), key=lambda pair: pair[0])
-    lead = f"{best.style.name} adds {fixed(least, 1)} MiB to its process on {best.place}, the least."
+    lead = f"{best.style.name} adds {fixed(least, 1)} MiB to its process on {best.place}"
+    lead += ", the least." if len(known) > 1 else "."
     return ReportSection("memory", "Memory", lead, (), [Table("By phase", columns, rows, note)], notes)
 
 
@@ -467,8 +469,11 @@ def _listed(name: str, record: Record) -> str:
             return "yes" if value else "no"
         return number(value) if isinstance(value, float) else str(value)
 
-    known = {key: text for key, value in record if value is not None and (text := shown(value))}
-    return f"{name}: " + ", ".join(f"{key.replace('_', ' ')} {text}" for key, text in known.items() if text != name)
+    known = [(key, text) for key, value in record if value is not None and (text := shown(value)) and text != name]
+    units = {key: unit for key, _ in known for unit in ("MiB", "GiB", "ms") if key.endswith(f"_{unit.lower()}")}
+    named = [(key.removesuffix(f"_{units[key].lower()}"), f"{text} {units[key]}") if key in units else (key, text)
+             for key, text in known]  # fmt: skip
+    return f"{name}: " + ", ".join(f"{key.replace('_', ' ')} {text}" for key, text in named)
 
 
 def method(data: ReportData) -> ReportSection | None:

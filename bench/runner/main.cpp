@@ -95,12 +95,17 @@ int64_t timed(const Meter& meter, const std::function<void()>& work) {
   return meter.now() - start;
 }
 
-// `runs` timed calls after `warmup` untimed ones; `work` receives the index of the call.
+// `runs` timed calls, or fewer that take `stop_ms`, after `warmup` untimed ones; `work` receives the index of the call.
 std::vector<int64_t> sample(const Request& request, const Meter& meter, const std::function<void(size_t)>& work) {
   for (int32_t i = 0; i < request.warmup; ++i) work(static_cast<size_t>(i));
   std::vector<int64_t> out;
   out.reserve(static_cast<size_t>(request.runs));
-  for (int32_t i = 0; i < request.runs; ++i) out.push_back(timed(meter, [&] { work(static_cast<size_t>(i)); }));
+  const int64_t stop = request.stop_ms > 0 ? request.stop_ms * 1'000'000 : INT64_MAX;
+  int64_t sum = 0;
+  for (int32_t i = 0; i < request.runs && sum < stop; ++i) {
+    out.push_back(timed(meter, [&] { work(static_cast<size_t>(i)); }));
+    sum += out.back();
+  }
   return out;
 }
 

@@ -41,6 +41,7 @@ Request Request::read(const std::string& path) {
   if (clock != "wall" && clock != "instructions") throw Failure(MSDC_BAD_ARGUMENT, "request: unknown clock " + clock);
   out.count_instructions = clock == "instructions";
   out.runs = bounded(root.at("runs"), 1, 1'000'000);
+  out.stop_ms = bounded(root.at("stop_ms"), 0, 3'600'000);
   out.warmup = bounded(root.at("warmup"), 0, 1'000'000);
   out.threads = bounded(root.at("threads"), 1, 256);
   out.cooldown_ms = bounded(root.at("cooldown_ms"), 0, 3'600'000);

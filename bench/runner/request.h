@@ -21,6 +21,7 @@ struct Request {
   std::vector<std::string> texts;  // texts to time tokenization and the whole pipeline on, in turn
   bool count_instructions = false;  // samples are executed instructions instead of nanoseconds
   int32_t runs = 1;
+  int64_t stop_ms = 0;           // the calls of a row end after so much time; 0: after `runs`
   int32_t warmup = 0;
   int32_t threads = 1;
   int64_t cooldown_ms = 0;       // pause before each length

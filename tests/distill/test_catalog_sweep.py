@@ -128,6 +128,8 @@ def test_sweep_of_a_table_shares_stages_and_writes_table_and_plot(recipe_file, t
         assert measured["ms"] > 0 and measured["parameters"] == predicted.parameters
         assert measured["bytes"] == pytest.approx(predicted.bytes["int8"]["onnx"], rel=0.1)
     assert (out / "table.csv").read_text().splitlines()[0].startswith("point,row of the paper,")
+    printed = done.stdout.splitlines()
+    assert printed[-1] == str(out / "table.md") and any(line.split()[:1] == ["hard"] for line in printed)
     assert "hard labels" in (out / "table.md").read_text() and "<svg" in (out / "report.html").read_text()
     for stage in ("0-one", "1-two", "2-three"):
         one, other = (out / label / "stages" / stage / "model" / "model.safetensors" for label in ("full", "hard"))

@@ -95,8 +95,8 @@ GOLDEN: dict[str, Maker] = {
 def _request(**changes: str) -> bytes:
     parts = {
         "nonce": '"n"', "bundle": '"b"', "rows": '[{"length":1,"ids":[1]}]', "texts": '["a"]', "clock": '"wall"',
-        "runs": "1", "warmup": "0", "threads": "1", "cooldown_ms": "0", "deadline_s": "0", "affinity": "[]",
-        "embed_file": '""', "prompt": '""', "answer_file": '"a"', "vectors_file": '"v"',
+        "runs": "1", "stop_ms": "0", "warmup": "0", "threads": "1", "cooldown_ms": "0", "deadline_s": "0",
+        "affinity": "[]", "embed_file": '""', "prompt": '""', "answer_file": '"a"', "vectors_file": '"v"',
     }  # fmt: skip
     return ("{" + ",".join(f'"{name}":{value}' for name, value in (parts | changes).items()) + "}").encode()
 

@@ -45,6 +45,13 @@ def test_both_runtimes_reproduce_the_export(native_runs):
         assert run.load > 0 and run.init > 0 and run.first > 0 and run.pipeline.p50 > 0
 
 
+def test_timed_calls_end_in_time(tiny_bundle):
+    asked = settings(runtimes=("onnx",), lengths=(4,), runs=100_000, stop_after_s=0.05, from_text=False)
+    (run,) = HostDevice().run(tiny_bundle, asked)
+    (timing,) = run.latency
+    assert sum(timing.samples[:-1]) < 50 <= sum(timing.samples)
+
+
 def test_scores_are_those_of_the_vectors_that_python_makes(native_runs, tiny_bundle):
     """The sentences were embedded by the runner; Python's own bindings are the oracle of their scores."""
     tasks = collect(settings(tasks=("graded-pairs",)))

@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+from functools import partial
+from time import sleep
 
 import numpy as np
 import pytest
@@ -145,6 +147,19 @@ def test_no_collection_cools_the_first_timed_sample(monkeypatch):
     monkeypatch.setattr("gc.collect", lambda: done.append("collected"))
     sample_ms([lambda: done.append("called")], warmup=2, runs=1)
     assert done == ["collected", "called", "called", "called"]
+
+
+def test_timed_calls_end_in_time():
+    samples = sample_ms([partial(sleep, 0.001)], 0, 100_000, 0.02)
+    assert sum(samples[:-1]) < 20 <= sum(samples)
+    assert len(sample_ms([partial(sleep, 0.001)], 1, 3, 60)) == 3
+
+
+def test_sustained_load_takes_the_seconds_that_were_asked_for(tiny_bundle):
+    settings = BenchSettings(lengths=(4,), runs=3, warmup=1, runtimes=("onnx",), sustain_s=2, from_text=False)
+    ((run,), failures) = run_devices([PythonDevice()], tiny_bundle, settings)
+    assert not failures and len(run.latency[0].samples) == 3
+    assert len(run.sustained.medians) in (1, 2), "a stall may take a whole second"
 
 
 def test_sustained_load_and_the_float_models_scores(tiny_bundle, tiny_student):
