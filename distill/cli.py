@@ -92,16 +92,24 @@ def command(
         draw, measure = higher("sweep_page"), higher("program_numbers") if programs else None
         folder = run_sweep(recipe, over, output, overrides=overrides, data=data, draw=draw, measure=measure)
         if as_json:
-            click.echo((folder / TABLE_FILE).read_text(encoding="utf-8"))
+            _print((folder / TABLE_FILE).read_text(encoding="utf-8"))
             return
         table = table_of(read_sweep(read_json(folder / TABLE_FILE), str(folder)))
-        click.echo(f"{to_text(table, terminal_width())}\n{filled(table.note, terminal_width())}\n{folder / 'table.md'}")
+        _print(f"{to_text(table, terminal_width())}\n{filled(table.note, terminal_width())}\n{folder / 'table.md'}")
     else:
         result = distill(
             recipe, output, resume, overrides=overrides, data=data, trackers=trackers, extendable=extendable
         )
         numbers = {"student": str(result.student), "seconds": result.seconds, "stages": result.stages}
-        click.echo(json.dumps(numbers) if as_json else str(result.student))
+        _print(json.dumps(numbers) if as_json else str(result.student))
+
+
+def _print(result: str) -> None:
+    """Print the result of a run once: in the first of several processes."""
+    from msdc.distill.training.parallel import rank_and_world
+
+    if rank_and_world()[0] == 0:
+        click.echo(result)
 
 
 def _list(recipe: str | None, as_json: bool) -> None:

@@ -42,7 +42,7 @@ from msdc.distill.training.trainer import Trainer, check_warmup
 from msdc.distill.training.validation import Validator, read_graded
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.errors import InputError
-from msdc.files import sha256_file, staged_folder, write_json, write_text
+from msdc.files import HOLDER_FILE, sha256_file, staged_folder, write_json, write_text
 from msdc.machine import read_machine
 from msdc.progress import say, warn
 from msdc.scores import cosine_rows, spearman
@@ -134,6 +134,12 @@ class Run:
             raise InputError("compile: true needs a C++ compiler on a CPU (g++), and none is installed")
         require_trackers(self.tracker_names)
         self.resume = parallel.from_first(self._open_folder)
+        holder = self.folder.path / HOLDER_FILE
+        parallel.demand_same(
+            holder.read_text(encoding="utf-8") if holder.is_file() else "",
+            f"{self.folder.path}: a process does not see the run folder of the first one: `output` must be on a disk "
+            "that all machines share",
+        )
 
     def _open_folder(self) -> bool:
         self.open.enter_context(self.folder.held())
@@ -248,6 +254,10 @@ class Run:
             return done
         # Text: a thread fills the shuffle buffer while the models are loaded.
         training = self.stream(stage)
+        texts = [(Path(source.name).name, source.language, source.bytes) for source in training.sources]
+        parallel.demand_same(
+            texts, f"stage {stage.name}: the processes read different corpora; copy equal files to all"
+        )
         if at < 0:
             training.start_reading(0, CHUNK_PAIRS)
         # Models and task.

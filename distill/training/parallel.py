@@ -103,6 +103,12 @@ def exchange(value: Any) -> list[Any]:
     return found
 
 
+def demand_same(value: Any, problem: str) -> None:
+    """Raise an InputError with `problem` in all processes unless all have an equal `value`."""
+    if any(one != value for one in exchange(value)):
+        raise InputError(problem)
+
+
 def wrap(module: torch.nn.Module, partial: bool = False) -> Any:
     """The task, in DistributedDataParallel if there are several processes; freeze it first.
 

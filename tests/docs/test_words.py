@@ -21,7 +21,7 @@ LIMITS = {
     "README.md": 800,
     "CONTRIBUTING.md": 900,
     "CHANGELOG.md": 1_400,
-    "docs/guides/": 11_500,
+    "docs/guides/": 12_200,
     "docs/reference/": 4_100,
     "docs/results/": 14_000,
     "docs/decisions.md": 1_500,

@@ -22,6 +22,7 @@ from msdc.distill.objectives import OBJECTIVES
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks import make_task
 from msdc.distill.tasks.hidden_states import HiddenStatesTask, layer_pairs
+from msdc.distill.tasks.sentence import TrainingTask
 from msdc.distill.teacher import CachedTeacher
 from msdc.distill.training import parallel, trainer
 from msdc.encoders.encoder import load_encoder
@@ -46,7 +47,7 @@ STAGES = {
     "scores": {"objective": ["cosine_regression", "domain_adversarial"]},
     "one mask": {"objective": ["unified_generative", "smlm", "sentence_alignment", "sentence_similarity"]},
     "many masks": {"objective": ["mlm", "xtr"], "accumulate": 2},
-    "average": {"objective": ["multilingual_mse"], "average": 0.5, "quantize": None},
+    "coded": {"objective": ["multilingual_mse"], "average": 0.5},  # it has an int16 buffer
 }  # fmt: skip
 
 
@@ -80,13 +81,14 @@ class Feed:
         return Batch(rows, side(size), side(size), negatives, *teacher, vectors(size, 2, self.width))
 
 
-def train(name: str, folder: Path, steps: int = 5) -> tuple[list[float], dict[str, torch.Tensor]]:
-    """Losses of the steps, and the weights of the task after them."""
+def make(name: str, folder: Path) -> tuple[TrainingTask, Feed]:
+    """The task of a stage in float64, and its batches."""
     corpora = [{"path": "a.tsv", "name": "a"}, {"path": "b.tsv", "name": "b"}]
     settings = {"schedule": "constant", "warmup_steps": 0, "clip": 1e9, "max_length": 20, "corpora": corpora}
     stage = Stage(name="s", **settings | STAGES[name])
     torch.manual_seed(3)
     config = {"hidden": 32 if stage.train == "student.embedding" else 16, "unit": 2, "repeats": 1, "positions": 20}
+    config |= {"base_rows": 40, "nonzeros": 3} if name == "coded" else {}
     config = StudentConfig(vocabulary=60, heads=2, intermediate=32, dropout=0.0, normalize=False, **config)
     student = Student(config)
     encoder = load_encoder(tiny_models.student_folder())
@@ -96,7 +98,12 @@ def train(name: str, folder: Path, steps: int = 5) -> tuple[list[float], dict[st
     teacher.encoder.module.double()
     if isinstance(task, HiddenStatesTask):
         task.prototypes_PD = torch.randn(2, teacher.width, dtype=torch.float64)
-    feed, losses = Feed(teacher.width, (len(pairs), teacher.hidden)), []
+    return task, Feed(teacher.width, (len(pairs), teacher.hidden))
+
+
+def train(name: str, folder: Path, steps: int = 5) -> tuple[list[float], dict[str, torch.Tensor]]:
+    """Losses of the steps, and the weights of the task after them."""
+    (task, feed), losses = make(name, folder), []
 
     def validate(_) -> dict[str, float]:
         assert parallel.rank_and_world()[0] == 0
