@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,7 @@ from msdc.compress.student.stock import decode, to_student
 from msdc.compress.vocabulary.train import train_vocabulary, train_whole_words
 from msdc.distill import vocabulary_transfer as transfer
 from msdc.distill.data import Row
-from msdc.distill.data.stream import TextStream
+from msdc.distill.data.text import StageText
 from msdc.distill.recipe import TEACHER, Assistant, NamedModel, Recipe, StudentShape, VocabularyTraining, model_name
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.encoders.folder import EncodeDefaults, read_defaults
@@ -45,20 +44,6 @@ def load_named(model: NamedModel | str | Path, new_head_seed: int | None = None)
     if isinstance(model, NamedModel):
         return load_encoder(model.model, pooling=model.pooling, head=model.head, head_seed=new_head_seed)
     return load_encoder(model)
-
-
-def sample_rows(stream: TextStream, per_language: int) -> list[Row]:
-    """Up to `per_language` training rows of each language, drawn from the first rows of each source."""
-    rng = np.random.default_rng([stream.seed, 3])
-    by_language: dict[str, list[Row]] = {}
-    for source in (source for source in stream.sources if not source.synthetic):
-        # At most four times as many rows are read, so that sorted files still give a mixture.
-        read = islice(source.read(), 4 * per_language)
-        by_language.setdefault(source.language, []).extend(row for row in read if not stream.is_heldout(row.source))
-    picked: list[Row] = []
-    for _, rows in sorted(by_language.items()):
-        picked += [rows[i] for i in rng.permutation(len(rows))[:per_language]]
-    return picked
 
 
 def token_frequency(tokenizer: Tokenizer, rows: Sequence[Row], max_length: int) -> Tensor:
@@ -113,14 +98,14 @@ def with_table(teacher: Encoder, tokenizer: PieceTokenizer, wanted: Assistant, r
 
 
 def make_vocabulary(
-    wanted: VocabularyTraining, stream: TextStream, run: Path, words: Sequence[str] = ()
+    wanted: VocabularyTraining, text: StageText, run: Path, words: Sequence[str] = ()
 ) -> tuple[Path, list[Row]]:
     """The `.model` file of a recipe, trained once per folder `run`, and the rows that it is trained on.
 
     `words` are added to a vocabulary of whole words.
     """
     say("vocabulary: reading the corpora")
-    rows = sample_rows(stream, wanted.sentences_per_language)
+    rows = text.sample_rows(wanted.sentences_per_language)
     if wanted.file is not None:
         return Path(wanted.file).expanduser(), rows
     target, size, lowercase = run / "vocabulary" / "tokenizer.model", wanted.train or 32_000, wanted.lowercase
@@ -140,7 +125,7 @@ def make_vocabulary(
     return trained, rows
 
 
-def make_assistant(recipe: Recipe, stream: TextStream, folder: Path) -> None:
+def make_assistant(recipe: Recipe, text: StageText, folder: Path) -> None:
     """Write the untrained assistant's model folder."""
     wanted = recipe.assistant
     if isinstance(wanted, (str, NamedModel)):
@@ -155,13 +140,13 @@ def make_assistant(recipe: Recipe, stream: TextStream, folder: Path) -> None:
     assert wanted is not None
     body = load_named(recipe.teacher if wanted.body == "teacher" else wanted.body)
     words = transfer.own_words(body) if wanted.vocabulary.parts is not None else ()
-    model_file, rows = make_vocabulary(wanted.vocabulary, stream, folder.parent, words)
+    model_file, rows = make_vocabulary(wanted.vocabulary, text, folder.parent, words)
     say(f"assistant: table rows by {wanted.rows}")
     student = with_table(body, PieceTokenizer(model_file), wanted, rows)
     save_student(student, model_file, folder, defaults=trained_defaults(body))
 
 
-def make_student(recipe: Recipe, assistant_folder: Path, stream: TextStream, folder: Path) -> None:
+def make_student(recipe: Recipe, assistant_folder: Path, text: StageText, folder: Path) -> None:
     """Write the untrained student's model folder."""
     shape = recipe.student
     if isinstance(shape, (str, NamedModel)):
@@ -175,9 +160,9 @@ def make_student(recipe: Recipe, assistant_folder: Path, stream: TextStream, fol
         else:
             save_student(to_student(encoder), encoder.tokenizer, folder, defaults=trained_defaults(encoder))
     elif shape is not None and shape.scratch is not None:
-        _from_scratch(shape, stream, folder)
+        _from_scratch(shape, text, folder)
     else:
-        student, tokenizer = cut_from_assistant(recipe, assistant_folder, stream)
+        student, tokenizer = cut_from_assistant(recipe, assistant_folder, text)
         save_student(student, tokenizer, folder, defaults=read_defaults(assistant_folder))
 
 
@@ -186,7 +171,7 @@ def trained_defaults(encoder: Encoder) -> EncodeDefaults:
     return replace(encoder.defaults, truncate_dim=None)
 
 
-def cut_from_assistant(recipe: Recipe, assistant_folder: Path, stream: TextStream) -> tuple[Student, Tokenizer]:
+def cut_from_assistant(recipe: Recipe, assistant_folder: Path, text: StageText) -> tuple[Student, Tokenizer]:
     """The student cut from an assistant, its bottleneck from the frequency-weighted SVD, and its tokenizer."""
     shape, encoder = recipe.cut_shape, load_encoder(assistant_folder)
     assert shape is not None
@@ -194,7 +179,7 @@ def cut_from_assistant(recipe: Recipe, assistant_folder: Path, stream: TextStrea
     count = len(large.layers)
     layers = shape.layers if shape.layers is not None else tuple(range(shape.unit or count))
     repeats, length = shape.repeats or max(1, count // len(layers)), min(shape.max_length, large.config.positions)
-    frequency = token_frequency(encoder.tokenizer, sample_rows(stream, 20_000), shape.max_length)
+    frequency = token_frequency(encoder.tokenizer, text.sample_rows(20_000), shape.max_length)
     student = shrink(
         large, layers=layers, repeats=repeats, bottleneck=shape.bottleneck, place=shape.place, frequency_V=frequency,
         max_length=length, dropout=shape.dropout,
@@ -206,11 +191,11 @@ def cut_from_assistant(recipe: Recipe, assistant_folder: Path, stream: TextStrea
     return student, encoder.tokenizer
 
 
-def _from_scratch(shape: StudentShape, stream: TextStream, folder: Path) -> None:
+def _from_scratch(shape: StudentShape, text: StageText, folder: Path) -> None:
     """A student of random weights with a joint vocabulary of its languages (Mao et al. 2021)."""
     plan = shape.scratch
     assert plan is not None
-    model_file, _ = make_vocabulary(plan.vocabulary, stream, folder.parent)
+    model_file, _ = make_vocabulary(plan.vocabulary, text, folder.parent)
     tokenizer = PieceTokenizer(model_file)
     config = StudentConfig(
         **plan.model_dump(include={"hidden", "heads", "intermediate", "normalize"}),
@@ -218,5 +203,5 @@ def _from_scratch(shape: StudentShape, stream: TextStream, folder: Path) -> None
         unit=plan.layers, repeats=shape.repeats or 1, positions=shape.max_length,
         vocabulary=tokenizer.size, pad_id=tokenizer.pad_id,
     )  # fmt: skip
-    torch.manual_seed(stream.seed)
+    torch.manual_seed(text.seed)
     save_student(Student(config), model_file, folder)

@@ -41,7 +41,6 @@ class Reading:
 def _read_source(source: TextSource, examples: int, most: int | None) -> Reading:
     """Read a source as training does, up to `most` rows."""
     found = Reading(source.name, source.form, source.language)
-    before = 0 if source.excluded is None else source.excluded.count()
     with closing(source.read()) as rows:
         try:
             for found.rows, row in enumerate(rows, start=1):
@@ -52,12 +51,7 @@ def _read_source(source: TextSource, examples: int, most: int | None) -> Reading
                     break
         except InputError as error:
             found.error = str(error)
-    excluded = 0 if source.excluded is None else source.excluded.count() - before
-    long = f"longer than {source.corpus.max_characters} characters (max_characters)"
-    dropped: dict[str, tuple[int, int | None]] = {
-        **source.reasons, long: (source.too_long, None), "contains an excluded sentence (exclude)": (excluded, None)
-    }  # fmt: skip
-    found.dropped = [{"why": why, "rows": count, "line": line} for why, (count, line) in dropped.items() if count]
+    found.dropped = source.dropped()
     return found
 
 

@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msdc.distill.data.corpora import open_corpora
 from msdc.distill.recipe import Corpus, Recipe, Stage, StudentShape, model_name
 from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import hub_name
-from msdc.errors import InputError
 
 # The hub's names of licenses
 HUB_LICENSES = ("apache-2.0", "mit", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-2.0", "cc0-1.0", "bsd-3-clause")
@@ -35,18 +33,12 @@ COLUMNS = ("stage", "trains", "teacher", "objective", "length", "batch", "learni
            "held-out MSE", "seconds")  # fmt: skip
 
 
-def languages_of(recipe: Recipe) -> list[str]:
-    """Languages of a recipe, source first: those it names, else those of its files."""
-    found = [corpus.source for corpus in recipe.corpora]
-    for corpus in recipe.corpora:
-        languages = [*corpus.languages, *corpus.word_by_word]
-        if not languages:
-            try:
-                languages = [source.language for source in open_corpora((corpus,))]
-            except InputError:
-                languages = []  # the text was removed
-        found += languages
-    return list(dict.fromkeys(found))
+def languages_of(recipe: Recipe, read: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Languages of a recipe, source first: those it names, then those that were read."""
+    named = [code for corpus in recipe.corpora for code in (*corpus.languages, *corpus.word_by_word)]
+    return list(
+        dict.fromkeys([*(corpus.source for corpus in recipe.corpora), *named, *(one["language"] for one in read)])
+    )
 
 
 def license_of(recipe: Recipe) -> str:
@@ -134,16 +126,18 @@ def model_card(
     results: Mapping[str, Mapping[str, float]],
     seconds: float,
     report: Mapping[str, float],
+    read: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """Markdown with the metadata block that model hubs read.
 
-    `results` are the numbers of each stage, `seconds` the time of all of them, `report` Spearman x 100 by file.
+    `results` are the numbers of each stage, `seconds` the time of all of them, `report` Spearman x 100 by file, `read`
+    the `about` of each table.
     """
     last = results[recipe.stages[-1].name]
     heldout = {key.removeprefix("accuracy_"): value for key, value in last.items() if key.startswith("accuracy_")}
     config: Any = getattr(encoder.module, "config", None)
     parameters = sum(p.numel() for p in encoder.module.parameters())
-    languages = languages_of(recipe)
+    languages = languages_of(recipe, read)
     about = recipe.about or "A multilingual sentence encoder trained with msdc."
     main = "student" if recipe.student is not None else "assistant"
     steps = sum(int(results[stage.name].get("step", 0)) for stage in recipe.stages if stage.train == main)
@@ -166,6 +160,9 @@ def model_card(
     lines += _scores(report, last, heldout) + _limits(recipe, encoder, languages, bool(report))
     lines += ["", "## Data", "", *dict.fromkeys(map(_corpus_line, recipe.all_corpora))]
     lines += [f"* {source}" for source in recipe.data_sources]
+    if read:
+        rows, lost = sum(one["rows"] for one in read), sum(drop["rows"] for one in read for drop in one["dropped"])
+        lines.append(f"* {_count(rows, 'row')} in {_count(len(read), 'part')}; {_count(lost, 'row')} dropped")
     if recipe.licenses:
         lines += ["", "## Licenses", "", *[f"* {text}" for text in recipe.licenses]]
     lines += ["", "## Training", "", f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]

@@ -29,11 +29,10 @@ from msdc.limits import LAYERS
 from msdc.progress import warn
 
 
-def check_recipe(recipe: Recipe, download: bool = True) -> list[str]:
+def check_recipe(recipe: Recipe, download: bool = True, text: bool = True) -> list[str]:
     """Check everything that can be wrong with a recipe; returns what must be downloaded or provided before a run.
 
-    With `download`, named models and corpora are downloaded; without it, rows are not compared with the sentences to
-    exclude.
+    With `download`, named models and corpora are downloaded. Without `text` the corpora are not opened.
     """
     for stage in recipe.stages:
         _check_stage(recipe, stage)
@@ -43,8 +42,8 @@ def check_recipe(recipe: Recipe, download: bool = True) -> list[str]:
     for path in recipe.report:
         read_graded(path, choosing=False)
     excluded_files(recipe.exclude)
-    excluded = read_exclusion(recipe.exclude) if download else None
-    for corpus in dict.fromkeys(recipe.all_corpora):
+    excluded = read_exclusion(recipe.exclude) if download and text else None
+    for corpus in dict.fromkeys(recipe.all_corpora) if text else ():
         if not download and not is_here(corpus):
             absent.append(f"{corpus.origin}{f': {corpus.bring}' if corpus.bring else ' (network)'}")
             continue

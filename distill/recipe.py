@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import PurePath
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
@@ -25,6 +26,7 @@ from pydantic import (
 
 from msdc.errors import InputError, did_you_mean
 from msdc.limits import BANK, Batch, BatchTokens, Count, Epochs, Heads, Inner, Layers, Positions, Steps, Tokens, Width
+from msdc.progress import warn
 
 TEACHER = "teacher"  # as the assistant: a copy of the teacher that is trained further
 # The content of the files of a corpus; `auto` chooses by suffix (msdc.distill.data.corpora).
@@ -37,15 +39,26 @@ Share = Annotated[float, Field(gt=0, le=1)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
+@cache
+def _warn_retired(key: str) -> None:
+    warn(f"{key}: has no effect since 0.3, the rows of a corpus are always shuffled; remove it from the recipe")
+
+
 class Strict(BaseModel):
     """Frozen, and every key must be known. Unknown keys are reported before missing keys: a misspelled key is both."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     takes: ClassVar[str] = ""  # what a recipe may give instead of these keys, for the message
+    retired: ClassVar[dict[str, int]] = {}  # keys of earlier versions without an effect now, and their defaults
 
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            for key in cls.retired.keys() & data:
+                if data[key] != cls.retired[key]:
+                    _warn_retired(key)
+            data = {key: value for key, value in data.items() if key not in cls.retired}
         for key in data if isinstance(data, dict) else ():
             if key not in cls.model_fields:
                 raise ValueError(f"unknown key {key!r}{did_you_mean(str(key), cls.model_fields)}{cls.takes}")
@@ -94,6 +107,8 @@ def corpus_label(entry: Mapping[str, Any]) -> str:
 class Corpus(Strict):
     """A source of sentences: a path or glob, two aligned files, a hub id, or an OPUS name."""
 
+    retired: ClassVar[dict[str, int]] = {"passes": 1}
+
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][\w-]*$")  # None: see corpus_label
     path: str | None = None
     files: tuple[str, str] | None = None  # two aligned files: source, target
@@ -114,7 +129,8 @@ class Corpus(Strict):
     recombine: float = Field(default=0.0, ge=0, le=1)  # word_by_word: share of words to replace by others first
     max_characters: Count = 250  # longer sentences are skipped (MSD code: 250)
     weight: Positive = 1.0
-    passes: int = Field(default=1, gt=0, le=1000)  # each over every n-th row, for a sorted file
+    on_bad: Literal["skip", "stop"] = "skip"  # lines that cannot be read, and the rest of a torn file
+    most_bad: Share = 0.5  # of the lines of a file that may be skipped; more are an error, from 100 on
     bring: str = ""  # what the user must put there: text that cannot be redistributed
 
     @property
@@ -263,7 +279,7 @@ class Stage(Strict):
     teacher: str | None = "teacher"  # teacher, assistant, assistant.embedding, or another model
     objective: tuple[ObjectiveUse, ...] = Field(min_length=1)
     start: Literal["keep", "svd", "random"] = "keep"  # keep the embedding, or reset it
-    epochs: Epochs = 1.0
+    epochs: Epochs = 1.0  # of as many rows as all corpora have together, whatever the balance
     steps: Steps | None = None  # instead of epochs
     batch: Batch = 64  # pairs per step (paper: 64)
     batch_tokens: BatchTokens | None = None  # token budget per side; pairs per step vary
@@ -326,6 +342,8 @@ class HeldOut(Strict):
 class Recipe(Strict):
     """One run: from teacher and text to a student folder."""
 
+    retired: ClassVar[dict[str, int]] = {"buffer": 1_000_000}
+
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     about: str = ""
     teacher: _Teacher = "all-MiniLM-L6-v2"
@@ -342,7 +360,6 @@ class Recipe(Strict):
     compile: bool = False  # torch.compile the student's layers; no faster on a CPU
     # Folder of teacher outputs; None: the user's cache; False: they are computed in every epoch and not stored
     cache: str | Literal[False] | None = None
-    buffer: Count = 1_000_000  # pairs in the shuffle buffer; a smaller corpus is shuffled whole
     sample: Share = 1.0  # share of source sentences used, with all translations
     report: tuple[str, ...] = ()  # graded files scored once after training; test sets are allowed
     stock_twin: bool = True  # also write an equal model of stock classes (`stock/`)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,17 @@ from msdc.compress.quantization import rounding
 from msdc.compress.student.io import add_stock_twin, save_student
 from msdc.compress.student.stock import to_student
 from msdc.compress.student.weights import read_arrays
-from msdc.distill.assistant import cut_from_assistant, load_named, make_assistant, make_student, sample_rows
-from msdc.distill.data.batches import CHUNK_PAIRS, BatchFeed
+from msdc.distill.assistant import cut_from_assistant, load_named, make_assistant, make_student
 from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.download import record_downloads
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
-from msdc.distill.data.stream import TextStream
+from msdc.distill.data.tables import Table, dropped_text, open_table
+from msdc.distill.data.text import StageText
 from msdc.distill.data.word_translation import Dictionary, learn_dictionary, translate_sources
+from msdc.distill.inputs import read_inputs
 from msdc.distill.model_card import model_card
 from msdc.distill.preflight import check_recipe
-from msdc.distill.recipe import Recipe, Stage
+from msdc.distill.recipe import Corpus, Recipe, Stage
 from msdc.distill.run_folder import RunFolder, leaves, read_recipe
 from msdc.distill.tasks import EmbeddingTask, make_task
 from msdc.distill.tasks.hidden_states import layer_pairs
@@ -37,7 +39,8 @@ from msdc.distill.tasks.sentence import TARGETS, stage_inputs
 from msdc.distill.teacher import CachedTeacher, default_cache
 from msdc.distill.training import parallel
 from msdc.distill.training.checkpoint import checkpoints, step_of
-from msdc.distill.training.progress import StageProgress, Trackers, require_trackers
+from msdc.distill.training.feed import BatchFeed
+from msdc.distill.training.progress import Trackers, require_trackers
 from msdc.distill.training.trainer import Trainer, check_warmup
 from msdc.distill.training.validation import Validator, read_graded
 from msdc.encoders.encoder import Encoder, load_encoder
@@ -110,6 +113,7 @@ class Run:
         if recipe.threads is not None:
             torch.set_num_threads(recipe.threads)
         torch.manual_seed(recipe.seed)
+        self._tables: dict[tuple[Corpus, ...], list[Table]] = {}
 
     def run(self) -> RunResult:
         """Train all stages, then write the student's folder with its card."""
@@ -144,8 +148,12 @@ class Run:
     def _open_folder(self) -> bool:
         self.open.enter_context(self.folder.held())
         self.folder.check(self.recipe, self.resume)
-        check_recipe(self.recipe)
-        self.folder.create(self.recipe)
+        check_recipe(self.recipe, text=False)
+        inputs = read_inputs(self.recipe)
+        self.folder.check_inputs(inputs)
+        for corpora in dict.fromkeys([self.recipe.corpora, *map(self.recipe.corpora_of, self.recipe.stages)]):
+            self.tables(corpora)
+        self.folder.create(self.recipe, inputs)
         record_downloads(self.recipe, self.folder.path)
         for other in self.reuse:
             if reused := self.folder.reuse(self.recipe, other):
@@ -158,29 +166,39 @@ class Run:
     # --- text -----------------------------------------------------------------------------------------------------
 
     @cached_property
-    def excluded(self) -> Exclusion | None:
+    def _excluded(self) -> Exclusion | None:
         """The sentences that the recipe excludes, if any."""
         found = read_exclusion(self.recipe.exclude)
         if found is not None:
             say(f"exclude: {len(found.sentences)} sentences, and rows that are equal or nearly equal to one")
         return found
 
+    def tables(self, corpora: tuple[Corpus, ...]) -> list[Table]:
+        """The tables of corpora; files that were not read before are read now."""
+        if corpora not in self._tables:
+            sources = open_corpora(corpora, self._excluded)
+            if any(source.corpus.word_by_word for source in sources):
+                sources = translate_sources(sources, self._dictionary)
+            self._tables[corpora] = list(map(open_table, sources))
+            for line in map(dropped_text, self._tables[corpora]) if self.rank == 0 else ():
+                if line:
+                    say(line)
+        return self._tables[corpora]
+
     @cached_property
     def _dictionary(self) -> Dictionary:
         say("dictionary: aligning the words of the recipe's parallel text")
-        stream = TextStream(open_corpora(self.recipe.corpora, self.excluded), self.recipe.seed, self.recipe.heldout)
-        return learn_dictionary(sample_rows(stream, DICTIONARY_PAIRS))
+        pairs = tuple(corpus for corpus in self.recipe.corpora if not corpus.word_by_word)
+        text = StageText(self.tables(pairs) if pairs else [], self.recipe.seed, self.recipe.heldout)
+        return learn_dictionary(text.sample_rows(DICTIONARY_PAIRS))
 
-    def stream(self, stage: Stage | None = None) -> TextStream:
+    def text(self, stage: Stage | None = None) -> StageText:
         """The text of a stage, or of the recipe."""
         recipe = self.recipe
-        sources = open_corpora(recipe.corpora if stage is None else recipe.corpora_of(stage), self.excluded)
+        tables = self.tables(recipe.corpora if stage is None else recipe.corpora_of(stage))
         sample = recipe.sample if stage is None or stage.sample is None else stage.sample
         balance = "proportional" if stage is None else stage.balance
-        stream = TextStream(sources, recipe.seed, recipe.heldout, balance, recipe.buffer, sample)
-        if any(source.corpus.word_by_word for source in stream.sources):
-            stream.sources = translate_sources(stream.sources, self._dictionary)
-        return stream
+        return StageText(tables, recipe.seed, recipe.heldout, balance, sample)
 
     # --- models ---------------------------------------------------------------------------------------------------
 
@@ -190,11 +208,11 @@ class Run:
         if (folder / "config.json").is_file():
             return
         if role == "assistant":
-            make_assistant(self.recipe, self.stream(), folder)
+            make_assistant(self.recipe, self.text(), folder)
         else:
             if self.recipe.assistant is not None and self.recipe.cut_shape is not None:
                 self._create("assistant")
-            make_student(self.recipe, self.folder.trained(self.recipe, "assistant"), self.stream(), folder)
+            make_student(self.recipe, self.folder.trained(self.recipe, "assistant"), self.text(), folder)
 
     def _model(self, role: str) -> Path:
         """The model folder of a role after the stages so far."""
@@ -215,7 +233,7 @@ class Run:
                 warn(f"stage {stage.name}: start: svd has no effect, the learner is not cut from an assistant")
             elif folder != self.folder.untrained("student"):  # the untrained student has just been cut
                 assistant = self.folder.trained(self.recipe, "assistant")
-                fresh, _ = cut_from_assistant(self.recipe, assistant, self.stream())
+                fresh, _ = cut_from_assistant(self.recipe, assistant, self.text())
                 embedding = {name: v for name, v in fresh.state_dict().items() if name.startswith("embedding.")}
                 student.load_state_dict(student.state_dict() | embedding)
         return learner
@@ -238,28 +256,24 @@ class Run:
         """Train one stage and return the numbers of its best weights; those of a finished stage are read."""
         recipe, folder = self.recipe, self.folder.stage(number, stage)
 
-        def reopen() -> tuple[dict[str, float] | None, int]:
-            """Numbers of the finished stage, and the step of its newest checkpoint, -1 without one."""
+        def reopen() -> dict[str, float] | None:
+            """Numbers of the finished stage; an unfinished one forgets what it logged after its newest checkpoint."""
             if (done := folder.done()) is not None:
                 folder.drop_checkpoints()
                 self.trackers.skip(self.folder.metrics.last_step(stage.name))
-                return done, -1
+                return done
             found = checkpoints(folder.checkpoints) if self.resume else []
-            at = step_of(found[0]) if found else -1
-            self.folder.metrics.rewind(stage.name, at)
-            return None, at
+            self.folder.metrics.rewind(stage.name, step_of(found[0]) if found else -1)
+            return None
 
-        done, at = parallel.from_first(reopen)
+        done = parallel.from_first(reopen)
         if done is not None:
             return done
-        # Text: a thread fills the shuffle buffer while the models are loaded.
-        training = self.stream(stage)
-        texts = [(Path(source.name).name, source.language, source.bytes) for source in training.sources]
+        text = self.text(stage)
         parallel.demand_same(
-            texts, f"stage {stage.name}: the processes read different corpora; copy equal files to all"
+            [table.key for table in text.tables],
+            f"stage {stage.name}: the processes read different corpora; copy equal files to all",
         )
-        if at < 0:
-            training.start_reading(0, CHUNK_PAIRS)
         # Models and task.
         learner = self.load_learner(number, stage)
         student: Any = learner.module
@@ -271,19 +285,26 @@ class Run:
             for layer in student.layers:
                 layer.compile(dynamic=True)
         task = make_task(student, stage, teacher, getattr(learner.tokenizer, "unk_id", None)).train()
-        # `heldout` gives the rows of validation and prototypes, `training` the batches; bad lines are reported once.
-        heldout = self.stream(stage)
-        training.reported = heldout.reported
-        task.prepare(heldout)
+        task.prepare(text)
         # An assistant is multilingual: it reads the target side too.
         both_sides = stage.teacher_role == "assistant" or bool(TARGETS & stage_inputs(stage))
         cached = None if isinstance(task, EmbeddingTask) else teacher  # it reads the teacher's embedding layer
-        feed = BatchFeed(stage, training, learner.tokenizer, recipe.seed, cached, both_sides, learner.defaults.prompt())
-        steps = parallel.from_first(lambda: self._count_steps(feed, heldout))
+        feed = BatchFeed(
+            stage, text, learner.tokenizer, recipe.seed, cached, both_sides, learner.defaults.prompt(),
+            *parallel.rank_and_world(),
+        )  # fmt: skip
+        if cached is not None and cached.store is not None:
+            cached.store.reserve(text.distinct_sources())
+        # Another machine may still read its text: a step waits for minutes only.
+        parallel.barrier()
+        steps = stage.steps
+        if steps is None:
+            epoch = parallel.from_first(feed.epoch_batches)
+            steps = max(1, round(stage.epochs * epoch / stage.accumulate))
         if stage.steps is None and self.rank == 0:
             check_warmup(stage, steps)
         # Training.
-        validator = Validator(task, heldout, recipe)
+        validator = Validator(task, text, recipe)
         trainer = Trainer(task, feed, validator, folder.checkpoints, steps, self.precision, self.device, self.log)
         place = f"stage {number + 1}/{len(recipe.stages)} {stage.name}"
         say(f"{place}: {steps} steps of {_step_size(stage)}, {self.precision}, train {stage.train}")
@@ -300,21 +321,6 @@ class Run:
             return numbers
 
         return parallel.from_first(end)
-
-    def _count_steps(self, feed: BatchFeed, stream: TextStream) -> int:
-        """Steps of a stage: those it sets, or its epochs over the rows of `stream`, which are read once."""
-        stage = feed.stage
-        if stage.steps is not None:
-            return stage.steps
-        with StageProgress(f"{stage.name}: counting") as progress:
-            stream.on_rows = progress.reading
-            chunks = enumerate(stream.chunks(0, CHUNK_PAIRS))
-            if stage.batch_tokens is None:
-                batches = sum(len(rows) for _, rows in chunks) / stage.batch
-            else:
-                # Under a token budget the number of steps depends on the lengths: count the batches of one epoch.
-                batches = sum(len(feed.chunk(rows, 0, number).cuts) for number, rows in chunks)
-            return max(1, round(stage.epochs * batches / stage.accumulate))
 
     # --- finish ---------------------------------------------------------------------------------------------------
 
@@ -334,14 +340,19 @@ class Run:
                     shutil.copytree(model, stage_folder, dirs_exist_ok=True)
                     if self.recipe.stock_twin:
                         add_stock_twin(stage_folder)
-                    write_text(stage_folder / "README.md", model_card(self.recipe, encoder, results, seconds, report))
+                    write_text(
+                        stage_folder / "README.md",
+                        model_card(self.recipe, encoder, results, seconds, report, self._about()),
+                    )
             write_json(self.folder.result_file, {"stages": results, "report": report, "seconds": seconds})
 
         parallel.from_first(write)
-        if self.excluded is not None:
-            say(f"exclude: skipped {self.excluded.count()} rows")
         assistant = self.folder.trained(self.recipe, "assistant")
         return RunResult(self.folder.path, student, assistant if assistant.is_dir() else None, results, seconds)
+
+    def _about(self) -> list[dict[str, Any]]:
+        """What the run has read: rows, languages, what was dropped."""
+        return [table.about for table in chain.from_iterable(self._tables.values())]
 
     def _report(self, encoder: Encoder) -> dict[str, float]:
         """Spearman x 100 of the finished student on the files of `report`, which are first read here."""

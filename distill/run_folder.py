@@ -2,6 +2,7 @@
 
     recipe.yaml          the recipe as resolved
     environment.json     versions and machine
+    inputs.json          hashes of the text, files and local models that it reads
     metrics.jsonl        one JSON object per line: losses, evaluations, finished stages
     vocabulary/          tokenizer.model, if the recipe trains one
     assistant-start/     the untrained assistant, a model folder (if the recipe has one)
@@ -21,7 +22,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from typing import Any
 import yaml
 
 from msdc.distill.catalog import set_paths
+from msdc.distill.inputs import changes
 from msdc.distill.recipe import Recipe, Stage, corpus_label
 from msdc.errors import InputError
 from msdc.files import (
@@ -43,7 +45,7 @@ from msdc.files import (
     write_text,
 )
 from msdc.machine import environment
-from msdc.progress import say
+from msdc.progress import say, warn
 
 # Keys that no trained stage depends on.
 INDEPENDENT = {"name", "about", "paper", "differs", "report", "student", "stages", "data_sources", "licenses",
@@ -130,6 +132,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path, self.student = path, path / "student"
+        self.inputs_file = path / "inputs.json"
         self.recipe_file, self.result_file = path / "recipe.yaml", path / "result.json"  # the first and the last
         self.metrics = Metrics(path / METRICS_FILE)
 
@@ -154,7 +157,7 @@ class RunFolder:
         """Whether it is absent, empty, or left by a run that was killed before it wrote its recipe."""
         if not self.path.is_dir():
             return not os.path.lexists(self.path)
-        early = ("environment.json", LOCK_FILE, HOLDER_FILE)
+        early = ("environment.json", "inputs.json", LOCK_FILE, HOLDER_FILE)
         left = [path for path in self.path.iterdir() if path.name not in early]
         return all(path.name.startswith(".") and path.suffix == ".partial" for path in left)
 
@@ -187,8 +190,21 @@ class RunFolder:
                 "cannot be continued; a run with `extendable` keeps it"
             )
 
-    def create(self, recipe: Recipe) -> None:
-        """Write the recipe and the environment, once; remove the incomplete files of a killed process.
+    def check_inputs(self, inputs: Mapping[str, str]) -> None:
+        """Refuse to continue a run whose text, files or models have changed."""
+        if not self.recipe_file.is_file():
+            return
+        if not self.inputs_file.is_file():
+            warn(f"{self.path} was started by an earlier version: rows come in another order from here on")
+        elif found := changes(read_json(self.inputs_file), inputs):
+            more = f", and {len(found) - 3} more" if len(found) > 3 else ""
+            raise InputError(
+                f"{self.path} was started with other inputs: {'; '.join(found[:3])}{more}. Restore them, or choose "
+                "another `output`"
+            )
+
+    def create(self, recipe: Recipe, inputs: Mapping[str, str]) -> None:
+        """Write the recipe, its inputs and the environment, once; remove the incomplete files of a killed process.
 
         A recipe with more steps replaces the one that the run was started with, and its last stage continues.
         """
@@ -204,6 +220,8 @@ class RunFolder:
             shutil.rmtree(self.student, ignore_errors=True)
             self.stage(len(recipe.stages) - 1, recipe.stages[-1]).reopen()
             say(f"{self.path}: stage {recipe.stages[-1].name} continues to more steps")
+        if not (self.recipe_file.is_file() and self.inputs_file.is_file()):
+            write_json(self.inputs_file, dict(inputs))
         if extended or not self.recipe_file.is_file():
             # Written first: it marks the folder as a run's, which can be resumed.
             tree = json.loads(recipe.model_dump_json())
@@ -219,7 +237,9 @@ class RunFolder:
 
     def reuse(self, recipe: Recipe, other: Path) -> list[str]:
         """Link the finished stages of the run in `other` that `recipe` would repeat; returns their names."""
-        theirs = read_recipe(other)
+        theirs, shared = read_recipe(other), RunFolder(other).inputs_file
+        if not shared.is_file() or read_json(shared) != read_json(self.inputs_file):
+            return []  # other text, or a run of an earlier version, which did not record it
         if recipe.model_dump(exclude=INDEPENDENT) != theirs.model_dump(exclude=INDEPENDENT):
             return []
         for part in ("vocabulary", "assistant-start"):

@@ -23,9 +23,11 @@ from pydantic import BaseModel, ConfigDict
 
 from msdc.distill.catalog import load_recipe, read_file, recipe_facts
 from msdc.distill.data.corpora import TextSource, is_here, open_corpora
-from msdc.distill.data.stream import weights
+from msdc.distill.data.exclusion import Exclusion, read_exclusion
+from msdc.distill.data.tables import known
+from msdc.distill.inputs import read_inputs
 from msdc.distill.recipe import Corpus, Recipe, Stage, parse
-from msdc.distill.run_folder import METRICS_FILE, Metrics, read_recipe
+from msdc.distill.run_folder import METRICS_FILE, Metrics, RunFolder, read_recipe
 from msdc.errors import InputError
 from msdc.files import held, read_json, write_json, write_text
 from msdc.progress import say
@@ -281,7 +283,11 @@ def run_sweep(
 
 
 def _is_finished(place: Path, recipe: Recipe) -> bool:
-    return (place / "result.json").is_file() and read_recipe(place) == recipe
+    """Whether a run of `recipe` in `place` is finished; an error if it had other text."""
+    if not (place / "result.json").is_file() or read_recipe(place) != recipe:
+        return False
+    RunFolder(place).check_inputs(read_inputs(recipe))
+    return True
 
 
 def _row(label: str, recipe: Recipe, folder: Path) -> SweepRow:
@@ -332,23 +338,25 @@ COUNTED_ROWS = 100_000  # rows to read of all sources together; longer files are
 LINES = (".tsv", ".txt", ".csv", *JSON_LINES)
 BLOCK = 2**20  # bytes
 Plan = dict[str, Any]
-Counted = list[tuple[TextSource | None, Plan]]  # the sources of corpora, None for one that is not here, and their rows
 
 
 def dry_run(recipe: Recipe) -> Plan:
     """Check a recipe, and count its rows and steps; nothing is trained, downloaded or written.
 
     Returns:
-        The resolved recipe's `facts`, the rows of its `sources` (estimated for long files, before `exclude`), the steps
-        of its `stages`, and what it `needs`, without which other values are None (unknown).
+        The resolved recipe's `facts`, the rows of its `sources` (of long files that no run has read estimated, before
+        `exclude`) with what was dropped, the steps of its `stages`, and what it `needs`, without which other values are
+        None (unknown).
     """
     from msdc.distill.preflight import check_recipe
 
     needs = check_recipe(recipe, download=False)
-    counted = {text: _count(text) for text in dict.fromkeys([recipe.corpora, *map(recipe.corpora_of, recipe.stages)])}
+    excluded = read_exclusion(recipe.exclude)
+    texts = dict.fromkeys([recipe.corpora, *map(recipe.corpora_of, recipe.stages)])
+    counted = {text: _count(text, excluded) for text in texts}
     return {
         "name": recipe.name, "facts": recipe_facts(recipe), "differs": list(recipe.differs), "needs": needs,
-        "sources": [count for _, count in counted[recipe.corpora]],
+        "sources": counted[recipe.corpora],
         "stages": [
             {"name": one.name, "steps": count_steps(recipe, one, counted[recipe.corpora_of(one)])}
             for one in recipe.stages
@@ -363,6 +371,7 @@ def plan_text(plan: Plan) -> str:
     for source in plan["sources"]:
         rows = "not here" if source["rows"] is None else f"{source['rows']} rows"
         lines.append(f"  {source['name']} [{source['language']}]: {rows}")
+        lines += [f"    dropped {drop['rows']}: {drop['why']}" for drop in source["dropped"]]
     lines.append("stages")
     for stage in plan["stages"]:
         steps = "steps unknown" if stage["steps"] is None else f"{stage['steps']} steps"
@@ -370,18 +379,21 @@ def plan_text(plan: Plan) -> str:
     return "\n".join([*lines, *(f"needs {name}" for name in plan["needs"])])
 
 
-def _count(corpora: tuple[Corpus, ...]) -> Counted:
+def _count(corpora: tuple[Corpus, ...], excluded: Exclusion | None) -> list[Plan]:
     """Usable rows of every source (all languages of word_by_word together); None for one that is not here."""
-    found: Counted = []
+    found: list[Plan] = []
+    here = [corpus for corpus in corpora if is_here(corpus)]
+    most = COUNTED_ROWS // max(1, sum(len(open_corpora((corpus,))) for corpus in here))
     for corpus in corpora:
-        if not is_here(corpus):
-            found.append((None, {"name": corpus.origin, "language": ", ".join(corpus.languages), "rows": None}))
-        else:
-            found += [(one, {"name": one.name, "language": one.language}) for one in open_corpora((corpus,))]
-    most = COUNTED_ROWS // max(1, len(found))
-    for source, entry in found:
-        if source is not None:
-            entry["rows"] = _rows(source, most) * max(1, len(source.corpus.word_by_word))
+        if corpus not in here:
+            found.append({"name": corpus.origin, "language": ", ".join(corpus.languages), "rows": None, "dropped": []})
+            continue
+        for source in open_corpora((corpus,), excluded):
+            about = known(source)
+            rows = _rows(source, most) if about is None else about["rows"]
+            dropped = source.dropped() if about is None else about["dropped"]
+            rows *= max(1, len(corpus.word_by_word))
+            found.append({"name": source.name, "language": source.language, "rows": rows, "dropped": dropped})
     return found
 
 
@@ -398,23 +410,13 @@ def _rows(source: TextSource, most: int) -> int:
     return min(round(lines * usable), source.corpus.limit or lines)
 
 
-def count_steps(recipe: Recipe, stage: Stage, counted: Counted) -> int | None:
-    """Steps of a stage; None if its text must be downloaded, or batches are cut by tokens."""
+def count_steps(recipe: Recipe, stage: Stage, counted: Sequence[Plan]) -> int | None:
+    """About how many steps a stage has; None if its text must be downloaded, or batches are cut by tokens."""
     if stage.steps is not None:
         return stage.steps
-    sources = [source for source, _ in counted if source is not None]
-    if len(sources) < len(counted) or stage.batch_tokens is not None:
+    rows = [count["rows"] for count in counted]
+    if None in rows or stage.batch_tokens is not None:
         return None
+    # An epoch has as many rows as all sources together, whatever the balance.
     share = (1 - recipe.heldout.share) * (recipe.sample if stage.sample is None else stage.sample)
-    rows = epoch_rows(sources, [count["rows"] for _, count in counted], stage.balance, share)
-    return max(1, round(stage.epochs * rows / (stage.batch * stage.accumulate)))
-
-
-def epoch_rows(sources: list[TextSource], counts: list[int], balance: str, share: float) -> float:
-    """About how many rows an epoch has: it ends when every source was read, and small ones repeat until then.
-
-    `share` is the share of the sentences that is used for training.
-    """
-    if balance == "proportional":
-        return share * sum(counts)
-    return share * max(rows / draw for rows, draw in zip(counts, weights(sources, balance), strict=True))
+    return max(1, round(stage.epochs * share * sum(rows) / (stage.batch * stage.accumulate)))

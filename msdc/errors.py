@@ -57,6 +57,14 @@ class InputError(MsdcError):
     exit_code = 2
 
 
+class TornFile(InputError):
+    """A file that ends in the middle, or is damaged from `line` on (the last one that could be read)."""
+
+    def __init__(self, path: object, line: int, what: str, error: object) -> None:
+        super().__init__(f"{path}: {what} after line {line} ({error})")
+        self.line, self.why = line, f"{what} ({error})"
+
+
 class GateError(MsdcError):
     """A quality gate failed (parity, size, delegation). Exit code 1."""
 

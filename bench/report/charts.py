@@ -1,4 +1,4 @@
-"""The figures of a report, each drawn from plain numbers: lines, dots with intervals, points."""
+"""The figures of a report, each drawn from plain numbers: lines, bars, dots with intervals, points, samples."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from msdc.bench.report.drawing import (
+    FONT,
     WIDTH,
     Axis,
     Canvas,
@@ -73,6 +74,25 @@ def lines(
               f"{number(points[0][1])} to {number(points[-1][1])}") for style, points in known]  # fmt: skip
     alt = f"{title}, {y_title} by {x_title}: {_listed(shown)}"
     return Figure(title, frame.canvas.svg(alt), alt, caption, shown)
+
+
+def bars(
+    title: str, rows: Sequence[tuple[Style, Sequence[float], str]], caption: str = "", *, unit: str = ""
+) -> Figure:
+    """One bar per row with its name above it, so that long names fit a phone; its parts stand in ever paler colors."""
+    canvas = Canvas(ROW * len(rows) + 6)
+    axis = linear_axis([sum(parts) for _, parts, _ in rows], zero=True, pad=0)
+    for i, (style, parts, shown) in enumerate(rows):
+        top, done = i * ROW, 0.0
+        canvas.text(0, top + FONT, style.name, color="ink")
+        for opacity, part in zip((1, 0.6, 0.3), parts, strict=False):
+            left, right = axis.at(done, 0, WIDTH - 150), axis.at(done + part, 0, WIDTH - 150)
+            tooltip = f"{style.name}: {number(part)} {unit}"
+            canvas.rect(left, top + FONT + 5, max(right - left, 1), 9, style.color, tooltip, opacity)
+            done += part
+        canvas.text(axis.at(done, 0, WIDTH - 150) + 6, top + FONT + 14, shown, color="ink")
+    alt = f"{title}: " + _listed([(style, shown) for style, _, shown in rows])
+    return Figure(title, canvas.svg(alt), alt, caption)
 
 
 def focus(values: Sequence[float]) -> float:

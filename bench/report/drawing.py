@@ -138,27 +138,41 @@ class Canvas:
         self.width, self.height = width, height
         self.parts: list[str] = []
 
-    def line(self, x1: float, y1: float, x2: float, y2: float, color: str = "grid", width: float = 1) -> None:
+    def line(
+        self, x1: float, y1: float, x2: float, y2: float, color: str = "grid", width: float = 1, dash: str = ""
+    ) -> None:
         """A straight line."""
+        dashes = f' stroke-dasharray="{dash}"' if dash else ""
         self.parts.append(
             f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" '
-            f'style="stroke:var(--{color})" stroke-width="{width:g}"/>'
+            f'style="stroke:var(--{color})" stroke-width="{width:g}"{dashes}/>'
         )
 
-    def polyline(self, points: Sequence[tuple[float, float]], color: str, width: float = 2) -> None:
+    def polyline(self, points: Sequence[tuple[float, float]], color: str, width: float = 2, dash: str = "") -> None:
         """Connected lines; nothing for fewer than two points."""
         if len(points) < 2:
             return
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        dashes = f' stroke-dasharray="{dash}"' if dash else ""
         self.parts.append(
             f'<polyline points="{path}" fill="none" style="stroke:var(--{color})" stroke-width="{width:g}" '
-            f'stroke-linejoin="round" stroke-linecap="round"/>'
+            f'stroke-linejoin="round" stroke-linecap="round"{dashes}/>'
         )
 
     def area(self, points: Sequence[tuple[float, float]], color: str, opacity: float = 0.15) -> None:
         """A filled polygon."""
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         self.parts.append(f'<polygon points="{path}" style="fill:var(--{color})" fill-opacity="{opacity:g}"/>')
+
+    def rect(
+        self, x: float, y: float, width: float, height: float, color: str, title: str = "", opacity: float = 1
+    ) -> None:
+        """A rectangle with slightly rounded corners; `title` is its tooltip."""
+        inside = f"<title>{html.escape(title)}</title>" if title else ""
+        self.parts.append(
+            f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{height:.1f}" rx="1.5" '
+            f'style="fill:var(--{color})" fill-opacity="{opacity:g}">{inside}</rect>'
+        )
 
     def text(self, x: float, y: float, text: str, *, anchor: str = "start", color: str = "ink2", size: float = FONT,
              bold: bool = False) -> None:  # fmt: skip

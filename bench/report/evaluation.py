@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -9,7 +10,7 @@ from typing import Any, TypeVar
 from msdc.bench.accuracy import document as scored
 from msdc.bench.accuracy.document import Evaluation, Score
 from msdc.bench.report import charts
-from msdc.bench.report.drawing import Figure
+from msdc.bench.report.drawing import Figure, Style
 from msdc.bench.report.model import ReportSection, numbered_style
 from msdc.tables import NONE, Column, Table, fixed, joined, signed
 
@@ -194,8 +195,15 @@ def _drift(results: Sequence[scored.DriftScore]) -> Details:
             for label, one in group.items():
                 yield f"{label}{suffix} ({one.texts})", f"{fixed(one.mean, 4)}, lowest {fixed(one.min, 4)}"
 
+    figures = []
+    for result in (result for own in _by(results, "name").values() for result in own):
+        labels = [f"{low:g} to {high:g}" for low, high in itertools.pairwise(result.histogram.edges)]
+        title, total = f"{result.name}: cosine of {result.model} with {result.reference}", sum(result.histogram.counts)
+        bins = [(Style(label), (float(count),), f"{count} ({100 * count / max(total, 1):.1f} %)")
+                for label, count in zip(labels, result.histogram.counts, strict=True)]  # fmt: skip
+        figures.append(charts.bars(title, bins))
     note = "Cosine with {0.reference}.".format
-    return _grids(results, ": mean and lowest cosine", "texts (count)", cells, note), []
+    return _grids(results, ": mean and lowest cosine", "texts (count)", cells, note), figures
 
 
 def _search(results: Sequence[scored.SearchScore]) -> Details:

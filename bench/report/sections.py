@@ -13,7 +13,6 @@ from msdc.bench.report.model import (
     ReportSection,
     Shown,
     artifact_names,
-    bounds_text,
     interval_of,
     numbered_style,
     place_of,
@@ -39,6 +38,8 @@ from msdc.tables import (
 
 MEGA = 1e6
 PHASES = ("start", "loaded", "warm")
+# At most this many data sets get a chart of scores; the table lists all.
+MAX_CHARTS = 6
 # Points of Spearman x 100 that one run each on a small corpus can tell apart.
 EVIDENCE = 2.0
 # Of fewer samples the 99th percentile is made of one or two: the largest is shown.
@@ -114,7 +115,7 @@ def history(data: ReportData) -> ReportSection | None:
 
 
 def accuracy(data: ReportData) -> ReportSection | None:
-    """A table of all data sets: one row per model and artifact, with intervals."""
+    """A table of all data sets and charts of the first six; outliers far below do not stretch them."""
     owners: list[tuple[Style, str, Sequence[Accuracy]]] = [
         (style, one.role, one.accuracy) for one, style in data.models
     ]
@@ -125,20 +126,24 @@ def accuracy(data: ReportData) -> ReportSection | None:
     scored = [(style, role, entries, scores) for style, role, entries in owners if (scores := spearmans(entries))]
     if not scored:
         return None
+    figures = []
+    for task in data.tasks[:MAX_CHARTS]:
+        found = [(style, role, entry) for style, role, entries, _ in scored for entry in entries
+                 if (entry.task, entry.name) == task and entry.spearman is not None]  # fmt: skip
+        pairs = next((entry.pairs for *_, entry in found if entry.pairs), None)
+        rows = [
+            (style, entry.spearman or 0.0, interval_of(entry), fixed(entry.spearman, 1)) for style, _, entry in found
+        ]
+        caption = "Spearman × 100; lines: 95 % bootstrap interval over pairs."
+        figures.append(charts.dots(task[1] + (f", {pairs} pairs" if pairs else ""), rows, caption))
     several = len(data.tasks) > 1
     table = []
     for style, _, entries, scores in scored:
-        spans = {(one.task, one.name): span for one in entries if (span := interval_of(one))}
-        cells = [fixed(scores.get(task), 1) + (f" {bounds_text(*spans[task])}" if task in spans else "")
-                 for task in data.tasks]  # fmt: skip
-        table.append((style.name, *cells, *([fixed(data.mean(entries), 1)] if several else [])))
-    pairs = {(one.task, one.name): f"{one.pairs} pairs" for _, _, entries, _ in scored for one in entries if one.pairs}
-    columns = [*heads("Model or artifact"), *(Column(task[1], pairs.get(task, "")) for task in data.tasks)]
+        cells = [scores.get(task) for task in data.tasks] + ([data.mean(entries)] if several else [])
+        table.append((style.name, *(fixed(cell, 1) for cell in cells)))
+    columns = [*heads("Model or artifact"), *(Column(name) for _, name in data.tasks)]
     columns += [Column("Mean")] if several else []
-    note = (
-        "Spearman × 100 of cosines against gold scores [95 % bootstrap interval over pairs]. An artifact is scored on "
-    )
-    note += "the vectors that it computed."
+    note = "Spearman × 100 of cosines against gold scores. An artifact is scored on the vectors that it computed."
     lead, means = "", [(mean, shown) for shown in data.artifacts if (mean := data.mean(shown.run.accuracy)) is not None]
     if means:
         worst, shown = min(means, key=lambda pair: pair[0])
@@ -146,7 +151,7 @@ def accuracy(data: ReportData) -> ReportSection | None:
         base = f", {signed(round(kept[0] - kept[1], 1) + 0.0, 1)} against its float model" if kept else ""
         name = f"The lowest artifact, {shown.style.name}," if len(means) > 1 else shown.style.name
         lead = f"{name} scores {worst:.1f}{base}."
-    return ReportSection("accuracy", "Accuracy", lead, (), [Table("Spearman × 100", columns, table, note)])
+    return ReportSection("accuracy", "Accuracy", lead, figures, [Table("Spearman × 100", columns, table, note)])
 
 
 def recurrence(data: ReportData) -> ReportSection | None:

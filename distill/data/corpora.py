@@ -10,7 +10,7 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice, product, zip_longest
 from pathlib import Path
@@ -31,7 +31,7 @@ from msdc.distill.data.columns import (
 from msdc.distill.data.download import fetch_hub, fetch_opus, hub_tables, is_saved, saved_table
 from msdc.distill.data.exclusion import Exclusion, matching_files
 from msdc.distill.recipe import Corpus
-from msdc.errors import InputError, first_line
+from msdc.errors import InputError, TornFile, first_line
 from msdc.extras import require
 from msdc.files import regular_size
 from msdc.text.scored_pairs import GOLD_RANGE, read_pairs
@@ -39,6 +39,7 @@ from msdc.text.tabular import JSON_LINES, TabularFile, open_table, suffix_of, te
 from msdc.text.text_files import DAMAGED, iterate_lines, unpacked
 from msdc.text.tokenizer import clean
 
+MANY_BAD = 100  # lines: fewer never are too large a share
 TEST_SET_IN_NAME = re.compile(r"test|sts-?20\d\d|sts1[2-6]")
 LANGUAGE_IN_NAME = re.compile(r"(?:^|[._-])([a-z]{2,3})-([a-z]{2,3})(?=[._]|$)")
 LANGUAGE_AT_END = re.compile(r"(?:^|[._-])(?!po\b|gz\b)([a-z]{2})(?:\.(?:txt|po|gz))*$")
@@ -70,8 +71,11 @@ class TextSource:
     domain: int = 0
     synthetic: bool = False  # targets translated word by word: neither held out nor sampled
     excluded: Exclusion | None = None
+    files: tuple[Path, ...] = ()  # what it reads; empty for a data set that a library opens
+    variant: str = ""  # what else its rows depend on
     # Of the last reading: rows that are too long; bad lines by reason: their count and the number of the first.
     too_long: int = field(default=0, init=False, repr=False)
+    _excluded_before: int = field(default=0, init=False, repr=False)
     reasons: dict[str, tuple[int, int]] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -84,10 +88,37 @@ class TextSource:
         """The first bad line with its number; empty if there is none."""
         return next((f"line {line}: {why}" for why, (_, line) in self.reasons.items()), "")
 
+    @property
+    def left_out(self) -> int:
+        """Excluded rows of the last reading."""
+        return 0 if self.excluded is None else self.excluded.count() - self._excluded_before
+
+    def dropped(self) -> list[dict[str, Any]]:
+        """What the last reading left out: for each reason `why`, the number of `rows`, the `line` of the first."""
+        long = f"longer than {self.corpus.max_characters} characters (max_characters)"
+        excluded = "contains an excluded sentence (exclude)"
+        found: dict[str, tuple[int, int | None]] = {
+            **self.reasons, long: (self.too_long, None), excluded: (self.left_out, None)
+        }  # fmt: skip
+        return [{"why": why, "rows": count, "line": line} for why, (count, line) in found.items() if count]
+
+    def _entries(self) -> Iterator[Row | Bad]:
+        """All entries; with `on_bad: skip` a torn file ends where it is torn."""
+        last = 0
+        try:
+            for last, entry in enumerate(self.entries(), 1):  # noqa: B007
+                yield entry
+        except TornFile as error:
+            if self.corpus.on_bad == "stop" or not last:
+                raise
+            yield Bad(error.line, f"the rest of the file is not read: {error.why}")
+
     def rows(self) -> Iterator[Row]:
         """All rows of the file; bad lines are counted."""
-        for entry in self.entries():
+        for entry in self._entries():
             if isinstance(entry, Bad):
+                if self.corpus.on_bad == "stop":
+                    raise InputError(f"{self.name} line {entry.line}: {entry.why} (on_bad: stop)")
                 count, first = self.reasons.get(entry.why, (0, entry.line))
                 self.reasons[entry.why] = (count + 1, first)
             elif self.corpus.tokenized:
@@ -107,6 +138,7 @@ class TextSource:
         """Rows cleaned and filtered by the corpus' limits."""
         taken = 0
         self.too_long, self.reasons = 0, {}
+        self._excluded_before = 0 if self.excluded is None else self.excluded.count()
         longest, limit = self.corpus.max_characters, self.corpus.limit
         for source, target, language, negatives, _, label in self.kept_rows():
             source, target = clean(source), clean(target)
@@ -117,6 +149,12 @@ class TextSource:
             yield Row(source, target, language, tuple(map(clean, negatives)), self.domain, label)
             if taken == limit:
                 break
+        lines = self.bad + taken + self.too_long + self.left_out
+        if taken and self.bad >= MANY_BAD and self.bad > self.corpus.most_bad * lines:
+            raise InputError(
+                f"{self.name}: {self.bad} of {lines} lines cannot be read ({self.first_bad}): more than "
+                f"`most_bad: {self.corpus.most_bad:g}` of this corpus allows"
+            )
         if not taken:
             long = f"{self.too_long} of more than {longest} characters (max_characters)" if self.too_long else ""
             empty = "(empty)" if self.excluded is None else "(empty, or every sentence is excluded)"
@@ -466,7 +504,12 @@ def _read_file(path: Path, corpus: Corpus) -> list[TextSource]:
         return []
     lines = kind == "text" or (kind == "auto" and suffix == ".txt")
     read = BY_KIND.get(kind) or BY_SUFFIX.get(suffix) or (read_text if lines else read_table)
-    return read(path, corpus, language)
+    return _with_files(read(path, corpus, language), path)
+
+
+def _with_files(sources: list[TextSource], *files: Path) -> list[TextSource]:
+    """Sources that read `files`."""
+    return [replace(source, files=files) for source in sources]
 
 
 def is_here(corpus: Corpus) -> bool:
@@ -485,9 +528,10 @@ def open_corpus(corpus: Corpus) -> list[TextSource]:
         if language is None:
             raise unnamed_language(second)
         join = scored_translations if corpus.kind == "scored" else aligned_files
-        return join(first, second, corpus, language)
+        return _with_files(join(first, second, corpus, language), first, second)
     if corpus.opus is not None:
-        return [s for one, two, code in fetch_opus(corpus) for s in aligned_files(one, two, corpus, code)]
+        found = [_with_files(aligned_files(one, two, corpus, code), one, two) for one, two, code in fetch_opus(corpus)]
+        return list(chain.from_iterable(found))
     if corpus.hub is not None:
         # Its files if they are named by language pair, else the tables that the library finds.
         if files := fetch_hub(corpus):
@@ -495,7 +539,8 @@ def open_corpus(corpus: Corpus) -> list[TextSource]:
         return [source for table, code in hub_tables(corpus) for source in table_sources(table, corpus, code)]
     whole = Path(str(corpus.path)).expanduser()
     if is_saved(whole):
-        return table_sources(saved_table(whole), corpus, language_of(whole, corpus))
+        files = sorted(path for path in whole.rglob("*") if path.is_file())
+        return _with_files(table_sources(saved_table(whole), corpus, language_of(whole, corpus)), *files)
     if whole.is_dir():
         paths = sorted(p for p in whole.iterdir() if p.is_file() and suffix_of(p) in CORPUS_SUFFIXES)
     else:

@@ -7,6 +7,7 @@ similarity of character 5-grams of at least NEAR, as `msdc evaluate` uses to fin
 from __future__ import annotations
 
 import glob
+import hashlib
 from array import array
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain, islice
@@ -59,6 +60,7 @@ class Exclusion:
 
     def __init__(self, files: Sequence[Path]) -> None:
         self.sentences = frozenset[str]().union(*map(sentences_of, files))
+        self.digest = hashlib.blake2b("\n".join(sorted(self.sentences)).encode(), digest_size=16).hexdigest()
         self._index = NearIndex(sorted(self.sentences), NEAR)
         self._verdicts: dict[Hashable, array[int]] = {}
         self._lock = Lock()

@@ -9,6 +9,7 @@ with an aligned dictionary (IBM Model 1, msdc.distill.vocabulary_transfer).
 
 from __future__ import annotations
 
+import hashlib
 import random
 import re
 import zlib
@@ -47,6 +48,11 @@ class Dictionary:
     @cached_property
     def _exchangeable(self) -> frozenset[str]:
         return frozenset(self.content)
+
+    def digest(self, language: str) -> str:
+        """A hash of all that the translations into a language depend on."""
+        parts = repr((self.by_language[language], self.content, self.cumulative))
+        return hashlib.blake2b(parts.encode(), digest_size=16).hexdigest()
 
     def recombine(self, text: str, share: float) -> str:
         """`text`, lower-cased, with `share` of its content words replaced by others; deterministic."""
@@ -121,8 +127,9 @@ def translate_sources(sources: Sequence[TextSource], dictionary: Dictionary) -> 
                 yield Row(english, dictionary.translate(english, code), code)
 
         return replace(
-            source, name=f"{source.name}:{code}", language=code, entries=entries, synthetic=True, excluded=None
-        )
+            source, name=f"{source.name}:{code}", language=code, entries=entries, synthetic=True, excluded=None,
+            variant=f"{dictionary.digest(code)} {None if source.excluded is None else source.excluded.digest}",
+        )  # fmt: skip
 
     found = []
     for source in sources:

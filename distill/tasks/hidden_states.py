@@ -8,16 +8,15 @@ Shapes: B sentences, L compared layers, D sentence width, H hidden, P domains.
 from __future__ import annotations
 
 from collections import Counter
-from itertools import islice
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from msdc.compress.student.model import Student
 from msdc.compress.student.stock import to_student
-from msdc.distill.data import Row
-from msdc.distill.data.batches import Batch
-from msdc.distill.data.stream import TextStream
+from msdc.distill.data.batch import Batch
+from msdc.distill.data.text import StageText
 from msdc.distill.objectives import domain_prototypes, find_objective, layer_subset
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks.sentence import TrainingTask, domain_numbers
@@ -45,17 +44,18 @@ def layer_pairs(stage: Stage, teacher: Encoder, student: Student) -> tuple[tuple
     return ()
 
 
-def prototypes(stream: TextStream, teacher: CachedTeacher) -> Tensor:
-    """The mean direction of the teacher's vectors in each domain, [P, D], from the first rows of every source."""
-    sources = Counter(source.domain for source in stream.sources)
-    rows: list[Row] = []
-    for source in stream.sources:
-        share = -(-PER_DOMAIN // sources[source.domain])
-        rows += islice((row for row in source.read() if stream.is_sampled(row.source)), share)
-    domains = [row.domain for row in rows]
+def prototypes(text: StageText, teacher: CachedTeacher) -> Tensor:
+    """The mean direction of the teacher's vectors in each domain, [P, D], from some rows of every source."""
+    sources = Counter(table.source.domain for table in text.tables)
+    texts: list[str] = []
+    domains: list[int] = []
+    for table, kept in zip(text.tables, text.kept, strict=True):
+        share = -(-PER_DOMAIN // sources[table.source.domain])
+        found = table.texts(kept[:share].astype(np.int64))
+        texts, domains = texts + found, domains + [table.source.domain] * len(found)
     if len(set(domains)) < len(sources):
         raise InputError("metakd: a corpus of this stage has no training sentence for its prototype")
-    vectors_ND = torch.from_numpy(teacher.vectors([row.source for row in rows], progress=True))
+    vectors_ND = torch.from_numpy(teacher.vectors(texts, progress=True))
     return domain_prototypes(vectors_ND, torch.tensor(domains), len(sources))
 
 
@@ -82,11 +82,11 @@ class HiddenStatesTask(TrainingTask):
         # Not part of a checkpoint: a resumed run computes it again from the corpora and the teacher.
         self.register_buffer("prototypes_PD", None, persistent=False)
 
-    def prepare(self, stream: TextStream) -> None:
+    def prepare(self, text: StageText) -> None:
         """Compute the prototypes of the stage's corpora."""
         assert self.teacher is not None
         teacher = self.teacher
-        self.prototypes_PD = from_first(lambda: prototypes(stream, teacher))
+        self.prototypes_PD = from_first(lambda: prototypes(text, teacher))
 
     def forward(self, batch: Batch, train_source: bool = True) -> dict[str, Tensor]:
         """The loss and its parts."""

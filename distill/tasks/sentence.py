@@ -12,21 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from msdc.distill import objectives
-from msdc.distill.data.batches import Batch
+from msdc.distill.data.batch import Batch
 from msdc.distill.data.corpora import NLI_CLASSES
-from msdc.distill.data.stream import TextStream
+from msdc.distill.data.text import StageText
 from msdc.distill.recipe import ObjectiveUse, Stage
 from msdc.distill.teacher import CachedTeacher
 from msdc.distill.training.parallel import gather, weighted
 from msdc.errors import InputError
-from msdc.text.tokenizer import text_key
 
 BANK_SIZE = 65_536  # Gao et al. 2021
 GROUP_TOKENS = 768  # groups of fewer tokens are slower
@@ -129,15 +127,11 @@ class TrainingTask(nn.Module):
         """The texts of all processes' batches as integers, equal for equal texts; empty if no loss reads them."""
         if not any("texts_BS" in objective.optional for _, objective, _ in self.uses):
             return {}
-        negatives = 0 if batch.negatives is None else batch.negatives[0].shape[1]
-        rows = [(row.source, row.target or row.source, *row.negatives[:negatives]) for row in batch.rows]
-        keys = np.array([text_key(text) for row in rows for text in row], np.uint64).view(np.int64)
-        texts_BS = gather(
-            torch.from_numpy(keys.reshape(len(rows), 2 + negatives)).to(batch.source[0].device), batch.size
-        )
-        return {"texts_BS": texts_BS[:, :2], "negative_texts_BN": texts_BS[:, 2:] if negatives else None}
+        assert batch.texts_BS is not None
+        texts_BS = gather(batch.texts_BS, batch.size)
+        return {"texts_BS": texts_BS[:, :2], "negative_texts_BN": texts_BS[:, 2:] if batch.negatives else None}
 
-    def prepare(self, stream: TextStream) -> None:
+    def prepare(self, text: StageText) -> None:
         """Prepare the task with the stage's text before training; most tasks do nothing."""
 
     def after_backward(self) -> None:
@@ -317,13 +311,11 @@ class LabelledTask(SentenceTask):
 
     def forward(self, batch: Batch, train_source: bool = True) -> dict[str, Tensor]:
         """The loss and its parts."""
-        device = batch.source[0].device
         labels_of: dict[str, Tensor | None] = {}
         if stage_inputs(self.stage) & set(LABELS):
-            labels = [row.label for row in batch.rows]
-            if any(label is None for label in labels):
+            if batch.label_B is None:
                 raise InputError(f"stage {self.stage.name}: rows without a label; see `kind` of its corpora")
-            score_B = gather(torch.tensor(labels, dtype=torch.float32).to(device), batch.size)
+            score_B = gather(batch.label_B.float(), batch.size)
             labels_of |= {"score_B": score_B, "label_B": score_B.long()}
         if self.classifier is not None:
             labels_of |= {"classifier_CF": self.classifier.weight, "bias_C": self.classifier.bias}
@@ -332,9 +324,9 @@ class LabelledTask(SentenceTask):
         loss = partial(self._compared, labels_of | self.texts(batch))
         return objectives.matryoshka(loss, self._vectors(batch), self.stage.dimensions)
 
-    def prepare(self, stream: TextStream) -> None:
+    def prepare(self, text: StageText) -> None:
         """Check that the stage's text has as many domains as the classifier."""
-        found = len({source.domain for source in stream.sources})
+        found = len({table.source.domain for table in text.tables})
         if self.domains is not None and found != self.domains.out_features:
             raise InputError(
                 f"stage {self.stage.name}: domain_adversarial has {self.domains.out_features} domains, the text {found}"
@@ -343,8 +335,8 @@ class LabelledTask(SentenceTask):
 
 def domain_numbers(batch: Batch) -> Tensor:
     """The domain (corpus) of each row of the batches of all processes, int64 [B]."""
-    domain_B = torch.tensor([row.domain for row in batch.rows], dtype=torch.int64)
-    return gather(domain_B.to(batch.source[0].device), batch.size)
+    assert batch.domain_B is not None
+    return gather(batch.domain_B, batch.size)
 
 
 def count_domains(stage: Stage) -> int:

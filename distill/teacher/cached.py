@@ -106,7 +106,7 @@ class CachedTeacher:
             raise InputError(f"teacher {self.encoder.name} is not frozen: it must be in eval mode without gradients")
         keys = np.fromiter((text_key(text) for text in texts), dtype=np.uint64, count=len(texts))
         _, first, back = np.unique(keys, return_index=True, return_inverse=True)
-        rows_UW = self._stored(keys[first])
+        rows_UW = self.stored(keys[first])
         absent = np.flatnonzero(np.isnan(rows_UW[:, 0]))
         missing = absent
         rank, world = parallel.rank_and_world() if shared else (0, 1)
@@ -130,7 +130,13 @@ class CachedTeacher:
             states_NLH = rows_NW[:, self.width :].reshape(len(rows_NW), len(self.layers), self.hidden)
         return TeacherOutput(rows_NW[:, : self.width], states_NLH)
 
-    def _stored(self, keys: np.ndarray) -> np.ndarray:
+    def rows(self, texts: Sequence[str]) -> np.ndarray:
+        """Rows of the store for `texts`, float32 [N, W]: computed now where they are missing."""
+        output = self.outputs(texts)
+        states = () if output.states_NLH is None else (output.states_NLH.reshape(len(output), -1),)
+        return np.concatenate([output.sentence_ND, *states], axis=1)
+
+    def stored(self, keys: np.ndarray) -> np.ndarray:
         """Stored rows float32 [N, W]; NaN where one is missing."""
         if self.store is None:
             return np.full((len(keys), self.row_width), np.nan, np.float32)

@@ -21,6 +21,7 @@ from __future__ import annotations
 import errno
 import os
 import zlib
+from io import FileIO
 from itertools import pairwise
 from pathlib import Path
 
@@ -35,6 +36,7 @@ BUCKET = 64  # slots whose keys are read together
 FIRST = 1024  # slots of level 0
 TRIED = 4  # buckets that may have a key
 HEAD = 8  # bytes of a record before its values: checksum, exponent
+IN_MEMORY = 2**30  # bytes of a file that the system keeps in memory after the first epoch
 EXPONENTS = 113  # of a scale, at most: the largest float32 is below 2^(15 + 113)
 
 
@@ -215,19 +217,28 @@ def _runs(places: np.ndarray) -> list[tuple[int, int, int]]:
     return [(a, b, int(places[a])) for a, b in pairwise(edges)]
 
 
+def _read_at(file: FileIO, view: memoryview, place: int) -> None:
+    if hasattr(os, "preadv"):  # one call instead of two
+        os.preadv(file.fileno(), [view], place)
+    else:
+        file.seek(place)
+        file.readinto(view)
+
+
 def _read(path: Path, places: np.ndarray, size: int) -> np.ndarray:
     """Items of `size` bytes at increasing places of a file, uint8 [N, size]; zeros after its end."""
     out = np.zeros((len(places), size), np.uint8)
     runs, view = _runs(places), out.reshape(-1).data
     try:
         with open(path, "rb", buffering=0) as file:
-            if hasattr(os, "posix_fadvise"):  # they are read at random: all at once from the disk
+            number = file.fileno()
+            if hasattr(os, "posix_fadvise") and os.fstat(number).st_size > IN_MEMORY:
+                # Read at random: ask the disk for all of them at once.
                 for a, b, place in runs:
-                    os.posix_fadvise(file.fileno(), place * size, (b - a) * size, os.POSIX_FADV_WILLNEED)
+                    os.posix_fadvise(number, place * size, (b - a) * size, os.POSIX_FADV_WILLNEED)
             for a, b, place in runs:
-                file.seek(place * size)
                 try:
-                    file.readinto(view[a * size : b * size])
+                    _read_at(file, view[a * size : b * size], place * size)
                 except OSError as error:
                     if error.errno != errno.EIO:  # a bad sector: its items are missing
                         raise

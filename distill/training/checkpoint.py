@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from msdc.distill.data.batches import BatchFeed, Position
+from msdc.distill.training.feed import BatchFeed, Position
 from msdc.errors import MsdcError
 from msdc.files import atomic_path, link_file, read_json, sha256_file, write_json
 

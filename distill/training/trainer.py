@@ -20,11 +20,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from msdc.distill.data.batches import Batch, BatchFeed, Position
+from msdc.distill.data.batch import Batch
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks.sentence import TrainingTask
 from msdc.distill.training import checkpoint, parallel
 from msdc.distill.training.checkpoint import TrainState
+from msdc.distill.training.feed import BatchFeed, Position
 from msdc.distill.training.progress import StageProgress
 from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import EncodeDefaults
@@ -178,7 +179,6 @@ class Trainer:
         # A run that was killed after its decision to stop early stays stopped.
         if self.position.step < self.steps and not self._stopped():
             with StageProgress(self.stage.name, self.steps, enabled=self.rank == 0) as progress:
-                self.feed.stream.on_rows = progress.reading
                 self._loop(progress)
         if self.position.step < self.steps:
             assert state.best is not None
@@ -232,6 +232,7 @@ class Trainer:
             if not at_end and (validates or time.monotonic() - saved > CHECKPOINT_SECONDS):
                 self._save()
                 saved = time.monotonic()
+        batches.close()
         state.seconds = time.monotonic() - started
 
     def _set_rate(self) -> float:
@@ -246,11 +247,11 @@ class Trainer:
         # Which steps train the source side follows from the step's number: a resumed run agrees.
         step, stage = self.position.step, self.stage
         train_source = math.floor((step + 1) * stage.source_share) > math.floor(step * stage.source_share)
-        pairs = sum(map(len, batches))
+        pairs = sum(batch.size for batch in batches)
         parts: dict[str, Tensor] = {}
         self.state.optimizer.zero_grad(set_to_none=True)
         for number, batch in enumerate(batches):
-            own, weight = self._local(batch, self._seed(number)), len(batch) / pairs
+            own, weight = self._local(batch, self._seed(number)), batch.size / pairs
             last = number == len(batches) - 1
             with nullcontext() if last else parallel.without_sync(self.model):
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
@@ -274,21 +275,20 @@ class Trainer:
         return int(np.random.SeedSequence([self.feed.seed, self.position.step, *more]).generate_state(1)[0])
 
     def _local(self, batch: Batch, seed: int) -> Batch:
-        """The rows of this process, on its device."""
-        rows, size = parallel.share(batch.size), batch.size
+        """The batch on the device of this process."""
         cuda = self.device.type == "cuda"
 
         def own(value: Any) -> Any:
-            """The rows, a tensor, a pair of ids and mask, or None."""
+            """A tensor, a pair of ids and mask, or another value."""
             if isinstance(value, tuple):
                 return tuple(map(own, value))
             if isinstance(value, Tensor):
                 # From pinned memory the copy need not be waited for.
-                return (value[rows].pin_memory() if cuda else value[rows]).to(self.device, non_blocking=True)
-            return None if value is None else value[rows]
+                return (value.pin_memory() if cuda else value).to(self.device, non_blocking=True)
+            return value
 
         given = {name: own(value) for name, value in vars(batch).items() if name not in ("whole", "seed")}
-        return Batch(**given, whole=size, seed=seed)
+        return Batch(**given, whole=batch.whole, seed=seed)
 
     def _read(self, progress: StageProgress) -> _Step:
         """Read the numbers of the steps since the last time, and add them to the sums for metrics."""
@@ -299,9 +299,10 @@ class Trainer:
             step.parts = dict(zip(step.names, values, strict=False))
             loss, first = step.parts["loss"], step.batches[0]
             if not math.isfinite(loss):
+                texts = [row.source[:60] for row in first.read()] or [""]
                 raise MsdcError(
                     f"stage {self.stage.name}, step {step.number - 1}, epoch {self.position.epoch}: the loss is {loss}"
-                    f"; first sentence of the batch: {first.rows[0].source[:60]!r}. Lower learning_rate (now "
+                    f"; first sentence of the batch: {texts[0]!r}. Lower learning_rate (now "
                     f"{self.stage.learning_rate}) or check the corpus; `resume` continues from the last checkpoint"
                 )
             weighted = {name: weights.get(name, 1.0) * value for name, value in step.parts.items() if name != "loss"}

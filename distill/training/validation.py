@@ -15,7 +15,7 @@ import torch
 
 from msdc.distill.data import Row
 from msdc.distill.data.corpora import refuse_test_set
-from msdc.distill.data.stream import TextStream
+from msdc.distill.data.text import StageText
 from msdc.distill.recipe import Corpus, Recipe
 from msdc.distill.tasks.sentence import TrainingTask
 from msdc.distill.training.parallel import rank_and_world
@@ -70,8 +70,8 @@ class Validator:
     The MSE compares vectors of the teacher's width: the student's own, or those of the task's learned map to it.
     """
 
-    def __init__(self, task: TrainingTask, stream: TextStream, recipe: Recipe) -> None:
-        self.task, self.heldout = task, stream.heldout_rows()
+    def __init__(self, task: TrainingTask, text: StageText, recipe: Recipe) -> None:
+        self.task, self.heldout = task, text.heldout_rows()
         self.graded = [read_graded(path, limit=recipe.heldout.graded_pairs) for path in recipe.heldout.graded]
         if not self.graded:
             self.graded, self.heldout = scored_heldout(self.heldout, recipe.corpora_of(task.stage))

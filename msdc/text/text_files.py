@@ -15,9 +15,9 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from msdc.errors import InputError
+from msdc.errors import InputError, TornFile
 from msdc.files import regular_size
 
 MAX_TEXT_BYTES = 1 << 30
@@ -55,12 +55,27 @@ class Lines:
         return InputError(f"{self.path} line {line}: {problem}")
 
 
+class _Unpacked(io.RawIOBase):
+    """The content of a gzip file, block by block: what is before a damaged place can be read."""
+
+    def __init__(self, packed: gzip.GzipFile) -> None:
+        self._packed = packed
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, place: Any) -> int:
+        found = self._packed.read1(len(place))
+        place[: len(found)] = found
+        return len(found)
+
+
 def unpacked(raw: BinaryIO) -> BinaryIO:
     """The content of an open file, decompressed if it starts as gzip does (whatever its name)."""
     packed = raw.read(2) == GZIP_MAGIC
     raw.seek(0)
     # GzipFile splits lines in Python, a buffer in front of it in C.
-    return io.BufferedReader(gzip.GzipFile(fileobj=raw), BUFFER_BYTES) if packed else raw
+    return io.BufferedReader(_Unpacked(gzip.GzipFile(fileobj=raw)), BUFFER_BYTES) if packed else raw
 
 
 def decode_lines(raw_lines: Iterable[bytes], name: object, encoding: str = "utf-8") -> Iterator[str]:
@@ -87,7 +102,7 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
                 if number > 1 or line != b"\xef\xbb\xbf":
                     yield line
     except DAMAGED as error:
-        raise InputError(f"{path}: damaged gzip file after line {number} ({error})") from error
+        raise TornFile(path, number, "damaged gzip file", error) from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
 

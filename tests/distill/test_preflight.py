@@ -14,10 +14,10 @@ from msdc.distill import distill
 from msdc.distill.catalog import load_recipe, parse_recipe, read_file, set_value, shipped
 from msdc.distill.cli import command
 from msdc.distill.data.corpora import open_corpora
-from msdc.distill.data.stream import TextStream
+from msdc.distill.data.tables import open_table
+from msdc.distill.data.text import StageText
 from msdc.distill.preflight import check_recipe
-from msdc.distill.recipe import Corpus, HeldOut
-from msdc.distill.sweep import dry_run, epoch_rows, plan_text
+from msdc.distill.sweep import dry_run, plan_text
 from msdc.errors import InputError
 
 WRONG = {
@@ -102,7 +102,7 @@ def nothing_happens(monkeypatch):
         monkeypatch.setattr(name, refuse)
 
 
-def test_a_dry_run_counts_and_trains_nothing(tiny_tree, tmp_path, nothing_happens):
+def test_a_dry_run_counts_and_trains_nothing(tiny_tree, tmp_path, nothing_happens, monkeypatch):
     tiny_tree["stages"][0] |= {"steps": None, "epochs": 3, "balance": "proportional"}
     file = tmp_path / "r.yaml"
     file.write_text(yaml.safe_dump(tiny_tree))
@@ -112,8 +112,9 @@ def test_a_dry_run_counts_and_trains_nothing(tiny_tree, tmp_path, nothing_happen
     # The corpus has seven languages; two are read, 60 rows of each.
     assert [source["rows"] for source in plan["sources"]] == [60, 60]
     recipe = load_recipe(str(file))
-    stream = TextStream(open_corpora(recipe.corpora), 1, recipe.heldout, "proportional")
-    exact = 3 * sum(1 for _ in stream.rows(0)) / 8
+    monkeypatch.undo()
+    text = StageText([open_table(source) for source in open_corpora(recipe.corpora)], 1, recipe.heldout, "proportional")
+    exact = 3 * text.order.epoch_rows / 8
     stages = {stage["name"]: stage["steps"] for stage in plan["stages"]}
     assert stages["one"] == pytest.approx(exact, rel=0.1) and stages["two"] == 6
     assert plan["facts"]["stages.two.objective"] == "embedding_alignment" and plan["needs"] == []
@@ -176,14 +177,3 @@ def test_max_steps_tries_every_stage(tiny_tree, tmp_path):
     assert sum(shares.values()) == pytest.approx(1, abs=1e-4) and stages["one"]["share_multilingual_mse"] == 1
     assert all(numbers["minutes_per_10000_steps"] > 0 for numbers in stages.values())
     assert {stage.steps for stage in load_recipe(str(tmp_path / "run" / "recipe.yaml")).stages} == {2}
-
-
-@pytest.mark.parametrize("balance", ["proportional", "root", "equal", "sources"])
-def test_the_estimate_of_an_epoch_is_near_the_epoch(parallel_tsv, balance):
-    corpora = (Corpus(path=str(parallel_tsv), languages=("de",), limit=200),
-               Corpus(path=str(parallel_tsv), languages=("es",), limit=40))  # fmt: skip
-    sources = open_corpora(corpora)
-    counts = [sum(1 for _ in source.read()) for source in sources]
-    held = HeldOut(share=0.1)
-    exact = sum(1 for _ in TextStream(sources, 1, held, balance).rows(0))
-    assert epoch_rows(sources, counts, balance, 0.9) == pytest.approx(exact, rel=0.35)

@@ -27,10 +27,10 @@ from msdc.bench.quickstart import weight_bytes
 from msdc.compress.student.io import load_student
 from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
-from msdc.distill.data.batches import BatchFeed
 from msdc.distill.model_card import license_of
 from msdc.distill.run import Run
 from msdc.distill.teacher import CachedTeacher
+from msdc.distill.training.feed import BatchFeed
 from msdc.errors import InputError, MsdcError
 from msdc.export.readme import read_card
 
@@ -255,16 +255,18 @@ def test_prompts_stay_with_the_student(tiny_tree, tmp_path, monkeypatch):
     stage = dict(tiny_tree["stages"][0], train="student", steps=2, evaluate_every=2)
     recipe = parse_recipe(tiny_tree | {"assistant": None, "student": str(folder), "stages": [stage]}, "tiny")
     seen: list[list[int]] = []
-    original = BatchFeed.chunk
+    original = BatchFeed.batches
 
-    def chunk(self, rows, epoch, number):
-        made = original(self, rows, epoch, number)
-        texts = [self.prompt + row.source for row in made.rows]
-        assert made.source_ids == self.tokenizer.encode(texts, self.stage.max_length)
-        seen.extend(made.source_ids)
-        return made
+    def batches(self):
+        for batch in original(self):
+            texts = [self.prompt + row.source for row in batch.read()]
+            ids, mask = batch.source
+            rows = [row[real].tolist() for row, real in zip(ids, mask, strict=True)]
+            assert rows == self.tokenizer.encode(texts, self.stage.max_length)
+            seen.extend(rows)
+            yield batch
 
-    monkeypatch.setattr(BatchFeed, "chunk", chunk)
+    monkeypatch.setattr(BatchFeed, "batches", batches)
     run = Run(recipe, tmp_path / "run")
     result = run.run()
     student = msdc.load_encoder(result.student)

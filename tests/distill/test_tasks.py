@@ -10,14 +10,14 @@ from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.stock import to_student
 from msdc.distill import distill
 from msdc.distill.data import Row
-from msdc.distill.data.batches import Batch, mined
+from msdc.distill.data.batch import Batch
 from msdc.distill.objectives import MemoryBank, find_objective, sentence_similarity
 from msdc.distill.recipe import Stage
 from msdc.distill.run_folder import Metrics
 from msdc.distill.tasks import make_task
 from msdc.distill.tasks.generative import GenerativeTask, inside, mask_many, mask_one
 from msdc.distill.tasks.sentence import encode_sides
-from msdc.distill.teacher import CachedTeacher
+from msdc.distill.teacher import CachedTeacher, mined
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
 from msdc.text.tokenizer import pad
@@ -36,7 +36,8 @@ def side(lengths, seed=0):
 
 def batch(lengths=(1, 5, 9, 4), other=(7, 2, 3, 8), **teacher) -> Batch:
     rows = [Row(f"s{i}", f"t{i}", "de") for i in range(len(lengths))]
-    return Batch(rows, side(lengths), side(other, 1), **teacher)
+    texts_BS = torch.arange(2 * len(rows)).view(-1, 2)
+    return Batch(lambda: rows, side(lengths), side(other, 1), **{"texts_BS": texts_BS, **teacher})
 
 
 @pytest.mark.parametrize("tokens", [1, 40, 10_000])
@@ -51,7 +52,7 @@ def test_groups_of_near_length_change_nothing(monkeypatch, tokens):
 def test_a_process_without_rows_has_a_loss_to_go_backward_from():
     made = make_task(student(), Stage(name="g", teacher=None, objective=["unified_generative"]), mask_id=1)
     empty = (torch.zeros(0, 4, dtype=torch.long), torch.zeros(0, 4, dtype=torch.bool))
-    loss = made(Batch([], empty, empty))["loss"]
+    loss = made(Batch(list, empty, empty))["loss"]
     loss.backward()
     assert float(loss.detach()) == 0.0 and float(made.dense.weight.grad.abs().sum()) == 0.0
 
@@ -198,8 +199,9 @@ def test_equal_texts_of_a_batch_and_of_the_bank_are_no_negatives(objective):
     torch.manual_seed(4)
     given = batch(teacher_source_BD=torch.randn(4, 16), teacher_target_BD=torch.randn(4, 16))
     assert float(task(given)["loss"].detach()) > 0.0
-    for equal in ({"target": "one answer"}, {"target": "", "source": "a text without a translation"}):
-        given.rows = [row._replace(**equal) for row in given.rows]
+    for equal in ({1: 77}, {0: 88, 1: 88}):  # one answer; one text without a translation
+        for column, text in equal.items():
+            given.texts_BS[:, column] = text
         assert float(task(given)["loss"].detach()) == 0.0
     for _ in range(2):
         task.after_backward()

@@ -109,7 +109,7 @@ def test_every_section_table_and_figure_is_named(page):
         if key == "aria-labelledby":
             assert value in ids
     labels = [value for tag, key, value in reader.attributes if tag == "svg" and key == "aria-label"]
-    assert len(labels) >= 8 and all(len(label) > 20 for label in labels)
+    assert len(labels) >= 10 and all(len(label) > 20 for label in labels)
     assert reader.tags.count("table") == [(tag, key) for tag, key, _ in reader.attributes].count(
         ("table", "aria-labelledby")
     )
@@ -207,8 +207,7 @@ def test_many_artifacts_and_sets_have_names_of_their_own():
     runs = [make_run(seed=i, accuracy=entries, artifact={**artifact.model_dump(), "sha256": f"{i:x}" * 64})
             for i in range(10)]  # fmt: skip
     report = build_report(BenchFile(runs=tuple(runs)))
-    (table,) = next(s for s in report.sections if s.id == "accuracy").tables
-    assert len(table.columns) == 14 and table.columns[3].unit == "10 pairs"
+    assert len(next(s for s in report.sections if s.id == "accuracy").figures) == 6
     names = [row[0] for row in next(s for s in report.sections if s.id == "method").tables[0].rows]
     assert len(set(names)) == 10 and names[0] == "executorch 00000000"
     again = [make_run(seed=i, created=f"2026-01-0{i + 1}T00:00:00+00:00") for i in range(3)]

@@ -3,17 +3,18 @@
 import gzip
 import threading
 
+import numpy as np
 import pytest
 import yaml
 
 from msdc.bench.accuracy.contamination import check
 from msdc.distill import distill
-from msdc.distill.assistant import sample_rows
 from msdc.distill.catalog import load_recipe, parse_recipe
 from msdc.distill.data import Row
 from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.exclusion import Exclusion, excluded_files, read_exclusion, sentences_of
-from msdc.distill.data.stream import TextStream
+from msdc.distill.data.tables import open_table
+from msdc.distill.data.text import StageText
 from msdc.distill.data.word_translation import learn_dictionary, translate_sources
 from msdc.distill.recipe import Corpus, HeldOut
 from msdc.distill.run import Run
@@ -112,7 +113,8 @@ def test_words_are_exchanged_in_kept_sentences_only(tmp_path, excluded):
     english.write_text(f"{TEST[0]}\nA man walks.\n", encoding="utf-8")
     text = Corpus(path=str(english), kind="text", word_by_word=("de",), recombine=1.0)
     sources = open_corpora((parallel, text), Exclusion([excluded]))
-    dictionary = learn_dictionary(sample_rows(TextStream(sources, 1, HeldOut(share=0.01)), 100))
+    text_of_stage = StageText(list(map(open_table, sources)), 1, HeldOut(share=0.01))
+    dictionary = learn_dictionary(text_of_stage.sample_rows(100))
     made = [source for source in translate_sources(sources, dictionary) if source.synthetic]
     assert [len(list(source.read())) for source in made] == [1]
 
@@ -123,8 +125,9 @@ def test_a_run_reads_none_of_them(tiny_tree, tmp_path, excluded):
     tree = tiny_tree | {"corpora": [{"path": corpus.path}], "exclude": [str(excluded)]}
     recipe = parse_recipe(tree, "tiny")
     for stage in (None, recipe.stages[0]):
-        stream = Run(recipe, tmp_path / "run").stream(stage)
-        assert {row.source for source in stream.sources for row in source.read()} == {PAIRS[3][0], PAIRS[4][0]}
+        text = Run(recipe, tmp_path / "run").text(stage)
+        found = {row.source for table in text.tables for row in table.read(np.arange(table.rows))}
+        assert found == {PAIRS[3][0], PAIRS[4][0]}
     with pytest.raises(InputError, match=r"exclude: nowhere\.txt: no such file"):
         distill(tree | {"exclude": ["nowhere.txt"]}, tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -6,12 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import msdc
-from msdc.distill.assistant import sample_rows
 from msdc.distill.data import Row
-from msdc.distill.data.batches import Chunk
 from msdc.distill.data.corpora import join_punctuation, open_corpora, open_corpus
-from msdc.distill.data.stream import TextStream
+from msdc.distill.data.tables import open_table
+from msdc.distill.data.text import StageText
 from msdc.distill.data.word_translation import learn_dictionary, translate_sources
 from msdc.distill.recipe import Corpus, HeldOut
 from msdc.errors import InputError
@@ -64,27 +62,18 @@ def _corpora(folder: Path) -> tuple[Corpus, Corpus]:
 
 def test_text_becomes_pairs_that_are_never_held_out_nor_learnt_from(tmp_path: Path) -> None:
     corpora = _corpora(tmp_path)
-    stream = TextStream(open_corpora(corpora), 1, HeldOut(share=0.4))
-    plain = {row.source for row in sample_rows(stream, 1000) if row.language == "xx"}
-    stream.sources = translate_sources(stream.sources, learn_dictionary(toy_pairs()))
-    made = stream.sources[-1]
-    rows = list(made.read())
+    sources = open_corpora(corpora)
+    plain = StageText(list(map(open_table, sources)), 1, HeldOut(share=0.4)).sample_rows(1000)
+    sources = translate_sources(sources, learn_dictionary(toy_pairs()))
+    text = StageText(list(map(open_table, sources)), 1, HeldOut(share=0.4))
+    made = text.tables[-1]
+    rows = made.read(np.arange(made.rows))
     assert [row.source for row in rows] == ["The dog runs.", "The big dog runs.", "The cat sleeps."]
     assert rows[0].target == "wuf kor." and rows[0].language == "xx"
-    assert {row.source for row in sample_rows(stream, 1000)} == plain
-    held = {row.source for rows in stream.heldout_rows().values() for row in rows}
+    assert {row.source for row in text.sample_rows(1000)} == {row.source for row in plain if row.language == "xx"}
+    held = {row.source for rows in text.heldout_rows().values() for row in rows}
     assert held
     assert not held & {row.source for row in rows}
-
-
-def test_english_only_rows_among_pairs_stand_for_their_own_translation() -> None:
-    tokenizer = msdc.load_encoder("msdc-mini").tokenizer
-    rows = [Row("a dog runs", "ein hund", "de"), Row("a cat sleeps", "", "en")]
-    chunk = Chunk(rows, tokenizer, 16, 2, None, np.random.default_rng(0))
-    assert chunk.target_ids is not None
-    assert chunk.target_ids[0] != chunk.source_ids[0] and chunk.target_ids[1] == chunk.source_ids[1]
-    alone = Chunk(rows[1:], tokenizer, 16, 2, None, np.random.default_rng(0))
-    assert alone.target_ids is None
 
 
 def test_a_language_without_parallel_text_and_a_missing_column_are_named(tmp_path: Path) -> None:

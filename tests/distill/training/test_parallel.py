@@ -17,7 +17,7 @@ import torch.multiprocessing
 
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.distill.data import Row
-from msdc.distill.data.batches import Batch, Position
+from msdc.distill.data.batch import Batch
 from msdc.distill.objectives import OBJECTIVES
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks import make_task
@@ -25,9 +25,10 @@ from msdc.distill.tasks.hidden_states import HiddenStatesTask, layer_pairs
 from msdc.distill.tasks.sentence import TrainingTask
 from msdc.distill.teacher import CachedTeacher
 from msdc.distill.training import parallel, trainer
+from msdc.distill.training.feed import Position
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError, MsdcError
-from msdc.text.tokenizer import pad
+from msdc.text.tokenizer import pad, text_key
 
 SIZES = (7, 5, 1, 6)  # pairs of each batch: with four processes some have no rows
 BANK = {"options": {"bank": 9}}
@@ -52,7 +53,7 @@ STAGES = {
 
 
 class Feed:
-    """The batches of `SIZES`, over and over: every process has the same."""
+    """The batches of `SIZES`, over and over: every process has its rows of them."""
 
     def __init__(self, width: int, states: tuple[int, int]) -> None:
         self.seed, self.position, self.tokenizer, self.prompt = 3, Position(), tiny_models.tokenizer(), ""
@@ -75,10 +76,22 @@ class Feed:
 
         # Some texts are equal: they are no negatives of each other.
         rows = [Row(f"s{i // 2}", f"t{i}", "de", ("n", f"n{i}"), i % 2, float(i % 2)) for i in range(size)]
+        texts = [[text_key(text) for text in (row.source, row.target, *row.negatives)] for row in rows]
         negatives = tuple(one.view(size, 2, -1) for one in side(2 * size))
         states = vectors(size, *self.states) if self.states[0] else None
         teacher = (vectors(size, self.width), vectors(size, self.width), states)
-        return Batch(rows, side(size), side(size), negatives, *teacher, vectors(size, 2, self.width))
+        own = parallel.share(size)
+
+        def part(value):
+            return tuple(map(part, value)) if isinstance(value, tuple) else None if value is None else value[own]
+
+        given = map(part, (side(size), side(size), negatives, *teacher, vectors(size, 2, self.width)))
+        return Batch(
+            lambda: rows[own], *given, languages=["de"] * len(rows[own]),
+            domain_B=torch.tensor([row.domain for row in rows[own]], dtype=torch.int64),
+            label_B=torch.tensor([row.label for row in rows[own]], dtype=torch.float32),
+            texts_BS=torch.from_numpy(np.array(texts, np.uint64).view(np.int64))[own], whole=size,
+        )  # fmt: skip
 
 
 def make(name: str, folder: Path) -> tuple[TrainingTask, Feed]:

@@ -1,0 +1,279 @@
+"""A corpus file as a table: read once, kept in the user's cache by its content and by how it is read.
+
+    KEY/about.json            rows, language, format, what was dropped and why
+    KEY/rows.arrow            the texts of all sides, in the order of the file
+    KEY/places                of each row: a hash of its lower-cased source, which decides whether it is held out
+    KEY/keys                  of each text: its key in the teacher's store, uint64 [rows, sides]
+    KEY/labels                of each row, if the corpus has labels
+    KEY/kept-SHARE-SAMPLE     the rows to train on, shuffled once
+    KEY/HASH/                 token ids of all texts by one tokenizer: ids, and where each text ends
+
+Nothing of a table is in memory as a whole: files are mapped, and no descriptor stays open. Sides are the source, the
+target (text without translations has none) and the negatives.
+
+Shapes: N rows, S sides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from functools import cache, cached_property
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from msdc.distill.data import Row
+from msdc.distill.data.corpora import TextSource
+from msdc.encoders.folder import with_prompt
+from msdc.errors import InputError, MsdcError
+from msdc.files import (
+    PACKAGE,
+    atomic_path,
+    disk_errors,
+    file_state,
+    locked,
+    read_json,
+    sha256_file,
+    staged_folder,
+    user_cache,
+    write_json,
+)
+from msdc.progress import track
+from msdc.text.tokenizer import Tokenizer, text_key
+
+READ = 16_384  # rows of a record batch
+# Settings of a corpus that change its rows.
+SETTINGS = {"kind", "source", "languages", "limit", "columns", "scale", "tokenized", "max_characters", "recombine",
+            "on_bad", "most_bad"}  # fmt: skip
+
+
+def tables_folder() -> Path:
+    """The user's cache folder of tables."""
+    return user_cache() / "text"
+
+
+def place_of(text: str) -> int:
+    """A number of 32 bits that depends only on the lower-cased text."""
+    return zlib.crc32(text.lower().encode())
+
+
+def _mapped(path: Path, dtype: str) -> np.ndarray:
+    """A file as an array. pyarrow's map outlives its file; numpy's would keep a descriptor."""
+    if not path.stat().st_size:
+        return np.zeros(0, dtype)
+    with pa.memory_map(str(path)) as file:
+        return np.frombuffer(file.read_buffer(), dtype)
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+
+def _hash(*parts: Any) -> str:
+    return hashlib.blake2b(json.dumps(parts, default=str).encode(), digest_size=16).hexdigest()
+
+
+@cache
+def _readers() -> str:
+    """A hash of the code that reads corpora: a newer version reads them again."""
+    places = [*sorted((PACKAGE / "text").glob("*.py")), *sorted((PACKAGE / "distill" / "data").glob("*.py"))]
+    return _hash([sha256_file(path) for path in places])
+
+
+def file_hash(path: Path, folder: Path, note_it: bool = True) -> str:
+    """The sha256 of a file; not read again while its size, times and inode are equal, if that may be noted."""
+    note, state = folder / "files" / f"{_hash(str(path.absolute()))}.json", file_state(path)
+    if note.is_file():
+        try:
+            known = read_json(note)
+            if known["state"] == list(state or ()):
+                return str(known["sha256"])
+        except (InputError, KeyError, TypeError):
+            pass  # a note of another version
+    found = sha256_file(path)
+    if note_it:
+        write_json(note, {"file": str(path), "state": state, "sha256": found})
+    return found
+
+
+def source_key(source: TextSource, folder: Path | None = None, note_it: bool = True) -> str:
+    """The hash of what a source reads and how: its files' content, its settings, the excluded sentences."""
+    folder = tables_folder() if folder is None else folder
+    corpus = source.corpus.model_dump(mode="json", include=SETTINGS)
+    part = source.name
+    for file in source.files:
+        part = part.replace(str(file), "").replace(file.name, "")
+    contents = [file_hash(file, folder, note_it) for file in source.files]
+    if not contents:  # a data set without files of its own: the rows are its content
+        digest = hashlib.blake2b(digest_size=16)
+        for row in source.rows():
+            digest.update(repr(row).encode())
+        contents = [digest.hexdigest()]
+    excluded = None if source.excluded is None else source.excluded.digest
+    return _hash(contents, part, source.language, corpus, source.variant, excluded)
+
+
+# --- write ------------------------------------------------------------------------------------------------------------
+
+
+def open_table(source: TextSource, folder: Path | None = None) -> Table:
+    """The table of a source; its files are read if they were not read before.
+
+    Several processes may ask for the same table: one reads, the others wait.
+    """
+    folder = tables_folder() if folder is None else folder
+    key = source_key(source, folder)
+    place = folder / _hash(key, _readers())
+    if not (place / "about.json").is_file():
+        with disk_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder / f"{place.name}.lock"):
+            if not (place / "about.json").is_file():
+                _write_table(source, place)
+    return Table(place, source, key)
+
+
+def known(source: TextSource) -> dict[str, Any] | None:
+    """The `about.json` of a source's table; None if its files were not read yet. Nothing is written."""
+    folder = tables_folder()
+    if not source.files or not folder.is_dir():
+        return None
+    about = folder / _hash(source_key(source, folder, note_it=False), _readers()) / "about.json"
+    return dict(read_json(about)) if about.is_file() else None
+
+
+def _write_table(source: TextSource, folder: Path) -> None:
+    with staged_folder(folder, force=True) as stage:
+        count, sides, out = 0, 0, None
+        rows = iter(track(source.read(), f"read {Path(source.name).name}"))
+        with (
+            open(stage / "places", "wb") as places,
+            open(stage / "keys", "wb") as keys,
+            open(stage / "labels", "wb") as labels,
+        ):
+            while block := list(islice(rows, READ)):
+                if out is None:
+                    sides = 2 + len(block[0].negatives) if block[0].target or block[0].negatives else 1
+                    schema = pa.schema([(str(side), pa.string()) for side in range(sides)])
+                    out = pa.ipc.new_file(str(stage / "rows.arrow"), schema)
+                # A target without any known word counts as untranslated: the source is its own translation.
+                texts = [(row.source, row.target or row.source, *row.negatives)[:sides] for row in block]
+                columns = [pa.array(column, pa.string()) for column in zip(*texts, strict=True)]
+                if len(columns) != sides:
+                    raise MsdcError(f"{source.name}: rows of {len(columns)} and of {sides} texts")
+                out.write(pa.RecordBatch.from_arrays(columns, schema=schema))
+                np.fromiter((place_of(row.source) for row in block), "<u4", len(block)).tofile(places)
+                np.fromiter(map(text_key, chain.from_iterable(texts)), "<u8", sides * len(block)).tofile(keys)
+                if block[0].label is not None:
+                    np.array([row.label for row in block], "<f4").tofile(labels)
+                count += len(block)
+        assert out is not None  # `read` refuses a source without rows
+        out.close()
+        about = {"name": Path(source.name).name, "form": source.form, "language": source.language, "rows": count,
+                 "sides": sides, "dropped": source.dropped()}  # fmt: skip
+        (stage / "about.json").write_text(json.dumps(about, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+
+
+# --- read -------------------------------------------------------------------------------------------------------------
+
+
+class Table:
+    """The rows of one source, in `folder`; `key` is the hash of what it contains."""
+
+    def __init__(self, folder: Path, source: TextSource, key: str) -> None:
+        self.folder, self.source, self.key = folder, source, key
+        self.about = read_json(folder / "about.json")
+        self.rows, self.sides = int(self.about["rows"]), int(self.about["sides"])
+        self.places, self.labels = _mapped(folder / "places", "<u4"), _mapped(folder / "labels", "<f4")
+        self.keys = _mapped(folder / "keys", "<u8").reshape(self.rows, self.sides)
+
+    @cached_property
+    def _batches(self) -> list[pa.RecordBatch]:
+        with pa.memory_map(str(self.folder / "rows.arrow")) as file:
+            reader = pa.ipc.open_file(file)
+            return [reader.get_batch(number) for number in range(reader.num_record_batches)]
+
+    def texts(self, rows: np.ndarray, side: int = 0) -> list[str]:
+        """Texts of some rows. Batch by batch: pyarrow's `take` of a chunked column copies all of it."""
+        found: list[str] = [""] * len(rows)
+        for number in np.unique(rows // READ).tolist():
+            here = np.flatnonzero(rows // READ == number)
+            taken = self._batches[number].column(side).take(pa.array(rows[here] % READ)).to_pylist()
+            for at, text in zip(here.tolist(), taken, strict=True):
+                found[at] = text
+        return found
+
+    def read(self, rows: np.ndarray) -> list[Row]:
+        """Some rows, in the order of `rows`."""
+        source, *others = (self.texts(rows, side) for side in range(self.sides))
+        target = others.pop(0) if others else [""] * len(rows)
+        negatives = list(zip(*others, strict=True)) if others else [()] * len(rows)
+        labels = self.labels[rows].tolist() if len(self.labels) else [None] * len(rows)
+        language, domain = self.source.language, self.source.domain
+        return [
+            Row(one, two, language, tuple(more), domain, label)
+            for one, two, more, label in zip(source, target, negatives, labels, strict=True)
+        ]
+
+    def heldout(self, share: float, most: int) -> np.ndarray:
+        """Up to `most` rows whose source sentence is in the held-out share, in the order of the file."""
+        found, size = np.zeros(0, np.int64), 1 << 20
+        for start in range(0, self.rows, size):
+            here = np.flatnonzero(self.places[start : start + size] < share * 2**32)
+            found = np.concatenate([found, start + here])
+            if len(found) >= most:
+                break
+        return found[:most]
+
+    def kept(self, share: float, sample: float = 1.0) -> np.ndarray:
+        """The rows to train on, uint32, shuffled: those whose source sentence is not held out, and sampled."""
+        path = self.folder / f"kept-{share:g}-{sample:g}"
+        if not path.is_file():
+            low, high = share * 2**32, (share + sample * (1.0 - share)) * 2**32
+            found = np.flatnonzero((self.places >= low) & (self.places < high)).astype("<u4")
+            np.random.default_rng(0).shuffle(found)
+            with atomic_path(path) as part:
+                found.tofile(part)
+        return _mapped(path, "<u4")
+
+    def tokens(self, tokenizer: Tokenizer, max_length: int, prompt: str = "") -> tuple[np.ndarray, np.ndarray]:
+        """(ids, ends) of all texts, row after row and side after side: text n has ids[ends[n]:ends[n + 1]].
+
+        They are computed once for a tokenizer, a length and a prompt.
+        """
+        dtype = "<u2" if tokenizer.size <= 65_536 else "<i4"
+        kind = type(tokenizer).__name__
+        name = _hash(hashlib.sha256(tokenizer.content).hexdigest(), kind, tokenizer.size, max_length, prompt)
+        place = self.folder / name
+        if not place.is_dir():
+            with locked(self.folder / f"{name}.lock"):
+                if not place.is_dir():
+                    with staged_folder(place) as stage:
+                        self._tokenize(stage, tokenizer, max_length, prompt, dtype)
+        return _mapped(place / "ids", dtype), _mapped(place / "ends", "<i8")
+
+    def _tokenize(self, stage: Path, tokenizer: Tokenizer, max_length: int, prompt: str, dtype: str) -> None:
+        last = np.zeros(1, "<i8")
+        with open(stage / "ids", "wb") as ids, open(stage / "ends", "wb") as ends:
+            last.tofile(ends)
+            for batch in track(self._batches, f"tokenize {self.about['name']}"):
+                sides = [column.to_pylist() for column in batch.columns]
+                texts = list(chain.from_iterable(zip(*sides, strict=True)))
+                found = tokenizer.encode(with_prompt(prompt, texts), max_length)
+                here = last[-1] + np.cumsum(np.fromiter(map(len, found), "<i8", len(found)))
+                np.fromiter(chain.from_iterable(found), dtype, here[-1] - last[-1]).tofile(ids)
+                here.tofile(ends)
+                last = here
+
+
+def dropped_text(table: Table) -> str:
+    """One line about the rows that were dropped; empty if there are none."""
+    parts = []
+    for one in table.about["dropped"]:
+        place = "" if one["line"] is None else f" (the first at line {one['line']})"
+        parts.append(f"{one['rows']:,} {one['why']}{place}")
+    return f"{table.about['name']}: {table.rows:,} rows; dropped {'; '.join(parts)}" if parts else ""

@@ -1,0 +1,182 @@
+"""Tables: read once, whole or absent, keyed by content; what is dropped is stated; held-out rows apart."""
+
+import gzip
+import json
+import multiprocessing
+import os
+
+import numpy as np
+import pytest
+
+from msdc.distill.data.corpora import open_corpora
+from msdc.distill.data.tables import READ, dropped_text, known, open_table, source_key
+from msdc.distill.data.text import StageText
+from msdc.distill.recipe import Corpus, HeldOut
+from msdc.errors import InputError
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def pairs(tmp_path, count=900, name="set.en-de.tsv", start=0):
+    path = tmp_path / name
+    path.write_text("".join(f"Sentence number {i}.\tSatz {i}\n" for i in range(start, start + count)), encoding="utf-8")
+    return path
+
+
+def source_of(path, **settings):
+    (found,) = open_corpora((Corpus(path=str(path), **settings),))
+    return found
+
+
+def all_rows(table):
+    return table.read(np.arange(table.rows))
+
+
+def test_a_table_has_the_rows_of_its_file_in_their_order(tmp_path):
+    source = source_of(pairs(tmp_path, READ + 100))
+    table = open_table(source)
+    assert all_rows(table) == list(source.read())
+    some = np.array([READ + 5, 3, READ - 1, 3])
+    assert [row.source for row in table.read(some)] == [f"Sentence number {i}." for i in some]
+    assert table.keys.shape == (READ + 100, 2) and len(np.unique(table.keys)) == 2 * (READ + 100)
+    assert table.about["rows"] == READ + 100 and table.about["dropped"] == [] and dropped_text(table) == ""
+
+
+def test_it_is_read_once(tmp_path, monkeypatch):
+    path = pairs(tmp_path)
+    open_table(source_of(path))
+
+    def refuse(*_):
+        raise AssertionError("read again")
+
+    monkeypatch.setattr("msdc.distill.data.corpora.TextSource.read", refuse)
+    assert open_table(source_of(path)).rows == 900 and known(source_of(path))["rows"] == 900
+    # The same content under another name and with another time is the same table.
+    copy = tmp_path / "other.en-de.tsv"
+    copy.write_bytes(path.read_bytes())
+    os.utime(copy, (1, 1))
+    assert open_table(source_of(copy)).folder == open_table(source_of(path)).folder
+
+
+@pytest.mark.parametrize("keep_time", [True, False])
+def test_changed_content_or_settings_are_another_table(tmp_path, keep_time):
+    path = pairs(tmp_path)
+    before, facts = source_key(source_of(path)), path.stat()
+    path.write_bytes(path.read_bytes().replace(b"Satz 7\n", b"Satz 8\n"))
+    if keep_time:  # equal size and time: the time of the inode's change differs
+        os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    assert source_key(source_of(path)) != before
+    keys = {source_key(source_of(path, **more)) for more in ({}, {"limit": 5}, {"max_characters": 9}, {"source": "nl"})}
+    assert len(keys) == 4 and open_table(source_of(path, limit=5)).rows == 5
+
+
+def reader(path, number, ready):
+    ready.wait()
+    assert open_table(source_of(path)).rows == 900 + 0 * number
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_processes_that_want_one_table_write_it_once(tmp_path):
+    context = multiprocessing.get_context("fork")
+    path, ready = pairs(tmp_path), context.Event()
+    processes = [context.Process(target=reader, args=(path, number, ready)) for number in range(3)]
+    for process in processes:
+        process.start()
+    ready.set()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert len(list((tmp_path / "cache" / "msdc" / "text").glob("*/about.json"))) == 1
+
+
+def test_what_is_dropped_is_stated_with_its_reason(tmp_path):
+    path = pairs(tmp_path, 40)
+    text = path.read_text(encoding="utf-8").splitlines()
+    text[3], text[9], text[20] = "no translation\t", "\tno source", f"long\t{'x' * 300}"
+    path.write_text("\n".join(text) + "\n", encoding="utf-8")
+    table = open_table(source_of(path))
+    assert table.rows == 37 == table.about["rows"]
+    dropped = {one["why"]: (one["rows"], one["line"]) for one in table.about["dropped"]}
+    assert dropped == {"an empty side": (2, 4), "longer than 250 characters (max_characters)": (1, None)}
+    assert dropped_text(table).startswith(
+        "set.en-de.tsv: 37 rows; dropped 2 an empty side (the first at line 4); 1 long"
+    )
+    with pytest.raises(InputError, match=r"set.en-de.tsv line 4: an empty side \(on_bad: stop\)"):
+        open_table(source_of(path, on_bad="stop"))
+    path.write_text("\n".join([*text, *["no translation\t"] * 98]) + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"100 of 138 lines cannot be read .*more than `most_bad: 0.5`"):
+        open_table(source_of(path))
+    assert open_table(source_of(path, most_bad=0.8)).rows == 37
+    assert not list((tmp_path / "cache").rglob(".*.partial"))
+
+
+def test_a_torn_file_ends_where_it_is_torn(tmp_path):
+    raw = gzip.compress(pairs(tmp_path, 5000).read_bytes())
+    torn = tmp_path / "torn.en-de.tsv.gz"
+    torn.write_bytes(raw[: len(raw) // 2])
+    table = open_table(source_of(torn))
+    assert 1000 < table.rows < 4500 and all_rows(table)[0].target == "Satz 0"
+    (lost,) = table.about["dropped"]
+    assert lost["why"].startswith("the rest of the file is not read: damaged gzip file") and lost["line"] >= table.rows
+    with pytest.raises(InputError, match="damaged gzip file"):
+        open_table(source_of(torn, on_bad="stop"))
+    torn.write_bytes(raw[:20])
+    with pytest.raises(InputError, match="torn"):
+        open_table(source_of(torn))
+
+
+def test_kept_rows_are_all_but_the_held_out_ones_shuffled(tmp_path):
+    table = open_table(source_of(pairs(tmp_path, 2000)))
+    kept, held = table.kept(0.05), table.heldout(0.05, 10_000)
+    assert sorted([*kept.tolist(), *held.tolist()]) == list(range(2000)) and 50 < len(held) < 150
+    assert abs(np.corrcoef(kept, np.arange(len(kept)))[0, 1]) < 0.1
+    np.testing.assert_array_equal(open_table(table.source).kept(0.05), kept)
+    part = set(table.kept(0.05, 0.4).tolist())
+    assert part < set(kept.tolist()) and 0.35 < len(part) / len(kept) < 0.45
+    np.testing.assert_array_equal(table.heldout(0.05, 7), held[:7])
+
+
+def test_text_of_a_stage_has_the_same_held_out_sentences_in_every_language(tmp_path):
+    sources = [source_of(pairs(tmp_path, 900)), source_of(pairs(tmp_path, 900, "set.en-nl.tsv"))]
+    text = StageText([open_table(source) for source in sources], 7, HeldOut(pairs=20, share=0.05))
+    held = text.heldout_rows()
+    assert [row.source for row in held["de"]] == [row.source for row in held["nl"]] and len(held["de"]) == 20
+    assert {row.language for row in held["nl"]} == {"nl"}
+    kept = {row.source for table, rows in zip(text.tables, text.kept, strict=True) for row in table.read(rows)}
+    assert not kept & {row.source for row in held["de"]}
+    drawn = text.sample_rows(300)
+    assert len(drawn) == 600 and {row.source for row in drawn} <= kept and drawn == text.sample_rows(300)
+    # Drawn from the whole file, which may be sorted.
+    assert np.mean([int(row.source.split()[2][:-1]) for row in drawn]) == pytest.approx(450, abs=60)
+
+
+def test_a_corpus_of_held_out_sentences_alone_is_an_error(tmp_path):
+    path = tmp_path / "few.en-de.tsv"
+    path.write_text("".join(f"Sentence number {i}.\tSatz {i}\n" for i in (62, 139)), encoding="utf-8")
+    table = open_table(source_of(path))
+    share = float((table.places.max() + 1) / 2**32)
+    if share < 0.5:
+        with pytest.raises(InputError, match="no sentences for training besides the held-out ones"):
+            _ = StageText([table], 1, HeldOut(share=share)).kept
+
+
+def test_no_descriptor_stays_open(tmp_path):
+    if not os.path.isdir("/proc/self/fd"):
+        pytest.skip("counts the descriptors in /proc")
+    before = len(os.listdir("/proc/self/fd"))
+    tables = [open_table(source_of(pairs(tmp_path, 50, f"{n}.en-de.tsv", 100 * n))) for n in range(40)]
+    for table in tables:
+        assert len(all_rows(table)) == 50 and len(table.kept(0.004)) > 40
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_note_of_a_file_that_is_damaged_is_ignored(tmp_path):
+    path = pairs(tmp_path)
+    key = source_key(source_of(path))
+    (note,) = (tmp_path / "cache" / "msdc" / "text" / "files").glob("*.json")
+    assert json.loads(note.read_text())["file"] == str(path)
+    note.write_text("{")
+    assert source_key(source_of(path)) == key
