@@ -10,7 +10,7 @@ import functools
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
@@ -28,7 +28,7 @@ from msdc.export.onnx.float_program import FloatProgram, ProgramEncoder
 from msdc.export.options import CANONICAL, GENERIC, ExportOptions, ModelFacts
 from msdc.export.readme import CardFacts, read_card
 from msdc.export.runtimes import RUNTIMES, expand
-from msdc.export.schema import MANIFEST_FILE
+from msdc.export.schema import MANIFEST_FILE, READS_PADDING
 from msdc.export.smoothing import TorchModel, calibration_texts, smooth
 from msdc.export.writer import Ready, write
 from msdc.extras import installed
@@ -239,6 +239,11 @@ def generic(encoder: Encoder, facts: ModelFacts, options: ExportOptions) -> Read
     if (options.max_length or 1) > (positions := positions_of(modules[0])):
         raise InputError(f"`max_length` {options.max_length}, but the model has {positions} positions")
     model = models.generic_model(modules, encoder.name)
+    model.reads_padding = encoder.reads_padding()
+    config: dict[str, Any] = {"exporter": GENERIC, "architecture": model.architecture}
+    if model.reads_padding:
+        say(f"{model.architecture}: vectors depend on the padding of a batch; texts are compared and run one by one")
+        config[READS_PADDING] = True
     max_length = options.max_length or min(encoder.max_length, GENERIC_LONGEST)
 
     @functools.cache
@@ -249,7 +254,7 @@ def generic(encoder: Encoder, facts: ModelFacts, options: ExportOptions) -> Read
     return Ready(
         facts, model.width, model.vocabulary, max_length, model.normalized, precision,
         wanted=options.thresholds or thresholds_for({precision}, model.normalized),
-        counts=models.parameter_counts(model), config={"exporter": GENERIC, "architecture": model.architecture},
+        counts=models.parameter_counts(model), config=config,
         source_sha256=encoder.fingerprint(),
         vectors=lambda rows, prompt_tokens: models.reference_vectors(modules, rows, prompt_tokens), made=made,
     )  # fmt: skip

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from msdc.errors import InputError
 from msdc.export.schema import (
+    READS_PADDING,
     TARGETS,
     ExecutorchPart,
     OnnxPart,
@@ -26,6 +27,7 @@ from msdc.export.schema import (
     WrittenProgram,
 )
 from msdc.extras import installed, require
+from msdc.files import sha256_files
 
 if TYPE_CHECKING:
     from msdc.compress.quantization.plan import PrecisionPlan
@@ -156,6 +158,7 @@ class OnnxRuntime(Runtime):
 
     def check(self, folder: Path, manifest: Manifest) -> None:
         """See `Runtime`."""
+        from msdc.export.executorch.origin import require_known
         from msdc.export.onnx import program
 
         path = folder / manifest.part("onnx").file
@@ -164,6 +167,10 @@ class OnnxRuntime(Runtime):
         wanted = {"input_ids", "attention_mask"} | (set() if manifest.include_prompt else {"prompt_tokens"})
         if found != wanted:
             raise InputError(f"{path}: the program's inputs are {sorted(found)}, not {sorted(wanted)}")
+        facts = {"constants": {"vocabulary": manifest.vocabulary, "max_length": manifest.max_length}}
+        # The same bytes as at export; of another name they are unknown, no more.
+        parts = [path, *(folder / name for name in program.external_files(checked, path))]
+        require_known(path, sha256_files(parts), facts, "onnxruntime")
 
     def start(self, threads: int) -> None:
         """Threads belong to a session: `open` sets them."""
@@ -173,7 +180,9 @@ class OnnxRuntime(Runtime):
         """See `Runtime`."""
         from msdc.export.onnx.program import OnnxRunner
 
-        return OnnxRunner(folder / manifest.part("onnx").file, pad_id=manifest.tokenizer.pad_id, threads=threads)
+        padded = not manifest.model.config.get(READS_PADDING)
+        path, pad_id = folder / manifest.part("onnx").file, manifest.tokenizer.pad_id
+        return OnnxRunner(path, pad_id=pad_id, threads=threads, padded=padded)
 
 
 # In order of preference: the first that a bundle holds is the default.

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 MANIFEST_FILE = "bundle.json"
+# Key of `model.config` in the manifest: vectors depend on the padding of a batch.
+READS_PADDING = "reads_padding"
 Small = Annotated[int, Field(gt=0, le=2**24)]
 Style = Literal["multi-method", "forward"]
 

@@ -14,10 +14,12 @@ Shapes: T tokens, E table width, k nonzeros per piece of a coded table, H hidden
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -29,7 +31,7 @@ from msdc.compress.quantization.plan import Integers, PrecisionPlan
 from msdc.compress.quantization.rounding import torchao_weight, with_integers
 from msdc.compress.student.config import CODE, POSITION, TABLE
 from msdc.compress.student.model import ACTIVATIONS, Layer, Student
-from msdc.errors import GateError, MsdcError
+from msdc.errors import GateError, MsdcError, printable
 from msdc.export.executorch.origin import remember
 from msdc.export.executorch.program import ExecutorchRunner, quiet, read_pte
 from msdc.export.golden import run_once
@@ -41,6 +43,7 @@ from msdc.files import atomic_path, sha256_file
 HEAVY = ("linear", "addmm", "mm", "bmm", "matmul", "softmax", "scaled_dot_product_attention", "gelu", "convolution")
 LOW_BIT = ("int8", "uint8", "int4")
 INDICES = ("int16", "int32", "int64")
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 # Stored by this package's own modules; torchao quantizes the linears alone.
 OWN_MODULES = (TABLE, CODE, POSITION)
 # Of a layer's input; one product here.
@@ -393,6 +396,22 @@ def write_executorch(
     return WrittenProgram(part, runner, share, *delegated)
 
 
+def not_exported(runtime: str, what: str, error: BaseException, last_line: str = "") -> MsdcError:
+    """The error for a model that torch.export or a runtime's exporter does not take: one plain line.
+
+    The libraries' own texts are pages for programmers, in colours; of their causes the innermost one counts.
+    """
+    while error.__cause__ is not None:
+        error = error.__cause__
+    # An error of torch.export's symbols: lengths that are specialized, or unknown before a text is there.
+    if type(error).__module__.startswith(("torch._dynamo", "torch.fx", "torch._export")) or "Guard" in str(error):
+        words = "its code branches on the length or the values of a text, which torch.export does not follow"
+    else:
+        plain = COLOURS.sub("", str(error)).strip() or last_line or type(error).__name__
+        words = shorten(printable(plain.splitlines()[0]), 160, placeholder="...")
+    return MsdcError(f"{runtime} cannot run {what}: {words}; use the model in Python, or distill a student from it")
+
+
 @contextlib.contextmanager
 def lowering(what: str) -> Iterator[None]:
     """Silence libraries; what they raise becomes an `MsdcError` that names `what`."""
@@ -405,8 +424,7 @@ def lowering(what: str) -> Iterator[None]:
     except MsdcError:
         raise
     except Exception as error:
-        words = " ".join(str(error).split())[:300] or (captured.last_line() if captured else "")
-        raise MsdcError(f"ExecuTorch cannot lower {what}: {type(error).__name__}: {words}") from error
+        raise not_exported("ExecuTorch", what, error, captured.last_line() if captured else "") from error
 
 
 def to_edge(programs: dict[str, Any], constants: dict[str, int]) -> Any:

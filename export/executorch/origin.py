@@ -1,8 +1,9 @@
-"""Files of unknown origin are first loaded in a child process.
+"""Files of unknown origin are first loaded in a child process of bounded time and memory.
 
-A `.pte` whose structure is sound can still end the process that loads it, inside ExecuTorch or XNNPACK, and hashes do
-not help: whoever changes a program can rewrite the hashes. What msdc exported on this machine, and what a child has
-run once, is remembered by its sha256 in the user's cache. `msdc inspect` reads files in such a child too, always.
+A `.pte` whose structure is sound can still end the process that loads it, inside ExecuTorch or XNNPACK; an `.onnx` of
+allowed operators can take all memory. Hashes do not help: whoever changes a program can rewrite them. What msdc
+exported on this machine, and what a child has run once, is remembered by its sha256 in the user's cache. `msdc inspect`
+reads files in such a child too, always.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from msdc.errors import InputError, MsdcError, printable
+from msdc.extras import named_extras
 from msdc.files import user_cache, write_json
 from msdc.processes import end_of_signal, python_child, run_program
 
@@ -37,7 +40,8 @@ def ask_child(module: str, path: Path, what: str, **request: Any) -> Any:
     if done is None:
         raise InputError(f"{path}: the {what} did not end within {TIMEOUT_S:g} s; do not use this file")
     if done.code < 0:
-        raise InputError(f"{path}: crashes ExecuTorch ({end_of_signal(done.code)} in the {what}); do not use this file")
+        runtime = {"onnxruntime": "ONNX Runtime"}.get(str(request.get("package")), "ExecuTorch")
+        raise InputError(f"{path}: crashes {runtime} ({end_of_signal(done.code)} in the {what}); do not use this file")
     # What a hostile program made the child print is not trusted to be its answer.
     with contextlib.suppress(ValueError, KeyError, TypeError, IndexError):
         answer = json.loads(done.output.splitlines()[-1])
@@ -55,56 +59,65 @@ def answer(function: Callable[..., Any]) -> int:
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource  # not on Windows
 
-        most = CHILD_BYTES + PER_BYTE * path.stat().st_size
+        # External data lies next to an .onnx.
+        files = [path, *path.parent.glob(f"{path.name}.*")]
+        most = CHILD_BYTES + PER_BYTE * sum(file.stat().st_size for file in files)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     try:
-        print(json.dumps({"answer": function(path, **request)}))
+        # A missing package is no fault of the file.
+        with named_extras(path.name):
+            print(json.dumps({"answer": function(path, **request)}))
     except (MsdcError, MemoryError, RecursionError) as error:
         print(json.dumps({"refused": str(error) or f"{path}: needs more memory than any such file"}))
         return _REFUSED
     return 0
 
 
-def _place(sha256: str) -> Path:
+def _place(sha256: str, package: str) -> Path:
     # Another release may crash where this one does not.
-    return user_cache() / "programs" / f"{sha256}-{version('executorch')}.json"
+    return user_cache() / "programs" / f"{sha256}-{version(package)}.json"
 
 
-def is_known(sha256: str) -> bool:
-    """Whether a program with this hash was exported or run here before, with this release of ExecuTorch."""
+def is_known(sha256: str, package: str = "executorch") -> bool:
+    """Whether a program with this hash was exported or run here before, with this release of its runtime's package."""
     with contextlib.suppress(MsdcError, OSError):
-        return sha256 in _known or _place(sha256).is_file()
+        return sha256 in _known or _place(sha256, package).is_file()
     return False
 
 
-def remember(sha256: str, why: str) -> None:
+def remember(sha256: str, why: str, package: str = "executorch") -> None:
     """Note that a program needs no child process; without a cache, for this process alone."""
     _known.add(sha256)
     with contextlib.suppress(MsdcError, OSError):
-        place = _place(sha256)
+        place = _place(sha256, package)
         place.parent.mkdir(parents=True, exist_ok=True)
         records = sorted(place.parent.glob("*.json"), key=lambda path: path.stat().st_mtime)
         for old in records[: max(len(records) - MAX_RECORDS + 1, 0)]:
             old.unlink(missing_ok=True)
-        write_json(place, {"sha256": sha256, "executorch": version("executorch"), "why": why})
+        write_json(place, {"sha256": sha256, package: version(package), "why": why})
 
 
-def require_known(path: Path, sha256: str, facts: dict[str, Any]) -> None:
+def require_known(path: Path, sha256: str, facts: dict[str, Any], package: str = "executorch") -> None:
     """Return once a program with this hash is known; an unknown one is loaded and run in a child process first.
 
-    `facts` is what the manifest states of it, as `ExecutorchRunner` takes it.
+    `facts` is what the manifest states of it: `constants`, and what else `ExecutorchRunner` takes.
     """
-    if not is_known(sha256):
-        if ask_child("msdc.export.executorch.origin", path, "trial run", facts=facts) != "ran":
+    if not is_known(sha256, package):
+        if ask_child("msdc.export.executorch.origin", path, "trial run", facts=facts, package=package) != "ran":
             raise InputError(f"{path}: the trial run of the program gave another answer; do not use this file")
-        remember(sha256, "run in a child process")
+        remember(sha256, "run in a child process", package)
 
 
-def _trial(path: Path, facts: dict[str, Any]) -> str:
-    from msdc.export.executorch.program import ExecutorchRunner
+def _trial(path: Path, facts: dict[str, Any], package: str) -> str:
+    runner: Any
+    if package == "executorch":
+        from msdc.export.executorch.program import ExecutorchRunner
 
-    runner = ExecutorchRunner(path, threads=1, **facts)
+        runner = ExecutorchRunner(path, threads=1, **facts)
+    else:
+        # The runtime is chosen by the file alone: this module is below that of ONNX.
+        runner = import_module("msdc.export.onnx.program").OnnxRunner(path, threads=1)
     vocabulary, most = facts["constants"]["vocabulary"], min(facts["constants"]["max_length"], MOST_TOKENS)
     lengths = sorted({1, 2, 3, 7, 16, most} & set(range(1, most + 1)))
     runner.run([[(7 * i * length) % vocabulary for i in range(length)] for length in lengths])

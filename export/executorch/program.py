@@ -130,7 +130,7 @@ class ExecutorchRunner:
                     if found != [wanted]:
                         raise InputError(f"{path}: {name} is {str(found)[:80]} in the program, not {wanted}")
                 self.methods: dict[str, Any] = {name: self.program.load_method(name) for name in METHODS[style]}
-        except InputError:
+        except (InputError, ImportError):
             raise
         except Exception as error:
             message = captured.last_line() if captured else ""
@@ -202,6 +202,8 @@ def read_pte(path: Path) -> PteFile:
         methods = sorted((reader.method(plan) for plan in file.program.execution_plan), key=lambda m: str(m["name"]))
         size = header.program_size if header else len(raw)
         return PteFile(file.program.version, size, methods, list(reader.constants.values()))
+    except ImportError:
+        raise  # no fault of the file
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise InputError(f"{path}: truncated, damaged or not an ExecuTorch program ({reason})") from error

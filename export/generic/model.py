@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from msdc.compress.quantization.plan import int8_rows
 from msdc.compress.quantization.rounding import torchao_weight
 from msdc.errors import InputError
-from msdc.export.executorch.lower import TableInt8
+from msdc.export.executorch.lower import TableInt8, from_int8
 from msdc.export.smoothing import PowerMean, scales_for
 
 # Attention's name, and what is added to the scores of padding.
@@ -31,6 +31,8 @@ NAME, NEGATIVE = "msdc", -1e9
 PLAIN = ("Dense", "Normalize", "LayerNorm", "Dropout")
 POOLINGS = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 LOWEST = -3.0e38
+# Smaller tables stay in float.
+LEAST_ROWS, LEAST_WIDTH = 8, 16
 
 
 def attention(
@@ -195,6 +197,8 @@ class GenericModel(nn.Module):
         self.steps = nn.ModuleList(steps)
         self.name = name
         self.width = 0
+        # Its vectors depend on the padding of a batch (ConvBERT's convolutions): texts are run one by one.
+        self.reads_padding = False
 
     def forward(self, ids_BT: Tensor, mask_BT: Tensor | None = None, prompt_B: Tensor | None = None) -> Tensor:
         """Shapes as in the class docstring."""
@@ -277,6 +281,7 @@ def generic_model(modules: Sequence[nn.Module], name: str = "model") -> GenericM
     ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, mask)
     steps = [_step(module, i == 0, name) for i, module in enumerate(copy.deepcopy(list(modules)))]
     model = GenericModel(steps, name)
+    _use_linears(model)
     body = model.body
     if body is not None:
         for config in {id(part.config): part.config for part in (body, text_part(body))}.values():
@@ -284,6 +289,18 @@ def generic_model(modules: Sequence[nn.Module], name: str = "model") -> GenericM
         body.set_attn_implementation(NAME if getattr(body, "_supports_sdpa", False) else "eager")
     model.width = int(reference_vectors(modules, [[min(3, model.vocabulary - 1)]]).shape[1])
     return model.float().eval().requires_grad_(False)
+
+
+def _use_linears(model: nn.Module) -> None:
+    """Replace GPT-2's Conv1D, a linear map with a transposed weight, by the class that is smoothed and quantized."""
+    from transformers.pytorch_utils import Conv1D
+
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, Conv1D):
+                linear = nn.Linear(*child.weight.shape)
+                linear.weight, linear.bias = nn.Parameter(child.weight.detach().T.contiguous()), child.bias
+                setattr(parent, name, linear)
 
 
 @torch.inference_mode()
@@ -452,9 +469,32 @@ def linears(model: nn.Module) -> dict[str, nn.Linear]:
     return {name: module for name, module in model.named_modules() if type(module) is nn.Linear}
 
 
+class Int8Table(TableInt8):
+    """Another table in int8, of positions for example: `weight` is what some models (DeBERTa) read of it directly."""
+
+    def __init__(self, table: nn.Embedding) -> None:
+        part = int8_rows(table.weight.detach().cpu().numpy(), "table")
+        super().__init__(torch.from_numpy(part.values), torch.from_numpy(part.scale))
+
+    @property
+    def weight(self) -> Tensor:
+        """The rows as float32, [R, H]."""
+        return from_int8(self.values) * self.scale
+
+
+def is_large(shape: Sequence[int]) -> bool:
+    """Whether a table is worth 8 bits: not the one of a few types, nor a number per head (T5's relative positions)."""
+    return len(shape) == 2 and shape[0] > LEAST_ROWS and shape[1] >= LEAST_WIDTH
+
+
 def quantized(model: GenericModel) -> GenericModel:
-    """A copy with torchao's int8 linears (activations int8 per token) and an int8 token table, for ExecuTorch."""
+    """A copy with torchao's int8 linears (activations int8 per token) and int8 tables, for ExecuTorch."""
     made = copy.deepcopy(model)
+    tokens = made.tokens
+    for parent in list(made.modules()):
+        for name, child in list(parent.named_children()):
+            if type(child) is nn.Embedding and child is not tokens and is_large(child.weight.shape):
+                setattr(parent, name, Int8Table(child))
     for name, linear in linears(made).items():
         part = int8_rows(linear.weight.detach().cpu().numpy(), name)
         linear.weight = nn.Parameter(torchao_weight(part), requires_grad=False)

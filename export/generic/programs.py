@@ -12,7 +12,9 @@ Shapes: B batch, T tokens, K inputs and N outputs of a linear map, V vocabulary,
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,10 +25,9 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from msdc.compress.quantization.plan import int8_rows
-from msdc.errors import MsdcError
-from msdc.export.executorch.lower import LOW_BIT, delegation, finished, lowering, save_program, to_edge
-from msdc.export.executorch.program import quiet, read_pte
-from msdc.export.generic.model import GenericModel, linears, quantized, with_norms
+from msdc.export.executorch.lower import LOW_BIT, delegation, finished, lowering, not_exported, save_program, to_edge
+from msdc.export.executorch.program import FLOATS, quiet, read_pte
+from msdc.export.generic.model import GenericModel, is_large, quantized, with_norms
 from msdc.export.onnx.graph import MICROSOFT, GraphBuilder, pair_safe, quantize_tokens
 from msdc.export.onnx.write import IR_VERSION, OPSET
 from msdc.export.onnx.write import save_program as save_onnx
@@ -43,7 +44,7 @@ def write_generic_executorch(model: GenericModel, precision: str, target: Path, 
         MsdcError: `torch.export` or the lowering failed.
     """
     constants = {"repeats": 1, "width": model.width, "max_length": max_length, "vocabulary": model.vocabulary}
-    with lowering(model.architecture):
+    with lowering(f"{model.architecture} models"):
         made = with_norms(model)
         made = quantized(made) if precision == "int8" else made
         ids_1T = torch.full((1, min(7, max_length)), min(3, model.vocabulary - 1), dtype=torch.int64)
@@ -55,17 +56,23 @@ def write_generic_executorch(model: GenericModel, precision: str, target: Path, 
         share, outside = delegation([edge.exported_program("forward").graph_module])
         lowered = finished(edge, do_quant_fusion_and_const_prop=True)
     runner = save_program(lowered, target, style="forward", constants=constants, takes_prompt=model.takes_prompt)
-    low_bit = None if precision == "fp32" else round(_low_bit_share(model, target), 4)
+    low_bit = None if precision == "fp32" else round(_low_bit_share(target), 4)
     return WrittenProgram(ExecutorchPart(file=target.name, style="forward", repeats=1), runner, low_bit, share, outside)
 
 
-def _low_bit_share(model: GenericModel, path: Path) -> float:
-    """Share of the bytes of the token table and of all linear maps that are 8 bits or less, as stored in the file."""
-    shapes = {tuple(model.tokens.weight.shape)} | {tuple(linear.weight.shape) for linear in linears(model).values()}
-    shapes |= {tuple(reversed(shape)) for shape in shapes}
-    stored = [constant for constant in read_pte(path).constants if constant.shape in shapes]
-    total = sum(constant.bytes for constant in stored)
-    return sum(constant.bytes for constant in stored if constant.dtype in LOW_BIT) / total if total else 0.0
+def _is_weight(shape: Sequence[int]) -> bool:
+    """Whether a stored tensor is a matrix of weights: not a bias, a norm, a scale per row or a single factor."""
+    return sum(size > 1 for size in shape) > 1
+
+
+def _low_bit_share(path: Path) -> float:
+    """Share of the bytes of all weights stored in the file that are 8 bits or less; indices and masks are no weights.
+
+    Everything counts, whatever module it comes from, so a weight that no rule found shows.
+    """
+    stored = [constant for constant in read_pte(path).constants if _is_weight(constant.shape)]
+    low, high = (sum(c.bytes for c in stored if c.dtype in kinds) for kinds in (LOW_BIT, tuple(FLOATS.values())))
+    return low / (low + high) if low + high else 0.0
 
 
 def exported(model: GenericModel, max_length: int) -> onnx.ModelProto:
@@ -88,8 +95,8 @@ def exported(model: GenericModel, max_length: int) -> onnx.ModelProto:
                 input_names=list(names), output_names=[OUTPUT], dynamic_shapes=shapes,
             )  # fmt: skip
     except Exception as error:
-        words = " ".join(str(error).split())[:300] or (captured.last_line() if captured else "")
-        raise MsdcError(f"ONNX cannot express {model.architecture}: {type(error).__name__}: {words}") from error
+        words = captured.last_line() if captured else ""
+        raise not_exported("ONNX Runtime", f"{model.architecture} models", error, words) from error
     assert made is not None
     proto: onnx.ModelProto = made.model_proto
     return proto
@@ -109,12 +116,13 @@ class _Rewriter:
         self.makers = {name: node for node in self.graph.node for name in node.output}
         self._quantized: dict[Any, tuple[str, str, str, int]] = {}
         self.uses_microsoft = False
-        self.low_bytes = self.float_bytes = 0
 
     def share(self) -> float:
-        """Share of the bytes of the token table and of all linear maps that are 8 bits."""
-        total = self.low_bytes + self.float_bytes
-        return round(self.low_bytes / total, 4) if total else 0.0
+        """Share of the bytes of all weights in the rewritten graph that are 8 bits; see `_low_bit_share`."""
+        sizes = {TensorProto.FLOAT: 4, TensorProto.FLOAT16: 2, TensorProto.INT8: 1, TensorProto.UINT8: 1}
+        found = [t for t in self.graph.initializer if t.data_type in sizes and _is_weight(t.dims)]
+        total = sum(math.prod(t.dims) * sizes[t.data_type] for t in found)
+        return round(sum(math.prod(t.dims) for t in found if sizes[t.data_type] == 1) / total, 4) if total else 0.0
 
     def matrix(self, name: str) -> np.ndarray | None:
         """A constant matrix [K, N] by the name of a value, through a Transpose; None for anything else."""
@@ -130,7 +138,6 @@ class _Rewriter:
 
     def product(self, node: onnx.NodeProto, value: str, weight_KN: np.ndarray, bias: str = "") -> None:
         """value [.., K] @ weight + bias into the node's output."""
-        self.low_bytes += weight_KN.size
         g, name = self.builder, node.output[0]
         K = weight_KN.shape[0]
         part = int8_rows(weight_KN.T, name)
@@ -167,12 +174,12 @@ class _Rewriter:
         return str(self.builder.op("Expand", constant, self.builder.op("Shape", step)))
 
     def look_up(self, node: onnx.NodeProto, table_VE: np.ndarray) -> None:
-        """Rows of the token table for ids."""
-        self.low_bytes += table_VE.size
+        """Rows of a table for ids: tokens, positions."""
         g, ids = self.builder, node.input[1]
-        part = int8_rows(table_VE, "tokens")
-        rows = g.op("Gather", g.const("tokens.weight", part.values), ids)
-        scales = g.op("Gather", g.const("tokens.scale", part.scale), ids)
+        name = "tokens" if table_VE.shape == self.table_shape else node.input[0]
+        part = int8_rows(table_VE, name)
+        rows = g.op("Gather", g.const(f"{name}.weight/int8", part.values), ids)
+        scales = g.op("Gather", g.const(f"{name}.scale/int8", part.scale), ids)
         g.rename(g.op("Mul", g.op("Cast", rows, to=TensorProto.FLOAT), scales), node.output[0])
 
     def run(self) -> None:
@@ -180,16 +187,29 @@ class _Rewriter:
         for node in self.graph.node:
             if not self._replaced(node):
                 self.builder.nodes.append(node)
+        nodes, self.builder.nodes = self.builder.nodes, []
+        self._store_others({name for node in nodes for name in node.input})
         del self.graph.node[:]
-        self.graph.node.extend(self.builder.nodes)
+        self.graph.node.extend([*self.builder.nodes, *nodes])
         self.graph.initializer.extend(self.builder.initializers.values())
         drop_unused(self.graph)
+
+    def _store_others(self, used: set[str]) -> None:
+        """Store tables that are read whole (DeBERTa's relative positions) as int8; ONNX Runtime unfolds them once."""
+        g = self.builder
+        for tensor in [t for t in self.graph.initializer if t.name in used and t.data_type == TensorProto.FLOAT]:
+            if is_large(tensor.dims):
+                part = int8_rows(numpy_helper.to_array(tensor), tensor.name)
+                floats = g.op("Cast", g.const(f"{tensor.name}/int8", part.values), to=TensorProto.FLOAT)
+                self.graph.initializer.remove(tensor)
+                g.rename(g.op("Mul", floats, g.const(f"{tensor.name}/scale", part.scale)), tensor.name)
 
     def _replaced(self, node: onnx.NodeProto) -> bool:
         kind = node.op_type
         if kind == "Gather" and node.input[0] in self.constants:
             table = self.matrix(node.input[0])
-            if table is not None and table.shape == self.table_shape:
+            axis = next((helper.get_attribute_value(a) for a in node.attribute if a.name == "axis"), 0)
+            if table is not None and axis == 0 and (table.shape == self.table_shape or is_large(table.shape)):
                 self.look_up(node, table)
                 return True
         weight_KN = self.matrix(node.input[1]) if kind in ("MatMul", "Gemm") else None
@@ -197,7 +217,6 @@ class _Rewriter:
             return False
         options = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         if options.get("transA") or not options.get("alpha", 1.0) == options.get("beta", 1.0) == 1.0:
-            self.float_bytes += 4 * weight_KN.size
             return False
         weight_KN = weight_KN.T if options.get("transB") else weight_KN
         self.product(node, node.input[0], weight_KN, node.input[2] if len(node.input) > 2 else "")
@@ -246,5 +265,6 @@ def write_generic_onnx(
     whole: Any = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="msdc")
     whole.functions.extend(made.functions)
     return save_onnx(
-        whole, target_file, share, vocabulary=model.vocabulary, width=model.width, max_length=max_length, pad_id=pad_id
-    )
+        whole, target_file, share, vocabulary=model.vocabulary, width=model.width, max_length=max_length, pad_id=pad_id,
+        padded=not model.reads_padding,
+    )  # fmt: skip

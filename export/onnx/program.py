@@ -5,6 +5,7 @@ Shapes: N texts, B batch, T tokens, D sentence width.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -13,13 +14,30 @@ import onnx
 import onnxruntime
 from google.protobuf.message import DecodeError
 
-from msdc.errors import InputError, MsdcError
+from msdc.errors import InputError, MsdcError, printable
 from msdc.export.executorch.program import quiet
+from msdc.limits import LAYERS
 
 MAX_ONNX_BYTES = 2 * 1024**3 - 1
 # The graph alone, as bundles have it, weights next to it: the part that grows when it is parsed.
 MAX_GRAPH_BYTES = 64 * 1024**2
 DOMAINS = ("", "ai.onnx", "com.microsoft")
+# What the exporters of this package write, and torch's exporter for encoders: no operator that draws numbers, reads
+# strings or keeps sequences, and control flow of a known length only.
+OPERATORS = frozenset(
+    """
+    Abs Add And AveragePool Cast CastLike Ceil Clip Concat Constant ConstantOfShape Conv Cos CumSum DequantizeLinear Div
+    DynamicQuantizeLinear Einsum Elu Equal Erf Exp Expand Flatten Floor Gather GatherElements GatherND Gelu Gemm Greater
+    GreaterOrEqual HardSigmoid HardSwish Identity If InstanceNormalization IsInf IsNaN LayerNormalization LeakyRelu Less
+    LessOrEqual Log LogSoftmax Loop MatMul MatMulInteger Max MaxPool Mean Min Mish Mod Mul Neg Not Or Pad Pow PRelu
+    QuantizeLinear Range Reciprocal ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
+    ReduceSumSquare Relu Reshape Round ScatterElements ScatterND Shape Sigmoid Sign Sin Size Slice Softmax Softplus
+    Split Sqrt Squeeze Sub Sum Tanh Tile Transpose Trilu Unsqueeze Where Xor
+    DynamicQuantizeMatMul FusedMatMul MatMulIntegerToFloat MatMulNBits QuickGelu
+    """.split()  # noqa: SIM905
+)
+# Elements of one tensor of known shape, above the states of any encoder at its longest input.
+MOST_ELEMENTS = 2**28
 BATCH_TOKENS, MAX_BATCH = 4096, 64
 
 
@@ -59,6 +77,49 @@ def external_files(model: onnx.ModelProto, path: Path) -> set[str]:
     return names
 
 
+def check_operators(model: onnx.ModelProto, path: Path) -> None:
+    """Refuse operators that no exporter of encoders writes, a `Loop` without a small constant number of trips, and
+    tensors of a known shape that no encoder has.
+    """
+    if model.functions:
+        raise InputError(f"{path}: functions of its own are not supported")
+    _check_nodes(model.graph, {}, path)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+    except Exception as error:
+        raise InputError(f"{path}: shapes cannot be inferred ({' '.join(str(error).split())[:200]})") from error
+    for value in (*inferred.value_info, *inferred.output):
+        dims = [one.dim_value for one in value.type.tensor_type.shape.dim if one.HasField("dim_value")]
+        if math.prod(dims) > MOST_ELEMENTS:
+            raise InputError(f"{path}: a tensor of shape {dims}, larger than any of an encoder")
+
+
+def _check_nodes(graph: onnx.GraphProto, outer: dict[str, onnx.TensorProto], path: Path, looped: bool = False) -> None:
+    """Check the nodes of a graph and of those inside it; `outer` are the constants around it."""
+    constants = {**outer, **{tensor.name: tensor for tensor in graph.initializer}}
+    for node in graph.node:
+        if node.op_type not in OPERATORS:
+            raise InputError(f"{path}: operator {printable(repr(node.op_type))[:60]} is not one that encoders use")
+        if node.op_type == "Loop":
+            trips = _integer(constants.get(next(iter(node.input), "")))
+            if trips is None or looped or not 0 <= trips <= LAYERS:
+                found = "unknown trips" if trips is None else f"{trips} trips"
+                raise InputError(f"{path}: a Loop of {found}, supported are at most {LAYERS}")
+        for attribute in node.attribute:
+            for inner in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
+                _check_nodes(inner, constants, path, looped or node.op_type == "Loop")
+
+
+def _integer(tensor: onnx.TensorProto | None) -> int | None:
+    """The number in a tensor of one integer that is stored in the graph itself; None for anything else."""
+    if tensor is None or tensor.data_location == onnx.TensorProto.EXTERNAL:
+        return None
+    try:
+        return int(onnx.numpy_helper.to_array(tensor).item())
+    except (ValueError, TypeError):
+        return None
+
+
 def check_onnx_file(path: Path, full: bool = False, most_bytes: int = MAX_ONNX_BYTES) -> onnx.ModelProto:
     """The graph of a file without its external data, checked; `full` adds strict shape inference."""
     if not path.is_file():
@@ -77,6 +138,7 @@ def check_onnx_file(path: Path, full: bool = False, most_bytes: int = MAX_ONNX_B
         raise InputError(f"{path}: truncated, damaged or not an ONNX model ({error})") from error
     if foreign:
         raise InputError(f"{path}: operators of domain {foreign[0]!r} are not supported")
+    check_operators(model, path)
     try:
         onnx.checker.check_model(str(path), full_check=full)
     except Exception as error:
@@ -86,11 +148,13 @@ def check_onnx_file(path: Path, full: bool = False, most_bytes: int = MAX_ONNX_B
 
 
 class OnnxRunner:
-    """An open `.onnx`; rows are padded, masked and batched by length."""
+    """An open `.onnx`; rows are padded, masked and batched by length; if not `padded`, only rows of one length."""
 
     name = "onnx"
 
-    def __init__(self, program: Path | bytes, *, pad_id: int = 0, threads: int | None = None) -> None:
+    def __init__(
+        self, program: Path | bytes, *, pad_id: int = 0, threads: int | None = None, padded: bool = True
+    ) -> None:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         # Spinning threads are fast on an idle machine and slow on a busy one.
@@ -98,7 +162,7 @@ class OnnxRunner:
         if threads is not None:
             options.intra_op_num_threads = threads
             options.inter_op_num_threads = 1
-        self.pad_id = pad_id
+        self.pad_id, self.padded = pad_id, padded
         try:
             with quiet():
                 what = program if isinstance(program, bytes) else str(program)
@@ -116,6 +180,8 @@ class OnnxRunner:
             # Rows of similar length, longest first, at most BATCH_TOKENS tokens with padding.
             T = len(rows[order[0]])
             count = max(1, min(MAX_BATCH, BATCH_TOKENS // max(1, T)))
+            if not self.padded:
+                count = min(count, sum(len(rows[i]) == T for i in order))
             batch, order = order[:count], order[count:]
             ids_BT = np.full((len(batch), T), self.pad_id, dtype=np.int64)
             mask_BT = np.zeros((len(batch), T), dtype=np.int64)

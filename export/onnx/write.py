@@ -20,11 +20,13 @@ from onnx import TensorProto, helper
 from msdc.compress.quantization.plan import PrecisionPlan
 from msdc.compress.student.config import INDEX, POSITION
 from msdc.errors import GateError, InputError
+from msdc.export.executorch.origin import remember
 from msdc.export.golden import run_once
 from msdc.export.onnx.graph import FLOORS, HALVES, MICROSOFT, GraphBuilder, Weights, save_external
 from msdc.export.onnx.program import OnnxRunner, check_onnx_file
 from msdc.export.schema import TARGETS, OnnxPart, WrittenProgram
 from msdc.export.smoothing import Smoothed
+from msdc.files import sha256_files
 
 # Opset 21 (ONNX Runtime >= 1.18) has Gelu and 4-bit types.
 OPSET = 21
@@ -273,7 +275,7 @@ def write_onnx(
 
 def save_program(
     model: onnx.ModelProto, target_file: Path, share: float | None, *, vocabulary: int, width: int, max_length: int,
-    pad_id: int,
+    pad_id: int, padded: bool = True,
 ) -> WrittenProgram:  # fmt: skip
     """Write a model and its external data, check both, run it at lengths 1, 2 and longest, and open it.
 
@@ -286,6 +288,7 @@ def save_program(
         check_onnx_file(target_file, full=True)
     except InputError as error:
         raise GateError(f"the written ONNX model is not valid: {error}") from error
-    runner = OnnxRunner(target_file, pad_id=pad_id)
+    runner = OnnxRunner(target_file, pad_id=pad_id, padded=padded)
     run_once(runner.run, vocabulary, width, max_length, target_file.name)
+    remember(sha256_files([target_file, target_file.with_name(data)]), "exported", "onnxruntime")
     return WrittenProgram(OnnxPart(file=target_file.name, data=data, opset=OPSET), runner, share)

@@ -8,7 +8,9 @@ Shapes: N texts, B batch, T tokens, D sentence width.
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -357,6 +359,12 @@ class Encoder(SentenceEncoder):
         self.module.train(was_training)
         return vectors_BD
 
+    def reads_padding(self) -> bool:
+        """Whether a text's vector depends on the padding of its batch, measured on two texts."""
+        short, long = self.tokenize(["a cat", "a cat sat on the mat, and then it went home again"])
+        alone_1D, both_2D = self._run([short], 0, "float32"), self._run([short, long], 0, "float32")
+        return bool(np.abs(alone_1D - both_2D[:1]).max() > 1e-3 * np.linalg.norm(alone_1D))
+
 
 Model = TypeVar("Model", bound=SentenceEncoder)
 
@@ -378,12 +386,26 @@ def configured(
     return changed
 
 
+@functools.cache  # once per process
+def _survive_fork() -> None:
+    """In a forked child PyTorch runs in one thread: its pool has no threads there, and would be waited for forever."""
+
+    def one_thread() -> None:
+        import torch
+
+        torch.set_num_threads(1)
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=one_thread)
+
+
 def _load_own(source: ModelSource, name: str) -> Encoder:
     """One of our students as a torch module or, without PyTorch, as an ONNX program."""
     folder, config = source.folder, source.layout.config
     if not installed("torch"):
         encoder: Encoder = higher("load_program_encoder")(folder, name, source.read)
         return encoder
+    _survive_fork()
     student = higher("load_student")(folder, source.read)
     tokenizer = load_tokenizer(folder, int(config.get("pad_token_id") or config.get("pad_id") or 0))
     return Encoder(student, tokenizer, int(student.config.positions), name, folder, read_defaults(folder))
@@ -423,6 +445,7 @@ def load_encoder(
         encoder = _load_own(source, name)
     else:
         require("torch", f"{name}, a stock model,")
+        _survive_fork()
         from msdc.encoders import stock, tokens
 
         model = stock.open_sentence_transformer(source, trust_remote_code, pooling is not None)

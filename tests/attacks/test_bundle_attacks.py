@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -154,6 +156,97 @@ def test_onnx_with_foreign_operators_or_too_large(copy, monkeypatch):
     reseal(copy)
     monkeypatch.setattr(onnx_program, "MAX_GRAPH_BYTES", 1000)
     assert "larger than any" in one_line(lambda: load_bundle(copy, "onnx"))
+
+
+def _loop(trips, extra=()):
+    """Nodes of a Loop over the sentence vector, and its number of trips as an initializer or by a node."""
+    info = onnx.helper.make_tensor_value_info
+    ends = [info("c_out", 9, []), info("v_out", 1, None)]
+    body = onnx.helper.make_graph(
+        [onnx.helper.make_node("Identity", ["c"], ["c_out"]), onnx.helper.make_node("Identity", ["v"], ["v_out"])],
+        "body", [info("i", 7, []), info("c", 9, []), info("v", 1, None)], ends,
+    )  # fmt: skip
+    return [*extra, onnx.helper.make_node("Loop", [trips, "", "old"], ["sentence_embedding"], body=body)]
+
+
+def _filled(shape):
+    """Nodes that add the least value of a tensor of zeros of a shape, which is the name of a value."""
+    make = onnx.helper.make_node
+    return [make("ConstantOfShape", [shape], ["zeros"]), make("ReduceMin", ["zeros"], ["least"], keepdims=0),
+            make("Add", ["old", "least"], ["sentence_embedding"])]  # fmt: skip
+
+
+_SIZE = [onnx.helper.make_node("Shape", ["input_ids"], ["size"])]
+_COUNT = [*_SIZE, onnx.helper.make_node("ReduceMax", ["size"], ["count"], keepdims=0)]
+HOSTILE = {
+    "at most 256": (_loop("huge"), {"huge": np.array(2**62)}),
+    "unknown trips": (_loop("count", _COUNT), {}),
+    "larger than any of an encoder": (_filled("shape"), {"shape": np.array([2**31])}),
+    "RandomNormalLike": ([onnx.helper.make_node("RandomNormalLike", ["old"], ["sentence_embedding"])], {}),
+    # Its size is only known when it runs: the trial in a child process has bounded memory.
+    "ONNX Runtime failed": (
+        [*_SIZE, onnx.helper.make_node("Mul", ["size", "factor"], ["shape"]), *_filled("shape")],
+        {"factor": np.array([2**17, 2**14])},
+    ),
+}
+
+
+@pytest.mark.parametrize("named", HOSTILE)
+def test_onnx_that_takes_all_time_or_memory_is_refused(copy, named):
+    nodes, constants = HOSTILE[named]
+    model = onnx.load(copy / "model.onnx", load_external_data=False)
+    last = next(node for node in model.graph.node if "sentence_embedding" in node.output)
+    last.output[list(last.output).index("sentence_embedding")] = "old"
+    model.graph.node.extend(nodes)
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(value, name) for name, value in constants.items())
+    (copy / "model.onnx").write_bytes(model.SerializeToString())
+    reseal(copy)
+    assert named in one_line(lambda: load_bundle(copy, "onnx"))
+
+
+def test_an_unknown_onnx_program_has_one_trial(copy, monkeypatch):
+    model = onnx.load(copy / "model.onnx", load_external_data=False)
+    model.producer_name = "another"
+    (copy / "model.onnx").write_bytes(model.SerializeToString())
+    reseal(copy)
+    asked, ask = [], origin.ask_child
+
+    def watch(module, path, what, **request):
+        asked.append(path.name)
+        return ask(module, path, what, **request)
+
+    monkeypatch.setattr(origin, "ask_child", watch)
+    for folder in (copy, copy, tiny.bundle()):
+        assert np.isfinite(load_bundle(folder, "onnx").encode("a")).all()
+    assert asked == ["model.onnx"]
+
+
+# A process in which a package cannot be imported.
+WITHOUT = """
+import sys
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+
+class Absent(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == sys.argv[2]:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+from msdc.export.executorch.program import read_pte
+try:
+    read_pte(Path(sys.argv[1]))
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize("package", ["torch", "torchao"])
+def test_a_missing_package_is_no_fault_of_the_file(copy, package):
+    command = [sys.executable, "-c", WITHOUT, str(copy / "model.pte"), package]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0 and "damaged" not in done.stdout, (done.stdout, done.stderr[-500:])
+    assert not done.stdout or done.stdout.startswith("ModuleNotFoundError"), done.stdout
 
 
 def test_damaged_onnx_never_crashes(tmp_path):

@@ -9,6 +9,7 @@ from stock_models import TEXTS, write_stock
 from msdc import load_bundle
 from msdc.errors import InputError
 from msdc.export import export
+from msdc.export.executorch.lower import not_exported
 from msdc.export.executorch.program import read_pte
 from msdc.export.generic.model import generic_model, reference_vectors, smooth_generic
 from msdc.export.generic.programs import write_generic_executorch, write_generic_onnx
@@ -83,6 +84,91 @@ def test_executorch_program(name, precision, tmp_path):
     # Of larger programs, views and constants are folded after the count at export.
     assert name != "static" or named == set(written.outside)
     assert written.low_bit_share is None if precision == "fp32" else written.low_bit_share >= 0.95
+
+
+@pytest.mark.parametrize("name", ["gpt2", "deberta-v2"])
+def test_every_weight_is_stored_in_8_bits(name, tmp_path):
+    """GPT-2's linear maps are of a class of their own; DeBERTa reads its relative table whole."""
+    import transformers as T
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    modules = architecture_modules("gpt2") if name == "gpt2" else architecture_modules("deberta-v3")
+    if name == "deberta-v2":
+        shape = {"vocab_size": 120, "hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4,
+                 "intermediate_size": 128, "pad_token_id": 0}  # fmt: skip
+        torch.manual_seed(1)
+        config = T.DebertaV2Config(**shape, relative_attention=True, pos_att_type=["p2c", "c2p"])
+        modules = [type(modules[0])(T.DebertaV2Model(config).eval()), Pooling(64, "mean")]
+    model, reference = smooth_generic(generic_model(modules, name), rows()), reference_vectors(modules, rows())
+    sizes = {}
+    for precision in ("fp32", "int8"):
+        path = tmp_path / precision / "model.onnx"
+        path.parent.mkdir()
+        written = write_generic_onnx(model, precision, path, max_length=48, target="linux", pad_id=0)
+        _close(reference, written.runner.run(rows()), precision)
+        sizes[precision] = path.with_name("model.onnx.data").stat().st_size
+    assert written.low_bit_share > 0.99 and sizes["int8"] < 0.35 * sizes["fp32"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gpt2", "deberta-v3"])
+def test_every_weight_of_a_pte_is_stored_in_8_bits(name, tmp_path):
+    model, reference = _models(name, "int8")
+    written = write_generic_executorch(model, "int8", tmp_path / "model.pte", max_length=48)
+    _close(reference, written.runner.run(rows()), "int8")
+    stored = read_pte(tmp_path / "model.pte").constants
+    high = [c for c in stored if c.dtype == "float32" and sum(size > 1 for size in c.shape) > 1]
+    assert written.low_bit_share > 0.95 and sum(c.bytes for c in high) < 0.05 * sum(c.bytes for c in stored)
+
+
+def test_a_float_weight_that_no_rule_finds_lowers_the_share(tmp_path):
+    class Projection(torch.nn.Module):
+        """A product with a parameter of three dimensions."""
+
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(4, 64, 16) / 8)
+
+        def forward(self, features):
+            parts = torch.einsum("bth,nhd->btnd", features["token_embeddings"], self.weight)
+            features["token_embeddings"] = parts.flatten(2)
+            return features
+
+    first, *after = architecture_modules("bert")
+    model = generic_model([first, *after], "bert")
+    model.steps.insert(1, Projection().requires_grad_(False))
+    path = tmp_path / "model.onnx"
+    written = write_generic_onnx(model, "int8", path, max_length=48, target="linux", pad_id=0)
+    assert written.low_bit_share < 0.95
+
+
+def test_an_architecture_that_cannot_be_exported_is_one_plain_line():
+    try:
+        try:
+            raise torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode(
+                "u0", "\x1b[31mModify the code\x1b[0m"
+            )
+        except Exception as inner:
+            raise RuntimeError("Failed to export the model.\n\x1b[96mThis is step 1/3\x1b[0m\nmore") from inner
+    except RuntimeError as error:
+        said = str(not_exported("ONNX Runtime", "longformer models", error))
+    assert said.startswith("ONNX Runtime cannot run longformer models: its code branches on the length")
+    assert "distill" in said and "Modify" not in said
+    said = str(not_exported("ExecuTorch", "x models", ValueError("\x1b[31mno kernel for y\x1b[0m\nadvice")))
+    assert "no kernel for y; use" in said and "advice" not in said
+
+
+@pytest.mark.parametrize(("name", "reads"), [("convbert", True), ("mpnet", False)])
+def test_models_that_read_padding_are_compared_and_run_text_by_text(name, reads, tmp_path):
+    folder = save_bert_like(tmp_path / name, name)
+    manifest = export(folder, target="linux", runtime="onnx", precision="fp32", out=tmp_path / "out").manifest
+    assert bool(manifest.model.config.get("reads_padding")) is reads
+    assert ("one by one" in (tmp_path / "out" / "README.md").read_text()) is reads
+    from sentence_transformers import SentenceTransformer
+
+    theirs = SentenceTransformer(str(folder), device="cpu")
+    alone = np.stack([theirs.encode([text], show_progress_bar=False)[0] for text in TEXTS])
+    assert cosine_rows(alone, load_bundle(tmp_path / "out").encode(TEXTS)).min() > 0.9999
 
 
 def test_exporters_are_chosen_or_refused(tmp_path):

@@ -48,6 +48,90 @@ ARCHITECTURES = ("bert", "mpnet", "modernbert", "nomic-bert", "deberta-v3", "emb
                  "clip-text", "static")  # fmt: skip
 
 
+# Other text encoders of transformers that a small model can be made of: (class, settings beyond `_common`).
+_ROBERTA = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+_KEYS = {"num_key_value_heads": 2, "head_dim": 16}
+_BART = {"d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
+         "decoder_attention_heads": 4, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128}  # fmt: skip
+_T5 = {"d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_heads": 4}
+_XLM = {"emb_dim": 64, "n_layers": 2, "n_heads": 4, "pad_index": 0}
+MORE = {
+    "albert": ("Albert", {"embedding_size": 32}),
+    "bart": ("Bart", _BART),
+    "bert-generation": ("BertGenerationEncoder", {}),
+    "big-bird": ("BigBird", {"block_size": 8, "num_random_blocks": 1}),
+    "bloom": ("Bloom", {"n_layer": 2, "n_head": 4}),
+    "camembert": ("Camembert", _ROBERTA),
+    "convbert": ("ConvBert", {"embedding_size": 64}),
+    "data2vec-text": ("Data2VecText", _ROBERTA),
+    "deberta": ("Deberta", {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "type_vocab_size": 0}),
+    "distilbert": ("DistilBert", {"dim": 64, "n_layers": 2, "n_heads": 4, "hidden_dim": 128}),
+    "electra": ("Electra", {"embedding_size": 32}),
+    "ernie": ("Ernie", {}),
+    "esm": ("Esm", {"mask_token_id": 4, "position_embedding_type": "rotary", "token_dropout": False}),
+    "falcon": ("Falcon", {}),
+    "flaubert": ("Flaubert", _XLM),
+    "fnet": ("FNet", {}),
+    "funnel": ("Funnel", {"block_sizes": [2], "num_decoder_layers": 1, "d_model": 64, "n_head": 4, "d_head": 16,
+                          "d_inner": 128}),
+    "gemma": ("Gemma", _KEYS),
+    "gemma2": ("Gemma2", {**_KEYS, "sliding_window": 16}),
+    "gpt-neo": ("GPTNeo", {"num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]],
+                           "window_size": 16, "bos_token_id": 2, "eos_token_id": 3}),
+    "gpt-neox": ("GPTNeoX", {}),
+    "gpt2": ("GPT2", {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128, "bos_token_id": 2,
+                      "eos_token_id": 3}),
+    "granite": ("Granite", _KEYS),
+    "ibert": ("IBert", _ROBERTA),
+    "layoutlm": ("LayoutLM", {}),
+    "lilt": ("Lilt", {**_ROBERTA, "hidden_size": 96}),
+    "llama": ("Llama", _KEYS),
+    "longformer": ("Longformer", {**_ROBERTA, "attention_window": 16}),
+    "luke": ("Luke", {**_ROBERTA, "entity_vocab_size": 4, "entity_emb_size": 16}),
+    "megatron-bert": ("MegatronBert", {}),
+    "mistral": ("Mistral", {**_KEYS, "sliding_window": 16}),
+    "mobilebert": ("MobileBert", {"embedding_size": 32, "intra_bottleneck_size": 32}),
+    "mt5": ("MT5Encoder", _T5),
+    "nystromformer": ("Nystromformer", {"num_landmarks": 8, "segment_means_seq_len": 64}),
+    "olmo": ("Olmo", {"num_key_value_heads": 2}),
+    "opt": ("OPT", {"ffn_dim": 128, "word_embed_proj_dim": 64}),
+    "phi": ("Phi", {"num_key_value_heads": 4}),
+    "qwen2": ("Qwen2", {"num_key_value_heads": 2}),
+    "rembert": ("RemBert", {"input_embedding_size": 32, "output_embedding_size": 32}),
+    "roberta": ("Roberta", _ROBERTA),
+    "roberta-prelayernorm": ("RobertaPreLayerNorm", _ROBERTA),
+    "roformer": ("RoFormer", {"embedding_size": 32}),
+    "splinter": ("Splinter", {}),
+    "squeezebert": ("SqueezeBert", {"embedding_size": 64}),
+    "umt5": ("UMT5Encoder", _T5),
+    "xlm": ("XLM", _XLM),
+    "xlm-roberta": ("XLMRoberta", _ROBERTA),
+    "xlm-roberta-xl": ("XLMRobertaXL", _ROBERTA),
+    "xlnet": ("XLNet", {"d_model": 64, "n_layer": 2, "n_head": 4, "d_inner": 128}),
+    "xmod": ("Xmod", {**_ROBERTA, "languages": ["en_XX"], "default_language": "en_XX"}),
+    "yoso": ("Yoso", {"use_expectation": True}),
+}  # fmt: skip
+EVERY = tuple(sorted({*ARCHITECTURES, *MORE}))
+
+
+def _another(name: str):
+    """A model of `MORE`, by the names of its classes in transformers."""
+    import transformers as T
+
+    stem, own = MORE[name]
+    common = {"vocab_size": VOCABULARY, "pad_token_id": 0, "max_position_embeddings": 130}
+    # Settings of a model whose names are its own are given whole in the table.
+    if not own.keys() & {"d_model", "n_embd", "emb_dim", "dim", "n_layer", "num_layers"}:
+        common |= {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
+    if name in ("bloom", "gpt-neo"):
+        common["hidden_size"] = 64
+    if name == "xlnet":
+        del common["max_position_embeddings"]
+    kind = {"BertGenerationEncoder": "BertGeneration", "MT5Encoder": "MT5", "UMT5Encoder": "UMT5"}.get(stem, stem)
+    model_class = stem if stem == "BertGenerationEncoder" else f"{stem}Model"
+    return getattr(T, model_class)(getattr(T, f"{kind}Config")(**common | own))
+
+
 def architecture_modules(name: str, hidden: int = 64, layers: int = 2, seed: int = 0) -> list[torch.nn.Module]:
     """The modules of a sentence-transformers model of this architecture, as it is usually published."""
     from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling
@@ -57,7 +141,7 @@ def architecture_modules(name: str, hidden: int = 64, layers: int = 2, seed: int
         bag = type("StaticEmbedding", (torch.nn.Module,), {"forward": _look_up})()
         bag.embedding = torch.nn.EmbeddingBag(VOCABULARY, hidden)
         return [bag, Normalize()]
-    body = configurations(hidden, layers)[name]().eval()
+    body = (_another(name) if name in MORE else configurations(hidden, layers)[name]()).eval()
     with torch.no_grad():
         for parameter in body.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.05)
@@ -108,7 +192,8 @@ def save_bert_like(folder: Path, name: str) -> Path:
     torch.manual_seed(0)
     body = folder.with_name(f"{folder.name}-body")
     body.mkdir(parents=True)
-    configurations(64, 2)[name]().save_pretrained(body)
+    model = _another(name) if name in MORE else configurations(64, 2)[name]()
+    model.save_pretrained(body)
     write_wordpiece(body)
     SentenceTransformer(
         modules=[Transformer(str(body), max_seq_length=40), Pooling(64, "mean"), Normalize()], device="cpu"

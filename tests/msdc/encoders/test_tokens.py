@@ -1,6 +1,9 @@
 """Ids and positions are checked against the model's tables when it is loaded."""
 
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -101,3 +104,24 @@ def test_a_static_table_in_half_precision_is_exported_in_float(tmp_path):
     ids = [WORDS.index("the") + 5, WORDS.index("dog") + 5]
     wanted = torch.nn.functional.normalize(rows[ids].mean(0), dim=0).numpy()
     np.testing.assert_allclose(msdc.load_bundle(tmp_path / "out").encode("the dog"), wanted, atol=1e-5)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_child_encodes(tmp_path):
+    """PyTorch's pool of threads exists in the parent alone: gunicorn --preload, multiprocessing's Pool."""
+    folder = write_stock(tmp_path / "model", "bert")
+    code = (
+        "import os, sys, torch, numpy as np, msdc\n"
+        "torch.set_num_threads(4)\n"
+        "encoder = msdc.load_encoder(sys.argv[1])\n"
+        "texts = ['der Hund lief zum Haus', 'a dog ran'] * 400\n"
+        "torch.randn(512, 512) @ torch.randn(512, 512)\n"
+        "expected = encoder.encode(texts)\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    os._exit(0 if np.allclose(encoder.encode(texts), expected, atol=1e-5) else 1)\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "4"}
+    done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr[-500:]
