@@ -6,7 +6,7 @@ Shapes: N texts, D sentence width.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,15 +47,25 @@ def defaults_of(manifest: Manifest) -> EncodeDefaults:
 
 
 class Bundle(SentenceEncoder):
-    """An exported encoder. Texts longer than `max_length` tokens are truncated, as the float encoder does."""
+    """An exported encoder. Texts longer than `max_length` tokens are truncated, as the float encoder does.
+
+    It can be pickled and copied: the other process or copy opens the folder again, and refuses one that was changed.
+    """
 
     folder: Path
     manifest: Manifest
     runner: Runner
+    threads: int | None
 
-    def __init__(self, folder: Path, manifest: Manifest, tokenizer: Tokenizer, runner: Runner) -> None:
+    def __init__(
+        self, folder: Path, manifest: Manifest, tokenizer: Tokenizer, runner: Runner, threads: int | None = None
+    ) -> None:
         super().__init__(manifest.name, tokenizer, manifest.max_length, defaults_of(manifest))
-        self.folder, self.manifest, self.runner = folder, manifest, runner
+        self.folder, self.manifest, self.runner, self.threads = folder, manifest, runner, threads
+
+    def __reduce__(self) -> tuple[Callable[..., Bundle], tuple[Any, ...]]:
+        where = (self.folder.absolute(), self.runtime, self.threads)
+        return _open_again, (*where, self._fingerprint(), self.max_length, self.defaults)
 
     @property
     def runtime(self) -> str:
@@ -159,7 +169,18 @@ def load_bundle(
     record.require()
     tokenizer = open_tokenizer(folder, manifest)
     record.check(folder, manifest)
-    bundle = Bundle(folder, manifest, tokenizer, record.open(folder, manifest, threads))
+    bundle = Bundle(folder, manifest, tokenizer, record.open(folder, manifest, threads), threads)
     if [file_state(folder / name) for name in manifest.files] != states:
         raise InputError(f"{folder}: changed while it was loaded; load it again")
+    return bundle
+
+
+def _open_again(
+    folder: Path, runtime: str, threads: int | None, fingerprint: str, max_length: int, defaults: EncodeDefaults
+) -> Bundle:
+    """The bundle that was pickled, with the settings that it had."""
+    bundle = load_bundle(folder, runtime, threads)
+    if bundle._fingerprint() != fingerprint:
+        raise InputError(f"{folder}: another bundle than the one that was pickled")
+    bundle.max_length, bundle.defaults = max_length, defaults
     return bundle

@@ -20,6 +20,8 @@ from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, Tokenizer, load_tokenizer
 
 # Files that identify our model folders.
 MARKS = ("config.json", "sentence_bert_config.json")
+# The class of modules.json, by which sentence-transformers opens a student.
+SENTENCE_MODULE = "msdc.integrations.sentence_transformers.EncoderModule"
 
 
 @contextmanager
@@ -70,7 +72,7 @@ def save_student(
             write_stock(student, stage)
         else:
             write_json(stage / "config.json", {"model_type": OWN_TYPE, **config.model_dump()})
-            modules = [{"idx": 0, "name": "0", "path": "", "type": "msdc.compress.student.Student"}]
+            modules = [{"idx": 0, "name": "0", "path": "", "type": SENTENCE_MODULE}]
             write_json(stage / "modules.json", modules)
             state = {name: value.detach().cpu().contiguous() for name, value in student.state_dict().items()}
             if plan is not None:

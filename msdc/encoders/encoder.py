@@ -187,7 +187,7 @@ class SentenceEncoder:
         output_value: Literal["sentence_embedding"] = "sentence_embedding",
         convert_to_numpy: Literal[True] = True,
         convert_to_tensor: Literal[False] = False,
-        device: None = None,
+        device: Literal["cpu"] | None = None,
         pool: None = None,
         chunk_size: None = None,
     ) -> NDArray[np.float32]:
@@ -215,13 +215,17 @@ class SentenceEncoder:
                 that is not supported; more dimensions than the model has; a precision that the model does not run in.
             MsdcError: a vector holds NaN or infinity.
         """
-        for name, value, supported in (
+        for name, value, *supported in (
             ("output_value", output_value, "sentence_embedding"), ("convert_to_numpy", convert_to_numpy, True),
-            ("convert_to_tensor", convert_to_tensor, False), ("device", device, None), ("pool", pool, None),
+            ("convert_to_tensor", convert_to_tensor, False), ("device", device, None, "cpu"), ("pool", pool, None),
             ("chunk_size", chunk_size, None),
         ):  # fmt: skip
-            if value != supported:
-                raise InputError(f"`{name}` {value!r} is not supported, only {supported!r}")
+            if value not in supported:
+                allowed = " or ".join(map(repr, supported))
+                raise InputError(
+                    f"`{name}` {value!r} is not supported, only {allowed}; "
+                    "msdc.integrations.sentence_transformers.as_sentence_transformer(model) has the rest"
+                )
         if batch_size is not None and not (isinstance(batch_size, int) and batch_size > 0):
             raise InputError(f"`batch_size` {batch_size!r}: expected a positive integer")
         given = next((one for one in (inputs, sentences) if one is not None), texts)
@@ -280,6 +284,27 @@ class SentenceEncoder:
         if kind == "cosine":
             first_ND, second_MD = unit_rows(first_ND), unit_rows(second_MD)
         return np.asarray(first_ND @ second_MD.T, dtype=np.float32)
+
+    def similarity_pairwise(self, first: ArrayLike, second: ArrayLike) -> NDArray[np.float32]:
+        """Similarity of each vector of `first` [N, D] with that of the same row of `second` [N, D], float32 [N].
+
+        Raises:
+            InputError: wrong shapes.
+        """
+        first_ND, second_ND = (np.atleast_2d(np.asarray(side, dtype=np.float32)) for side in (first, second))
+        if first_ND.ndim != 2 or first_ND.shape != second_ND.shape:
+            raise InputError(f"similarity_pairwise: {first_ND.shape} and {second_ND.shape} are not both [N, D]")
+        kind = self.defaults.similarity
+        if kind in ("euclidean", "manhattan"):
+            apart_N = np.linalg.norm(first_ND - second_ND, ord=2 if kind == "euclidean" else 1, axis=1)
+            return -apart_N.astype(np.float32)
+        if kind == "cosine":
+            first_ND, second_ND = unit_rows(first_ND), unit_rows(second_ND)
+        return np.asarray((first_ND * second_ND).sum(axis=1), dtype=np.float32)
+
+    def get_sentence_embedding_dimension(self) -> int:
+        """`width`, under the name that it has in sentence-transformers."""
+        return self.width
 
     def _fingerprint(self) -> str:
         raise NotImplementedError
