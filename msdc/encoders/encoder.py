@@ -297,7 +297,7 @@ class SentenceEncoder:
         kind = self.defaults.similarity
         if kind in ("euclidean", "manhattan"):
             apart_N = np.linalg.norm(first_ND - second_ND, ord=2 if kind == "euclidean" else 1, axis=1)
-            return -apart_N.astype(np.float32)
+            return -np.asarray(apart_N, dtype=np.float32)
         if kind == "cosine":
             first_ND, second_ND = unit_rows(first_ND), unit_rows(second_ND)
         return np.asarray((first_ND * second_ND).sum(axis=1), dtype=np.float32)

@@ -45,14 +45,10 @@ class EncoderModule(InputModule):
     def __init__(self, encoder: SentenceEncoder) -> None:
         super().__init__()
         self.encoder = encoder
+        self.tokenizer: Any = encoder.tokenizer
         self.student = encoder.module if isinstance(encoder, Encoder) else None
         # A student is saved as a model folder, a bundle in a folder of its own: its manifest lists all files in it.
         self.save_in_root = self.student is not None
-
-    @property
-    def tokenizer(self) -> Any:
-        """The encoder's own tokenizer (`msdc.text.tokenizer`)."""
-        return self.encoder.tokenizer
 
     @property
     def max_seq_length(self) -> int:
@@ -108,14 +104,19 @@ class EncoderModule(InputModule):
             write_json(Path(output_path, self.config_file_name), {"runtime": self.encoder.runtime})
 
     @classmethod
-    def load(cls, model_name_or_path: str, subfolder: str = "", **options: Any) -> EncoderModule:
+    def load(
+        cls,
+        model_name_or_path: str,
+        subfolder: str = "",
+        token: bool | str | None = None,
+        cache_folder: str | None = None,
+        revision: str | None = None,
+        local_files_only: bool = False,
+        init_defaults: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> EncoderModule:
         """The module of a saved folder, or of a student's own."""
-        named = {
-            key: value
-            for key, value in options.items()
-            if key in ("token", "cache_folder", "revision", "local_files_only")
-        }
-        found = cls.load_dir_path(model_name_or_path, subfolder=subfolder, **named)
+        found = cls.load_dir_path(model_name_or_path, subfolder, token, cache_folder, revision, local_files_only)
         if found is None:
             raise InputError(f"{model_name_or_path}: no folder {subfolder!r}")
         folder = Path(found)
