@@ -6,11 +6,15 @@ Only data files are downloaded (parquet, tsv, zip of two text files); no code of
 
 from __future__ import annotations
 
+import lzma
 import re
 import shutil
+import struct
+import tarfile
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +30,9 @@ from msdc.progress import say, warn
 from msdc.text.tabular import BATCH_ROWS, TabularFile, arrow_table
 
 OPUS_URL = "https://object.pouta.csc.fi/OPUS-{name}/{version}/moses/{pair}.txt.zip"
+# What the standard library raises for a damaged, encrypted or foreign archive.
+ARCHIVE_ERRORS = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError, ValueError,
+                  OverflowError, NotImplementedError, RuntimeError)  # fmt: skip
 # Files of a model folder that its numbers depend on.
 _MODEL_FILES = re.compile(r".*\.(safetensors|json|model|txt)$")
 
@@ -48,16 +55,21 @@ def download(url: str, target: Path) -> Path:
     """
     if target.is_file():
         return target
-    part = target.with_name(f".{target.name}.part")
+    part, mark = (target.with_name(f".{target.name}.{end}") for end in ("part", "version"))
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        have = part.stat().st_size if part.is_file() else 0
-        request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+        # Continued only if the server still has the version that the part is of: `If-Range` sends the whole otherwise.
+        version = mark.read_text(encoding="utf-8") if mark.is_file() else ""
+        have = part.stat().st_size if version and part.is_file() else 0
+        request = urllib.request.Request(url, headers={"Range": f"bytes={have}-", "If-Range": version} if have else {})
         say(f"downloading {url}")
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 # A server without ranges sends the whole file.
                 begun = have if answer.status == 206 else 0
+                if not begun:
+                    tag = answer.headers.get("ETag") or ""
+                    mark.write_text(tag if tag.startswith('"') else answer.headers.get("Last-Modified") or "", "utf-8")
                 with open(part, "ab" if begun else "wb") as out:
                     shutil.copyfileobj(answer, out)
                 whole = answer.headers.get("Content-Length")
@@ -70,6 +82,7 @@ def download(url: str, target: Path) -> Path:
             refused = NotServed if code in (403, 404, 410) else InputError
             raise refused(f"{url}: cannot be fetched ({error})") from error
         part.replace(target)
+        mark.unlink(missing_ok=True)
     return target
 
 
@@ -115,8 +128,8 @@ def _opus_pair(name: str, version: str, source: str, code: str) -> tuple[Path, P
     except NotServed as error:
         warn(f"warning: OPUS corpus {name}/{version} {pair}: {error}; skipped")
         return None
-    except zipfile.BadZipFile as error:
-        raise InputError(f"{url}: not a zip archive ({error})") from error
+    except ARCHIVE_ERRORS as error:
+        raise InputError(f"{url}: not a zip archive, or a damaged one ({first_line(error)})") from error
     finally:
         archive.unlink(missing_ok=True)
     return files

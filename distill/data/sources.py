@@ -33,7 +33,7 @@ import yaml
 from pydantic import Field
 
 from msdc.distill.data.corpora import open_corpus
-from msdc.distill.data.download import corpus_cache, download
+from msdc.distill.data.download import ARCHIVE_ERRORS, corpus_cache, download
 from msdc.distill.recipe import Corpus, Kind, Strict, parse
 from msdc.errors import InputError
 from msdc.files import sha256_file
@@ -87,7 +87,7 @@ def _member(archive: Path, name: str) -> bytes:
             return stream.read()
     except KeyError:
         raise InputError(f"{archive.name}: no {name} in it") from None
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, ValueError) as error:
+    except ARCHIVE_ERRORS as error:
         raise InputError(f"{archive.name}: not an archive that can be read ({error})") from error
 
 

@@ -5,6 +5,7 @@ import hashlib
 import http.server
 import io
 import json
+import random
 import shutil
 import threading
 import zipfile
@@ -30,12 +31,16 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
     def do_GET(self) -> None:
         wanted, file = self.headers.get("Range"), Path(self.translate_path(self.path))
+        tag = f'"{hashlib.md5(file.read_bytes()).hexdigest()}"' if file.is_file() else ""
         self.asked.append(wanted)
         if not file.is_file():
             return self.send_error(404)
+        if self.headers.get("If-Range", tag) != tag:
+            wanted = None
         rest = file.read_bytes()[int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted else 0 :]
         self.send_response(206 if wanted else 200)
         self.send_header("Content-Length", str(len(rest)))
+        self.send_header("ETag", tag)
         self.end_headers()
         self.wfile.write(rest)
 
@@ -68,11 +73,38 @@ def write_zip(path, files):
 def test_a_download_goes_on_where_it_stopped(opus, tmp_path):
     (opus / "text.txt").write_bytes(b"0123456789")
     url = remote.OPUS_URL.partition("/OPUS-")[0] + "/OPUS-Talks/v1/moses/text.txt"
-    (tmp_path / ".text.txt.part").write_bytes(b"01234")
-    Handler.asked.clear()
-    for _ in range(2):  # the second time it is there
-        assert remote.download(url, tmp_path / "text.txt").read_bytes() == b"0123456789"
-    assert Handler.asked == ["bytes=5-"]
+    tag = f'"{hashlib.md5(b"0123456789").hexdigest()}"'
+    # The part is of this version, of another one, or of none that is known.
+    for version, asked in ((tag, "bytes=5-"), ('"old"', "bytes=5-"), ("", None)):
+        (tmp_path / ".text.txt.part").write_bytes(b"01234" if version == tag else b"abcde")
+        (tmp_path / ".text.txt.version").write_text(version)
+        Handler.asked.clear()
+        for _ in range(2):  # the second time it is there
+            assert remote.download(url, tmp_path / "text.txt").read_bytes() == b"0123456789"
+        assert Handler.asked == [asked] and [path.name for path in tmp_path.glob(".text*")] == []
+        (tmp_path / "text.txt").unlink()
+
+
+def test_damaged_archives_are_one_line(opus, tmp_path):
+    """Flipped bytes anywhere: lengths, methods, flags, compressed data, checksums."""
+    text = "".join(f"Sentence number {n}.\n" for n in range(300))
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for code in ("de", "en"):
+            archive.writestr(f"Talks.de-en.{code}", text)
+    raw, generator, refused = data.getvalue(), random.Random(0), 0
+    for _ in range(300):
+        damaged = bytearray(raw)
+        for place in generator.sample(range(len(raw)), 3):
+            damaged[place] = generator.randrange(256)
+        (opus / "de-en.txt.zip").write_bytes(bytes(damaged) if generator.random() < 0.9 else raw[: len(raw) // 2])
+        try:
+            remote.fetch_opus(Corpus(opus="Talks/v1", languages=["de"]))
+        except InputError as error:
+            assert "\n" not in str(error)
+            refused += 1
+        shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+    assert refused > 100
 
 
 def test_opus_pair_is_fetched_once_and_read(opus):
