@@ -44,7 +44,7 @@ def track(
         for item in items:
             yield item
             done += size(item)
-            if time.monotonic() - last >= LINE_SECONDS:
+            if time.monotonic() - last >= LINE_SECONDS and done != total:
                 last = time.monotonic()
                 warn(state())
         return

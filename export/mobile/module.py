@@ -24,14 +24,15 @@ from msdc.export.readme import render
 from msdc.export.runtimes import EVERY, RUNTIMES
 from msdc.export.schema import TARGETS
 from msdc.files import PACKAGE, write_text
-from msdc.search.index import open_index
+from msdc.search.index import SEARCH_SQL, open_index
 from msdc.search.passages import passages, token_counter
 from msdc.text.tokenizer import Reader
 
 HERE = Path(__file__).resolve().parent
 CORE = PACKAGE / "export" / "native"
 # Only these files hold placeholders; in source code double braces mean something else.
-FILLED = ("build.gradle.kts", "settings.gradle.kts", "Package.swift", "NotesApp.swift", "README.md")
+FILLED = ("build.gradle.kts", "settings.gradle.kts", "Package.swift", "NotesApp.swift", "README.md", "SearchSql.kt",
+          "SearchSql.swift")  # fmt: skip
 # Runtime -> its library for Android apps on Maven.
 ANDROID_LIBRARIES = {
     "executorch": "org.pytorch:executorch-android",
@@ -65,6 +66,7 @@ def _values(stage: Path, manifest: Manifest, names: tuple[str, ...]) -> dict[str
         "needed": ", ".join(f"`{file}`" for file in needed),
         "bytes": f"{sum((stage / file).stat().st_size for file in needed[1:]):,}",
         "sizes": app_sizes(stage, parts, names[0]),
+        "search_sql": SEARCH_SQL.read_text(encoding="utf-8"),
         **{name: _version(manifest, name) for name in names},
     }
 

@@ -75,6 +75,8 @@ class _WithoutTorch:
 class ProgramEncoder(Encoder):
     """A student of ours whose float model ONNX Runtime runs; its `module` cannot be used."""
 
+    program: FloatProgram
+
     def __init__(
         self, program: FloatProgram, tokenizer: Tokenizer, name: str, folder: Path, defaults: EncodeDefaults
     ) -> None:

@@ -38,6 +38,7 @@ from msdc.scores import require_finite, unit_rows
 from msdc.text.tokenizer import Tokenizer, load_tokenizer, pack_by_length, pad, prompt_tokens, require_texts
 
 BATCH_TOKENS, MOST_TEXTS = 4096, 4096
+MOST_PROGRAM_BYTES = 2**30  # of weights; a program has at most twice as much
 # Settings of `SentenceTransformer` that may be assigned here too.
 SETTINGS = ("max_seq_length", "prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name")
 
@@ -424,10 +425,11 @@ def _survive_fork() -> None:
         os.register_at_fork(after_in_child=one_thread)
 
 
-def _load_own(source: ModelSource, name: str) -> Encoder:
-    """One of our students as a torch module or, without PyTorch, as an ONNX program."""
+def _load_own(source: ModelSource, name: str, program: bool) -> Encoder:
+    """One of our students as a torch module; without PyTorch, or for `program`, as an ONNX program."""
     folder, config = source.folder, source.layout.config
-    if not installed("torch"):
+    small = sum(file.stat().st_size for file in folder.glob("*.safetensors")) < MOST_PROGRAM_BYTES
+    if not installed("torch") or (program and small):
         encoder: Encoder = higher("load_program_encoder")(folder, name, source.read)
         return encoder
     _survive_fork()
@@ -467,7 +469,7 @@ def load_encoder(
     if changed and layout.listed:
         raise InputError(f"{folder}: modules.json already defines pooling; omit `pooling` and `head`")
     if layout.model_type == OWN_TYPE:
-        encoder = _load_own(source, name)
+        encoder = _load_own(source, name, program=False)
     else:
         require("torch", f"{name}, a stock model,")
         _survive_fork()
@@ -518,14 +520,22 @@ def open_model(
     prompt_name: str | None = None,
     prompt: str | None = None,
     truncate_dim: int | None = None,
+    program: bool = True,
 ) -> SentenceEncoder:
-    """A bundle if `name` is a folder with a bundle.json, else a float model, with these defaults of `encode`."""
+    """A bundle if `name` is a folder with a bundle.json, else a float model, with these defaults of `encode`.
+
+    With `program` ONNX Runtime runs our students: they load in a third of PyTorch's time, and encode single texts in a
+    quarter.
+    """
     model: SentenceEncoder
     if not is_reserved(name) and (Path(name) / "bundle.json").is_file():
         model = higher("load_bundle")(name, runtime=runtime)
     elif runtime is not None:
         make = f"msdc export {name} --target linux -o {Path(name).name}-linux"
         raise InputError(f"{name}: not a bundle; `runtime` needs one: {make}")
+    elif program and (source := ModelSource(locate_model(name))).layout.model_type == OWN_TYPE:
+        model = _load_own(source, Path(name).name, program)
+        model.identity = source.identity()
     else:
         model = load_encoder(name)
     return configured(model, prompt_name, prompt, truncate_dim)

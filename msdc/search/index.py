@@ -4,17 +4,16 @@ An index belongs to its user: only `add`, `update` and `remove` write to it, and
 writes, any number read; a write is complete or absent, also after kill -9 (SQLite's write-ahead log). A vector is int8
 with one scale per passage.
 
-Shapes: N passages, D width, M documents that have a vector.
+Shapes: N passages, D width.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
+import struct
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cache, cached_property
@@ -44,22 +43,26 @@ from msdc.search.documents import (
     require_characters,
 )  # fmt: skip
 from msdc.search.passages import WEIGHT, passage_texts, token_counter
+from msdc.search.vectors import PassageVectors, passage_crc
 from msdc.search.words import index_words, match_expression
 from msdc.text.tokenizer import Reader
 
 SUFFIXES = (".sqlite", ".db")
+SEARCH_SQL = Path(__file__).with_name("search.sql")
 MAGIC = b"SQLite format 3\0"
 FORMAT = "2"
-READ = 4096  # passages per read
 BLOCK = 256  # documents that are encoded and written per transaction
-# Up to this size vectors are also kept in memory as float32; larger ones are converted block by block per query.
-MOST_FLOAT_BYTES = 2**30
-ROWS = 256  # of such a block, which fits the processor's cache
 CANDIDATES = 1000  # documents by words and by vectors that are ranked together
 LOCK_SECONDS = 60.0
-FULL = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC", "SQLITE_IOERR_TRUNCATE", "SQLITE_IOERR_SHMSIZE")
+UNWRITABLE = ("CANTOPEN", "READONLY", "READONLY_DIRECTORY", "READONLY_CANTINIT", "READONLY_ROLLBACK")
+FULL = ("FULL", "IOERR_WRITE", "IOERR_FSYNC", "IOERR_TRUNCATE", "IOERR_SHMSIZE")
 Mode = Literal["words", "vectors", "both"]
 Model = SentenceEncoder | Callable[[], SentenceEncoder]
+
+
+def _name_of(error: sqlite3.Error) -> str:
+    # Errors of the module itself have none.
+    return getattr(error, "sqlite_errorname", "").removeprefix("SQLITE_")
 
 
 class Damaged(InputError):
@@ -67,10 +70,9 @@ class Damaged(InputError):
 
 
 @cache
-def statements() -> dict[str, str]:
-    """The statements of search.sql by name."""
-    text = Path(__file__).with_name("search.sql").read_text(encoding="utf-8")
-    return dict(re.findall(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", text, re.DOTALL | re.MULTILINE))
+def sql(name: str) -> str:
+    """A statement of search.sql."""
+    return dict(part.split("\n", 1) for part in SEARCH_SQL.read_text(encoding="utf-8").split("-- name: ")[1:])[name]
 
 
 class Index:
@@ -85,12 +87,17 @@ class Index:
         self, model: Model, path: Path | None = None, *, query_model: Model | None = None, keep_vectors: bool = False
     ) -> None:
         began = time.perf_counter()
-        self.path, self.encoded = path, 0
-        self._given, self._given_query, self._keep = model, query_model, keep_vectors
+        self.path, self.encoded, self._read_only = path, 0, False
+        self._given, self._given_query, self._keep, self._stale = model, query_model, keep_vectors, False
         self._lock = threading.RLock()
-        self._open()
-        if not callable(model):
-            self._require_model(model)
+        try:
+            self._open()
+            if not callable(model):
+                self._require_model(model)
+        except BaseException:
+            with suppress(AttributeError):  # before the file was opened
+                self.close()
+            raise
         self.open_s = time.perf_counter() - began
 
     def __repr__(self) -> str:
@@ -129,6 +136,10 @@ class Index:
         return self.model if given is None else given() if callable(given) else given
 
     @cached_property
+    def _vectors(self) -> PassageVectors:
+        return PassageVectors(self.model.width)
+
+    @cached_property
     def _counter(self) -> tuple[Callable[[Sequence[str]], list[int]], int]:
         return token_counter(self.model)
 
@@ -157,40 +168,73 @@ class Index:
     # --- the file -----------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            if self.path.is_file() and self.path.stat().st_size and not is_index(self.path, by_name=False):
-                raise InputError(f"{self.path}: exists and is not a search index; choose another file")
+        path = self.path
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_file() and path.stat().st_size and not is_index(path, by_name=False):
+                raise InputError(f"{path}: exists and is not a search index; choose another file")
         with self._errors():
-            self._db = sqlite3.connect(self.path or ":memory:", LOCK_SECONDS, isolation_level=None,
-                                       check_same_thread=False)  # fmt: skip
-            self._check()
-            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db = self._connect(path or ":memory:")
+            try:
+                self._check()
+                self._db.execute("PRAGMA journal_mode=WAL")
+            except sqlite3.OperationalError as error:
+                if path is None or _name_of(error) not in UNWRITABLE or not path.is_file():
+                    raise
+                self._copy(path)
             self._db.execute("PRAGMA foreign_keys=ON")
-        self._version, self._stale, self._last = -1, True, 0
-        self._rows_N = self._owner_N = np.zeros(0, np.int64)
-        self._documents_M = self._starts_M = self._rows_N
-        self._codes_ND: NDArray[np.int8] | None = None
-        self._scale_N = np.zeros(0, np.float32)
-        self._floats_ND: NDArray[np.float32] | None = None
+
+    def _connect(self, place: Path | str, uri: bool = False) -> sqlite3.Connection:
+        return sqlite3.connect(place, LOCK_SECONDS, isolation_level=None, check_same_thread=False, uri=uri)
+
+    def _copy(self, path: Path) -> None:
+        """Open a file that this user cannot write, or in a folder of this kind: as it is now, in memory."""
+        # A write-ahead log is not read with `immutable`, and without it the log's index may have to be written.
+        log = Path(f"{path}-wal")
+        mode = "mode=ro" if log.is_file() and log.stat().st_size else "immutable=1"
+        self._db.close()
+        with closing(self._connect(f"{path.resolve().as_uri()}?{mode}", uri=True)) as disk:
+            self._db = self._connect(":memory:")
+            disk.backup(self._db)
+        self._read_only = True
+        self._check()
 
     def _empty(self) -> bool:
         return self._db.execute("SELECT 1 FROM sqlite_master").fetchone() is None
 
     def _check(self) -> None:
-        tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        """Compare the file with its checksums."""
+        db, tables = (
+            self._db,
+            {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")},
+        )
         if not tables:
             size = self.path.stat().st_size if self.path is not None else 0
-            if size not in (0, self._db.execute("PRAGMA page_size").fetchone()[0]):
+            if size not in (0, db.execute("PRAGMA page_size").fetchone()[0]):
                 raise Damaged(f"{self.path}: damaged ({size} bytes without a table)")
             return
         if not {"facts", "documents", "passages", "words"} <= tables:
             raise InputError(f"{self.path}: exists and is not a search index; choose another file")
-        if (message := self._db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+        if (message := db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             raise Damaged(f"{self.path}: damaged ({' '.join(message.split())[:100]})")
-        if dict(self._db.execute("SELECT name, value FROM facts")).get("format") != FORMAT:
-            raise InputError(f"{self.path}: an index of another msdc version; write its documents to a new index with "
-                             "`index`")  # fmt: skip
+        if (found := dict(db.execute("SELECT name, value FROM facts")).get("format")) != FORMAT:
+            raise InputError(
+                f"{self.path}: an index of another msdc version (format {found}, this one reads {FORMAT}); write its "
+                f"documents to a new one: msdc search {self.path} QUERY --index NEW.sqlite"
+            )
+        if strays := db.execute(sql("strays")).fetchone()[0]:
+            raise Damaged(f"{self.path}: damaged ({strays} parts of documents are missing)")
+        for *fields, crc in db.execute(sql("check_documents")):
+            if Document(*fields).crc != crc:
+                raise Damaged(f"{self.path}: damaged (document {fields[0]})")
+        try:
+            db.execute("PRAGMA busy_timeout = 0")
+            db.execute(sql("check_words"))
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):  # another process writes, which has checked the file
+                raise
+        finally:
+            db.execute(f"PRAGMA busy_timeout = {1000 * LOCK_SECONDS:.0f}")
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -202,17 +246,23 @@ class Index:
             message = str(error)
             if "locked" in message:
                 raise InputError(f"{place}: another process has held the lock for {LOCK_SECONDS:.0f} s") from error
-            if getattr(error, "sqlite_errorname", "") in FULL:
+            if _name_of(error) in FULL:
                 raise MsdcError(f"disk full while writing {place}: free some space and run again") from error
-            if "malformed" in message or "decode" in message:
-                raise Damaged(f"{place}: damaged ({message})") from error
-            raise MsdcError(f"{place}: {message}") from error
-        except sqlite3.DatabaseError as error:
+            if _name_of(error) in UNWRITABLE:
+                raise MsdcError(f"cannot write {place}: {message}") from error
+            raise Damaged(f"{place}: damaged ({message})") from error
+        except sqlite3.IntegrityError as error:
+            raise InputError(f"{place}: {error}") from error
+        except sqlite3.ProgrammingError as error:
+            raise InputError(f"{place}: the index is closed") from error
+        except (sqlite3.DatabaseError, ValueError, TypeError, OverflowError, struct.error) as error:
             raise Damaged(f"{place}: damaged ({error})") from error
 
     @contextmanager
     def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[sqlite3.Connection]:
         with self._lock, self._errors():
+            if self._read_only and kind == "IMMEDIATE":
+                raise MsdcError(f"cannot write {self.path}: read-only")
             self._db.execute(f"BEGIN {kind}")
             try:
                 yield self._db
@@ -245,14 +295,10 @@ class Index:
 
     def remove(self, ids: Iterable[str | int]) -> int:
         """Remove documents by id; unknown ids are ignored. Returns the number of removed documents."""
-        keys = [(require_characters(str(key), "an id"),) for key in ids]
-        if self._empty():
-            return 0
+        keys = [require_characters(str(key), "an id") for key in ids]
         with self._transaction() as db:
-            before = db.total_changes
-            removed = sum(db.execute("DELETE FROM documents WHERE key = ?", key).rowcount for key in keys)
-            self._stale |= db.total_changes > before
-        return removed
+            self._stale = True
+            return 0 if self._empty() else db.execute(sql("remove"), (json.dumps(keys),)).rowcount
 
     def _put(self, documents: Iterable[Document], given: object, replace: bool, encode: bool = True) -> int:
         """Write documents in blocks; `given` is what they come from, for the progress."""
@@ -271,46 +317,36 @@ class Index:
     def _create(self, db: sqlite3.Connection) -> None:
         """Create the tables with the first documents."""
         if self._empty():
-            for statement in statements()["schema"].split(";\n"):
+            for statement in sql("schema").split(";\n"):
                 db.execute(statement)
-            model = self.model.fingerprint() if self.path is not None else ""
-            facts = {"format": FORMAT, "model": model, "name": self.model.name}
-            facts["source"] = self.model.source if model else ""  # the model in the bundle of a phone
+            facts = {"format": FORMAT}
+            if self.path is not None:  # `source`: the model in the bundle of a phone
+                facts |= {"model": self.model.fingerprint(), "name": self.model.name, "source": self.model.source}
             db.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
 
     def _insert(
         self, db: sqlite3.Connection, block: Sequence[Document], passages: Sequence[Sequence[Passage]], replace: bool
     ) -> None:
         """Write a block inside a transaction, in which ids are given and compared."""
-        place = self.path or "index"
-        keyed = {
-            one.id or number: (one, parts) for number, (one, parts) in enumerate(zip(block, passages, strict=True))
-        }
+        place, keyed, seen = self.path or "index", dict[str | int, tuple[Document, Sequence[Passage]]](), set[str]()
         if not replace:
-            given, seen = [one.id for one in block if one.id], set[str]()
-            exists = "SELECT key FROM documents WHERE key IN (SELECT value FROM json_each(?))"
-            for (key,) in db.execute(exists, (json.dumps(given),)):
-                raise InputError(f"{place}: a document {key!r} exists already; use update")
-            for key in given:
-                if key in seen:
-                    raise InputError(f"{place}: two documents have the id {key!r}")
-                seen.add(key)
-        last = db.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'documents'").fetchone()[0] or 0
-        insert = "INSERT INTO documents (key, title, text, metadata, crc) VALUES (?, ?, ?, ?, ?)"
+            given = json.dumps([one.id for one in block if one.id])
+            seen = {key for (key,) in db.execute(sql("known"), (given,))}
+        for number, (one, parts) in enumerate(zip(block, passages, strict=True)):
+            if not replace and one.id in seen:
+                raise InputError(f"{place}: a document {one.id!r} exists already; use update")
+            seen |= {one.id} - {""}
+            keyed[one.id or number] = one, parts
+        db.execute(sql("remove"), (json.dumps([key for key in keyed if isinstance(key, str)]),))
+        last = db.execute(sql("next")).fetchone()[0]
         for one, parts in keyed.values():
-            if one.id:
-                db.execute("DELETE FROM documents WHERE key = ?", (one.id,))
-            else:
+            while not one.id:
+                if not db.execute(sql("known"), (json.dumps([str(last)]),)).fetchone():
+                    one = one._replace(id=str(last))
                 last += 1
-                while db.execute("SELECT 1 FROM documents WHERE key = ?", (str(last),)).fetchone():
-                    last += 1
-                one = one._replace(id=str(last))
-            row = db.execute(insert, (one.id, one.title, one.text, one.metadata, one.crc)).lastrowid
-            db.execute(statements()["insert_words"], (row, index_words(one.title), index_words(one.text)))
-            db.executemany(
-                "INSERT INTO passages (document, start, end, scale, vector, crc) VALUES (?, ?, ?, ?, ?, ?)",
-                [(row, *part, None if part.vector is None else zlib.crc32(part.vector, row or 0)) for part in parts],
-            )
+            row = db.execute(sql("add_document"), (*one, one.crc)).lastrowid or 0
+            db.execute(sql("add_words"), (row, index_words(one.title), index_words(one.text)))
+            db.executemany(sql("add_passage"), [(row, *part, passage_crc(row, *part)) for part in parts])
 
     def _passages(self, block: Sequence[Document]) -> list[list[Passage]]:
         """The passages of documents: of the same id and text in the index, of the cache, else new ones."""
@@ -329,14 +365,12 @@ class Index:
         keys = {one.id: (one.title, one.text) for one in block if one.id}
         if not keys or not len(self):
             return found
-        stored = statements()["stored"]
         with self._transaction("DEFERRED") as db:
-            for key, title, text, row, *part, crc in db.execute(stored, (json.dumps(list(keys)),)):
-                one = Passage(*part)
+            for key, title, text, row, *part, crc in db.execute(sql("stored"), (json.dumps(list(keys)),)):
+                if passage_crc(row, *part) != crc:
+                    raise Damaged(f"{self.path}: damaged (document {key})")
                 if keys[key] == (title, text):
-                    if one.vector is not None and zlib.crc32(one.vector, row) != crc:
-                        raise Damaged(f"{self.path}: damaged (document {key})")
-                    found.setdefault((title, text), []).append(one)
+                    found.setdefault((title, text), []).append(Passage(*part))
         return found
 
     def _encoded(self, documents: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[Passage]]:
@@ -368,51 +402,6 @@ class Index:
         return {one: [passage(*part) for part in parts] for one, parts in zip(documents, found, strict=True)}
 
     # --- search -------------------------------------------------------------------------------------------------------
-
-    def _refresh(self) -> None:
-        """Load new vectors into memory, and drop removed ones."""
-        db = self._db
-        version = db.execute("PRAGMA data_version").fetchone()[0]
-        if version == self._version and not self._stale:
-            return
-        if self._codes_ND is None:
-            self._codes_ND = np.zeros((0, self.model.width), np.int8)
-        new = "FROM passages WHERE id > ? AND vector IS NOT NULL"
-        many = db.execute(f"SELECT count(*) {new}", (self._last,)).fetchone()[0]
-        columns_N3 = np.zeros((many, 3))
-        codes_ND = np.zeros((many, self.model.width), np.int8)
-        found = db.execute(f"SELECT id, document, scale, vector, crc {new} ORDER BY id", (self._last,))
-        for start in range(0, many, READ):
-            block = found.fetchmany(READ)
-            if wrong := [one[0] for one in block if zlib.crc32(one[3], one[1]) != one[4]]:
-                raise Damaged(f"{self.path}: damaged (the vector of passage {wrong[0]})")
-            columns_N3[start : start + READ] = [one[:3] for one in block]
-            vectors = np.frombuffer(b"".join(one[3] for one in block), np.int8)
-            codes_ND[start : start + READ] = vectors.reshape(len(block), -1)
-        self._rows_N = np.append(self._rows_N, columns_N3[:, 0].astype(np.int64))
-        self._owner_N = np.append(self._owner_N, columns_N3[:, 1].astype(np.int64))
-        self._scale_N = np.append(self._scale_N, columns_N3[:, 2].astype(np.float32))
-        self._codes_ND = np.concatenate([self._codes_ND, codes_ND]) if len(self._codes_ND) else codes_ND
-        self._last = int(self._rows_N.max(initial=self._last))
-        if db.execute("SELECT count(vector) FROM passages").fetchone()[0] != len(self._rows_N):
-            left = [row for (row,) in db.execute("SELECT id FROM passages WHERE vector IS NOT NULL")]
-            kept_N = np.isin(self._rows_N, np.array(left, np.int64))
-            self._rows_N, self._owner_N = self._rows_N[kept_N], self._owner_N[kept_N]
-            self._scale_N, self._codes_ND = self._scale_N[kept_N], self._codes_ND[kept_N]
-        small = 4 * self._codes_ND.size <= MOST_FLOAT_BYTES
-        self._floats_ND = self._codes_ND * self._scale_N[:, None] if small else None
-        self._documents_M, self._starts_M = np.unique(self._owner_N, return_index=True)
-        self._version, self._stale = version, False
-
-    def _cosines(self, query_D: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Cosine of every passage with a unit vector, [N]."""
-        if self._floats_ND is not None:
-            return np.asarray(self._floats_ND @ query_D)
-        assert self._codes_ND is not None
-        cosine_N = np.empty(len(self._codes_ND), np.float32)
-        for start in range(0, len(cosine_N), ROWS):
-            cosine_N[start : start + ROWS] = self._codes_ND[start : start + ROWS].astype(np.float32) @ query_D
-        return cosine_N * self._scale_N
 
     def search(
         self,
@@ -459,17 +448,17 @@ class Index:
             warn(f"the query has {tokens} tokens; {self.query_model.name} reads the first {most}")
         return np.asarray(unit_rows(self.query_model.encode([query]))[0])
 
-    def _allowed(self, wanted: str | None) -> str | None:
-        """The ids of the documents that a filter keeps, as JSON; None without a filter."""
+    def _allowed(self, wanted: str | None) -> list[int] | None:
+        """The documents that a filter keeps; None without a filter."""
         if not wanted:
             return None
-        ids = [row for (row,) in self._db.execute(statements()["filter"], (wanted,))]
-        if not ids and len(self):
-            columns = [name for (name,) in self._db.execute(statements()["columns"])]
+        found = [row for (row,) in self._db.execute(sql("filter"), (wanted,))]
+        if not found and len(self):
+            columns = [name for (name,) in self._db.execute(sql("columns"))]
             for part in json.loads(wanted):
                 if (name := part["path"][3:-1]) not in columns:
                     raise InputError(f"no column {name!r} to filter by (columns: {', '.join(columns) or 'none'})")
-        return json.dumps(ids)
+        return found
 
     def _search(
         self,
@@ -482,72 +471,44 @@ class Index:
     ) -> list[Hit]:
         """The hits, inside a transaction, which also reports SQLite's errors."""
         allowed, most, weight = self._allowed(wanted), max(CANDIDATES, 4 * top), WEIGHT if mode == "both" else 1.0
-        passage_N, cosine, near = None, dict[int, float](), list[int]()
+        cosine, words = dict[int, float](), dict[int, float]()
         if query_D is not None:
-            self._refresh()
-            if len(self._rows_N):
-                passage_N = self._cosines(query_D)
-                best_M = np.maximum.reduceat(passage_N, self._starts_M)
-                if allowed is not None:
-                    best_M = np.where(np.isin(self._documents_M, json.loads(allowed)), best_M, -np.inf)
-                near_K = np.argpartition(-best_M, most - 1)[:most] if most < len(best_M) else np.arange(len(best_M))
-                near_K = near_K[np.isfinite(best_M[near_K])]
-                near = self._documents_M[near_K].tolist()
-                cosine = dict(zip(near, best_M[near_K].tolist(), strict=True))
-        words: dict[int, float] = {}
+            self._vectors.refresh(self._db, sql("vectors"), self._stale)
+            self._stale = False
+            self._vectors.compare(query_D)
+            cosine = self._vectors.nearest(most, allowed)
+        near = list(cosine)
         if mode != "vectors" and (expression := match_expression(query)):
-            words = dict(self._db.execute(statements()["words"], (expression, allowed, most)))
-            if passage_N is not None:
-                rest = np.array([row for row in words if row not in cosine], np.int64)
-                at = np.minimum(np.searchsorted(self._documents_M, rest), len(self._documents_M) - 1)
-                cosine |= {int(r): float(best_M[a]) for r, a in zip(rest, at, strict=True) if self._documents_M[a] == r}
+            ids = None if allowed is None else json.dumps(allowed)
+            words = dict(self._db.execute(sql("words"), (expression, ids, most)))
+            if query_D is not None:
+                cosine |= self._vectors.of(words)
             if len(words) == most:
-                words |= self._words_of(near, expression, words, cosine, weight, top)
-        score = {row: words.get(row, 0.0) + weight * cosine.get(row, 0.0) for row in {*cosine, *words}}
+                # Also BM25 of documents near in meaning that may be among the first: it is at most the lowest of these.
+                lowest = min(words.values())
+                sure = sorted((words.get(row, 0.0) + weight * value for row, value in cosine.items()), reverse=True)
+                least = sure[top - 1] - lowest if len(sure) >= top else -np.inf
+                others = [row for row in near if row not in words and weight * cosine[row] >= least - 1e-3]
+                words |= dict(self._db.execute(sql("words_of"), (expression, json.dumps(others))))
         free = threshold is None or mode == "words"
-        rows = [row for row in score if free or cosine.get(row, -1.0) >= (threshold or 0.0)]
-        rows = sorted(rows, key=lambda row: (-round(score[row], 4), row))[:top]
-        by_words = {row: None if mode == "vectors" else words.get(row, 0.0) for row in rows}
-        return [self._hit(row, score[row], cosine.get(row), by_words[row], passage_N) for row in rows]
+        score = {
+            row: float(f"{words.get(row, 0.0) + weight * cosine.get(row, 0.0):.6g}")
+            for row in {*cosine, *words} if free or cosine.get(row, -1.0) >= (threshold or 0.0)
+        }  # fmt: skip
+        rows = sorted(score, key=lambda row: (-score[row], row))[:top]
+        return [
+            self._hit(row, score[row], cosine.get(row), None if mode == "vectors" else words.get(row, 0.0))
+            for row in rows
+        ]
 
-    def _words_of(
-        self,
-        near: Sequence[int],
-        expression: str,
-        words: dict[int, float],
-        cosine: dict[int, float],
-        weight: float,
-        top: int,
-    ) -> dict[int, float]:
-        """BM25 of documents near in meaning, not among the best by words, that may still be among the first `top`.
-
-        It is at most the lowest of the best by words.
-        """
-        most = min(words.values())
-        sure = sorted((words.get(row, 0.0) + weight * near for row, near in cosine.items()), reverse=True)
-        least = sure[top - 1] if len(sure) >= top else -np.inf
-        others = [row for row in near if row not in words and most + weight * cosine[row] >= least - 1e-3]
-        return dict(self._db.execute(statements()["words_of"], (expression, json.dumps(others))))
-
-    def _hit(
-        self, row: int, score: float, cosine: float | None, words: float | None, passage_N: NDArray[np.float32] | None
-    ) -> Hit:
-        found = self._db.execute(
-            "SELECT key, text, title, metadata, crc FROM documents WHERE id = ?", (row,)
-        ).fetchone()
-        one = Document(*found[:-1]) if found else None
-        if one is None or one.crc != found[-1]:
-            raise Damaged(f"{self.path}: damaged (document {one.id if one else row})")
-        start, end = 0, len(one.text)
-        first, last = np.searchsorted(self._owner_N, [row, row + 1])
-        if passage_N is not None and first < last:
-            best = int(self._rows_N[first + passage_N[first:last].argmax()])
-            start, end = self._db.execute("SELECT start, end FROM passages WHERE id = ?", (best,)).fetchone()
-        cosine = None if cosine is None else round(cosine, 4)
-        words = None if words is None else float(f"{words:.5g}")
-        return Hit(
-            one.id, float(f"{score:.6g}"), cosine, words, one.text, start, end, one.title, json.loads(one.metadata)
-        )
+    def _hit(self, row: int, score: float, cosine: float | None, words: float | None) -> Hit:
+        best = None if cosine is None else self._vectors.best_passage(row)
+        *fields, crc, start, end = self._db.execute(sql("hit"), (row, best)).fetchone() or (None, 0, 0, 0)
+        if None in fields or (one := Document(*fields)).crc != crc:
+            raise Damaged(f"{self.path}: damaged (document {row})")
+        cosine, words = (None if value is None else float(f"{value:.6g}") for value in (cosine, words))
+        start, end = (start, end) if end else (0, len(one.text))
+        return Hit(one.id, score, cosine, words, one.text, start, end, one.title, json.loads(one.metadata))
 
 
 def is_index(path: Path, by_name: bool = True) -> bool:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from msdc.encoders.encoder import SentenceEncoder
 
 Span = tuple[int, int]  # first character, one past the last
-END = re.compile(r"(?<=[.!?…؟।])[\"'”’»)\]]*\s+|(?<=[。！？])|\s*\n\s*")
+# The lookbehind of the last keeps a long run of blanks linear.
+END = re.compile(r"(?<=[.!?…؟।])[\"'”’»)\]]*\s+|(?<=[。！？])|(?<!\s)\s*\n\s*")
 # Tokens: a sentence shorter than the first number (a heading, "Yes.", "e.g.") joins its neighbour, up to the second.
 SHORT, JOINED = 8, 32
 TITLE_SHARE = 3  # a title has at most a third of a passage's tokens
@@ -42,14 +43,17 @@ def _halves(text: str, span: Span) -> tuple[Span, Span]:
     return (start, cut), (cut, end)
 
 
-def passages(texts: Sequence[str], count: Callable[[Sequence[str]], list[int]], most: int) -> list[list[Span]]:
+def passages(
+    texts: Sequence[str], count: Callable[[Sequence[str]], list[int]], most: int | Sequence[int]
+) -> list[list[Span]]:
     """The passages of each text, in order; none for an empty text.
 
     Args:
         texts: documents of any length.
         count: a function from texts to their numbers of tokens, without special ids.
-        most: maximum tokens of a passage.
+        most: maximum tokens of a passage, for all texts or for each.
     """
+    limits = [most] * len(texts) if isinstance(most, int) else most
     spans = [sentence_spans(text) for text in texts]
     whole: list[list[tuple[Span, int]]] = [[] for _ in texts]
     todo = [(number, span) for number, found in enumerate(spans) for span in found]
@@ -57,12 +61,12 @@ def passages(texts: Sequence[str], count: Callable[[Sequence[str]], list[int]], 
         cut = []
         counts = count([texts[number][start:end] for number, (start, end) in todo])
         for (number, span), tokens in zip(todo, counts, strict=True):
-            if tokens <= most or span[1] - span[0] < 2:
+            if tokens <= limits[number] or span[1] - span[0] < 2:
                 whole[number].append((span, tokens))
             else:
                 cut += [(number, half) for half in _halves(texts[number], span)]
         todo = cut
-    return [_joined(sorted(found), most) for found in whole]
+    return [_joined(sorted(found), limit) for found, limit in zip(whole, limits, strict=True)]
 
 
 def _joined(parts: list[tuple[Span, int]], most: int) -> list[Span]:
@@ -94,8 +98,9 @@ def passage_texts(
 
     The title is put before each passage; a long one is shortened to its first words.
     """
-    room = most // TITLE_SHARE if any(title for title, _ in documents) else 0
-    found = passages([text for _, text in documents], count, most - room)
+    room = most // TITLE_SHARE
+    limits = [most - room if title.strip() else most for title, _ in documents]
+    found = passages([text for _, text in documents], count, limits)
     found_texts = []
     for (title, text), spans in zip(documents, found, strict=True):
         words = title.split()

@@ -1,20 +1,80 @@
 -- The tables of a search index and the statements on them, the same in Python, Kotlin, Swift and JavaScript.
--- A line "-- name: NAME" starts a statement.
+-- Each follows its name.
 
 -- name: schema
-CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE documents (id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, title TEXT NOT NULL, text TEXT NOT NULL, metadata TEXT NOT NULL, crc INTEGER NOT NULL);
-CREATE TABLE passages (id INTEGER PRIMARY KEY AUTOINCREMENT, document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE, start INTEGER NOT NULL, end INTEGER NOT NULL, scale REAL, vector BLOB, crc INTEGER);
+-- A checksum is CRC-32: of a document's key, text, title and metadata with zeros between; of a passage's document, start,
+-- end (int64), scale (float64, 0 without a vector), all little-endian, and vector. `words` has the words of words.py.
+CREATE TABLE facts (name TEXT PRIMARY KEY NOT NULL, value TEXT NOT NULL);
+CREATE TABLE documents (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  key TEXT NOT NULL UNIQUE CHECK (typeof(key) = 'text' AND key <> ''),
+  title TEXT NOT NULL CHECK (typeof(title) = 'text'),
+  text TEXT NOT NULL CHECK (typeof(text) = 'text'),
+  metadata TEXT NOT NULL
+    CONSTRAINT metadata_is_a_json_object CHECK (CASE WHEN json_valid(metadata) THEN json_type(metadata) = 'object' ELSE 0 END),
+  crc INTEGER NOT NULL CHECK (typeof(crc) = 'integer')
+);
+CREATE TABLE passages (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+  start INTEGER NOT NULL CHECK (typeof(start) = 'integer' AND start >= 0),
+  end INTEGER NOT NULL CHECK (typeof(end) = 'integer' AND end > start),
+  scale REAL CHECK (scale IS NULL OR typeof(scale) = 'real' AND scale > 0 AND scale <= 1),
+  vector BLOB CHECK (CASE WHEN scale IS NULL THEN vector IS NULL ELSE typeof(vector) = 'blob' AND length(vector) > 0 END),
+  crc INTEGER NOT NULL CHECK (typeof(crc) = 'integer')
+);
 CREATE INDEX passages_of_document ON passages (document);
 CREATE VIRTUAL TABLE words USING fts5(title, text, tokenize='ascii');
 CREATE TRIGGER removed AFTER DELETE ON documents BEGIN DELETE FROM words WHERE rowid = old.id; END;
+CREATE TRIGGER kept BEFORE UPDATE ON documents BEGIN SELECT RAISE(ABORT, 'a document is replaced, not changed'); END;
+CREATE TRIGGER inside BEFORE INSERT ON passages
+  WHEN new.end > (SELECT length(CAST(text AS BLOB)) FROM documents WHERE id = new.document)
+  BEGIN SELECT RAISE(ABORT, 'a passage outside its document'); END;
 
--- name: insert_words
--- ?1: the row of a document, ?2 and ?3: the words of its title and text (msdc/search/words.py).
+-- name: strays
+-- Passages and words without a document, and documents without them.
+SELECT (SELECT count(*) FROM passages WHERE document NOT IN (SELECT id FROM documents))
+  + (SELECT count(*) FROM documents WHERE id NOT IN (SELECT document FROM passages))
+  + (SELECT count(*) FROM words_content WHERE id NOT IN (SELECT id FROM documents))
+  + (SELECT count(*) FROM documents WHERE id NOT IN (SELECT id FROM words_content))
+
+-- name: check_words
+INSERT INTO words (words) VALUES ('integrity-check')
+
+-- name: check_documents
+SELECT key, text, title, metadata, crc FROM documents
+
+-- name: next
+-- The number of the next document.
+SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'documents'
+
+-- name: known
+-- ?1: keys as JSON; those that are there.
+SELECT key FROM documents WHERE key IN (SELECT value FROM json_each(?1))
+
+-- name: remove
+DELETE FROM documents WHERE key IN (SELECT value FROM json_each(?1))
+
+-- name: add_document
+INSERT INTO documents (key, text, title, metadata, crc) VALUES (?1, ?2, ?3, ?4, ?5)
+
+-- name: add_words
 INSERT INTO words (rowid, title, text) VALUES (?1, ?2, ?3)
 
+-- name: add_passage
+INSERT INTO passages (document, start, end, scale, vector, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+
+-- name: vectors
+-- ?1: the last passage that is read already.
+SELECT id, document, start, end, scale, vector, crc FROM passages WHERE id > ?1 ORDER BY id
+
+-- name: hit
+-- ?1: a document, ?2: its best passage or null.
+SELECT key, text, title, metadata, documents.crc, start, end
+FROM documents LEFT JOIN passages ON passages.id = ?2 WHERE documents.id = ?1
+
 -- name: filter
--- ?1: [{"path": "$.\"year\"", "ranges": [[2022, null]]}, ...]. A document has in each path a value (of a list: one of its
+-- ?1: [{"path": path of JSON, "ranges": [[2022, null], ...]}, ...]. A document has in each path a value (of a list: one of its
 -- values) inside one of the ranges. Numbers, and texts that are plain decimal numbers, compare as numbers, others as text.
 WITH bounds AS (
   SELECT part.key AS part, range.key AS range, side.key AS side, CAST(side.value AS TEXT) AS text,

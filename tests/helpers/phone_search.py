@@ -17,8 +17,14 @@ SPELLED = [
         "title": "IĞDIR'DA KAR",
         "text": "Die STRASSE ist lang. \U0001f534 Park\u00adplatz, nai\u0308ve 20\u0660",
     },
-    {"id": "d11", "text": "मुझे यह किताब पसंद है"},
-    {"id": "d12", "text": "कल तब कब बात कट बस कम तक. 东京的夏天很热。"},
+    {"id": "d11", "text": "मुझे यह किताब पसंद है", "author": "Smith, John", "stars": 4.0, "day": "2025-01-31"},
+    {
+        "id": "d12",
+        "author": "Smith",
+        "stars": "4",
+        "lang": ["hi", "zh"],
+        "text": "कल तब कब बात कट बस कम तक. 东京的夏天很热。",
+    },
     {"id": "d13", "text": "我住在北京，天气很好。 كِتَابٌ جمـــيل"},
     {"id": "d14", "text": "한국어를 배웁니다. \u1112\u1161\u11ab\u1100\u116e\u11a8"},
 ]
@@ -32,7 +38,7 @@ DOCUMENTS = [
     {"id": "d6", "text": "会議は九時に始まります。切符は箱の中です。", "done": True},
     {"id": "d7", "text": "\U00012000\U00012001 \U000103a0\U000103a1", "lang": "en"},
     {"id": "d8", "text": "\U0001f600 smile. Emoji before the ticket!  “Quoted.” And after… the end", "lang": "en"},
-    {"id": "d9", "text": "Reunion without its accent", "lang": "en", "quote": 'it\'s "so"'},
+    {"id": "d9", "text": "Reunion without its accent", "lang": "en", "quote": 'it\'s "so"', "day": "2024-05-01"},
     *SPELLED,
 ]
 QUERIES = [
@@ -40,8 +46,19 @@ QUERIES = [
     ("both", 9, "", "needle in a long text"), ("both", 5, "lang=en", "ticket"), ("both", 5, "year>2025.5", "train car"),
     ("vectors", 9, "year<2025", "train"), ("words", 5, "lang=de|es", "Gleis reunion taxi"), ("words", 5, "", "???"),
     *(("words", 5, "", query) for query in SPELLINGS),
-    ("both", 5, "done=1", "九時"), ("both", 2, "", "\U0001f600"), ("vectors", 2, "", "\U00012000"),
+    ("both", 5, "done=1", "九時"),
+    ("both", 2, "", "\U0001f600"),
+    ("vectors", 2, "", "\U00012000"), ("both", 5, "author=Smith, John", "ticket"), ("both", 5, "stars=4", "ticket"),
+    ("vectors", 5, "stars=4.0", "ticket"), ("both", 5, "lang=hi", "ticket"), ("both", 5, "day>2024-12-31", "ticket"),
+    ("both", 5, "day<2024-06", "reunion"), ("both", 5, "lang=nothing", "ticket"), ("both", 9, "done=true", "ticket"),
 ]  # fmt: skip
+
+
+def filter_of(where: str) -> dict[str, object]:
+    """NAME=ONE|OTHER, NAME>LEAST, NAME<MOST as a filter."""
+    name, sign, text = re.fullmatch(r"(\w*)([=<>]?)(.*)", where).groups()
+    value = float(text) if re.fullmatch(r"[0-9.]+", text) else text
+    return {name: {"=": text.split("|"), ">": (value, None), "<": (None, value)}[sign]} if name else {}
 
 
 def write_data(bundle, folder: Path, assets: Path) -> None:
@@ -50,35 +67,32 @@ def write_data(bundle, folder: Path, assets: Path) -> None:
         index.add(DOCUMENTS)
         lines = []
         for mode, top, where, query in QUERIES:
-            name, sign, value = re.fullmatch(r"(\w*)(\W?)(.*)", where).groups()
-            wanted = {"=": value.split("|"), ">": (float(value or 0), None) if sign == ">" else 0,
-                      "<": (None, int(value)) if sign == "<" else 0}.get(sign)  # fmt: skip
-            hits = index.search(query, top, mode=mode, where={name: wanted} if name else None).hits
+            hits = index.search(query, top, mode=mode, where=filter_of(where)).hits
             shown = " ".join(
-                f"{hit.id}:{hit.score}:{hit.cosine or 0.0}:{zlib.crc32(hit.passage.encode())}" for hit in hits
+                f"{hit.id}:{hit.score}:{hit.cosine or 0}:{zlib.crc32(hit.passage.encode())}" for hit in hits
             )
             lines.append(f"{mode}\t{top}\t{where}\t{query}\t{shown}")
     folder.mkdir()
     (folder / "answers.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     more = [{"id": f"n{row}", "text": f"Number {row} of more texts."} for row in range(300)]
     for name, rows in (("documents", DOCUMENTS), ("more", more)):
-        cells = [as_document(row, 0) for row in rows]
+        cells = [as_document(row, "") for row in rows]
         text = "".join(
             "\t".join([one.id, one.title, one.text.replace("\n", "\\n"), one.metadata]) + "\n" for one in cells
         )
         (folder / f"{name}.tsv").write_text(text, encoding="utf-8")
     for name, change, words in (
         ("other-model", "UPDATE facts SET value = 'other' WHERE name IN ('source', 'model')", "made with another tiny"),
-        (
-            "broken",
-            "UPDATE passages SET vector = zeroblob(length(vector)) WHERE id = 1",
-            "damaged (the vector of passage 1",
-        ),
+        ("broken", "UPDATE passages SET vector = zeroblob(length(vector)) WHERE id = 1", "the vector of passage 1"),
+        ("scaled", "UPDATE passages SET scale = scale / 2 WHERE id = 1", "the vector of passage 1"),
+        ("lost", "DELETE FROM passages WHERE document = 1", "parts of documents are missing"),
+        ("changed", "DROP TRIGGER kept; UPDATE documents SET metadata = '{}' WHERE key = 'd2'", "document d2"),
+        ("no-words", "UPDATE words_data SET block = zeroblob(length(block)) WHERE id > 10", "malformed"),
         ("words-gone", "DROP TABLE words", "not a search index"),
     ):
         shutil.copyfile(assets / "desktop.sqlite", folder / f"{name}.sqlite")
-        with closing(sqlite3.connect(folder / f"{name}.sqlite")) as db, db:
-            db.execute(change)
+        with closing(sqlite3.connect(folder / f"{name}.sqlite")) as db:
+            db.executescript(change)
         (folder / f"{name}.txt").write_text(words, encoding="utf-8")
 
 

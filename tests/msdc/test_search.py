@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +20,10 @@ from click.testing import CliRunner
 
 import msdc
 from msdc.commands.search import command
-from msdc.errors import InputError
+from msdc.errors import InputError, MsdcError
 from msdc.search import index as indexes
+from msdc.search import vectors
+from msdc.search.documents import as_document
 from msdc.search.index import Index
 from msdc.search.passages import passages, sentence_spans
 
@@ -69,6 +74,20 @@ def test_passages_cover_a_text_and_fit(model):
     assert passages(["", " \n "], tokens, 40) == [[], []]
     spans = sentence_spans("One. «Two!» Three")
     assert ["One. «Two!» Three"[a:b] for a, b in spans] == ["One.", "«Two!", "Three"]
+
+
+def test_long_runs_of_blanks_and_marks_take_no_time(model):
+    """Minutes before: a search for the end of a run began at each of its characters."""
+    counted = [0]
+
+    def count(texts):
+        counted[0] += sum(map(len, texts))
+        return [len(text.split()) for text in texts]
+
+    for text in ("a" + " " * 10**6 + "b", "a" + "\u00a0" * 10**6 + "b", "a." + "\"'" * 10**5, " \n" * 10**5 + "x"):
+        (found,) = passages([text], count, 8)
+        assert "".join(text[a:b] for a, b in found).split() == text.split(), text[:9]
+    assert counted[0] < 10**7
 
 
 def test_words_are_found_however_they_are_spelled(model):
@@ -157,8 +176,8 @@ def test_large_indexes_are_ranked_alike(model, monkeypatch):
     """Without float copies in memory, and with more documents than candidates of either kind."""
     texts = [f"{word} number {i}" for i in range(60) for word in ("apple", "river")] + LINES[2:4]
     plain = [(hit.id, hit.cosine) for hit in msdc.open_index(texts, model).search("the apple 7", 9).hits]
-    monkeypatch.setattr(indexes, "MOST_FLOAT_BYTES", 0)
-    monkeypatch.setattr(indexes, "ROWS", 7)
+    monkeypatch.setattr(vectors, "MOST_FLOAT_BYTES", 0)
+    monkeypatch.setattr(vectors, "ROWS", 7)
     monkeypatch.setattr(indexes, "CANDIDATES", 40)
     found = [(hit.id, hit.cosine) for hit in msdc.open_index(texts, model).search("the apple 7", 9).hits]
     assert [key for key, _ in found] == [key for key, _ in plain]
@@ -301,9 +320,8 @@ def test_a_search_never_writes_to_an_index_and_no_error_deletes_it(model, file, 
     assert "exists already" in str(refused.exception) and own.read_bytes() == before
     assert run(own, "document 3").exit_code == 0 and own.read_bytes() == before
     assert [path.name for path in tmp_path.glob("own*")] == ["own.sqlite"]
-    with sqlite3.connect(own) as database:
-        database.execute("UPDATE facts SET value = 'another' WHERE name = 'model'")
-    database.close()
+    with closing(sqlite3.connect(own)) as database, database:
+        database.execute("UPDATE facts SET value = 'another' WHERE name IN ('model', 'source')")
     changed = own.read_bytes()
     assert "made with another msdc-mini" in str(run(own, "document").exception) and own.read_bytes() == changed
     with pytest.raises(InputError, match="made with another msdc-mini"):
@@ -321,23 +339,178 @@ def test_a_search_never_writes_to_an_index_and_no_error_deletes_it(model, file, 
 def test_a_damaged_index_is_an_error(model, tmp_path):
     path = tmp_path / "whole.sqlite"
     with msdc.open_index(path, model) as whole:
-        whole.add(LINES[2:5])
+        whole.add([{"id": f"n{n}", "text": line, "n": n} for n, line in enumerate(LINES[2:5])])
     raw = path.read_bytes()
     for statement in (
         "UPDATE passages SET vector = zeroblob(384) WHERE id = 2",
-        "UPDATE documents SET text = 'A pet, a pet.' WHERE id = 3",
+        "UPDATE passages SET scale = scale * 0.3 WHERE id = 2",
+        "UPDATE passages SET scale = NULL, vector = NULL WHERE id = 2",
+        "UPDATE passages SET document = 1 WHERE id = 2",
+        "UPDATE passages SET end = end - 1 WHERE id = 2",
+        "DELETE FROM passages WHERE id = 2",
+        "DROP TRIGGER kept; UPDATE documents SET text = 'A pet, a pet.' WHERE id = 3",
+        """DROP TRIGGER kept; UPDATE documents SET metadata = '{"n": 9}' WHERE id = 3""",
+        "DROP TRIGGER kept; UPDATE documents SET key = 'n9' WHERE id = 3",
+        "UPDATE words_content SET c1 = 'a pet' WHERE id = 3",
+        "UPDATE words_data SET block = zeroblob(length(block)) WHERE id > 10",
+        "DELETE FROM words_docsize WHERE id = 2",
+        "DELETE FROM words WHERE rowid = 2",
     ):
         path.write_bytes(raw)
-        with sqlite3.connect(path) as database:
-            database.execute(statement)
-        database.close()
-        with pytest.raises(InputError, match="damaged"), msdc.open_index(path, model) as index:
-            index.search("a pet")
+        with closing(sqlite3.connect(path)) as database:
+            database.executescript(statement)
+        try:
+            with msdc.open_index(path, model) as index:
+                index.search("a pet")
+        except InputError as error:
+            assert "damaged" in str(error), statement
+        else:
+            pytest.fail(statement)
+    path.write_bytes(raw)
+    with closing(sqlite3.connect(path)) as database:
+        for statement in (
+            "UPDATE passages SET scale = 9e999", "UPDATE passages SET scale = 0", "UPDATE passages SET start = end",
+            "UPDATE passages SET vector = NULL", "UPDATE passages SET scale = 'x'", "INSERT INTO passages "
+            "(document, start, end, crc) VALUES (1, 0, 1000, 0)", "UPDATE documents SET title = 'x'",
+            "INSERT INTO documents (key, title, text, metadata, crc) VALUES ('a', '', 'b', '{\"x\": NaN}', 0)",
+        ):  # fmt: skip
+            with pytest.raises(sqlite3.IntegrityError):
+                database.execute(statement)
     for size in (1000, 4100, len(raw) // 2, len(raw) - 4096):
         path.write_bytes(raw[:size])
         with pytest.raises(InputError, match="damaged"):
             msdc.open_index(path, model)
         assert path.stat().st_size == size
+
+
+def test_an_index_of_an_earlier_version_is_kept_and_has_a_way_out(model, tmp_path):
+    path = tmp_path / "old.sqlite"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript("""
+            CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+            CREATE TABLE documents (id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, title TEXT NOT NULL,
+              text TEXT NOT NULL, metadata TEXT NOT NULL, crc INTEGER NOT NULL);
+            CREATE TABLE passages (id INTEGER PRIMARY KEY, document INTEGER, vector BLOB);
+            CREATE VIRTUAL TABLE words USING fts5(title, text, content='documents', content_rowid='id');
+            INSERT INTO facts VALUES ('format', '1');
+            INSERT INTO documents (key, title, text, metadata, crc) VALUES ('n1', 'Kitchen', 'The soup needs salt.',
+              '{"year": 2021}', 0);
+        """)
+    before = path.read_bytes()
+    with pytest.raises(
+        InputError, match=r"format 1, this one reads 2\); write its documents to a new one: msdc search"
+    ):
+        msdc.open_index(path, model)
+    with msdc.open_index(path, model, index=tmp_path / "new.sqlite") as new:
+        hit = new.search("sopa salada", where={"year": 2021}).hits[0]
+    assert (hit.id, hit.title, hit.metadata) == ("n1", "Kitchen", {"year": 2021}) and path.read_bytes() == before
+
+
+def test_a_folder_that_cannot_be_written_is_searched(model, tmp_path):
+    path = tmp_path / "shipped" / "notes.sqlite"
+    with msdc.open_index(path, model) as index:
+        index.add(LINES[2:5])
+    path.chmod(0o444)
+    path.parent.chmod(0o555)
+    root = os.geteuid() == 0
+    tmp_path.chmod(0o755)
+    for folder in [*tmp_path.parents][:3] if root else []:
+        folder.chmod(folder.stat().st_mode | 0o055)
+    if root:
+        os.seteuid(65534)
+    try:
+        with msdc.open_index(path, model) as index:
+            assert index.search("salt", 1).hits[0].id == "2"
+            with pytest.raises(MsdcError, match=r"cannot write .*read-only"):
+                index.add(["more"])
+            with pytest.raises(MsdcError, match=r"cannot write .*read-only"):
+                index.remove(["1"])
+    finally:
+        if root:
+            os.seteuid(0)
+        path.parent.chmod(0o755)
+    assert [one.name for one in path.parent.iterdir()] == ["notes.sqlite"]
+
+
+def test_ids_are_given_inside_the_transaction(model, tmp_path):
+    path = tmp_path / "notes.sqlite"
+    msdc.open_index(path, model).add([{"id": 2**63 - 1, "text": "the last number"}, {"id": 3, "text": "three"}])
+    program = (
+        "import sys, msdc; i = msdc.open_index(sys.argv[1]); [i.update([f'{sys.argv[2]} {n}']) for n in range(15)]"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", program, str(path), name], stderr=-1) for name in "ab"]
+    index = msdc.open_index(path, model)
+    threads = [threading.Thread(target=lambda name: [index.add([f"{name} {n}"]) for n in range(10)], args=(name,))
+               for name in "cd"]  # fmt: skip
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [one.communicate()[1] for one in running] == [b"", b""]
+    assert len(index) == 2 + 2 * 15 + 2 * 10 and index.search("three", mode="words").hits[0].id == "3"
+    index.update([{"id": "x", "text": "first"}, {"id": "y", "text": "other"}, {"id": "x", "text": "second"}])
+    assert [hit.text for hit in index.search("first second", mode="words").hits] == ["second"]
+    with pytest.raises(InputError, match="a document 'z' exists already"):
+        index.add([{"id": "z", "text": "one"}, {"id": "z", "text": "two"}])
+
+
+def test_values_that_json_cannot_hold(model):
+    numpy_row = {"id": "n", "text": "numbers", "stars": np.int64(4), "share": np.float32(0.5), "day": date(2024, 5, 1)}
+    index = msdc.open_index(["The soup."], model)
+    index.add([numpy_row, {"text": "none", "stars": float("nan")}], missing="null")
+    assert index.search("numbers", where={"stars": 4.0, "day": (date(2024, 1, 1), None)}).hits[0].id == "n"
+    with pytest.raises(InputError, match="row 2: 'stars' is nan, which JSON cannot hold"):
+        index.add(["fine", {"text": "none", "stars": float("nan")}])
+    half = "cut \ud83d"
+    for call in (
+        lambda: index.add([half]), lambda: index.add([{"id": half, "text": "x"}]), lambda: index.remove([half]),
+        lambda: index.add([{"text": "x", "note": half}]), lambda: index.add([{"text": "x", half: 1}]),
+        lambda: index.add([{"text": "x", "title": half}]), lambda: index.search(half),
+        lambda: msdc.open_index([half], model),
+        lambda: index.search("x", where={"note": half}), lambda: index.search("x", where={half: 1}),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match="half of a surrogate pair"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("where", "ids"),
+    [
+        ({"n": 4}, "abcd"), ({"n": "4"}, "abcd"), ({"n": "4.0"}, "abcd"), ({"n": "04"}, "e"), ({"n": 5}, "f"),
+        ({"n": [5, "04"]}, "ef"), ({"n": (3, 4.5)}, "abcd"), ({"n": ("2024-01-01", "2024-12-31")}, "g"),
+        ({"n": ("2024", "2025")}, "g"), ({"n": (3, None)}, "abcdf"), ({"n": True}, "fh"), ({"n": "true"}, "h"),
+        ({"n": -2.5}, "i"), ({"n": (None, 0)}, "i"), ({"n": "12345678901234567891"}, ""), ({"n": "unknown"}, "j"),
+        ({"n": 4, "author": "Smith, John"}, "a"), ({"n": (3, None), "author": ["Smith, John", "Lee"]}, "ab"),
+        ({"n": [(None, 0), (5, 5)]}, "fi"),
+    ],
+)  # fmt: skip
+def test_filters(model, where, ids):
+    values = {"a": 4, "b": 4.0, "c": "4", "d": "4.0", "e": "04", "f": [1, 5], "g": "2024-03-01", "h": True, "i": "-2.5",
+              "j": "unknown", "k": None, "l": "12345678901234567890"}  # fmt: skip
+    index = Index(model)
+    authors = {"a": "Smith, John", "b": "Lee", "c": "Smith"}
+    rows = [{"id": key, "text": f"soup {key}", "n": value, "author": authors.get(key)} for key, value in values.items()]
+    index._put([as_document(row, "") for row in rows], rows, False, encode=False)
+    assert "".join(sorted(hit.id for hit in index.search("soup", 20, mode="words", where=where).hits)) == ids
+
+
+def test_words_alone_load_no_model(tmp_path, file):
+    def load():
+        raise AssertionError("loaded")
+
+    index = Index(load)
+    index._put(
+        [as_document({"text": "The soup needs salt."}, ""), as_document("A cat.", "")], None, False, encode=False
+    )
+    (hit,) = index.search("SOUP", mode="words").hits
+    assert hit.cosine is None and hit.words == hit.score > 0
+    program = "import sys\nfrom msdc.cli import main\ntry:\n main(sys.argv[1:])\n"
+    program += "finally:\n print({'torch', 'onnxruntime'} & set(sys.modules))"
+    words = [sys.executable, "-c", program, "search", str(file), "soup"]
+    done = subprocess.run([*words, "--mode", "words"], capture_output=True, text=True, check=True)
+    assert "The soup needs more salt." in done.stdout and done.stdout.endswith("set()\n")
+    # A student of ours needs no torch.
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout.endswith("{'onnxruntime'}\n")
 
 
 def test_what_is_no_index_is_not_touched(model, tmp_path):

@@ -6,6 +6,7 @@ is also the worker's script; of the two tokenizers it holds the one that the bun
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -18,12 +19,13 @@ from msdc.export.mobile.web.transformers_js import about_bundle, write_transform
 from msdc.export.options import ExportOptions
 from msdc.export.readme import render
 from msdc.files import write_text
+from msdc.search.index import SEARCH_SQL
 from msdc.search.words import TABLE
 from msdc.text.tokenizer import load_tokenizer
 
 HERE = Path(__file__).resolve().parent
 SOURCES, TEMPLATE = HERE / "src", HERE / "template"
-MODULE_FILE, WORDS_FILE, RUNTIME_FOLDER = "msdc.js", "words.js", "runtime"
+MODULE_FILE, RUNTIME_FOLDER = "msdc.js", "runtime"
 BEFORE, AFTER = ("bytes", "tables"), ("bundle", "engine", "encoder")
 # Kind of tokenizer -> sources that read it, each after those that it imports.
 TOKENIZERS = {
@@ -45,10 +47,10 @@ def module_source(kind: str) -> str:
     return "\n".join(parts)
 
 
-def words_source() -> str:
-    """words.js with its table, the one that Python and the native core read."""
-    text = (TEMPLATE / WORDS_FILE).read_text(encoding="utf-8")
-    return text.replace("{table}", TABLE.read_text(encoding="ascii").split('"')[1])
+def filled(path: Path) -> str:
+    """A source of the template, with the table and the statements that Python reads too."""
+    text = path.read_text(encoding="utf-8").replace("{table}", TABLE.read_text(encoding="ascii").split('"')[1])
+    return text.replace('"{search_sql}"', json.dumps(SEARCH_SQL.read_text(encoding="utf-8")))
 
 
 def write_web_module(stage: Path, manifest: Manifest, options: ExportOptions, model: Path | None) -> None:
@@ -83,6 +85,5 @@ def write_web_module(stage: Path, manifest: Manifest, options: ExportOptions, mo
         "sizes": size_table(stage, parts, {f"runtime: {PACKAGE} {VERSION}": runtime}),
     }
     for path in sorted(TEMPLATE.iterdir()):
-        text = path.read_text(encoding="utf-8")
-        text = words_source() if path.name == WORDS_FILE else text
+        text = filled(path)
         write_text(out / path.name, render(text, values) if path.suffix in (".md", ".json") else text)

@@ -201,7 +201,7 @@ def test_search_index_is_that_of_the_python_package(classes, module, jni_library
         tiny_bundle, assets, files, data, env=os.environ | {"LD_LIBRARY_PATH": libraries},
     )  # fmt: skip
     lines = [line for line in out.splitlines() if line.startswith(("ok ", "FAILED "))]
-    assert len(lines) == 2 * len(phone_search.QUERIES) + 16 and not [
+    assert len(lines) == 2 * len(phone_search.QUERIES) + 23 and not [
         line for line in lines if line.startswith("FAILED")
     ], out
     assert out.splitlines()[-1] == "done" and "WARNING in native method" not in out

@@ -12,8 +12,9 @@ export interface Document {
 export interface Hit {
   id: string;
   score: number;
-  cosine: number;
-  words: number;
+  /** null where it is not part of the score. */
+  cosine: number | null;
+  words: number | null;
   text: string;
   start: number;
   end: number;
@@ -31,8 +32,8 @@ export interface SearchOptions {
   mode?: "words" | "vectors" | "both";
   /** Hits have at least this cosine. */
   threshold?: number;
-  /** Values that the metadata must have: one, a list of them, or bounds. */
-  where?: Record<string, Value | readonly Value[] | { least?: number; most?: number }>;
+  /** Values that the metadata must have by name: one, a list of them, or bounds. Texts compare as text: dates sort. */
+  where?: Record<string, Value | readonly Value[] | { least?: Value; most?: Value }>;
 }
 
 /** Documents that are found by words and by meaning: the SQLite file of `msdc search`, with its answers. */
@@ -46,7 +47,7 @@ export class SearchIndex {
   update(documents: Iterable<string | Document>): Promise<number>;
   /** Remove documents by id; returns how many were there. */
   remove(ids: readonly (string | number)[]): number;
-  /** @throws RangeError an empty query, an unknown mode. */
+  /** @throws RangeError an empty query, an unknown mode, a name in `where` that no document has. */
   search(query: string, options?: SearchOptions): Promise<Hit[]>;
   /** The SQLite file, to be kept (in IndexedDB, say) or opened elsewhere. */
   bytes(): Uint8Array;

@@ -10,19 +10,14 @@ const PROBES = ["\u{12000}", "\u{103a0}"]; // characters that hardly any vocabul
 // Offsets are in characters, as in Python; a character of two units is one of these while a text is taken apart.
 const WIDE = "\ue000";
 const SPACE = "[\\t-\\r\\x1c- \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]";
-const END = new RegExp(`(?<=[.!?…؟।])["'”’»)\\]]*${SPACE}+|(?<=[。！？])|${SPACE}*\\n${SPACE}*`, "g");
-const EDGES = new RegExp(`^${SPACE}+|${SPACE}+$`, "g"), FIRST = new RegExp(`^${SPACE}*`);
-const SCHEMA = `
-CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE documents (id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, title TEXT NOT NULL, text TEXT NOT NULL, metadata TEXT NOT NULL, crc INTEGER NOT NULL);
-CREATE TABLE passages (id INTEGER PRIMARY KEY AUTOINCREMENT, document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE, start INTEGER NOT NULL, end INTEGER NOT NULL, scale REAL, vector BLOB, crc INTEGER);
-CREATE INDEX passages_of_document ON passages (document);
-CREATE VIRTUAL TABLE words USING fts5(title, text, tokenize='ascii');
-CREATE TRIGGER removed AFTER DELETE ON documents BEGIN DELETE FROM words WHERE rowid = old.id; END;`;
+const END = new RegExp(`(?<=[.!?…؟।])["'”’»)\\]]*${SPACE}+|(?<=[。！？])|(?<!${SPACE})${SPACE}*\\n${SPACE}*`, "g");
+const IS_SPACE = new RegExp(SPACE);
+// The statements of search.sql, which all platforms share, by name.
+const SQL = Object.fromEntries("{search_sql}".split("-- name: ").slice(1).map((part) => /^(\w+)\n(.*)$/s.exec(part).slice(1)));
 
 const utf8 = new TextEncoder();
-const strip = (text) => text.replace(EDGES, "");
-const rounded = (number) => Math.round(number * 1e4) / 1e4;
+// Six digits, so that devices that round differently rank alike.
+const rounded = (number) => Number(number.toPrecision(6));
 const damaged = (what) => {
   throw new EncoderError(`the index is damaged (${what})`);
 };
@@ -33,13 +28,36 @@ const REMAINDERS = Uint32Array.from({ length: 256 }, (_, byte) => {
   return byte;
 });
 
-function crc32(bytes, start = 0) {
-  let crc = ~start;
+function crc32(bytes) {
+  let crc = ~0;
   for (const byte of bytes) crc = REMAINDERS[(crc ^ byte) & 255] ^ (crc >>> 8);
   return ~crc >>> 0;
 }
 
 const crcOf = ({ id, text, title, metadata }) => crc32(utf8.encode([id, text, title, metadata].join("\0")));
+
+// A passage's: of document, start, end, scale (0 without a vector) and vector.
+function crcOfPassage(document, start, end, scale, vector) {
+  const bytes = new Uint8Array(32 + (vector?.length ?? 0)), fields = new DataView(bytes.buffer);
+  [document, start, end].forEach((number, at) => fields.setBigInt64(8 * at, BigInt(number), true));
+  fields.setFloat64(24, scale ?? 0, true);
+  bytes.set(vector ?? [], 32);
+  return crc32(bytes);
+}
+
+// Where a text without the blanks around it starts and ends.
+function edges(text) {
+  let start = 0, end = text.length;
+  while (start < end && IS_SPACE.test(text[start])) ++start;
+  while (end > start && IS_SPACE.test(text[end - 1])) --end;
+  return [start, end];
+}
+
+function requireText(text, what) {
+  if (typeof text !== "string") throw new TypeError(`${what} is not a text`);
+  if (/\p{Surrogate}/u.test(text)) throw new TypeError(`${what} has half of a surrogate pair`);
+  return text;
+}
 
 function unit(vector) {
   const length = Math.hypot(...vector);
@@ -60,9 +78,8 @@ function sentenceSpans(flat) {
   let start = 0;
   const ends = Array.from(flat.matchAll(END), ({ index, 0: found }) => [index, index + found.length]);
   for (const [end, following] of [...ends, [flat.length, flat.length]]) {
-    const part = flat.slice(start, end), kept = strip(part);
-    const left = start + FIRST.exec(part)[0].length;
-    if (kept) spans.push([left, left + kept.length]);
+    const [left, right] = edges(flat.slice(start, end));
+    if (left < right) spans.push([start + left, start + right]);
     start = following;
   }
   return spans;
@@ -89,24 +106,24 @@ function joined(parts, most) {
 
 // --- filters ------------------------------------------------------------------------------------------------------------
 
-// SQL of a filter: a value, a list of values, or { least, most }; of several, all.
+// What the statement `filter` takes: a value, a list of values, or { least, most }; of several names, all.
 function conditions(where) {
-  const parts = ["1"], values = [];
-  for (const [name, wanted] of Object.entries(where)) {
-    const path = `$."${name.replaceAll('"', "")}"`;
-    if (wanted !== null && typeof wanted === "object" && !Array.isArray(wanted)) {
-      for (const [sign, bound] of [[">=", wanted.least], ["<=", wanted.most]]) {
-        if (bound === undefined || bound === null) continue;
-        parts.push(`CAST(json_extract(metadata, ?) AS REAL) ${sign} ?`);
-        values.push(path, bound);
-      }
-    } else {
-      const some = Array.isArray(wanted) ? wanted : [wanted];
-      parts.push(`CAST(json_extract(metadata, ?) AS TEXT) IN (${some.map(() => "?").join()})`);
-      values.push(path, ...some.map((one) => String(typeof one === "boolean" ? Number(one) : one)));
-    }
-  }
-  return [parts.join(" AND "), values];
+  const parts = Object.entries(where).map(([name, wanted]) => {
+    if (name.includes('"')) throw new RangeError(`filter ${name}: a name with a double quote`);
+    const ranges = (Array.isArray(wanted) ? wanted : [wanted]).map((one) =>
+      one !== null && typeof one === "object" ? [one.least ?? null, one.most ?? null] : [one, one],
+    );
+    return { path: `$."${name}"`, ranges };
+  });
+  return requireText(json(parts), "the filter");
+}
+
+// JSON without what JSON cannot hold.
+function json(value) {
+  return JSON.stringify(value, (name, one) => {
+    if (typeof one === "number" && !Number.isFinite(one)) throw new TypeError(`${name} is ${one}, which JSON cannot hold`);
+    return one;
+  });
 }
 
 // --- the index ----------------------------------------------------------------------------------------------------------
@@ -147,8 +164,8 @@ export class SearchIndex {
   }
 
   remove(ids) {
-    const before = this.length;
-    if (before) this.#db.transaction(() => ids.forEach((id) => this.#rows("DELETE FROM documents WHERE key = ?", [String(id)])));
+    const before = this.length, keys = json(ids.map((id) => requireText(String(id), "an id")));
+    if (before) this.#rows(SQL.remove, [keys]);
     this.#stale = true;
     return before - this.length;
   }
@@ -163,13 +180,13 @@ export class SearchIndex {
   }
 
   async #put(given, replace) {
-    const last = "SELECT max(coalesce(max(id), 0), coalesce(max(CAST(key AS INTEGER)), 0)) FROM documents";
-    let number = this.#made ? this.#db.selectValue(last) : 0;
-    const documents = Array.from(given, (row) => {
-      const { id = ++number, text, title = "", ...values } = typeof row === "string" ? { text: row } : row;
-      if (typeof text !== "string" || !strip(text)) throw new TypeError(`document ${id} has no text`);
+    const documents = Array.from(given, (row, at) => {
+      const { id = null, text, title = "", ...values } = typeof row === "string" ? { text: row } : row;
+      const what = id === null ? `document ${at + 1}` : `document ${id}`, [first, end] = edges(requireText(text, what));
+      if (first === end) throw new TypeError(`${what} has no text`);
       const sorted = Object.fromEntries(Object.entries(values).sort(([a], [b]) => (a < b ? -1 : 1)));
-      return { id: String(id), text, title, metadata: JSON.stringify(sorted) };
+      const metadata = requireText(json(sorted), what);
+      return { id: id === null ? null : requireText(String(id), what), text, title: requireText(title, what), metadata };
     });
     for (let start = 0; start < documents.length; start += BLOCK) {
       const block = documents.slice(start, start + BLOCK), made = await this.#passagesOf(block);
@@ -187,21 +204,25 @@ export class SearchIndex {
 
   #write(block, made, replace) {
     if (!this.#made) {
-      this.#db.exec(SCHEMA);
+      this.#db.exec(SQL.schema);
       const { source, name } = this.#encoder;
       const facts = { format: FORMAT, model: source, name, source };
       for (const fact of Object.entries(facts)) this.#rows("INSERT INTO facts VALUES (?, ?)", fact);
     }
-    if (replace) for (const { id } of block) this.#rows("DELETE FROM documents WHERE key = ?", [id]);
-    block.forEach((one, at) => {
-      const insert = "INSERT INTO documents (key, title, text, metadata, crc) VALUES (?, ?, ?, ?, ?) RETURNING id";
-      const [[row]] = this.#rows(insert, [one.id, one.title, one.text, one.metadata, crcOf(one)]);
-      this.#rows("INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)", [row, indexWords(one.title), indexWords(one.text)]);
-      for (const [start, end, scale, vector] of made[at]) {
-        const crc = vector && crc32(vector, row);
-        this.#rows("INSERT INTO passages (document, start, end, scale, vector, crc) VALUES (?, ?, ?, ?, ?, ?)", [row, start, end, scale, vector, crc]);
+    let rows = block.map((one, at) => [one, made[at]]);
+    // Of one id the last stays.
+    if (replace) rows = [...new Map(rows.map((row) => [row[0].id ?? row, row])).values()];
+    if (replace) this.#rows(SQL.remove, [json(rows.map(([{ id }]) => id).filter((id) => id !== null))]);
+    let number = this.#db.selectValue(SQL.next);
+    for (const [one, parts] of rows) {
+      for (; one.id === null; ++number) {
+        if (!this.#rows(SQL.known, [json([String(number)])]).length) one.id = String(number);
       }
-    });
+      this.#rows(SQL.add_document, [one.id, one.text, one.title, one.metadata, crcOf(one)]);
+      const row = this.#db.selectValue("SELECT last_insert_rowid()");
+      this.#rows(SQL.add_words, [row, indexWords(one.title), indexWords(one.text)]);
+      for (const part of parts) this.#rows(SQL.add_passage, [row, ...part, crcOfPassage(row, ...part)]);
+    }
   }
 
   async #count(texts) {
@@ -220,13 +241,14 @@ export class SearchIndex {
 
   // Of each document [start, end, scale, vector] of its passages; no vector where the model cannot read one.
   async #passagesOf(block) {
-    const room = block.some(({ title }) => title) ? Math.floor(this.most / TITLE_SHARE) : 0, most = this.most - room;
+    const room = Math.floor(this.most / TITLE_SHARE);
+    const limits = block.map(({ title }) => (title.trim() ? this.most - room : this.most));
     const texts = block.map(({ text }) => charactersOf(text)), whole = block.map(() => []);
     let todo = texts.flatMap(({ flat }, at) => sentenceSpans(flat).map((span) => [at, span]));
     while (todo.length) {
       const counts = await this.#count(todo.map(([at, span]) => texts[at].slice(...span)));
       todo = todo.flatMap(([at, span], i) => {
-        if (counts[i] > most && span[1] - span[0] >= 2) return halves(texts[at].flat, span).map((half) => [at, half]);
+        if (counts[i] > limits[at] && span[1] - span[0] >= 2) return halves(texts[at].flat, span).map((half) => [at, half]);
         whole[at].push([span, counts[i]]);
         return [];
       });
@@ -236,7 +258,7 @@ export class SearchIndex {
       let words = title.split(new RegExp(`${SPACE}+`)).filter(Boolean);
       while (words.length && (await this.#count([words.join(" ")]))[0] > room - 2) words = words.slice(0, words.length >> 1);
       const first = words.length ? `${words.join(" ")}. ` : "";
-      const spans = joined(whole[at].sort(([a], [b]) => a[0] - b[0]), most);
+      const spans = joined(whole[at].sort(([a], [b]) => a[0] - b[0]), limits[at]);
       parts.push(spans.map(([start, end]) => [start, end, first + texts[at].slice(start, end)]));
       for (const [, , text] of parts.at(-1)) wanted.set(text, [null, null]);
     }
@@ -254,13 +276,14 @@ export class SearchIndex {
 
   #refresh() {
     if (!this.#stale) return;
-    const found = this.#rows("SELECT id, document, scale, vector, crc FROM passages WHERE vector IS NOT NULL ORDER BY id");
-    const { width } = this.#encoder, codes = new Int8Array(found.length * width);
-    found.forEach(([id, document, , vector, crc], at) => {
-      if (vector.length !== width || crc32(vector, document) !== crc) damaged(`the vector of passage ${id}`);
-      codes.set(new Int8Array(vector.buffer, vector.byteOffset, width), at * width);
-    });
-    const [rows, owners, scales] = [0, 1, 2].map((column) => found.map((row) => row[column]));
+    const found = this.#rows(SQL.vectors, [0]), { width } = this.#encoder;
+    for (const [id, ...fields] of found) {
+      const crc = fields.pop(), vector = fields.at(-1);
+      if (crcOfPassage(...fields) !== crc || (vector && vector.length !== width)) damaged(`the vector of passage ${id}`);
+    }
+    const read = found.filter((row) => row[5]), codes = new Int8Array(read.length * width);
+    read.forEach(({ 5: { buffer, byteOffset } }, at) => codes.set(new Int8Array(buffer, byteOffset, width), at * width));
+    const [rows, owners, scales] = [0, 1, 4].map((column) => read.map((row) => row[column]));
     this.#passages = { rows, owners, scales, codes };
     this.#stale = false;
   }
@@ -275,56 +298,58 @@ export class SearchIndex {
   }
 
   async search(query, { top = 5, mode = "both", threshold = null, where = {} } = {}) {
-    if (!strip(query)) throw new RangeError("a query is empty");
+    const [first, last] = edges(requireText(query, "the query"));
+    if (first === last) throw new RangeError("a query is empty");
     if (!(top >= 1)) throw new RangeError(`top: ${top}, expected at least 1`);
     if (!["words", "vectors", "both"].includes(mode)) throw new RangeError(`mode ${mode} is unknown; known: words, vectors, both`);
     const reads = mode !== "words" && !(await this.#unread([query]))[0];
     const vector = reads ? unit(await this.#encoder.encode(query)) : null;
     if (!this.#made) return [];
-    this.#refresh();
-    const [kept, values] = conditions(where), filtered = `SELECT id FROM documents WHERE ${kept}`;
-    const most = Math.max(CANDIDATES, 4 * top), { owners } = this.#passages;
+    if (vector) this.#refresh();
+    const most = Math.max(CANDIDATES, 4 * top), weight = mode === "both" ? WEIGHT : 1, { owners } = this.#passages;
     const cosines = vector ? this.#cosines(vector) : [], best = new Map(); // document -> its best passage
-    const allowed = Object.keys(where).length ? new Set(this.#rows(filtered, values).map(([row]) => row)) : null;
+    const allowed = Object.keys(where).length ? this.#allowed(where) : null;
     cosines.forEach((cosine, at) => {
       const before = best.get(owners[at]);
       if ((before === undefined || cosine > cosines[before]) && (allowed?.has(owners[at]) ?? true)) best.set(owners[at], at);
     });
     const near = [...best].sort((a, b) => cosines[b[1]] - cosines[a[1]]).slice(0, most).map(([row]) => row);
-    const expression = mode === "vectors" ? "" : matchExpression(query), words = new Map();
-    if (expression) {
-      const ranked = "SELECT rowid, -rank FROM words WHERE words MATCH ?", inside = allowed ? ` AND rowid IN (${filtered})` : "";
-      const bind = [expression, ...(allowed ? values : []), most];
-      for (const [row, bm25] of this.#rows(`${ranked}${inside} ORDER BY rank LIMIT ?`, bind)) words.set(row, bm25);
-      if (words.size === most) {
-        // Below the best by words: bm25 of those that are near in meaning.
-        const others = JSON.stringify(near.filter((row) => !words.has(row)));
-        const again = `${ranked} AND rowid IN (SELECT value FROM json_each(?))`;
-        for (const [row, bm25] of this.#rows(again, [expression, others])) words.set(row, bm25);
-      }
+    const expression = mode === "vectors" ? "" : matchExpression(query), cosine = (row) => cosines[best.get(row)];
+    const words = new Map(expression ? this.#rows(SQL.words, [expression, allowed && json([...allowed]), most]) : []);
+    const scoreOf = (row) => (words.get(row) ?? 0) + weight * (cosine(row) ?? 0);
+    if (words.size === most) {
+      // Also bm25 of documents near in meaning that may be among the first: it is at most the lowest of these.
+      const sure = [...new Set([...near, ...words.keys()])].map(scoreOf).sort((a, b) => b - a)[top - 1] ?? -Infinity;
+      const least = sure - Math.min(...words.values()) - 1e-3;
+      const others = near.filter((row) => !words.has(row) && weight * cosine(row) >= least);
+      for (const [row, bm25] of this.#rows(SQL.words_of, [expression, json(others)])) words.set(row, bm25);
     }
-    const weight = mode === "both" ? WEIGHT : 1, cosine = (row) => cosines[best.get(row)];
     return [...new Set([...near, ...words.keys()])]
       .filter((row) => threshold === null || mode === "words" || (cosine(row) ?? -1) >= threshold)
-      .map((row) => ({ row, score: rounded((words.get(row) ?? 0) + weight * (cosine(row) ?? 0)) }))
+      .map((row) => ({ row, score: rounded(scoreOf(row)) }))
       .sort((a, b) => b.score - a.score || a.row - b.row)
       .slice(0, top)
-      .map(({ row, score }) => this.#hit(row, score, cosine(row) ?? 0, words.get(row) ?? 0, best.get(row)));
+      .map(({ row, score }) => this.#hit(row, score, cosine(row) ?? null, mode === "vectors" ? null : (words.get(row) ?? 0), best.get(row)));
+  }
+
+  // The documents that a filter keeps.
+  #allowed(where) {
+    const found = new Set(this.#rows(SQL.filter, [conditions(where)]).map(([row]) => row));
+    if (!found.size && this.length) {
+      const columns = this.#rows(SQL.columns).map(([name]) => name), unknown = Object.keys(where).find((name) => !columns.includes(name));
+      if (unknown !== undefined) throw new RangeError(`no column ${unknown} to filter by (columns: ${columns.join(", ")})`);
+    }
+    return found;
   }
 
   #hit(row, score, cosine, words, place) {
-    const [[id, text, title, metadata, crc]] = this.#rows("SELECT key, text, title, metadata, crc FROM documents WHERE id = ?", [row]);
+    const best = place === undefined ? null : this.#passages.rows[place];
+    const [[id, text, title, metadata, crc, first, last]] = this.#rows(SQL.hit, [row, best]);
     if (crcOf({ id, text, title, metadata }) !== crc) damaged(`document ${id}`);
-    let span = [0, text.length];
-    if (place !== undefined) {
-      const { slice } = charactersOf(text), rows = this.#passages.rows;
-      const [[start, end]] = this.#rows("SELECT start, end FROM passages WHERE id = ?", [rows[place]]);
-      const before = slice(0, start).length;
-      span = [before, before + slice(start, end).length];
-    }
-    const [start, end] = span;
+    const { slice } = charactersOf(text), start = best === null ? 0 : slice(0, first).length;
+    const end = best === null ? text.length : start + slice(first, last).length;
     return {
-      id, score, cosine: rounded(cosine), words: rounded(words), text, start, end, passage: text.slice(start, end), title,
+      id, score, cosine: cosine && rounded(cosine), words: words && rounded(words), text, start, end, passage: text.slice(start, end), title,
       metadata: JSON.parse(metadata),
     };
   }
@@ -371,6 +396,11 @@ export async function openIndex(source, encoder, { sqlite } = {}) {
       if (facts.format !== FORMAT) throw new EncoderError("an index of another version of msdc");
       if (![facts.source, facts.model].includes(encoder.source)) {
         throw new EncoderError(`the index was made with another ${facts.name} than this ${encoder.name}`);
+      }
+      if (db.selectValue(SQL.strays)) damaged("parts of documents are missing");
+      db.exec(SQL.check_words);
+      for (const [id, text, title, metadata, crc] of db.selectArrays(SQL.check_documents)) {
+        if (crcOf({ id, text, title, metadata }) !== crc) damaged(`document ${id}`);
       }
     }
     return new SearchIndex(found, db, encoder, model);

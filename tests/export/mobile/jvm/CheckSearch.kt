@@ -18,8 +18,8 @@ fun filter(text: String): Map<String, Any> {
     if (sign < 0) return emptyMap()
     val (name, value) = listOf(text.take(sign), text.drop(sign + 1))
     val wanted: Any = when {
-        text[sign] == '>' -> Pair(value.toDouble(), null)
-        text[sign] == '<' -> Pair(null, value.toInt())
+        text[sign] == '>' -> Pair(value.toDoubleOrNull() ?: value, null)
+        text[sign] == '<' -> Pair(null, value.toDoubleOrNull() ?: value)
         '|' in value -> value.split("|")
         else -> value
     }
@@ -64,6 +64,15 @@ fun main(arguments: Array<String>) {
                 passed("search beside writing", index.search("Verspätung").isNotEmpty() && writing.await() == 300)
                 index.remove(List(300) { "m$it" })
                 throws<IllegalArgumentException>("no text", "has no text") { runBlocking { index.add(listOf(Document("e", " "))) } }
+                throws<IllegalArgumentException>("no column", "(columns: author, day, done, lang,") {
+                    runBlocking { index.search("x", where = mapOf("lnag" to "de")) }
+                }
+                throws<IllegalArgumentException>("no JSON", "not a JSON object") {
+                    runBlocking { index.add(listOf(Document("e", "x", metadata = """{"x": NaN}"""))) }
+                }
+                index.update(listOf(Document("twice", "first"), Document("twice", "second")))
+                passed("the last stays", index.search("first second", mode = Mode.WORDS).single().document.text == "second")
+                index.remove(listOf("twice"))
                 throws<IllegalArgumentException>("no query", "a query is empty") { runBlocking { index.search(" ") } }
             }
             val own = SearchIndex.open(File(files, "phone.sqlite"), encoder, driver)
@@ -81,7 +90,7 @@ fun main(arguments: Array<String>) {
             differ.forEach { println("  $it") }
             passed("the export's answers", differ.isEmpty())
             answers.close()
-            for (name in listOf("other-model", "broken", "words-gone")) {
+            for (name in listOf("other-model", "broken", "scaled", "lost", "changed", "no-words", "words-gone")) {
                 throws<EncoderException>(name, File(data, "$name.txt").readText()) {
                     runBlocking { SearchIndex.open(File(data, "$name.sqlite"), encoder, driver).use { it.search("level") } }
                 }

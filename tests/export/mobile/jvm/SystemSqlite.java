@@ -27,6 +27,8 @@ public class SystemSqlite implements SQLiteDriver {
 
     static native byte[] getBytes(long statement, int index);
 
+    static native boolean isNull(long statement, int index);
+
     static byte[] utf8(String text) {
         return text.getBytes(StandardCharsets.UTF_8);
     }
@@ -102,6 +104,11 @@ public class SystemSqlite implements SQLiteDriver {
         @Override
         public byte[] getBlob(int index) {
             return getBytes(handle, index);
+        }
+
+        @Override
+        public boolean isNull(int index) {
+            return SystemSqlite.isNull(handle, index);
         }
 
         @Override

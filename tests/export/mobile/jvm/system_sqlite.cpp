@@ -64,6 +64,10 @@ METHOD(jdouble, getDouble)(JNIEnv*, jclass, jlong handle, jint index) {
   return sqlite3_column_double(statement_of(handle), index);
 }
 
+METHOD(jboolean, isNull)(JNIEnv*, jclass, jlong handle, jint index) {
+  return sqlite3_column_type(statement_of(handle), index) == SQLITE_NULL;
+}
+
 METHOD(jbyteArray, getBytes)(JNIEnv* env, jclass, jlong handle, jint index) {
   const void* bytes = sqlite3_column_blob(statement_of(handle), index);
   const int size = sqlite3_column_bytes(statement_of(handle), index);

@@ -28,6 +28,10 @@ export default async function run() {
     twice: await refused(() => made.add([{ id: "d1", text: "x" }])),
     blank: await refused(() => made.add([" "])),
     query: await refused(() => made.search(" ")),
+    lost: await refused(() => openIndex("/index/lost.sqlite", encoder)),
+    column: await refused(() => made.search("x", { where: { lnag: "de" } })),
+    nan: await refused(() => made.add([{ text: "x", year: NaN }])),
+    half: await refused(() => made.add(["cut \ud83d"])),
     mode: await refused(() => made.search("x", { mode: "all" })),
     other: await refused(() => openIndex("/index/other.sqlite", encoder)),
     broken: await refused(async () => (await openIndex("/index/broken.sqlite", encoder)).search("a cat")),
@@ -38,6 +42,9 @@ export default async function run() {
   const again = await openIndex(made.bytes(), encoder);
   await again.update([{ id: "d1", text: "Bananas are yellow." }]);
   found.changed = [again.remove(["d2", "none"]), again.length, (await again.search("bananas", { top: 1 }))[0].id];
+  await again.add(["no id", { id: 9007199254740991, text: "a large one" }, "another without"]);
+  await again.update([{ id: "x", text: "first" }, { id: "x", text: "second" }]);
+  found.ids = (await again.search("second first id large another", { mode: "words", top: 9 })).map(({ id, text }) => [id, text]).sort();
   found.gone = (await again.search("parking level", { mode: "words" })).length;
   again.close();
   return found;

@@ -5,11 +5,11 @@ import json
 from programs import node, run
 from words import expected, texts
 
-from msdc.export.mobile.web.write import words_source
+from msdc.export.mobile.web.write import TEMPLATE, filled
 
 
 def test_words_are_those_of_the_python_package(tmp_path):
-    (tmp_path / "words.mjs").write_text(words_source(), encoding="utf-8")
+    (tmp_path / "words.mjs").write_text(filled(TEMPLATE / "words.js"), encoding="utf-8")
     (tmp_path / "texts.json").write_text(json.dumps([*texts(), "a\ud83d b\udc00c"]), encoding="utf-8")
     (tmp_path / "check.mjs").write_text("""
         import { readFileSync } from "node:fs";

@@ -36,13 +36,23 @@ public enum Mode: String, Sendable {
   case words, vectors, both
 }
 
-/// What a value of the metadata must be: one of some, as text, or a number between two bounds (nil: none).
+/// What a value of the metadata must be: one of some, or between two bounds (nil: none). Numbers compare as numbers, also
+/// those in texts ("4" is 4.0); other texts as text, so that dates sort.
 public enum Filter: Sendable, ExpressibleByStringLiteral, ExpressibleByIntegerLiteral {
   case oneOf([String])
   case between(Double?, Double?)
+  case range(String?, String?)
 
   public init(stringLiteral value: String) { self = .oneOf([value]) }
   public init(integerLiteral value: Int) { self = .oneOf(["\(value)"]) }
+
+  fileprivate var ranges: [[Any]] {
+    switch self {
+    case .oneOf(let some): return some.map { [$0, $0] }
+    case .between(let least, let most): return [[least.map { $0 as Any } ?? NSNull(), most.map { $0 as Any } ?? NSNull()]]
+    case .range(let least, let most): return [[least.map { $0 as Any } ?? NSNull(), most.map { $0 as Any } ?? NSNull()]]
+    }
+  }
 }
 
 /// Documents that are found by words and by meaning: the SQLite file of `msdc search` and `msdc.open_index`, with the same
@@ -58,16 +68,12 @@ public final class SearchIndex: @unchecked Sendable {
   private static let block = 256  // documents that are encoded and written together
   private static let candidates = 1000  // documents of each kind that are ranked together
   private static let weight = 20.0
-  private static let schema: [Substring] = """
-    CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)
-    CREATE TABLE documents (id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, title TEXT NOT NULL, \
-    text TEXT NOT NULL, metadata TEXT NOT NULL, crc INTEGER NOT NULL)
-    CREATE TABLE passages (id INTEGER PRIMARY KEY AUTOINCREMENT, document INTEGER NOT NULL REFERENCES documents \
-    ON DELETE CASCADE, start INTEGER NOT NULL, end INTEGER NOT NULL, scale REAL, vector BLOB, crc INTEGER)
-    CREATE INDEX passages_of_document ON passages (document)
-    CREATE VIRTUAL TABLE words USING fts5(title, text, tokenize='ascii')
-    CREATE TRIGGER removed AFTER DELETE ON documents BEGIN DELETE FROM words WHERE rowid = old.id; END
-    """.split(separator: "\n")
+  // The statements of search.sql by name.
+  private static let statements: [String: String] = Dictionary(
+    uniqueKeysWithValues: searchSQL.components(separatedBy: "-- name: ").dropFirst().map { part in
+      let end = part.firstIndex(of: "\n")!
+      return (String(part[..<end]), String(part[part.index(after: end)...]))
+    })
 
   private let encoder: SentenceEncoder
   private let db: Database
@@ -88,26 +94,42 @@ public final class SearchIndex: @unchecked Sendable {
     path = file.path
     db = try Database(path)
     for set in ["busy_timeout=60000", "journal_mode=WAL", "foreign_keys=ON"] { try db.run("PRAGMA \(set)") }
-    let tables = try self.tables()
+    try check()
+  }
+
+  /// Compares the file with its checksums.
+  private func check() throws {
+    let tables = Set(try db.texts("SELECT name FROM sqlite_master WHERE type = 'table'"))
     guard !tables.isEmpty else { return }
-    guard tables.isSuperset(of: ["facts", "documents", "passages", "words"]) else {
-      throw EncoderError.damaged("\(path): not a search index")
-    }
-    let said = try text("PRAGMA quick_check(1)")
-    guard said == "ok" else { throw EncoderError.damaged("\(path): damaged (\(said.prefix(100)))") }
+    guard tables.isSuperset(of: ["facts", "documents", "passages", "words"]) else { throw damaged("not a search index") }
+    let state = try db.texts("PRAGMA quick_check(1)")[0]
+    guard state == "ok" else { throw damaged("damaged (\(state.prefix(100)))") }
     var facts: [String: String] = [:]
     try db.run("SELECT name, value FROM facts") { facts[$0.text(0)] = $0.text(1) }
-    guard facts["format"] == SearchIndex.format else {
-      throw EncoderError.damaged("\(path): an index of another version of msdc")
-    }
+    guard facts["format"] == SearchIndex.format else { throw damaged("an index of another version of msdc") }
     guard facts["source"] == encoder.source || facts["model"] == encoder.source else {
-      throw EncoderError.damaged("\(path): made with another \(facts["name"] ?? "model") than this \(encoder.name)")
+      throw damaged("made with another \(facts["name"] ?? "model") than this \(encoder.name)")
     }
+    let strays = try db.number(sql("strays"))
+    guard strays == 0 else { throw damaged("damaged (\(strays) parts of documents are missing)") }
+    try db.run(sql("check_words"))
+    try db.run(sql("check_documents")) { _ = try document($0) }
+  }
+
+  private func damaged(_ what: String) -> EncoderError { EncoderError.damaged("\(path): \(what)") }
+
+  private func sql(_ name: String) -> String { SearchIndex.statements[name]! }
+
+  /// A document of columns 0 to 3 whose checksum is column 4.
+  private func document(_ row: Database.Row) throws -> Document {
+    let one = Document(id: row.text(0), text: row.text(1), title: row.text(2), metadata: row.text(3))
+    guard crc(one) == row.integer(4) else { throw damaged("damaged (document \(one.id))") }
+    return one
   }
 
   /// Number of documents.
   public func count() async throws -> Int {
-    try await on(queue) { index in try index.isEmpty() ? 0 : Int(index.number("SELECT count(*) FROM documents")) }
+    try await on(queue) { index in try index.isEmpty() ? 0 : Int(index.db.number("SELECT count(*) FROM documents")) }
   }
 
   /// Adds documents and returns their number; an id that is there already is an error. They are written in blocks of 256:
@@ -115,7 +137,7 @@ public final class SearchIndex: @unchecked Sendable {
   @discardableResult
   public func add(_ documents: [Document]) async throws -> Int { try await put(documents, replace: false) }
 
-  /// `add` that replaces documents of the same id.
+  /// `add` that replaces documents of the same id; of one id in `documents` the last stays.
   @discardableResult
   public func update(_ documents: [Document]) async throws -> Int { try await put(documents, replace: true) }
 
@@ -125,13 +147,13 @@ public final class SearchIndex: @unchecked Sendable {
     try await on(queue) { index in
       try index.transaction("IMMEDIATE") {
         index.version = -1
-        return try index.isEmpty() ? 0 : Set(ids).reduce(0) { try $0 + index.removed($1) }
+        return try index.isEmpty() ? 0 : index.removed(ids)
       }
     }
   }
 
   /// The `top` documents nearest to `query`, best first. `threshold`: they have at least this cosine. `filter`: values that
-  /// the metadata must have. `prompt` is put before the query; nil takes the bundle's default.
+  /// the metadata must have by name; a name that no document has is an error. `prompt` is put before the query; nil takes the bundle's default.
   public func search(
     _ query: String, top: Int = 5, mode: Mode = .both, threshold: Float? = nil, where filter: [String: Filter] = [:],
     prompt: String? = nil
@@ -158,35 +180,37 @@ public final class SearchIndex: @unchecked Sendable {
       throw EncoderError.badArgument("document \"\(one.id)\" has no text")
     }
     for start in stride(from: 0, to: documents.count, by: SearchIndex.block) {
-      let block = Array(documents[start..<min(start + SearchIndex.block, documents.count)])
-      let titled = block.contains { !$0.title.isEmpty }
+      var block = Array(documents[start..<min(start + SearchIndex.block, documents.count)])
+      if replace { block = block.indices.filter { at in !block[(at + 1)...].contains { $0.id == block[at].id } }.map { block[$0] } }
       var made: [[Passage]] = []
       for one in block {
         try Task.checkCancellation()
-        made.append(try await on(adding) { try $0.encoder.passages(title: one.title, text: one.text, titled: titled) })
+        made.append(try await on(adding) { try $0.encoder.passages(title: one.title, text: one.text) })
       }
-      let passages = made
+      let (kept, passages) = (block, made)
       try await on(queue) { index in
         try index.transaction("IMMEDIATE") {
           index.version = -1
           try index.create()
-          if replace { for one in block { _ = try index.removed(one.id) } }
-          for (one, parts) in zip(block, passages) { try index.insert(one, parts) }
+          if replace { _ = try index.removed(kept.map(\.id)) }
+          for (one, parts) in zip(kept, passages) { try index.insert(one, parts) }
         }
       }
     }
     return documents.count
   }
 
-  private func removed(_ id: String) throws -> Int {
-    try db.run("DELETE FROM documents WHERE key = ?", [.text(id)])
-    return Int(try number("SELECT changes()"))
+  private func removed(_ ids: [String]) throws -> Int {
+    try db.run(sql("remove"), [.text(json(ids))])
+    return Int(try db.number("SELECT changes()"))
   }
 
   /// The tables, created with the first documents.
   private func create() throws {
     guard try isEmpty() else { return }
-    for statement in SearchIndex.schema { try db.run(String(statement)) }
+    for statement in sql("schema").components(separatedBy: ";\n") where statement.contains(where: { !$0.isWhitespace }) {
+      try db.run(statement)
+    }
     let facts = [
       ("format", SearchIndex.format), ("model", encoder.source), ("name", encoder.name), ("source", encoder.source),
     ]
@@ -195,38 +219,30 @@ public final class SearchIndex: @unchecked Sendable {
 
   private func insert(_ one: Document, _ passages: [Passage]) throws {
     try db.run(
-      "INSERT INTO documents (key, title, text, metadata, crc) VALUES (?, ?, ?, ?, ?)",
-      [.text(one.id), .text(one.title), .text(one.text), .text(one.metadata), .integer(crc(one))])
-    let row = try number("SELECT last_insert_rowid()")
+      sql("add_document"), [.text(one.id), .text(one.text), .text(one.title), .text(one.metadata), .integer(crc(one))])
+    let row = try db.number("SELECT last_insert_rowid()")
     try db.run(
-      "INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)",
-      [.integer(row), .text(try searchWords(one.title)), .text(try searchWords(one.text))])
+      sql("add_words"), [.integer(row), .text(try searchWords(one.title)), .text(try searchWords(one.text))])
     for part in passages {
-      var values: [Value] = [.integer(row), .integer(Int64(part.start)), .integer(Int64(part.end))]
-      if part.vector.isEmpty {
-        values += [Value.null, Value.null, Value.null]
-      } else {
-        values += [Value.real(Double(part.scale)), Value.blob(part.vector), Value.integer(crc(row, part.vector))]
-      }
-      try db.run(
-        "INSERT INTO passages (document, start, end, scale, vector, crc) VALUES (?, ?, ?, ?, ?, ?)", values)
+      let span = (Int64(part.start), Int64(part.end))
+      let read = !part.vector.isEmpty
+      let values: [Value] = [
+        .integer(row), .integer(span.0), .integer(span.1), read ? .real(Double(part.scale)) : .null,
+        read ? .blob(part.vector) : .null,
+        .integer(crc(row, span.0, span.1, read ? Double(part.scale) : 0, part.vector)),
+      ]
+      try db.run(sql("add_passage"), values)
     }
   }
 
   private func found(
     _ query: String, _ vector: [Float]?, _ top: Int, _ mode: Mode, _ threshold: Float?, _ filter: [String: Filter]
   ) throws -> [Found] {
-    try refresh()
-    let (kept, values) = conditions(filter)
-    let filtered = "SELECT id FROM documents WHERE \(kept)"
+    if vector != nil { try refresh() }
     let most = max(SearchIndex.candidates, 4 * top)
+    let weight = mode == .both ? SearchIndex.weight : 1
     let cosines = try vector.map { try int8Cosines($0, codes, scales) } ?? []
-    var allowed: Set<Int64>?
-    if !filter.isEmpty {
-      var ids: Set<Int64> = []
-      try db.run(filtered, values) { ids.insert($0.integer(0)) }
-      allowed = ids
-    }
+    let allowed = filter.isEmpty ? nil : try self.allowed(filter)
     // Document -> the place of its best passage.
     var best: [Int64: Int] = [:]
     for place in cosines.indices where allowed?.contains(owners[place]) ?? true {
@@ -238,31 +254,25 @@ public final class SearchIndex: @unchecked Sendable {
       return mine != its ? mine > its : one < other
     }
     let near = Array(ordered.prefix(most))
+    func cosine(_ row: Int64) -> Double? { best[row].map { Double(cosines[$0]) } }
     var words: [Int64: Double] = [:]
+    func score(_ row: Int64) -> Double { (words[row] ?? 0) + weight * (cosine(row) ?? 0) }
     let expression = mode == .vectors ? "" : try searchWords(query, isQuery: true)
     if !expression.isEmpty {
-      let ranked = "SELECT rowid, -rank FROM words WHERE words MATCH ?"
-      let inside = filter.isEmpty ? "" : " AND rowid IN (\(filtered))"
-      var given: [Value] = [.text(expression)]
-      if !filter.isEmpty { given.append(contentsOf: values) }
-      given.append(.integer(Int64(most)))
-      try db.run("\(ranked)\(inside) ORDER BY rank LIMIT ?", given) { words[$0.integer(0)] = $0.real(1) }
-      if words.count == most {
-        // Below the best by words: bm25 of those that are near in meaning.
-        let others = near.filter { words[$0] == nil }.map(String.init).joined(separator: ",")
-        try db.run("\(ranked) AND rowid IN (SELECT value FROM json_each(?))", [.text(expression), .text("[\(others)]")]) {
-          words[$0.integer(0)] = $0.real(1)
-        }
-      }
+      let inside: Value = allowed.map { .text(json(Array($0))) } ?? .null
+      try db.run(sql("words"), [.text(expression), inside, .integer(Int64(most))]) { words[$0.integer(0)] = $0.real(1) }
     }
-    let weight = mode == .both ? SearchIndex.weight : 1
-    func cosine(_ row: Int64) -> Double? { best[row].map { Double(cosines[$0]) } }
+    if words.count == most {
+      // Also bm25 of documents near in meaning that may be among the first: it is at most the lowest of these.
+      let sure = Set(near).union(words.keys).map(score).sorted(by: >)
+      let least = (sure.count >= top ? sure[top - 1] : -1e9) - words.values.min()! - 1e-3
+      let others = near.filter { words[$0] == nil && weight * cosine($0)! >= least }
+      try db.run(sql("words_of"), [.text(expression), .text(json(others))]) { words[$0.integer(0)] = $0.real(1) }
+    }
     var scores: [Int64: Double] = [:]
-    for row in near + Array(words.keys) {
-      let near = cosine(row) ?? -1
-      if let threshold, mode != .words, near < Double(threshold) { continue }
-      let score: Double = (words[row] ?? 0) + weight * (cosine(row) ?? 0)
-      scores[row] = rounded(score)
+    for row in Set(near).union(words.keys) {
+      if let threshold, mode != .words, (cosine(row) ?? -1) < Double(threshold) { continue }
+      scores[row] = rounded(score(row))
     }
     let ranked = scores.keys.sorted { (one: Int64, other: Int64) -> Bool in
       let (mine, its): (Double, Double) = (scores[one]!, scores[other]!)
@@ -273,69 +283,66 @@ public final class SearchIndex: @unchecked Sendable {
     }
   }
 
+  /// The documents that a filter keeps.
+  private func allowed(_ filter: [String: Filter]) throws -> Set<Int64> {
+    for name in filter.keys where name.contains("\"") {
+      throw EncoderError.badArgument("filter \(name): a name with a double quote")
+    }
+    let parts = filter.map { ["path": "$.\"\($0.key)\"", "ranges": $0.value.ranges] as [String: Any] }
+    var found: Set<Int64> = []
+    try db.run(sql("filter"), [.text(json(parts))]) { found.insert($0.integer(0)) }
+    if found.isEmpty, try db.number("SELECT count(*) FROM documents") > 0 {
+      let columns = try db.texts(sql("columns"))
+      if let unknown = filter.keys.first(where: { !columns.contains($0) }) {
+        throw EncoderError.badArgument("no column \(unknown) to filter by (columns: \(columns.joined(separator: ", ")))")
+      }
+    }
+    return found
+  }
+
   private func hit(_ row: Int64, _ score: Double, _ cosine: Double, _ words: Double, _ place: Int?) throws -> Found {
-    var read: (Document, Int64)?
-    try db.run("SELECT key, text, title, metadata, crc FROM documents WHERE id = ?", [.integer(row)]) {
-      read = (Document(id: $0.text(0), text: $0.text(1), title: $0.text(2), metadata: $0.text(3)), $0.integer(4))
-    }
-    guard let (one, written) = read, crc(one) == written else {
-      throw EncoderError.damaged("\(path): damaged (document \(read?.0.id ?? "\(row)"))")
-    }
-    var passage = one.text
-    if let place {
-      var span: (Int, Int)?
-      try db.run("SELECT start, end FROM passages WHERE id = ?", [.integer(rows[place])]) {
-        span = (Int($0.integer(0)), Int($0.integer(1)))
+    var found: Found?
+    try db.run(sql("hit"), [.integer(row), place.map { .integer(rows[$0]) } ?? .null]) {
+      let one = try document($0)
+      var passage = one.text
+      if place != nil {
+        let (start, end) = (Int($0.integer(5)), Int($0.integer(6)))
+        let scalars = one.text.unicodeScalars
+        guard start >= 0, start < end, end <= scalars.count else {
+          throw damaged("damaged (a passage outside document \(one.id))")
+        }
+        passage = String(String.UnicodeScalarView(scalars.dropFirst(start).prefix(end - start)))
       }
-      let scalars = one.text.unicodeScalars
-      guard let (start, end) = span, start >= 0, start <= end, end <= scalars.count else {
-        throw EncoderError.damaged("\(path): damaged (a passage outside document \(one.id))")
-      }
-      passage = String(String.UnicodeScalarView(scalars.dropFirst(start).prefix(end - start)))
+      found = Found(document: one, score: score, cosine: rounded(cosine), words: rounded(words), passage: passage)
     }
-    return Found(document: one, score: score, cosine: rounded(cosine), words: rounded(words), passage: passage)
+    guard let found else { throw damaged("damaged (words of a document that is not there)") }
+    return found
   }
 
   private func refresh() throws {
-    let now = try number("PRAGMA data_version")
+    let now = try db.number("PRAGMA data_version")
     guard now != version else { return }
     version = -1
     rows = []
     owners = []
     scales = []
     codes = []
-    var wrong: Int64?
-    try db.run("SELECT id, document, scale, vector, crc FROM passages WHERE vector IS NOT NULL ORDER BY id") {
-      let vector = $0.blob(3)
-      if vector.count != encoder.width || crc($0.integer(1), vector) != $0.integer(4) { wrong = wrong ?? $0.integer(0) }
+    try db.run(sql("vectors"), [.integer(0)]) {
+      let vector = $0.blob(5)
+      let sum = crc($0.integer(1), $0.integer(2), $0.integer(3), $0.real(4), vector)
+      guard sum == $0.integer(6), vector.isEmpty || vector.count == encoder.width else {
+        throw damaged("damaged (the vector of passage \($0.integer(0)))")
+      }
+      if vector.isEmpty { return }
       rows.append($0.integer(0))
       owners.append($0.integer(1))
-      scales.append(Float($0.real(2)))
+      scales.append(Float($0.real(4)))
       codes.append(contentsOf: vector)
     }
-    if let wrong { throw EncoderError.damaged("\(path): damaged (the vector of passage \(wrong))") }
     version = now
   }
 
-  private func tables() throws -> Set<String> {
-    var found: Set<String> = []
-    try db.run("SELECT name FROM sqlite_master WHERE type = 'table'") { found.insert($0.text(0)) }
-    return found
-  }
-
-  private func isEmpty() throws -> Bool { try number("SELECT count(*) FROM sqlite_master") == 0 }
-
-  private func number(_ sql: String) throws -> Int64 {
-    var found: Int64 = 0
-    try db.run(sql) { found = $0.integer(0) }
-    return found
-  }
-
-  private func text(_ sql: String) throws -> String {
-    var found = ""
-    try db.run(sql) { found = $0.text(0) }
-    return found
-  }
+  private func isEmpty() throws -> Bool { try db.number("SELECT count(*) FROM sqlite_master") == 0 }
 
   private func transaction<T>(_ kind: String, _ work: () throws -> T) throws -> T {
     try db.run("BEGIN \(kind)")
@@ -356,11 +363,23 @@ private func crc(_ one: Document) -> Int64 {
   return Int64(msdc_crc32(0, bytes, bytes.count))
 }
 
-private func crc(_ row: Int64, _ vector: [Int8]) -> Int64 {
-  Int64(msdc_crc32(UInt32(truncatingIfNeeded: row), vector, vector.count))
+// A passage's: of document, start, end, scale (0 without a vector) and vector.
+private func crc(_ document: Int64, _ start: Int64, _ end: Int64, _ scale: Double, _ vector: [Int8]) -> Int64 {
+  var bytes: [UInt8] = []
+  for number in [document, start, end, Int64(bitPattern: scale.bitPattern)] {
+    withUnsafeBytes(of: number.littleEndian) { bytes.append(contentsOf: $0) }
+  }
+  bytes.append(contentsOf: vector.map { UInt8(bitPattern: $0) })
+  return Int64(msdc_crc32(0, bytes, bytes.count))
 }
 
-private func rounded(_ number: Double) -> Double { (number * 1e4).rounded(.toNearestOrEven) / 1e4 }
+/// A number with six digits, so that devices that round differently rank alike.
+private func rounded(_ number: Double) -> Double { Double(String(format: "%.6g", number))! }
+
+private func json(_ value: Any) -> String {
+  let data = try! JSONSerialization.data(withJSONObject: value, options: [.withoutEscapingSlashes])
+  return String(decoding: data, as: UTF8.self)
+}
 
 private func int8Cosines(_ query: [Float], _ codes: [Int8], _ scales: [Float]) throws -> [Float] {
   var cosines = [Float](repeating: 0, count: scales.count)
@@ -385,29 +404,6 @@ private func keepText(context: UnsafeMutableRawPointer?, text: UnsafePointer<CCh
   guard let context, let text else { return }
   let bytes = UnsafeRawBufferPointer(start: text, count: size)
   context.assumingMemoryBound(to: String.self).pointee = String(decoding: bytes, as: UTF8.self)
-}
-
-/// SQL of a filter, as `conditions` of the Python package has it.
-private func conditions(_ filter: [String: Filter]) -> (String, [Value]) {
-  var parts = ["1"]
-  var values: [Value] = []
-  for (name, wanted) in filter {
-    let path = Value.text("$.\"\(name.replacingOccurrences(of: "\"", with: ""))\"")
-    switch wanted {
-    case .between(let least, let most):
-      for (sign, bound) in [(">=", least), ("<=", most)] {
-        guard let bound else { continue }
-        parts.append("CAST(json_extract(metadata, ?) AS REAL) \(sign) ?")
-        values += [path, .real(bound)]
-      }
-    case .oneOf(let some):
-      let places = some.map { _ in "?" }.joined(separator: ", ")
-      parts.append("CAST(json_extract(metadata, ?) AS TEXT) IN (\(places))")
-      values.append(path)
-      for one in some { values.append(.text(one)) }
-    }
-  }
-  return (parts.joined(separator: " AND "), values)
 }
 
 enum Value {
@@ -470,11 +466,24 @@ private final class Database {
     }
   }
 
+  func number(_ sql: String) throws -> Int64 {
+    var found: Int64 = 0
+    try run(sql) { found = $0.integer(0) }
+    return found
+  }
+
+  func texts(_ sql: String) throws -> [String] {
+    var found: [String] = []
+    try run(sql) { found.append($0.text(0)) }
+    return found
+  }
+
   private func failure() -> EncoderError {
     let said = sqlite3_errmsg(handle).map { String(cString: $0) } ?? "cannot be opened"
     if said.contains("UNIQUE constraint") {
       return .badArgument("\(path): a document of this id is there already; use update")
     }
+    if said.contains("metadata_is") { return .badArgument("\(path): metadata that is not a JSON object") }
     let code = sqlite3_errcode(handle) & 0xFF
     if code == SQLITE_CORRUPT || code == SQLITE_NOTADB { return .damaged("\(path): damaged (\(said))") }
     return .io("\(path): \(said)")

@@ -125,8 +125,9 @@ public final class SentenceEncoder: @unchecked Sendable {
   }
 
   /// The passages of a document with their 8-bit vectors.
-  func passages(title: String, text: String, titled: Bool) throws -> [Passage] {
+  func passages(title: String, text: String) throws -> [Passage] {
     let found = PassageList()
+    let titled = title.contains { !$0.isWhitespace }
     try check { error, size in
       msdc_index_document(
         handle, title, title.utf8.count, text, text.utf8.count, titled ? 1 : 0, keepPassage,

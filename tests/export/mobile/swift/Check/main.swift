@@ -72,8 +72,8 @@ func filter(_ text: String) -> [String: Filter] {
   let name = String(text[..<at])
   let value = String(text[text.index(after: at)...])
   switch text[at] {
-  case ">": return [name: .between(Double(value), nil)]
-  case "<": return [name: .between(nil, Double(value))]
+  case ">": return [name: Double(value).map { .between($0, nil) } ?? .range(value, nil)]
+  case "<": return [name: Double(value).map { .between(nil, $0) } ?? .range(nil, value)]
   default: return [name: .oneOf(value.split(separator: "|").map(String.init))]
   }
 }
@@ -170,7 +170,11 @@ func checkSearch(_ encoder: SentenceEncoder, _ data: URL, _ files: URL) async th
   passed("empty", nothing.isEmpty && none == 0)
   try await own.add(try documents("documents.tsv"))
   try await checkAnswers(own, answers)
-  for name in ["other-model", "broken", "words-gone"] {
+  await fails("no column", "(columns: author, day, done, lang,") { _ = try await index.search("x", where: ["lnag": "de"]) }
+  await fails("no JSON", "not a JSON object") { try await index.add([Document(id: "e", text: "x", metadata: #"{"x": NaN}"#)]) }
+  try await index.update([Document(id: "twice", text: "first"), Document(id: "twice", text: "second")])
+  passed("the last stays", try await index.search("first second", mode: .words).map(\.document.text) == ["second"])
+  for name in ["other-model", "broken", "scaled", "lost", "changed", "no-words", "words-gone"] {
     let words = try String(contentsOf: data.appendingPathComponent("\(name).txt"), encoding: .utf8)
     await fails(name, words) {
       let index = try SearchIndex(file: data.appendingPathComponent("\(name).sqlite"), encoder: encoder)

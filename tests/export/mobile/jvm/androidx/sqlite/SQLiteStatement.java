@@ -21,5 +21,7 @@ public interface SQLiteStatement {
 
     byte[] getBlob(int index);
 
+    boolean isNull(int index);
+
     void close();
 }

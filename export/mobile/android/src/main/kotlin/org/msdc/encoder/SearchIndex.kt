@@ -7,6 +7,9 @@ import androidx.sqlite.SQLiteStatement
 import java.io.Closeable
 import java.io.File
 import java.io.IOException
+import java.io.RandomAccessFile
+import java.math.BigDecimal
+import java.math.MathContext
 import java.nio.ByteBuffer
 import java.nio.ByteOrder
 import java.util.concurrent.locks.ReentrantLock
@@ -63,45 +66,43 @@ class SearchIndex private constructor(
     private var codes = ByteArray(0)
 
     /** Number of documents. */
-    suspend fun count(): Int = transaction("DEFERRED") {
-        if (tables().isEmpty()) 0 else number("SELECT count(*) FROM documents").toInt()
-    }
+    suspend fun count(): Int = transaction("DEFERRED") { if (isEmpty()) 0 else size() }
 
     /**
      * Adds [documents] and returns their number; an id that is there already is an error. They are written in blocks of
      * 256: what was added before an error or a cancellation stays.
      *
-     * @throws IllegalArgumentException an id that is there, or a document without text.
+     * @throws IllegalArgumentException an id that is there, a document without text, metadata that is no JSON object.
      */
     suspend fun add(documents: List<Document>): Int = put(documents, replace = false)
 
-    /** [add] that replaces documents of the same id. */
+    /** [add] that replaces documents of the same id; of one id in [documents] the last stays. */
     suspend fun update(documents: List<Document>): Int = put(documents, replace = true)
 
     /** Removes documents by id; ids that are not there are left alone. Returns how many were removed. */
     suspend fun remove(ids: Collection<String>): Int = transaction("IMMEDIATE") {
         version = -1
-        if (tables().isEmpty()) 0 else ids.toSet().sumOf { id -> removed(id) }
+        if (isEmpty()) 0 else removed(ids)
     }
 
-    private fun removed(id: String): Int {
-        select("DELETE FROM documents WHERE key = ?", id) {}
-        return number("SELECT changes()").toInt()
+    private fun removed(ids: Collection<String>): Int {
+        db.select(sql("remove"), json(ids)) {}
+        return db.values("SELECT changes()") { it.getLong(0).toInt() }.single()
     }
 
     private suspend fun put(documents: List<Document>, replace: Boolean): Int = withContext(Dispatchers.IO) {
         for (one in documents) require(one.text.isNotBlank()) { "document \"${one.id}\" has no text" }
         for (block in documents.chunked(BLOCK)) {
-            val titled = block.any { it.title.isNotEmpty() }
-            val made = block.map {
+            val kept = if (replace) block.associateBy { it.id }.values.toList() else block
+            val made = kept.map {
                 ensureActive()
-                encoder.passages(it.title, it.text, titled)
+                encoder.passages(it.title, it.text)
             }
             transaction("IMMEDIATE") {
                 version = -1
                 create()
-                if (replace) block.forEach { removed(it.id) }
-                block.zip(made) { one, passages -> insert(one, passages) }
+                if (replace) removed(kept.map { it.id })
+                kept.zip(made) { one, passages -> insert(one, passages) }
             }
         }
         documents.size
@@ -109,24 +110,21 @@ class SearchIndex private constructor(
 
     /** The tables, created with the first documents. */
     private fun create() {
-        if (tables().isNotEmpty()) return
-        for (statement in SCHEMA) select(statement) {}
+        if (!isEmpty()) return
+        for (statement in sql("schema").split(";\n").filter { it.isNotBlank() }) db.select(statement) {}
         val facts = mapOf("format" to FORMAT, "model" to encoder.source, "name" to encoder.name, "source" to encoder.source)
-        for ((name, value) in facts) select("INSERT INTO facts VALUES (?, ?)", name, value) {}
+        for ((name, value) in facts) db.select("INSERT INTO facts VALUES (?, ?)", name, value) {}
     }
 
     private fun insert(one: Document, passages: ByteBuffer) {
-        select("INSERT INTO documents (key, title, text, metadata, crc) VALUES (?, ?, ?, ?, ?)",
-            one.id, one.title, one.text, one.metadata, crc(one)) {}
-        val row = number("SELECT last_insert_rowid()")
-        select("INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)", row, words(one.title), words(one.text)) {}
+        db.select(sql("add_document"), one.id, one.text, one.title, one.metadata, crc(one)) {}
+        val row = db.values("SELECT last_insert_rowid()") { it.getLong(0) }.single()
+        db.select(sql("add_words"), row, words(one.title), words(one.text)) {}
         while (passages.hasRemaining()) {
-            val (start, end) = listOf(passages.int, passages.int)
-            val scale = passages.float
-            val vector = if (scale == 0f) null else ByteArray(encoder.width).also { passages.get(it) }
-            select("INSERT INTO passages (document, start, end, scale, vector, crc) VALUES (?, ?, ?, ?, ?, ?)",
-                row, start, end, scale.takeIf { vector != null }, vector,
-                vector?.let { NativeCore.crc32(row.toInt(), it).toLong() and MASK }) {}
+            val (start, end) = listOf(passages.int.toLong(), passages.int.toLong())
+            val scale = passages.float.toDouble().takeIf { it != 0.0 }
+            val vector = scale?.let { ByteArray(encoder.width).also { passages.get(it) } }
+            db.select(sql("add_passage"), row, start, end, scale, vector, crc(row, start, end, scale, vector)) {}
         }
     }
 
@@ -134,8 +132,10 @@ class SearchIndex private constructor(
      * The [top] documents nearest to [query], best first.
      *
      * @param threshold documents have at least this cosine.
-     * @param where values that the metadata must have: one, a list of them, or a `Pair` of least and most (null: no bound).
+     * @param where required metadata by name: a value, a list of them, or a `Pair` of least and most (null: no bound).
+     * Numbers compare as numbers, texts as text (dates sort).
      * @param prompt is put before the query; null takes the bundle's default.
+     * @throws IllegalArgumentException an empty query, a name in [where] that no document has.
      */
     suspend fun search(
         query: String,
@@ -149,96 +149,102 @@ class SearchIndex private constructor(
         require(top >= 1) { "top: $top, expected at least 1" }
         val vector = if (mode != Mode.WORDS && encoder.canRead(query)) encoder.encode(query, prompt) else null
         return transaction("DEFERRED") {
-            if (tables().isEmpty()) emptyList() else found(query, vector, top, mode, threshold, where)
+            if (isEmpty()) emptyList() else found(query, vector, top, mode, threshold, where)
         }
     }
 
     private fun found(
         query: String, vector: FloatArray?, top: Int, mode: Mode, threshold: Float?, where: Map<String, Any>
     ): List<Found> {
-        refresh()
-        val (kept, values) = conditions(where)
-        val filtered = "SELECT id FROM documents WHERE $kept"
+        if (vector != null) refresh()
+        val allowed = if (where.isEmpty()) null else allowed(where)
         val most = maxOf(CANDIDATES, 4 * top)
+        val weight = if (mode == Mode.BOTH) WEIGHT else 1.0
         val cosines = vector?.let { NativeCore.int8Cosines(it, codes, scales) } ?: FloatArray(0)
-        // Document -> the place of its best passage.
-        val best = LinkedHashMap<Long, Int>()
+        val best = HashMap<Long, Int>() // document -> the place of its best passage
         for (at in cosines.indices) {
             val before = best[owners[at]]
-            if (before == null || cosines[at] > cosines[before]) best[owners[at]] = at
+            if (before != null && cosines[at] <= cosines[before]) continue
+            if (allowed == null || owners[at] in allowed) best[owners[at]] = at
         }
-        if (where.isNotEmpty()) {
-            val allowed = HashSet<Long>()
-            select(filtered, *values) { allowed += it.getLong(0) }
-            best.keys.retainAll(allowed)
-        }
-        val near = best.entries.sortedByDescending { cosines[it.value] }.take(most).map { it.key }
-        val words = HashMap<Long, Double>()
-        val expression = if (mode == Mode.VECTORS) "" else words(query, isQuery = true)
-        if (expression.isNotEmpty()) {
-            val ranked = "SELECT rowid, -rank FROM words WHERE words MATCH ?"
-            val inside = if (where.isEmpty()) "" else " AND rowid IN ($filtered)"
-            select("$ranked$inside ORDER BY rank LIMIT ?", expression, *values, most) {
-                words[it.getLong(0)] = it.getDouble(1)
-            }
-            if (words.size == most) {
-                // Below the best by words: bm25 of those that are near in meaning.
-                val others = near.filter { it !in words }.joinToString(",", "[", "]")
-                select("$ranked AND rowid IN (SELECT value FROM json_each(?))", expression, others) {
-                    words[it.getLong(0)] = it.getDouble(1)
-                }
-            }
-        }
-        val weight = if (mode == Mode.BOTH) WEIGHT else 1.0
         fun cosine(row: Long) = best[row]?.let { cosines[it].toDouble() }
+        val near = best.keys.sortedByDescending { cosine(it) }.take(most)
+        val words = HashMap<Long, Double>()
+        fun score(row: Long) = (words[row] ?: 0.0) + weight * (cosine(row) ?: 0.0)
+        fun rank(name: String, vararg values: Any?) = db.select(sql(name), *values) { words[it.getLong(0)] = it.getDouble(1) }
+        val expression = if (mode == Mode.VECTORS) "" else words(query, isQuery = true)
+        if (expression.isNotEmpty()) rank("words", expression, allowed?.let(::json), most)
+        if (words.size == most) {
+            // Also bm25 of documents near in meaning that may be among the first: it is at most the lowest of these.
+            val least = (near.toSet() + words.keys).map(::score).sortedDescending().getOrElse(top - 1) { -1e9 } - words.values.min()
+            rank("words_of", expression, json(near.filter { it !in words && weight * cosine(it)!! >= least - 1e-3 }))
+        }
         return (near.toSet() + words.keys)
             .filter { threshold == null || mode == Mode.WORDS || (cosine(it) ?: -1.0) >= threshold }
-            .map { Pair(it, rounded((words[it] ?: 0.0) + weight * (cosine(it) ?: 0.0))) }
+            .map { Pair(it, rounded(score(it))) }
             .sortedWith(compareBy({ -it.second }, { it.first }))
             .take(top)
             .map { (row, score) -> hit(row, score, cosine(row) ?: 0.0, words[row] ?: 0.0, best[row]) }
     }
 
-    private fun hit(row: Long, score: Double, cosine: Double, words: Double, place: Int?): Found {
-        var one: Document? = null
-        select("SELECT key, text, title, metadata, crc FROM documents WHERE id = ?", row) {
-            val read = Document(it.getText(0), it.getText(1), it.getText(2), it.getText(3))
-            if (it.getLong(4) != crc(read)) damaged("$path: damaged (document ${read.id})")
-            one = read
+    /** The documents that a filter keeps. */
+    private fun allowed(where: Map<String, Any>): Set<Long> {
+        for (name in where.keys) require('"' !in name) { "filter $name: a name with a double quote" }
+        val parts = where.map { (name, wanted) ->
+            val ranges = (if (wanted is Collection<*>) wanted else listOf(wanted))
+                .map { if (it is Pair<*, *>) listOf(it.first, it.second) else listOf(it, it) }
+            mapOf("path" to "$.\"$name\"", "ranges" to ranges)
         }
-        val document = one ?: damaged("$path: damaged (words of a document that is not there)")
-        var span = Pair(0, document.text.length)
-        if (place != null) {
-            select("SELECT start, end FROM passages WHERE id = ?", rows[place]) { span = Pair(it.getLong(0).toInt(), it.getLong(1).toInt()) }
-            span = try {
-                val start = document.text.offsetByCodePoints(0, span.first)
-                Pair(start, document.text.offsetByCodePoints(start, span.second - span.first))
+        val found = HashSet<Long>()
+        db.select(sql("filter"), json(parts)) { found += it.getLong(0) }
+        if (found.isEmpty() && size() > 0) {
+            val columns = db.values(sql("columns")) { it.getText(0) }
+            val unknown = where.keys.firstOrNull { it !in columns }
+            require(unknown == null) { "no column $unknown to filter by (columns: ${columns.joinToString()})" }
+        }
+        return found
+    }
+
+    private fun hit(row: Long, score: Double, cosine: Double, words: Double, place: Int?): Found {
+        var found: Found? = null
+        db.select(sql("hit"), row, place?.let { rows[it] }) {
+            val one = Document(it.getText(0), it.getText(1), it.getText(2), it.getText(3))
+            if (it.getLong(4) != crc(one)) damaged("$path: damaged (document ${one.id})")
+            val (start, length) = listOf(it.getLong(5).toInt(), (it.getLong(6) - it.getLong(5)).toInt())
+            found = try {
+                val from = one.text.offsetByCodePoints(0, start)
+                val end = if (place == null) one.text.length else one.text.offsetByCodePoints(from, length)
+                Found(one, score, rounded(cosine), rounded(words), from, end)
             } catch (outside: IndexOutOfBoundsException) {
-                damaged("$path: damaged (a passage outside document ${document.id})", outside)
+                damaged("$path: damaged (a passage outside document ${one.id})", outside)
             }
         }
-        return Found(document, score, rounded(cosine), rounded(words), span.first, span.second)
+        return found ?: damaged("$path: damaged (words of a document that is not there)")
     }
 
     private fun refresh() {
-        val now = number("PRAGMA data_version")
+        val now = db.values("PRAGMA data_version") { it.getLong(0) }.single()
         if (now == version) return
-        val count = number("SELECT count(*) FROM passages WHERE vector IS NOT NULL").toInt()
+        val count = db.values("SELECT count(vector) FROM passages") { it.getLong(0) }.single()
         val width = encoder.width
-        if (count.toLong() * width > Int.MAX_VALUE) damaged("$path: $count passages are too many for this device")
-        rows = LongArray(count)
-        owners = LongArray(count)
-        scales = FloatArray(count)
-        codes = ByteArray(count * width)
+        if (count * width > Int.MAX_VALUE) damaged("$path: $count passages are too many for this device")
+        rows = LongArray(count.toInt())
+        owners = LongArray(count.toInt())
+        scales = FloatArray(count.toInt())
+        codes = ByteArray((count * width).toInt())
         var at = 0
-        select("SELECT id, document, scale, vector, crc FROM passages WHERE vector IS NOT NULL ORDER BY id") {
-            rows[at] = it.getLong(0)
-            owners[at] = it.getLong(1)
-            scales[at] = it.getDouble(2).toFloat()
-            val vector = it.getBlob(3)
-            val crc = NativeCore.crc32(owners[at].toInt(), vector).toLong() and MASK
-            if (vector.size != width || crc != it.getLong(4)) damaged("$path: damaged (the vector of passage ${rows[at]})")
-            vector.copyInto(codes, at++ * width)
+        db.select(sql("vectors"), 0) {
+            val row = it.getLong(0)
+            val scale = if (it.isNull(4)) null else it.getDouble(4)
+            val vector = if (it.isNull(5)) null else it.getBlob(5)
+            val crc = crc(it.getLong(1), it.getLong(2), it.getLong(3), scale, vector)
+            if (crc != it.getLong(6) || vector != null && vector.size != width) damaged("$path: damaged (the vector of passage $row)")
+            if (vector != null && scale != null) {
+                rows[at] = row
+                owners[at] = it.getLong(1)
+                scales[at] = scale.toFloat()
+                vector.copyInto(codes, at++ * width)
+            }
         }
         version = now
     }
@@ -254,35 +260,38 @@ class SearchIndex private constructor(
         lock.withLock {
             if (closed) throw EncoderException(EncoderException.Kind.CLOSED, "the index is closed")
             named(path) {
-                select("BEGIN $kind") {}
+                db.select("BEGIN $kind") {}
                 try {
-                    work().also { select("COMMIT") {} }
+                    work().also { db.select("COMMIT") {} }
                 } catch (failure: Throwable) {
-                    runCatching { select("ROLLBACK") {} }
+                    runCatching { db.select("ROLLBACK") {} }
                     throw failure
                 }
             }
         }
     }
 
-    private fun select(sql: String, vararg values: Any?, row: (SQLiteStatement) -> Unit) = db.select(sql, values, row)
+    private fun isEmpty() = db.values("SELECT count(*) FROM sqlite_master") { it.getLong(0) }.single() == 0L
 
-    private fun number(sql: String): Long = db.values(sql) { it.getLong(0) }.single()
-
-    private fun text(sql: String): String = db.values(sql) { it.getText(0) }.single()
-
-    private fun tables(): List<String> = db.tables()
+    private fun size() = db.values("SELECT count(*) FROM documents") { it.getLong(0).toInt() }.single()
 
     private fun check() {
-        val found = tables()
+        val found = db.values("SELECT name FROM sqlite_master WHERE type = 'table'") { it.getText(0) }
         if (found.isEmpty()) return
         if (!found.containsAll(listOf("facts", "documents", "passages", "words"))) damaged("$path: not a search index")
-        val said = text("PRAGMA quick_check(1)")
-        if (said != "ok") damaged("$path: damaged (${said.take(100)})")
+        val state = db.values("PRAGMA quick_check(1)") { it.getText(0) }.single()
+        if (state != "ok") damaged("$path: damaged (${state.take(100)})")
         val facts = db.values("SELECT name, value FROM facts") { Pair(it.getText(0), it.getText(1)) }.toMap()
         if (facts["format"] != FORMAT) damaged("$path: an index of another version of msdc")
         if (encoder.source != facts["source"] && encoder.source != facts["model"]) {
             damaged("$path: made with another ${facts["name"]} than this ${encoder.name}")
+        }
+        val strays = db.values(sql("strays")) { it.getLong(0) }.single()
+        if (strays != 0L) damaged("$path: damaged ($strays parts of documents are missing)")
+        db.select(sql("check_words")) {}
+        db.select(sql("check_documents")) {
+            val one = Document(it.getText(0), it.getText(1), it.getText(2), it.getText(3))
+            if (it.getLong(4) != crc(one)) damaged("$path: damaged (document ${one.id})")
         }
     }
 
@@ -292,16 +301,11 @@ class SearchIndex private constructor(
         private const val CANDIDATES = 1000 // documents of each kind that are ranked together
         private const val WEIGHT = 20.0
         private const val MASK = 0xFFFFFFFFL
-        private val SCHEMA = listOf(
-            "CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-            "CREATE TABLE documents (id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, title TEXT NOT NULL, " +
-                "text TEXT NOT NULL, metadata TEXT NOT NULL, crc INTEGER NOT NULL)",
-            "CREATE TABLE passages (id INTEGER PRIMARY KEY AUTOINCREMENT, document INTEGER NOT NULL REFERENCES documents " +
-                "ON DELETE CASCADE, start INTEGER NOT NULL, end INTEGER NOT NULL, scale REAL, vector BLOB, crc INTEGER)",
-            "CREATE INDEX passages_of_document ON passages (document)",
-            "CREATE VIRTUAL TABLE words USING fts5(title, text, tokenize='ascii')",
-            "CREATE TRIGGER removed AFTER DELETE ON documents BEGIN DELETE FROM words WHERE rowid = old.id; END"
-        )
+        private val copying = ReentrantLock()
+        private val SQL = SEARCH_SQL.split("-- name: ").drop(1).associate { it.substringBefore('\n') to it.substringAfter('\n') }
+
+        /** A statement of search.sql. */
+        private fun sql(name: String) = SQL.getValue(name)
 
         /** The index in [file], made if it is not there. */
         suspend fun open(file: File, encoder: SentenceEncoder, driver: SQLiteDriver): SearchIndex =
@@ -310,7 +314,7 @@ class SearchIndex private constructor(
                     val db = driver.open(file.path)
                     try {
                         for (set in listOf("busy_timeout=60000", "journal_mode=WAL", "foreign_keys=ON")) {
-                            db.select("PRAGMA $set", emptyArray()) {}
+                            db.select("PRAGMA $set") {}
                         }
                         SearchIndex(file.path, encoder, db).also { it.check() }
                     } catch (failure: Throwable) {
@@ -329,12 +333,23 @@ class SearchIndex private constructor(
         ): SearchIndex {
             val file = File(context.noBackupFilesDir, "msdc-search/$name")
             withContext(Dispatchers.IO) {
-                if (file.isFile) return@withContext
                 val stage = File(file.path + ".partial")
                 try {
                     stage.parentFile?.mkdirs()
-                    context.assets.open(name).use { input -> stage.outputStream().use { input.copyTo(it) } }
-                    if (!stage.renameTo(file)) throw IOException("cannot move it to $file")
+                    // One process and one thread copies, and the copy is on the disk before it has its name.
+                    copying.withLock {
+                        RandomAccessFile("${file.path}.lock", "rw").use { held ->
+                            held.channel.lock()
+                            if (file.isFile) return@withContext
+                            context.assets.open(name).use { input ->
+                                stage.outputStream().use {
+                                    input.copyTo(it)
+                                    it.fd.sync()
+                                }
+                            }
+                            if (!stage.renameTo(file)) throw IOException("cannot move it to $file")
+                        }
+                    }
                 } catch (failure: IOException) {
                     throw EncoderException(EncoderException.Kind.IO, "index $name: ${failure.message}", failure)
                 }
@@ -346,35 +361,30 @@ class SearchIndex private constructor(
         private fun crc(one: Document): Long =
             NativeCore.crc32(0, "${one.id}\u0000${one.text}\u0000${one.title}\u0000${one.metadata}".toByteArray()).toLong() and MASK
 
-        private fun rounded(number: Double): Double = Math.rint(number * 1e4) / 1e4
+        // A passage's: of document, start, end, scale (0 without a vector) and vector.
+        private fun crc(document: Long, start: Long, end: Long, scale: Double?, vector: ByteArray?): Long {
+            val bytes = ByteBuffer.allocate(32 + (vector?.size ?: 0)).order(ByteOrder.LITTLE_ENDIAN)
+            bytes.putLong(document).putLong(start).putLong(end).putDouble(scale ?: 0.0).put(vector ?: ByteArray(0))
+            return NativeCore.crc32(0, bytes.array()).toLong() and MASK
+        }
+
+        /** A number with six digits, so that devices that round differently rank alike. */
+        private fun rounded(number: Double): Double = BigDecimal(number).round(MathContext(6)).toDouble()
 
         /** The words of a text as the index stores them; of a query, FTS5's expression for any of them. */
         private fun words(text: String, isQuery: Boolean = false): String =
             String(NativeCore.searchWords(text.toByteArray(), isQuery), Charsets.UTF_8)
 
-        /** SQL of a filter, as `conditions` of the Python package has it. */
-        private fun conditions(where: Map<String, Any>): Pair<String, Array<Any?>> {
-            val parts = mutableListOf("1")
-            val values = mutableListOf<Any?>()
-            for ((name, wanted) in where) {
-                val path = "$.\"${name.replace("\"", "")}\""
-                if (wanted is Pair<*, *>) {
-                    for ((sign, bound) in listOf(">=" to wanted.first, "<=" to wanted.second)) {
-                        if (bound == null) continue
-                        parts += "CAST(json_extract(metadata, ?) AS REAL) $sign ?"
-                        values.addAll(listOf(path, bound))
-                    }
-                } else {
-                    val some = if (wanted is Collection<*>) wanted else listOf(wanted)
-                    parts += "CAST(json_extract(metadata, ?) AS TEXT) IN (${some.joinToString(", ") { "?" }})"
-                    values.add(path)
-                    values.addAll(some.map { if (it is Boolean) (if (it) "1" else "0") else it.toString() })
-                }
-            }
-            return Pair(parts.joinToString(" AND "), values.toTypedArray())
+        private fun json(value: Any?): String = when (value) {
+            null, is Number, is Boolean -> value.toString()
+            is Map<*, *> -> value.entries.joinToString(",", "{", "}") { "${json(it.key)}:${json(it.value)}" }
+            is Collection<*> -> value.joinToString(",", "[", "]") { json(it) }
+            else -> value.toString().map {
+                if (it == '"' || it == '\\') "\\$it" else if (it < ' ') "\\u%04x".format(it.code) else "$it"
+            }.joinToString("", "\"", "\"")
         }
 
-        private fun SQLiteConnection.select(sql: String, values: Array<out Any?>, row: (SQLiteStatement) -> Unit) {
+        private fun SQLiteConnection.select(sql: String, vararg values: Any?, row: (SQLiteStatement) -> Unit) {
             val statement = prepare(sql)
             try {
                 values.forEachIndexed { before, value ->
@@ -385,7 +395,7 @@ class SearchIndex private constructor(
                         is ByteArray -> statement.bindBlob(at, value)
                         is Float, is Double -> statement.bindDouble(at, (value as Number).toDouble())
                         is Number -> statement.bindLong(at, value.toLong())
-                        else -> throw IllegalArgumentException("a filter by a ${value::class.simpleName}")
+                        else -> error("a value of the type ${value::class}")
                     }
                 }
                 while (statement.step()) row(statement)
@@ -395,10 +405,7 @@ class SearchIndex private constructor(
         }
 
         private fun <T> SQLiteConnection.values(sql: String, value: (SQLiteStatement) -> T): List<T> =
-            mutableListOf<T>().also { list -> select(sql, emptyArray()) { list += value(it) } }
-
-        private fun SQLiteConnection.tables(): List<String> =
-            values("SELECT name FROM sqlite_master WHERE type = 'table'") { it.getText(0) }
+            mutableListOf<T>().also { list -> select(sql) { list += value(it) } }
 
         /** SQLite's errors as one line. Their class depends on the driver. */
         private inline fun <T> named(path: String, work: () -> T): T = try {
@@ -411,6 +418,7 @@ class SearchIndex private constructor(
                 "UNIQUE constraint" in said -> throw IllegalArgumentException(
                     "$path: a document of this id is there already; use update", failure
                 )
+                "metadata_is" in said -> throw IllegalArgumentException("$path: metadata that is not a JSON object", failure)
                 "no such module: fts5" in said -> throw EncoderException(
                     EncoderException.Kind.UNSUPPORTED,
                     "$path: this SQLite has no FTS5; open the index with BundledSQLiteDriver of androidx.sqlite", failure

@@ -99,8 +99,9 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
     /** Whether the model's vocabulary knows at least half of a text's characters; all others have nearly one vector. */
     internal fun canRead(text: String): Boolean = open { NativeCore.canRead(handle, utf8(text)) }
 
-    internal fun passages(title: String, text: String, titled: Boolean): ByteBuffer = open {
-        ByteBuffer.wrap(NativeCore.passages(handle, utf8(title), utf8(text), titled)).order(ByteOrder.LITTLE_ENDIAN)
+    internal fun passages(title: String, text: String): ByteBuffer = open {
+        val found = NativeCore.passages(handle, utf8(title), utf8(text), title.isNotBlank())
+        ByteBuffer.wrap(found).order(ByteOrder.LITTLE_ENDIAN)
     }
 
     /** The vector of ids that already carry the special ids. */

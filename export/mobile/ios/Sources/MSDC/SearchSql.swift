@@ -1,0 +1,4 @@
+/// search.sql, which all platforms share.
+let searchSQL = #"""
+{{search_sql}}
+"""#

@@ -1,0 +1,195 @@
+"""The index against a plain dictionary: two writers, filters, kills, a full disk, flipped bits."""
+
+import os
+import shutil
+import signal
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny_models as tiny
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+import msdc
+from msdc.errors import InputError, MsdcError
+from msdc.search.index import Index
+
+EVERY = "common"  # in every text
+WORDS = ("apple", "river", "stone", "naïve", "北京")
+texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(lambda words: f"{EVERY} {' '.join(words)}.")
+values = st.one_of(
+    st.integers(0, 4), st.floats(0, 4).map(lambda value: round(value, 1)), st.sampled_from(["a, b", "4"])
+)
+rows = st.fixed_dictionaries(
+    {"text": texts}, optional={"id": st.sampled_from("abcdef"), "title": st.sampled_from(WORDS), "n": values}
+)
+
+
+class States(RuleBasedStateMachine):
+    """Documents by id as a dictionary, and two open indexes of one file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="msdc-states-"))
+        self.path = self.folder / "index.sqlite"
+        self.model = msdc.load_encoder(tiny.student_folder())
+        self.open = [Index(self.model, self.path) for _ in range(2)]
+        self.truth: dict[str, dict] = {}
+
+    def teardown(self) -> None:
+        for index in self.open:
+            index.close()
+        shutil.rmtree(self.folder)
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def keep(self, given: list[dict], index: Index) -> None:
+        """Into the dictionary what was written; ids that the index gave are read from it."""
+        last = {row["id"]: row for row in given if "id" in row}
+        new = sorted(self.ids(index) - self.truth.keys() - last.keys(), key=int)
+        plain = [row for row in given if "id" not in row]
+        assert len(new) == len(plain)
+        self.truth |= last | dict(zip(new, plain, strict=True))
+
+    @rule(writer=st.integers(0, 1), given=st.lists(rows, min_size=1, max_size=5))
+    def add(self, writer, given):
+        ids = [row["id"] for row in given if "id" in row]
+        if len(set(ids)) < len(ids) or self.truth.keys() & set(ids):
+            with pytest.raises(InputError, match="exists already; use update"):
+                self.open[writer].add(given)
+        else:
+            assert self.open[writer].add(given) == len(given)
+            self.keep(given, self.open[writer])
+
+    @rule(writer=st.integers(0, 1), given=st.lists(rows, min_size=1, max_size=5))
+    def update(self, writer, given):
+        assert self.open[writer].update(given) == len(given)
+        self.keep(given, self.open[writer])
+
+    @rule(writer=st.integers(0, 1), ids=st.sets(st.sampled_from([*"abcdef", *"123456789"])))
+    def remove(self, writer, ids):
+        assert self.open[writer].remove(sorted(ids)) == len(self.truth.keys() & ids)
+        self.truth = {key: row for key, row in self.truth.items() if key not in ids}
+
+    @rule(number=st.integers(0, 1))
+    def reopen(self, number):
+        self.open[number].close()
+        self.open[number] = Index(self.model, self.path)
+
+    # --- accidents ----------------------------------------------------------------------------------------------------
+
+    @rule(statement=st.sampled_from(["DELETE FROM documents", "DELETE FROM passages", "DROP TABLE words"]))
+    def kill(self, statement):
+        """A writer is killed inside its transaction."""
+        child = os.fork()
+        if not child:
+            db = sqlite3.connect(self.path, isolation_level=None)
+            db.execute("PRAGMA cache_spill = 1")
+            db.execute("PRAGMA cache_size = 1")  # pages reach the log before the transaction ends
+            if db.execute("SELECT 1 FROM sqlite_master").fetchone():
+                db.execute("BEGIN IMMEDIATE")
+                db.execute(statement)
+            os.kill(os.getpid(), signal.SIGKILL)
+        os.waitpid(child, 0)
+
+    @rule(writer=st.integers(0, 1), given=st.lists(rows, min_size=1, max_size=3), spare=st.integers(0, 3))
+    def full_disk(self, writer, given, spare):
+        index = self.open[writer]
+        pages = index._db.execute("PRAGMA page_count").fetchone()[0]
+        index._db.execute(f"PRAGMA max_page_count = {pages + spare}")
+        try:
+            index.update(given)
+        except MsdcError as error:
+            assert "disk full while writing" in str(error), error
+        else:
+            self.keep(given, index)
+        finally:
+            index._db.execute("PRAGMA max_page_count = 1000000")
+
+    @rule(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), word=st.sampled_from(WORDS))
+    def flip(self, place, bit, word):
+        """A copy with a wrong bit gives the same answers or an error."""
+        damaged = self.folder / "damaged.sqlite"
+        with closing(sqlite3.connect(self.path)) as db, closing(sqlite3.connect(damaged)) as copy:
+            db.backup(copy)
+        raw = bytearray(damaged.read_bytes())
+        raw[int(place * len(raw))] ^= 1 << bit
+        damaged.write_bytes(raw)
+        try:
+            with Index(self.model, damaged) as index:
+                self.check(index, word)
+        except MsdcError as error:
+            assert "\n" not in str(error)
+        finally:
+            for file in self.folder.glob("damaged.sqlite*"):
+                file.unlink()
+
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    def ids(self, index: Index, query: str = EVERY, **options) -> set[str]:
+        return {hit.id for hit in index.search(query, 1000, mode="words", **options).hits}
+
+    def check(self, index: Index, word: str) -> None:
+        assert len(index) == len(self.truth) and self.ids(index) == self.truth.keys()
+        having = {key for key, row in self.truth.items() if word in row["text"] or word == row.get("title")}
+        hits = index.search(word, 1000, mode="words").hits
+        assert {hit.id for hit in hits} == having
+        for hit in hits:
+            row = self.truth[hit.id]
+            assert (hit.text, hit.title) == (row["text"], row.get("title", ""))
+            assert hit.metadata == ({"n": row["n"]} if "n" in row else {})
+        if any("n" in row for row in self.truth.values()):
+            four = {key for key, row in self.truth.items() if str(row.get("n")) in ("4", "4.0")}
+            assert self.ids(index, where={"n": 4}) == four
+            low = {key for key, row in self.truth.items() if isinstance(row.get("n"), (int, float)) and row["n"] <= 2}
+            assert self.ids(index, where={"n": (None, 2)}) == low
+        elif self.truth:
+            with pytest.raises(InputError, match="no column 'n'"):
+                index.search(word, mode="words", where={"n": 4})
+        near = index.search(f"{EVERY} {word}.", 1000, mode="vectors").hits
+        assert {hit.id for hit in near} == self.truth.keys()
+        both = index.search(f"{EVERY} {word}.", 1000).hits
+        cosines = {hit.id: hit.cosine for hit in near}
+        assert {hit.id: hit.cosine for hit in both} == cosines
+        query_D = self.model.encode([f"{EVERY} {word}."])[0]
+        untitled = [key for key, row in self.truth.items() if "title" not in row]
+        if untitled:
+            vectors_ND = self.model.encode([self.truth[key]["text"] for key in untitled])
+            own_N = vectors_ND @ query_D / np.linalg.norm(vectors_ND, axis=1) / np.linalg.norm(query_D)
+            np.testing.assert_allclose([cosines[key] for key in untitled], own_N, atol=0.02)
+
+    @rule(number=st.integers(0, 1), word=st.sampled_from(WORDS))
+    def search(self, number, word):
+        self.check(self.open[number], word)
+
+    @invariant()
+    def sizes_agree(self):
+        assert [len(index) for index in self.open] == [len(self.truth)] * 2
+
+
+def run(examples: int) -> None:
+    every = list(HealthCheck)
+    quiet = settings(max_examples=examples, stateful_step_count=50, deadline=None, suppress_health_check=every,
+                     database=None, derandomize=examples < 100)  # fmt: skip
+    run_state_machine_as_test(States, settings=quiet)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_500_steps():
+    run(10)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_20_000_steps():
+    run(400)
