@@ -3,7 +3,7 @@
     make quickstart
     python benchmarks/report_picture.py runs/quickstart/report.html --write docs/images/report.png
 
-The PNG ends after the last section that fits into --height, and takes at most 200 kB in 256 colors.
+The PNG ends after the last open section that fits into --height, and takes at most 200 kB in 256 colors.
 """
 
 import argparse
@@ -21,7 +21,9 @@ from msdc.files import atomic_path
 sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 
 MAX_BYTES = 200_000
-EDGES = """[...document.querySelectorAll("main section")].map(e => Math.ceil(e.getBoundingClientRect().bottom))"""
+MARGIN = 20  # pixels below the section, which are empty
+EDGES = """[...document.querySelectorAll("main section:not(.folded)")]
+  .map(e => Math.ceil(e.getBoundingClientRect().bottom))"""
 
 
 def picture(page: Path, target: Path, width: int, height: int) -> Path:
@@ -36,8 +38,8 @@ def picture(page: Path, target: Path, width: int, height: int) -> Path:
     if not page.is_file():
         raise InputError(f"{page}: no such report; `make quickstart` writes one")
     with tempfile.TemporaryDirectory() as folder, opened(page, width, height) as shown:
-        # The last section that ends within the height, above the rule of the next one.
-        cut = max((edge for edge in shown.run(EDGES) if edge <= height), default=height) - 2
+        # The last open section that ends within the height, above the rule of the next one.
+        cut = max((edge for edge in shown.run(EDGES) if edge + MARGIN <= height), default=height - MARGIN) + MARGIN
         with Image.open(shown.screenshot(Path(folder) / "shot.png", whole=False)) as image:
             whole = image.convert("RGB").crop((0, 0, width, cut))
     data = io.BytesIO()
