@@ -83,6 +83,9 @@ def _refuse_transformer_settings(body: Path) -> None:
             raise InputError(f"{file}: {key} is not supported; keep tokenizer and settings in the folder's own files")
         if (task := settings.get("transformer_task", TASK)) != TASK:
             raise InputError(f"{file}: transformer_task {task!r} is not supported, only {TASK!r}: {ONE_VECTOR}")
+        longest = settings.get("max_seq_length")
+        if longest is not None and not (type(longest) is int and longest > 0):
+            raise InputError(f"{file}: max_seq_length {longest!r} is not a number of tokens")
         for key in CALL_KEYS:
             if settings.get(key):
                 raise InputError(f"{file}: {key} {shorten(str(settings[key]), 80)} is not supported; it changes tokens")

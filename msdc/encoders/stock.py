@@ -30,6 +30,7 @@ from msdc.encoders.source import ModelSource, refuse_misfit, refuse_other_tensor
 from msdc.errors import InputError, MsdcError, first_line, printable
 from msdc.extras import require
 from msdc.files import staged_folder, user_cache
+from msdc.progress import warn
 from msdc.text.quickstart import golden_lines
 from msdc.text.tokenizer import (
     JSON_FILE,
@@ -238,6 +239,7 @@ def open_sentence_transformer(
     require("sentence_transformers", f"{layout.folder.name}, a stock model,")
     check_layout(layout, trust_remote_code, pooled)
     check_tokenizer_files(layout.folder)
+    import transformers
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer import modules as stock
     from transformers.utils.logging import disable_progress_bar
@@ -259,6 +261,10 @@ def open_sentence_transformer(
                 modules.append(loader(folder, **loading))
         first = modules[0]
         _refuse_positions(layout.config, first, layout.body)
+        made = str(next(iter(layout.config.get("architectures") or ()), ""))
+        if made and not trust_remote_code and not hasattr(transformers, made):
+            warn(f"{folder}: config.json names the class {made}, which transformers does not have; the model is "
+                 f"computed as {type(first.model).__name__}")  # fmt: skip
         of: Any = getattr(first, "tokenizer", None)
         if getattr(of, "pad_token", "") is None:
             # The libraries ask for one even where nothing is padded; which id it is changes no vector.

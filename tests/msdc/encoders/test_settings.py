@@ -43,6 +43,8 @@ REFUSED = [
     ("sentence_bert_config.json", {"document_length": 8}, "document_length"),
     ("sentence_bert_config.json", {"query_expansion": {"length": 8}}, "query_expansion"),
     ("sentence_bert_config.json", {"max_length": 8}, "'max_length': unknown"),
+    ("sentence_bert_config.json", {"max_seq_length": "24"}, "max_seq_length '24'"),
+    ("sentence_bert_config.json", {"max_seq_length": -1}, "max_seq_length -1"),
     ("sentence_bert_config.json", {"transformer_task": "sequence-classification"}, "transformer_task"),
     ("config_sentence_transformers.json", {"model_type": "SparseEncoder"}, "SPLADE"),
     ("config_sentence_transformers.json", {"model_type": "CrossEncoder"}, "reranker"),
@@ -100,6 +102,12 @@ def test_a_chat_template_of_a_bare_model_is_refused(tmp_path, capsys):
     assert "chat template" in one_line(lambda: msdc.load_encoder(folder))
     edit(folder / "config.json", architectures=["BertForSequenceClassification"])
     assert "a BertForSequenceClassification (a reranker" in one_line(lambda: msdc.load_encoder(folder))
+
+
+def test_a_class_that_transformers_does_not_have_is_named(copy, capsys):
+    edit(copy / "config.json", architectures=["JinaBertModel"])
+    msdc.load_encoder(copy)
+    assert "the class JinaBertModel" in (said := capsys.readouterr().err) and "computed as BertModel" in said
 
 
 def test_modules_of_other_kinds_of_model(copy):

@@ -37,7 +37,9 @@ class WorkerLink {
       if (error.name === "AbortError") return call?.reject(call.signal?.reason ?? new DOMException(error.message, "AbortError"));
       call?.reject(Object.assign(new (kinds[error.name] ?? Error)(error.message), { name: error.name }));
     };
-    this.worker.onerror = (event) => this.close(new EncoderError(`the worker failed: ${event.message ?? "not loaded"}`));
+    // Without a message the script itself was not there: bundlers other than Vite and webpack do not copy it.
+    const absent = "msdc.js is not next to the page's script; copy it there from the bundle's web/, or pass {worker: false}";
+    this.worker.onerror = (event) => this.close(new EncoderError(`the worker failed: ${event.message ?? absent}`));
   }
 
   call(method, args, { signal, report }) {
@@ -82,6 +84,22 @@ function serve(scope) {
   };
 }
 
+// An option with a mistyped name would be ignored.
+function known(options, ...names) {
+  const other = Object.keys(options).find((name) => !names.includes(name));
+  if (other !== undefined) throw new TypeError(`option ${other} is unknown; known: ${names.join(", ")}`);
+  return options;
+}
+
+function folderUrl(url) {
+  const folder = String(url).endsWith("/") ? url : `${url}/`;
+  try {
+    return new URL(folder, globalThis.location?.href).href;
+  } catch {
+    throw new EncoderError(`${url}: not a web address; outside a page the bundle's folder is named by its whole URL`);
+  }
+}
+
 // One text gives one answer, a list of texts a list.
 async function each(texts, work) {
   const list = typeof texts === "string" ? [texts] : texts;
@@ -95,9 +113,9 @@ async function each(texts, work) {
 /** A sentence encoder: texts in, vectors out. Made by `Encoder.load`. */
 export class Encoder {
   static async load(url, { signal, onProgress = () => {}, worker = typeof document === "object", ...options } = {}) {
-    const here = globalThis.location?.href;
-    const base = new URL(String(url).endsWith("/") ? url : `${url}/`, here).href;
-    if (options.runtime) options.runtime = new URL(options.runtime, here).href;
+    known(options, "sha256", "runtime", "threads", "cache");
+    const base = folderUrl(url);
+    if (options.runtime) options.runtime = new URL(options.runtime, globalThis.location?.href ?? base).href;
     const link = worker ? new WorkerLink() : new HereLink();
     try {
       return new Encoder(link, await link.call("open", [base, options], { signal, report: onProgress }));
@@ -120,6 +138,7 @@ export class Encoder {
   }
 
   async encode(texts, { signal, onProgress = () => {}, ...options } = {}) {
+    known(options, "prompt", "promptName", "truncateDim");
     return each(texts, async (list) => {
       const { values, width } = await this.#link.call("encode", [list, options], { signal, report: onProgress });
       // Copies: a vector that is kept, cloned or sent must not bring all others with it.
@@ -128,6 +147,7 @@ export class Encoder {
   }
 
   async tokenize(texts, options = {}) {
+    known(options, "prompt", "promptName", "maxLength");
     return each(texts, (list) => this.#link.call("tokenize", [list, options], { report: () => {} }));
   }
 

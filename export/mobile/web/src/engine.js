@@ -101,11 +101,17 @@ export class Engine {
     if (!carried) await loadRuntime(runtime); // a runtime that is missing is said before megabytes are fetched
     let loaded = 0;
     const read = (name) => files.read(name, (bytes) => report({ file: name, loaded: (loaded += bytes), total }));
+    // The bundle was exported with the runtime, and may have been copied without it.
+    const readRuntime = (name) =>
+      read(name).catch((error) => {
+        if (signal?.aborted) throw error;
+        throw new EncoderError(`${name} is missing or another file: copy the bundle's web/runtime too, or pass {runtime: URL} (${error.message})`);
+      });
     const [pieces, graph, data, script, wasm] = await Promise.all([
       read(tokenizerFile),
       read(program.file),
       program.data ? read(program.data) : null,
-      ...(carried ? [read(RUNTIME), read(WASM)] : []),
+      ...(carried ? [readRuntime(RUNTIME), readRuntime(WASM)] : []),
     ]);
     const engine = new Engine(files, openTokenizer(pieces, part));
     const limit = Math.min(2 ** 32, Math.max(LEAST_MEMORY, 6 * (graph.length + (data?.length ?? 0))));

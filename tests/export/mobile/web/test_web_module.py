@@ -387,3 +387,13 @@ def test_prompts_that_are_not_pooled_and_blank_texts_in_node(with_runtime, tmp_p
     _, folder = kind_bundle(kind, "onnx")
     (tmp_path / "msdc.mjs").write_text(module_source("tokenizer-json"), encoding="utf-8")
     encode_in_node(folder, tmp_path / "msdc.mjs", ["a dog", "The BIG cat", "", "  "], tmp_path)
+
+
+def test_mistyped_options_and_addresses_are_refused(tmp_path):
+    module = tmp_path / "msdc.mjs"
+    module.write_text(module_source("sentencepiece"), encoding="utf-8")
+    said = json.loads(run(node(), HERE / "refusals.mjs", module))
+    assert said["path"].startswith("EncoderError: /some/folder: not a web address")
+    assert said["load"] == "TypeError: option sha is unknown; known: sha256, runtime, threads, cache"
+    assert said["encode"].startswith("TypeError: option promt is unknown; known: prompt, promptName, truncateDim")
+    assert said["tokenize"].startswith("TypeError: option truncateDim is unknown") and said["known"] == "accepted"
