@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from msdc.errors import InputError
 from msdc.text.quickstart import parallel_table
-from msdc.text.text_files import iterate_lines
+from msdc.text.tabular import iterate_cells
 from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, Tokenizer
 
 if TYPE_CHECKING:
@@ -28,15 +29,11 @@ TOKENS_PER_SENTENCE = 20
 
 
 def read_texts(path: str | Path, limit: int | None = None) -> list[str]:
-    """Non-empty texts of a UTF-8 file, plain or gzip, one per line or cell of a line with tabs; at most `limit`."""
-    texts: list[str] = []
-    for _, line in iterate_lines(path):
-        texts += [cell.strip() for cell in line.split("\t") if cell.strip()]
-        if limit is not None and len(texts) >= limit:
-            break
+    """Texts of a file of any format that training reads: every cell with a letter; at most `limit`."""
+    texts = [cell.strip() for _, cell in islice(iterate_cells(Path(path)), limit)]
     if not texts:
         raise InputError(f"{path}: contains no text")
-    return texts[:limit]
+    return texts
 
 
 def quickstart_texts(languages: Sequence[str] = (), limit: int | None = None) -> list[str]:

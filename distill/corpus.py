@@ -1,9 +1,9 @@
-"""`msdc corpus`: what training would read from files: format, language, rows, skipped rows, examples."""
+"""`msdc corpus`: what training would read from files: format, language, rows, lines without a row, examples."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,57 +13,69 @@ import click
 
 from msdc.commands import quiet_option
 from msdc.distill.catalog import load_recipe
-from msdc.distill.data.corpora import TextSource, open_corpora
+from msdc.distill.data.corpora import Reading, TextSource, open_corpora, unread
 from msdc.distill.data.exclusion import read_exclusion
 from msdc.distill.recipe import KINDS, Corpus, parse
 from msdc.errors import InputError, printable
+from msdc.text.tabular import suffix_of
+from msdc.text.text_files import describe_text
 
 SHOWN = 70  # characters of an example
 
 
 @dataclass
-class Reading:
-    """The rows of one part of a corpus; `error` states why it cannot be read.
+class Part(Reading):
+    """What training reads from a part of a corpus; `error` states why it cannot be read.
 
-    `dropped` has for each reason `why`, the number of `rows`, and the `line` of the first (None if unknown).
+    `encoding` is how the file is written, where it is not plain UTF-8; `duplicates` are rows that an earlier part, or
+    row, has too.
     """
 
-    name: str
-    form: str = ""
-    language: str = ""
-    rows: int = 0
-    all_rows: bool = True
-    dropped: list[dict[str, Any]] = field(default_factory=list)
+    encoding: str = ""
+    duplicates: int = 0
     examples: list[list[str]] = field(default_factory=list)
     error: str = ""
 
+    def as_dict(self) -> dict[str, Any]:
+        """The entry of the JSON output; `dropped` is a list of the reason, the number of lines and the first ones."""
+        dropped = [{"why": why, "rows": count, "lines": lines} for why, (count, lines) in self.dropped.items()]
+        return asdict(self) | {"dropped": dropped}
 
-def _read_source(source: TextSource, examples: int, most: int | None) -> Reading:
-    """Read a source as training does, up to `most` rows."""
-    found = Reading(source.name, source.form, source.language)
+
+def _read_source(source: TextSource, examples: int, most: int | None, seen: set[int]) -> Part:
+    """Read a source as training does, up to `most` rows; `seen` are hashes of all rows so far."""
+    shown: list[list[str]] = []
+    error, duplicates = "", 0
     with closing(source.read()) as rows:
         try:
-            for found.rows, row in enumerate(rows, start=1):
-                if len(found.examples) < examples:
-                    found.examples.append([text for text in (row.source, row.target, *row.negatives) if text])
-                if found.rows == most:
-                    found.all_rows = False
+            for number, row in enumerate(rows, start=1):
+                texts = [text for text in (row.source, row.target, *row.negatives) if text]
+                if len(shown) < examples:
+                    shown.append(texts)
+                key = hash((*texts, row.language, row.label))
+                duplicates += key in seen
+                seen.add(key)
+                if number == most:
                     break
-        except InputError as error:
-            found.error = str(error)
-    found.dropped = source.dropped()
-    return found
+        except InputError as problem:
+            error = str(problem)
+    assert source.reading is not None
+    path = Path(source.name if Path(source.name).is_file() else source.name.rpartition(":")[0])
+    encoding = describe_text(path) if path.is_file() and suffix_of(path) != ".parquet" else ""
+    found = vars(source.reading) | {"all_rows": source.reading.all_rows and not error}
+    return Part(**found, encoding=encoding, duplicates=duplicates, examples=shown, error=error)
 
 
-def _to_text(one: Reading) -> str:
+def _to_text(one: Part) -> str:
+    """The lines for a person."""
     if one.error and not one.rows:
-        lines = [f"{one.name}: {one.error.removeprefix(f'{one.name}: ')}"]
+        lines = [f"{one.name}: {one.error.removeprefix(f'{one.name}: ')}", *one.lines()[1:]]
     else:
-        more = "" if one.all_rows else " (more were not read)"
-        lines = [f"{one.name}: {one.form}; language {one.language}; {one.rows:,} rows{more}"]
-    for drop in one.dropped:
-        place = "" if drop["line"] is None else f", the first at line {drop['line']}"
-        lines.append(f"  dropped {drop['rows']:,}: {drop['why']}{place}")
+        lines = one.lines()
+    if one.encoding:
+        lines.insert(1, f"  written as {one.encoding}")
+    if one.duplicates:
+        lines.append(f"  {one.duplicates:,} rows are duplicates of earlier ones (kept)")
     for texts in one.examples:
         lines.append("  " + "  |  ".join(t if len(t) <= SHOWN else f"{t[: SHOWN - 1]}…" for t in texts))
     if one.error and one.rows:
@@ -72,24 +84,33 @@ def _to_text(one: Reading) -> str:
 
 
 def describe_corpus(
-    file: str, settings: Mapping[str, Any], *, rows: int | None = None, examples: int = 3, data: Path | None = None
-) -> list[Reading]:
+    file: str,
+    settings: Mapping[str, Any],
+    *,
+    rows: int | None = None,
+    examples: int = 3,
+    data: Path | None = None,
+    exclude: Sequence[str] = (),
+) -> list[Part]:
     """What training would read from a file, a folder, or the corpora of a recipe (.yaml), with `examples` of rows.
 
     `settings` are the keys of a corpus, for a file that is no recipe; `rows` is the most to read of each part (None:
-    all); `data` replaces `{data}` in a recipe.
+    all); `data` replaces `{data}` in a recipe; `exclude` are files as of a recipe's `exclude`, in addition to those.
+    Files of a folder or glob that are not read, and languages without text, are parts with an error.
     """
+    corpora, excluded = [parse(Corpus, {"path": file, **settings}, file)], tuple(exclude)
     if Path(file).suffix in (".yaml", ".yml"):
         recipe = load_recipe(file, data=data)
-        corpora, exclusion = list(dict.fromkeys(recipe.all_corpora)), read_exclusion(recipe.exclude)
-    else:
-        corpora, exclusion = [parse(Corpus, {"path": file, **settings}, file)], None
-    found: list[Reading] = []
+        corpora, excluded = list(dict.fromkeys(recipe.all_corpora)), (*recipe.exclude, *exclude)
+    exclusion, seen = read_exclusion(excluded), set[int]()
+    found: list[Part] = []
     for corpus in corpora:
         try:
-            found += [_read_source(source, examples, rows) for source in open_corpora([corpus], exclusion)]
+            sources = open_corpora([corpus], exclusion)
+            found += [_read_source(source, examples, rows, seen) for source in sources]
+            found += [Part(corpus.origin, error=error) for error in unread(corpus, sources)]
         except InputError as error:
-            found.append(Reading(corpus.origin, error=str(error)))
+            found.append(Part(corpus.origin, error=str(error)))
     return found
 
 
@@ -99,6 +120,8 @@ def describe_corpus(
 @click.option("--languages", default="", help="Target languages, e.g. de,es (default: all that are found).")
 @click.option("--kind", type=click.Choice(KINDS), default="auto", show_default=True, help="Content of the files.")
 @click.option("--columns", default="", help="Columns of a table: names, or numbers from 1, e.g. 2,4.")
+@click.option("--header/--no-header", default=None, help="Whether the first row of a table names its columns.")
+@click.option("--exclude", multiple=True, metavar="FILE", help="Text whose sentences, and near ones, are left out.")
 @click.option("--rows", type=click.IntRange(min=1), help="Read at most this many rows of each file.")
 @click.option("--examples", type=click.IntRange(min=0), default=3, show_default=True, help="Rows to show.")
 @click.option("--data", type=click.Path(path_type=Path), envvar="MSDC_DATA",
@@ -113,6 +136,8 @@ def command(
     languages: str,
     kind: str,
     columns: str,
+    header: bool | None,
+    exclude: tuple[str, ...],
     rows: int | None,
     examples: int,
     data: Path | None,
@@ -120,8 +145,8 @@ def command(
 ) -> None:
     """Show what training would read from FILE...: files, folders, or the corpora of a recipe (FILE.yaml).
 
-    For each part: format, language, rows, skipped rows with the reason, and examples. Exit code 2 if a part cannot be
-    read. The options are the keys of a corpus in a recipe.
+    For each part: format, encoding, language, rows, lines without a row by reason, duplicates and examples. Exit code 2
+    if a part cannot be read. The options are the keys of a corpus in a recipe.
     """
     given = [cell.strip() for cell in columns.split(",") if cell.strip()]
     numbers = [int(cell) for cell in given if cell.isdigit()]
@@ -130,11 +155,14 @@ def command(
         "languages": tuple(code.strip() for code in languages.split(",") if code.strip()),
         "kind": kind,
         "columns": tuple(numbers) if len(numbers) == len(given) else tuple(given),
+        "header": header,
     }
     readings = [
-        one for file in files for one in describe_corpus(file, settings, rows=rows, examples=examples, data=data)
+        one
+        for file in files
+        for one in describe_corpus(file, settings, rows=rows, examples=examples, data=data, exclude=exclude)
     ]
-    shown = json.dumps([asdict(one) for one in readings], ensure_ascii=False)
+    shown = json.dumps([one.as_dict() for one in readings], ensure_ascii=False)
     click.echo(shown if as_json else "\n".join(map(_to_text, readings)))
     if any(one.error for one in readings):
         context.exit(InputError.exit_code)

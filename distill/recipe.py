@@ -121,6 +121,7 @@ class Corpus(Strict):
     # Columns of a table by name or number (from 1): the text, the pair (source, target), the triple, or for nli (label,
     # premise, hypothesis).
     columns: tuple[int | str, ...] = ()
+    header: bool | None = None  # whether the first row of a table names its columns; None: if it must
     scale: tuple[float, float] | None = None  # scored: lowest and highest similarity; None: 0 and 5
     subset: str | None = None  # hub: the configuration of the data set
     tokenized: bool = False  # tokenized text: spaces before punctuation are removed

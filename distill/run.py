@@ -25,7 +25,7 @@ from msdc.distill.assistant import cut_from_assistant, load_named, make_assistan
 from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.download import record_downloads
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
-from msdc.distill.data.tables import Table, dropped_text, open_table
+from msdc.distill.data.tables import Table, dropped_text, open_table, reading_lines
 from msdc.distill.data.text import StageText
 from msdc.distill.data.word_translation import Dictionary, learn_dictionary, translate_sources
 from msdc.distill.inputs import read_inputs
@@ -347,6 +347,9 @@ class Run:
             write_json(self.folder.result_file, {"stages": results, "report": report, "seconds": seconds})
 
         parallel.from_first(write)
+        if self.rank == 0:
+            tables = {table.key: table for some in self._tables.values() for table in some}
+            say("\n".join(["text of this run:", *chain.from_iterable(map(reading_lines, tables.values()))]))
         assistant = self.folder.trained(self.recipe, "assistant")
         return RunResult(self.folder.path, student, assistant if assistant.is_dir() else None, results, seconds)
 

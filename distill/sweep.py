@@ -404,7 +404,7 @@ def _rows(source: TextSource, most: int) -> int:
     path = Path(source.name.split(" + ")[0])
     if taken < most or suffix_of(path) not in LINES or not path.is_file():
         return taken + sum(1 for _ in rows)
-    usable = taken / (taken + source.too_long + source.bad)
+    usable = taken / (taken + sum(one["rows"] for one in source.dropped()))
     with open(path, "rb") as raw, unpacked(raw) as text:
         lines = sum(block.count(b"\n") for block in iter(partial(text.read, BLOCK), b""))
     return min(round(lines * usable), source.corpus.limit or lines)

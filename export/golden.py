@@ -87,6 +87,8 @@ def read_golden(folder: str | Path) -> dict[str, Any]:
     try:
         texts, ids, width = list(value["texts"]), [list(map(int, row)) for row in value["ids"]], int(value["width"])
         vectors = {name: decode_vectors(text, len(texts), width) for name, text in value["vectors"].items()}
+    except InputError:
+        raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{path}: not golden vectors of a bundle ({error})") from error
     return {"texts": texts, "ids": ids, "width": width, "vectors": vectors}

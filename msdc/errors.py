@@ -51,8 +51,8 @@ class MsdcError(Exception):
     exit_code = 1
 
 
-class InputError(MsdcError):
-    """Invalid input: a path, a recipe, a corpus line, an option. Exit code 2."""
+class InputError(MsdcError, ValueError):
+    """Invalid input: a path, a recipe, a corpus line, an option. Exit code 2. Also a `ValueError`."""
 
     exit_code = 2
 

@@ -27,16 +27,18 @@ PACKAGES = {
     "pyarrow": ("pyarrow", "pyarrow"),
     "datasets": ("datasets", "datasets"),
     "defusedxml": ("defusedxml", "defusedxml"),
+    "langcodes": ("langcodes", "langcodes"),
+    "polib": ("polib", "polib"),
     "cryptography": ("cryptography", "cryptography"),
     "segno": ("segno", "segno"),
 }
 # Extra -> packages it adds, by name on PyPI. An error names the first extra with a package, or the verb's own if that
 # has it too. pyproject.toml has the versions; a test compares the two.
 EXTRAS = {
-    "data": ("pyarrow", "datasets", "defusedxml"),
+    "data": ("pyarrow", "datasets", "defusedxml", "langcodes", "polib"),
     "train": (
         "torch", "torchao", "transformers", "sentence-transformers", "scipy", "scikit-learn", "pyarrow",
-        "datasets", "defusedxml",
+        "datasets", "defusedxml", "langcodes", "polib",
     ),
     "executorch": ("torch", "torchao", "executorch"),
     "export": ("torch", "torchao", "executorch", "transformers", "sentence-transformers", "onnxscript"),

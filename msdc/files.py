@@ -272,6 +272,8 @@ def read_json(path: str | os.PathLike[str], max_bytes: int = MAX_JSON_BYTES) -> 
         if len(raw) > max_bytes:
             raise InputError(f"{path}: more than the {max_bytes} bytes of JSON allowed")
         return parse_json(raw.decode("utf-8"))
+    except InputError:
+        raise
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not valid JSON ({error})") from error
     except OSError as error:

@@ -18,13 +18,12 @@ from msdc.distill.data.corpora import TextSource, open_corpora
 from msdc.distill.data.exclusion import read_exclusion
 from msdc.errors import InputError
 from msdc.files import sha256_file
-from msdc.progress import track
+from msdc.progress import track, warn
 from msdc.text.duplicates import NEAR, NearIndex, normalise
-from msdc.text.text_files import iterate_lines
+from msdc.text.tabular import CORPUS_SUFFIXES, iterate_cells, suffix_of
 
 BATCH = 4096
 EXAMPLES = 5
-SUFFIXES = (".tsv", ".txt", ".csv")
 
 
 class CorpusText(NamedTuple):
@@ -36,7 +35,7 @@ class CorpusText(NamedTuple):
 
 
 def corpus_streams(words: Iterable[str | Path], data: Path | None = None) -> list[CorpusText]:
-    """Streams of files, of the text files of folders, and of recipes (a .yaml file, or the name of a shipped one).
+    """Streams of files, of all files of text in folders, and of recipes (a .yaml file, or the name of a shipped one).
 
     A recipe yields the rows that it trains on: its languages, limits, longest sentence and `exclude` apply. `data` is
     the folder that {data} stands for in a recipe.
@@ -51,23 +50,22 @@ def corpus_streams(words: Iterable[str | Path], data: Path | None = None) -> lis
                 name = "/".join(Path(source.name).parts[-2:])
                 streams.setdefault(name, CorpusText(name, None, partial(_row_sentences, source)))
             continue
-        files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
-        files = [file for file in files if file == path or file.name.removesuffix(".gz").endswith(SUFFIXES)]
         if not path.exists():
             raise InputError(f"{path}: no such training corpus, and no shipped recipe of that name")
+        files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+        others = [file for file in files if file != path and suffix_of(file) not in CORPUS_SUFFIXES]
+        files = [file for file in files if file not in others]
         if not files:
-            raise InputError(f"{path}: no .tsv, .txt or .csv file of a training corpus")
+            raise InputError(f"{path}: no file of a training corpus ({', '.join(CORPUS_SUFFIXES)})")
+        if others:
+            names = ", ".join(file.name for file in others[:5]) + (", ..." if len(others) > 5 else "")
+            warn(f"{path}: {len(others)} files are not searched, they are no text by their names: {names}")
         for file in files:
             # with the folder's name: many corpora are called train.en-de.tsv
             name = "/".join(part for part in (file.parent.name, file.name) if part)
             if name not in streams:
-                streams[name] = CorpusText(name, sha256_file(file), partial(_cells, file))
+                streams[name] = CorpusText(name, sha256_file(file), partial(iterate_cells, file, strict=False))
     return list(streams.values())
-
-
-def _cells(path: Path) -> Iterator[tuple[int, str]]:
-    """Every column of every line."""
-    return ((number, cell) for number, line in iterate_lines(path) for cell in line.split("\t"))
 
 
 def _row_sentences(source: TextSource) -> Iterator[tuple[int, str]]:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from msdc.errors import InputError
-from msdc.text.text_files import SourceFile, read_lines
+from msdc.files import regular_size
+from msdc.text.tabular import EMPTY_LINE, open_table, suffix_of
+from msdc.text.text_files import SourceFile, bare_name, read_lines, source_file
 
 # tatoeba.deu-eng.deu -> prefix "tatoeba", languages "deu" and "eng", this side "deu"
 CODE = "[A-Za-z_]{2,8}"
@@ -85,21 +87,25 @@ def read_aligned(paths: dict[str, Path], name: str) -> Parallel:
 
 
 def _read_table(path: Path) -> Parallel:
-    source = read_lines(path)
-    header = source.lines[0].split("\t")
-    if len(header) >= 2 and all(LANGUAGE.match(cell) for cell in header) and len(set(header)) == len(header):
-        languages, first_row = header, 2
-    else:
-        match = TABLE_NAME.search(path.name)
-        languages, first_row = ([match["a"], match["b"]] if match else ["1", "2"]), 1
-    rows = [[cell.strip() for cell in line.split("\t")] for line in source.lines[first_row - 1 :]]
-    for number, cells in enumerate(rows, start=first_row):
-        if len(cells) != len(languages):
-            raise source.error(number, f"{len(cells)} tab-separated columns, expected {len(languages)}")
+    regular_size(path)
+    table = open_table(path, lambda cells, rows: all(map(LANGUAGE.match, cells)) and 1 < len(set(cells)) == len(cells))
+    match = TABLE_NAME.search(path.name)
+    languages = list(table.names) or ([match["a"], match["b"]] if match else ["1", "2"])
+    notes = [] if suffix_of(path) == ".parquet" else read_lines(path).notes
+    lines, rows, empty = [], [], 0
+    for number, found in table.read(range(table.width)):
+        if found == EMPTY_LINE:
+            empty = empty or number
+            continue
+        if isinstance(found, str) or len(found) != len(languages) or empty:
+            wrong = found if isinstance(found, str) else f"{len(found)} columns, expected {len(languages)}"
+            raise InputError(f"{path} line {empty or number}: {EMPTY_LINE if empty else wrong}")
+        cells = [str(cell or "").strip() for cell in found]
         if "" in cells:
-            raise source.error(number, f"the {languages[cells.index('')]} side is empty")
+            raise InputError(f"{path} line {number}: the {languages[cells.index('')]} side is empty")
+        lines.append(number)
+        rows.append(cells)
     if not rows:
-        raise InputError(f"{path}: a header and no rows")
+        raise InputError(f"{path}: {'a header and no rows' if table.names else 'no rows'}")
     sides = {language: [cells[column] for cells in rows] for column, language in enumerate(languages)}
-    lines = list(range(first_row, first_row + len(rows)))
-    return Parallel(path.name.split(".tsv")[0], sides, lines, [source.source], source.notes)
+    return Parallel(bare_name(path.name).rsplit(".", 1)[0], sides, lines, [source_file(path)], notes)

@@ -24,6 +24,7 @@ from msdc.errors import InputError
 from msdc.scores import unit_rows
 from msdc.search.passages import WEIGHT, passage_texts, token_counter
 from msdc.search.words import TOKENIZE, index_words, match_expression
+from msdc.text.tabular import is_number
 from msdc.text.text_files import Lines, read_lines
 
 TOP = 10
@@ -82,9 +83,11 @@ def read_collection(path: str | Path) -> TaskData:
         raise InputError(f"{path}: no qrels/*.tsv")
     judged = read_lines(listed[0])
     grades: dict[str, dict[str, float]] = {}
-    for number, line in enumerate(judged.lines[1:], 2):
+    for number, line in enumerate(judged.lines, 1):
         try:
             query, document, grade = line.split("\t")
+            if number == 1 and not is_number(grade):
+                continue  # the header that BEIR writes
             if float(grade) > 0:
                 grades.setdefault(query, {})[document] = float(grade)
         except ValueError as error:

@@ -18,7 +18,7 @@ from msdc.bench.accuracy.task import AccuracyTask, Outcome, Settings, TaskData
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError, MsdcError
 from msdc.scores import cosine_rows, mse, spearman, unit_rows
-from msdc.text.scored_pairs import ScoredPairs, join_pairs, read_pairs
+from msdc.text.scored_pairs import ANY_SCORE, ScoredPairs, join_pairs, read_pairs
 from msdc.text.text_files import SourceFile, read_lines
 
 # Cosines of identical vectors differ by rounding only; a rank correlation of rounding noise is meaningless.
@@ -347,7 +347,7 @@ def score_mse(store: VectorStore, data: Parallel, settings: Settings) -> Outcome
 
 STS = AccuracyTask(
     "sts", "Spearman and Pearson of cosine against gold scores", "spearman",
-    lambda path: TaskData.of(read_pairs(path)), score_sts,
+    lambda path: TaskData.of(read_pairs(path, limits=ANY_SCORE)), score_sts,
 )  # fmt: skip
 BIAS = AccuracyTask(
     "bias", "Language bias: Spearman of the joint pool minus the mean of the sets", "bias", read_bias_sets, score_bias

@@ -6,13 +6,16 @@ text columns among numbers, ids and scores. Anything else is an error that lists
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError
-from msdc.text.tabular import TabularFile, is_number, looks_like_names
+from msdc.extras import require
+from msdc.text.tabular import TabularFile, is_number
 
 # (source, target) in the data sets of sentence-transformers, OPUS and others
 PAIR_NAMES = (
@@ -26,6 +29,7 @@ PAIR_NAMES = (
     ("text1", "text2"),
     ("anchor", "positive"),
     ("text", "translation"),
+    ("msgid", "msgstr"),
 )
 TRIPLE_NAMES = (
     ("premise", "entailment", "contradiction"),
@@ -62,6 +66,15 @@ KNOWN_FORMATS = (
 )
 
 
+class Pair(NamedTuple):
+    """Columns of both sides (the first filled one is read), the target language, and how it was found."""
+
+    sources: list[int]
+    targets: list[int]
+    language: str
+    why: str
+
+
 def unnamed_language(name: object) -> InputError:
     """The error for pairs whose target language is not given anywhere."""
     return InputError(
@@ -70,38 +83,59 @@ def unnamed_language(name: object) -> InputError:
     )
 
 
-def base_code(code: str) -> str:
-    """A language code in lower case without its region: `zh` of `zh_CN`."""
-    return re.split("[_-]", code.strip().lower())[0]
+@functools.cache
+def _parsed(code: str) -> Any:
+    """A language code as `langcodes.Language`; None if it is none, or not registered."""
+    require("langcodes", "the language of a corpus")
+    import langcodes
+
+    code = code.strip().replace("_", "-")
+    valid = re.fullmatch(r"[A-Za-z]{2,3}(-\w+)*", code) is not None and langcodes.tag_is_valid(code)
+    return langcodes.Language.get(code) if valid else None
+
+
+def is_language(code: str) -> bool:
+    """Whether a text is a registered language code."""
+    return _parsed(code) is not None
+
+
+def fits(code: str, asked: str) -> bool:
+    """Whether text in `code` is text in the language that was asked for (BCP 47).
+
+    `de-AT` fits `de`, and `en` fits `en-US`; other scripts and regions than those asked for do not fit.
+    """
+    if code.lower() == asked.lower():
+        return True
+    one, other = _parsed(code), _parsed(asked)
+    if one is None or other is None or one.language != other.language:
+        return False
+    if (other.script or other.territory) and one.maximize().script != other.maximize().script:
+        return False
+    return not (one.territory and other.territory) or one.territory == other.territory
 
 
 def code_of(name: str) -> str | None:
-    """The language code of a column named `de`, `zh_CN`, `translation.de` or `German`, in lower case; or None."""
-    last = name.rsplit(".", 1)[-1].strip().lower()
-    if last in LANGUAGE_NAMES:
-        return LANGUAGE_NAMES[last]
-    found = re.fullmatch(r"([a-z]{2,3})([_-][a-z0-9]+)?", last)
-    return last if found and found[1] not in NO_CODES else None
+    """The language code of a column named `de`, `zh_CN`, `translation.de` or `German`, or None."""
+    last = name.rsplit(".", 1)[-1].strip()
+    if last.lower() in LANGUAGE_NAMES:
+        return LANGUAGE_NAMES[last.lower()]
+    found = re.fullmatch(r"([a-z]{2,3})([_-]\w+)*", last)
+    return str(_parsed(last)) if found and found[1] not in NO_CODES and is_language(last) else None
 
 
-def _is_language(code: str, language: str) -> bool:
-    return language.lower() in (code, base_code(code))
-
-
-def is_header(corpus: Corpus, cells: Sequence[str], rows: Sequence[Sequence[str]], any_names: bool = False) -> bool:
-    """Whether the first row of a table names its columns; `any_names` accepts anything that looks like names."""
+def is_header(corpus: Corpus, cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row of a table must be names of columns: those that the corpus or the field uses."""
     if corpus.columns and isinstance(corpus.columns[0], str):
         return True
-    if not all(re.fullmatch(r"[\w .-]{1,60}", cell) for cell in cells):
-        return False
     names = {cell.lower() for cell in cells}
     labelled = LABELLED_NAMES if corpus.kind in ("nli", "nli-pairs") else ()
     if any(set(known) <= names for known in (*PAIR_NAMES, *TRIPLE_NAMES, *labelled)):
         return True
+    if corpus.kind == "text" and names & {*TEXT_NAMES, corpus.source.lower()}:
+        return True
     codes = [code for code in map(code_of, cells) if code is not None]
-    if len(codes) >= 2 and (len(codes) == len(cells) or any(_is_language(code, corpus.source) for code in codes)):
-        return all(re.fullmatch(r"[\w.-]+", cell) for cell in cells)
-    return any_names and (bool(names & set(TEXT_NAMES)) or looks_like_names(cells, rows))
+    # Two short words may be codes of languages by chance, such as `hi` and `ho`.
+    return len(codes) >= 2 and (any(fits(code, corpus.source) for code in codes) or 2 < len(cells) == len(codes))
 
 
 def _text_columns(table: TabularFile) -> list[int]:
@@ -151,35 +185,61 @@ def find_columns(table: TabularFile, corpus: Corpus, what: str, known: Sequence[
     raise InputError(f"{table.path}: not in a known format: {table.seen()}; {hint}. Known: {KNOWN_FORMATS}")
 
 
-def _languages(table: TabularFile, corpus: Corpus) -> list[tuple[int, int, str]] | None:
+def _matching(codes: Mapping[int, str], asked: str) -> list[int]:
+    """The columns in a language, the closest first; those in another script than the closest one are left out."""
+    found = [column for column, code in codes.items() if fits(code, asked)]
+    if len(found) > 1:
+        import langcodes
+
+        found.sort(key=lambda column: langcodes.tag_distance(asked, codes[column]))
+        script = _parsed(codes[found[0]]).maximize().script
+        found = [column for column in found if _parsed(codes[column]).maximize().script == script]
+    return found
+
+
+def _by_language(table: TabularFile, codes: Mapping[int, str]) -> dict[str, list[int]]:
+    """Columns by language code; variants of a language that no row has both of, such as de-AT and de, are one."""
+    found: dict[str, list[int]] = {}
+    for column, code in codes.items():
+        language = _parsed(code)
+        like = [at for at, other in codes.items() if _parsed(other).language == language.language]
+        apart = any(sum(bool(row[at]) for at in like if at < len(row)) > 1 for row in table.sample)
+        found.setdefault(code if apart else language.language, []).append(column)
+    return found
+
+
+def _languages(table: TabularFile, corpus: Corpus) -> list[Pair] | None:
     """Pairs of columns named after languages; None if there are none."""
     empty = [c for c in range(table.width) if not any(row[c] for row in table.sample if c < len(row))]
     texts = (*_text_columns(table), *empty)
     named = {column: code_of(name) for column, name in enumerate(table.names) if column in texts}
     codes = {column: code for column, code in named.items() if code is not None}
-    sources = [column for column, code in codes.items() if _is_language(code, corpus.source)]
-    if len(codes) < 2 or (not sources and len(codes) < len(table.names)):
+    sources = _matching(codes, corpus.source)
+    if not sources and (len(codes) < 2 or len(codes) < len(table.names)):
         return None
     if not sources:
         raise InputError(f"{table.path}: no column {corpus.source!r} (have {', '.join(table.names)})")
-    pairs = []
-    for column, code in codes.items():
-        wanted = next((language for language in corpus.languages if _is_language(code, language)), None)
-        if column not in sources and (wanted is not None or not corpus.languages):
-            pairs.append((sources[0], column, wanted or code))
-    return pairs
+    others = {column: code for column, code in codes.items() if column not in sources}
+    if not others:
+        if table.form == "TMX":
+            raise InputError(f"{table.path}: a translation memory with only {corpus.source!r} in its first units")
+        return None
+    if corpus.languages:
+        asked = {language: _matching(others, language) for language in corpus.languages}
+        return [Pair(sources, columns, code, "as given") for code, columns in asked.items() if columns]
+    return [Pair(sources, columns, code, "by the column") for code, columns in _by_language(table, others).items()]
 
 
-def find_pairs(table: TabularFile, corpus: Corpus, language: str | None) -> list[tuple[int, int, str]]:
-    """(source column, target column, target language) of the pairs to read.
+def find_pairs(table: TabularFile, corpus: Corpus, language: str | None, why: str) -> list[Pair]:
+    """The pairs of columns to read.
 
-    `language` is the target language if the column's name is not a language.
+    `language` is the target language, and `why` its origin, if the column's name is not a language.
     """
     if not corpus.columns and (pairs := _languages(table, corpus)) is not None:
         return pairs
     one, two = find_columns(table, corpus, "pairs (source, target)", PAIR_NAMES)
-    if table.names and corpus.columns and not corpus.languages:
-        language = code_of(table.names[two]) or language
+    if table.names and corpus.columns and not corpus.languages and (code := code_of(table.names[two])) is not None:
+        language, why = code, "by the column"
     if language is None:
         raise unnamed_language(table.path)
-    return [(one, two, language)]
+    return [Pair([one], [two], language, why)]

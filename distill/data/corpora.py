@@ -1,8 +1,8 @@
 """Corpora of any format as streams of rows: files, folders, data sets of the hub, OPUS.
 
-A row is (source, target, language). Bad lines are counted by reason, with the number of the first one; a file of only
-bad lines is an error. To add a format: a function (file, corpus, target language) -> its sources, and an entry in
-BY_SUFFIX, or in BY_KIND if the recipe must name the format.
+A row is (source, target, language). Every line is in a row or counted by the reason why not, with the numbers of the
+first ones; a file of only such lines is an error. To add a format: a table in `msdc.text.tabular`, or a function (file,
+corpus, target language, its origin) -> its sources, and an entry in BY_KIND, if the recipe must name the format.
 """
 
 from __future__ import annotations
@@ -12,50 +12,80 @@ import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, islice, product, zip_longest
+from itertools import accumulate, chain, islice, product, zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from msdc.distill.data import Row
 from msdc.distill.data.columns import (
     LABELLED_NAMES,
     TEXT_NAMES,
     TRIPLE_NAMES,
-    base_code,
     find_columns,
     find_pairs,
+    fits,
     is_header,
+    is_language,
     named_columns,
     unnamed_language,
 )
 from msdc.distill.data.download import fetch_hub, fetch_opus, hub_tables, is_saved, saved_table
-from msdc.distill.data.exclusion import Exclusion, matching_files
+from msdc.distill.data.exclusion import EXCLUDED, Exclusion, matching_files
 from msdc.distill.recipe import Corpus
-from msdc.errors import InputError, TornFile, first_line
-from msdc.extras import require
+from msdc.errors import InputError, TornFile
 from msdc.files import regular_size
 from msdc.text.scored_pairs import GOLD_RANGE, read_pairs
-from msdc.text.tabular import JSON_LINES, TabularFile, open_table, suffix_of, text_bytes
-from msdc.text.text_files import DAMAGED, iterate_lines, unpacked
+from msdc.text.tabular import CORPUS_SUFFIXES, EMPTY_LINE, TABLES, TabularFile, open_table, suffix_of, text_bytes
+from msdc.text.text_files import bare_name, iterate_lines, unusable
 from msdc.text.tokenizer import clean
+from msdc.text.translations import open_gettext
 
-MANY_BAD = 100  # lines: fewer never are too large a share
-TEST_SET_IN_NAME = re.compile(r"test|sts-?20\d\d|sts1[2-6]")
-LANGUAGE_IN_NAME = re.compile(r"(?:^|[._-])([a-z]{2,3})-([a-z]{2,3})(?=[._]|$)")
-LANGUAGE_AT_END = re.compile(r"(?:^|[._-])(?!po\b|gz\b)([a-z]{2})(?:\.(?:txt|po|gz))*$")
+# `test` as a word of its own: not in `latest` or `contest`
+TEST_SET_IN_NAME = re.compile(r"(?<![a-z])(?:dev|my)?tests?(?:set|data)?(?![a-z])|sts-?20\d\d|sts1[2-6]")
+LANGUAGE_IN_NAME = re.compile(r"(?:^|[._-])([a-z]{2,3}(?:_[A-Za-z]+)?)-([a-z]{2,3}(?:_[A-Za-z]+)?)(?=[._]|$)")
+LANGUAGE_AT_END = re.compile(r"(?:^|[._-])(?!po$)([a-z]{2})(?:\.(?:txt|po))*$")
 ONE_LANGUAGE = ("nli", "nli-pairs", "scored", "text", "triples")  # kinds without a target language
 NLI_CLASSES = ("contradiction", "entailment", "neutral")  # numbered as in training
 HUB_CLASSES = ("entailment", "neutral", "contradiction")  # numbered as in snli, multi_nli, all-nli and anli on the hub
-XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
-# Elements of a segment with code of the original document, not text
-XML_CODE = frozenset(["bpt", "ept", "ph", "it", "ut", "sub", "x", "bx", "ex", "sc", "ec", "cp"])
+MANY_BAD = 100  # lines: fewer never are too large a share
+SHOWN_LINES = 3  # line numbers of each reason
+# (number of the line, row, entry or unit; its row, or the reason why it has none)
+Entry = tuple[int, "Row | str"]
 
 
-class Bad(NamedTuple):
-    """A line without a row, and the reason."""
+@dataclass
+class Reading:
+    """What was read from a part of a corpus: every line is in a row or is counted by the reason why it is not.
 
-    line: int
-    why: str
+    Attributes:
+        name, form, language: of the part: its file, format and columns, and target language.
+        why: how the language was found.
+        rows: rows that training gets; `all_rows` if the part was read to its end.
+        dropped: reason -> number of lines without a row, and the numbers of the first ones.
+    """
+
+    name: str
+    form: str = ""
+    language: str = ""
+    why: str = ""
+    rows: int = 0
+    all_rows: bool = False
+    dropped: dict[str, tuple[int, list[int]]] = field(default_factory=dict)
+
+    def drop(self, line: int, why: str) -> None:
+        """Count a line without a row."""
+        count, lines = self.dropped.get(why, (0, []))
+        self.dropped[why] = (count + 1, [*lines, line] if count < SHOWN_LINES else lines)
+
+    def lines(self) -> list[str]:
+        """The lines for a person: what was read, and each reason."""
+        more = "" if self.all_rows else " (not read to the end)"
+        language = f"language {self.language}{f' ({self.why})' if self.why else ''}"
+        found = [f"{self.name}: {'; '.join(filter(None, (self.form, language)))}; {self.rows:,} rows{more}"]
+        for why, (count, lines) in self.dropped.items():
+            places = ", ".join(map(str, lines)) + (", ..." if count > len(lines) else "")
+            found.append(f"  dropped {count:,}: {why} (line {places})")
+        return found
 
 
 @dataclass
@@ -66,165 +96,199 @@ class TextSource:
     language: str
     bytes: int  # approximate size of the text, for its weight
     corpus: Corpus
-    entries: Callable[[], Iterator[Row | Bad]]  # reads it from the start
+    entries: Callable[[], Iterator[Entry]]  # reads it from the start
     form: str = ""  # the format, for messages
+    why: str = ""  # how the language was found
     domain: int = 0
     synthetic: bool = False  # targets translated word by word: neither held out nor sampled
     excluded: Exclusion | None = None
     files: tuple[Path, ...] = ()  # what it reads; empty for a data set that a library opens
     variant: str = ""  # what else its rows depend on
-    # Of the last reading: rows that are too long; bad lines by reason: their count and the number of the first.
-    too_long: int = field(default=0, init=False, repr=False)
-    _excluded_before: int = field(default=0, init=False, repr=False)
-    reasons: dict[str, tuple[int, int]] = field(default_factory=dict, init=False, repr=False)
+    reading: Reading | None = field(default=None, init=False, repr=False)  # the last one, if possible to the end
 
     @property
     def bad(self) -> int:
-        """Bad lines of the last reading."""
-        return sum(count for count, _ in self.reasons.values())
+        """Lines of the last reading without a row, other than empty, too long and excluded ones."""
+        return sum(count for count, _ in self._bad().values())
 
     @property
     def first_bad(self) -> str:
         """The first bad line with its number; empty if there is none."""
-        return next((f"line {line}: {why}" for why, (_, line) in self.reasons.items()), "")
-
-    @property
-    def left_out(self) -> int:
-        """Excluded rows of the last reading."""
-        return 0 if self.excluded is None else self.excluded.count() - self._excluded_before
+        return next((f"line {lines[0]}: {why}" for why, (_, lines) in self._bad().items()), "")
 
     def dropped(self) -> list[dict[str, Any]]:
-        """What the last reading left out: for each reason `why`, the number of `rows`, the `line` of the first."""
-        long = f"longer than {self.corpus.max_characters} characters (max_characters)"
-        excluded = "contains an excluded sentence (exclude)"
-        found: dict[str, tuple[int, int | None]] = {
-            **self.reasons, long: (self.too_long, None), excluded: (self.left_out, None)
-        }  # fmt: skip
-        return [{"why": why, "rows": count, "line": line} for why, (count, line) in found.items() if count]
+        """What the last reading left out: for each reason `why`, the number of `rows`, and the first `lines`."""
+        found = {} if self.reading is None else self.reading.dropped
+        return [{"why": why, "rows": count, "lines": lines} for why, (count, lines) in found.items()]
 
-    def _entries(self) -> Iterator[Row | Bad]:
+    def _bad(self) -> dict[str, tuple[int, list[int]]]:
+        found = self.reading.dropped if self.reading else {}
+        return {why: drop for why, drop in found.items() if why not in (EMPTY_LINE, self._long(), *EXCLUDED)}
+
+    def _long(self) -> str:
+        return f"longer than {self.corpus.max_characters} characters (max_characters)"
+
+    def rows(self) -> Iterator[Row]:
+        """All rows of the file."""
+        return (row for _, row in self._usable() if isinstance(row, Row))
+
+    def _entries(self) -> Iterator[Entry]:
         """All entries; with `on_bad: skip` a torn file ends where it is torn."""
         last = 0
         try:
-            for last, entry in enumerate(self.entries(), 1):  # noqa: B007
-                yield entry
+            for last, row in self.entries():
+                if self.corpus.on_bad == "stop" and isinstance(row, str) and row != EMPTY_LINE:
+                    raise InputError(f"{self.name} line {last}: {row} (on_bad: stop)")
+                yield last, row
         except TornFile as error:
             if self.corpus.on_bad == "stop" or not last:
                 raise
-            yield Bad(error.line, f"the rest of the file is not read: {error.why}")
+            yield error.line, f"the rest of the file is not read: {error.why}"
 
-    def rows(self) -> Iterator[Row]:
-        """All rows of the file; bad lines are counted."""
-        for entry in self._entries():
-            if isinstance(entry, Bad):
-                if self.corpus.on_bad == "stop":
-                    raise InputError(f"{self.name} line {entry.line}: {entry.why} (on_bad: stop)")
-                count, first = self.reasons.get(entry.why, (0, entry.line))
-                self.reasons[entry.why] = (count + 1, first)
-            elif self.corpus.tokenized:
-                yield entry._replace(source=join_punctuation(entry.source), target=join_punctuation(entry.target))
-            else:
-                yield entry
+    def _usable(self) -> Iterator[Entry]:
+        for line, row in self._entries():
+            if isinstance(row, Row):
+                if why := unusable("".join((row.source, row.target, *row.negatives))):
+                    yield line, why
+                    continue
+                if self.corpus.tokenized:
+                    row = row._replace(source=join_punctuation(row.source), target=join_punctuation(row.target))
+            yield line, row
 
-    def kept_rows(self) -> Iterator[Row]:
-        """The rows without an excluded sentence."""
+    def judged(self) -> Iterator[Entry]:
+        """All entries; a row with an excluded sentence is the reason."""
         if self.excluded is None:
-            return self.rows()
+            return self._usable()
         corpus = self.corpus
-        key = (self.name, self.language, corpus.kind, corpus.columns, corpus.tokenized)
-        return self.excluded.keep(key, self.rows())
+        key = (self.name, self.language, corpus.kind, corpus.columns, corpus.tokenized, corpus.header)
+        return self.excluded.judge(key, self._usable())
 
     def read(self) -> Generator[Row, None, None]:
         """Rows cleaned and filtered by the corpus' limits."""
-        taken = 0
-        self.too_long, self.reasons = 0, {}
-        self._excluded_before = 0 if self.excluded is None else self.excluded.count()
+        found = Reading(self.name, self.form, self.language, self.why)
+        if self.reading is None or not self.reading.all_rows:
+            self.reading = found
         longest, limit = self.corpus.max_characters, self.corpus.limit
-        for source, target, language, negatives, _, label in self.kept_rows():
-            source, target = clean(source), clean(target)
-            if len(source) > longest or len(target) > longest:
-                self.too_long += 1
+        for line, row in self.judged():
+            if isinstance(row, str):
+                found.drop(line, row)
                 continue
-            taken += 1
-            yield Row(source, target, language, tuple(map(clean, negatives)), self.domain, label)
-            if taken == limit:
+            source, target = clean(row.source), clean(row.target)
+            if len(source) > longest or len(target) > longest:
+                found.drop(line, self._long())
+                continue
+            found.rows += 1
+            yield Row(source, target, row.language, tuple(map(clean, row.negatives)), self.domain, row.label)
+            if found.rows == limit:
                 break
-        lines = self.bad + taken + self.too_long + self.left_out
-        if taken and self.bad >= MANY_BAD and self.bad > self.corpus.most_bad * lines:
+        found.all_rows, self.reading = True, found
+        lines = found.rows + sum(count for count, _ in found.dropped.values())
+        if found.rows and self.bad >= MANY_BAD and self.bad > self.corpus.most_bad * lines:
             raise InputError(
                 f"{self.name}: {self.bad} of {lines} lines cannot be read ({self.first_bad}): more than "
                 f"`most_bad: {self.corpus.most_bad:g}` of this corpus allows"
             )
-        if not taken:
-            long = f"{self.too_long} of more than {longest} characters (max_characters)" if self.too_long else ""
-            empty = "(empty)" if self.excluded is None else "(empty, or every sentence is excluded)"
-            none = f"{self.name}: no usable sentence" + ("" if self.first_bad or long else f" {empty}")
-            form = self.form and f"read as {self.form}"
-            raise InputError("; ".join(filter(None, (none, self.first_bad, long, form))))
+        if not found.rows:
+            reasons = [f"line {lines[0]}: {why}" for why, (_, lines) in found.dropped.items()]
+            none = f"{self.name}: no usable sentence" + ("" if reasons else " (empty)")
+            raise InputError("; ".join(filter(None, (none, *reasons, self.form and f"read as {self.form}"))))
 
 
 def refuse_test_set(path: Path, what: str) -> None:
     """Refuse graded pairs of a test set, by the file's name; `what` is the refused use."""
     if TEST_SET_IN_NAME.search(path.name.lower()):
-        raise InputError(f"{path}: a test set must not {what}")
+        raise InputError(f"{path}: a test set, by its name, must not {what}; rename it if it is none")
 
 
-def language_of(path: Path, corpus: Corpus, at_end: bool = False) -> str | None:
-    """Target language from a name like `x.en-de.tsv.gz` or the corpus' only language; None if neither gives it.
+def _named_language(path: Path, corpus: Corpus) -> str | None:
+    """The target language in a name like `x.en-de.tsv.gz`: only if the other one is the source language."""
+    for one, two in (match.groups() for match in LANGUAGE_IN_NAME.finditer(bare_name(path.name))):
+        if fits(one, corpus.source) or fits(two, corpus.source):
+            return two if fits(one, corpus.source) else one
+    return None
+
+
+def language_of(path: Path, corpus: Corpus, at_end: bool = False) -> tuple[str | None, str]:
+    """(target language, how it was found): the one that the corpus names, else that of the file's name; or None.
 
     `at_end`: a name like `x.de` also gives the language (one of two aligned files, a catalogue).
     """
-    found = [match.groups() for match in LANGUAGE_IN_NAME.finditer(path.name)]
-    if found:
-        # A name may look like a pair of languages (osm-id.en-de.tsv): the pair with the source language is used.
-        one, two = next((pair for pair in found if corpus.source in pair), found[0])
-        return two if one == corpus.source else one
+    named = _named_language(path, corpus)
+    asked = [code for code in corpus.languages if named is not None and fits(named, code)]
     if len(corpus.languages) == 1:
-        return corpus.languages[0]
-    match = LANGUAGE_AT_END.search(path.name) if at_end else None
-    return None if match is None else match[1]
+        return corpus.languages[0], "as given" if asked or named is None else f"as given, not {named} as in its name"
+    if asked or (named is not None and not corpus.languages):
+        return asked[0] if asked else named, "by its name"
+    match = LANGUAGE_AT_END.search(bare_name(path.name)) if at_end else None
+    return (match[1], "by its name") if match is not None and is_language(match[1]) else (None, "")
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def read_table(path: Path, corpus: Corpus, language: str | None) -> list[TextSource]:
-    """csv, tab-separated text, JSON lines, parquet."""
-    return table_sources(_open_table(path, corpus), corpus, language)
+def read_table(path: Path, corpus: Corpus, language: str | None, why: str) -> list[TextSource]:
+    """csv, tab-separated text, JSON, parquet, TMX, gettext."""
+    return table_sources(_open_table(path, corpus), corpus, language, why)
+
+
+def read_gettext(path: Path, corpus: Corpus, language: str | None, why: str) -> list[TextSource]:
+    """A gettext catalogue of any name."""
+    return table_sources(open_gettext(path), corpus, language, why)
 
 
 def _open_table(path: Path, corpus: Corpus) -> TabularFile:
-    any_names = suffix_of(path) == ".csv"
-    return open_table(path, lambda cells, rows: is_header(corpus, cells, rows, any_names))
+    return open_table(path, partial(is_header, corpus), corpus.header)
 
 
-def table_sources(table: TabularFile, corpus: Corpus, language: str | None) -> list[TextSource]:
+def table_sources(table: TabularFile, corpus: Corpus, language: str | None, why: str = "") -> list[TextSource]:
     """The sources of a table: pairs, triples or plain text, by the kind of the corpus."""
     source = corpus.source
+    if table.language and language is None:
+        language, why = str(language_of(table.path, corpus, at_end=True)[0] or table.language), "by the catalog"
 
-    def make(columns: Sequence[int], code: str, of: int, part: object, row: Callable[..., Row]) -> TextSource:
-        def entries() -> Iterator[Row | Bad]:
+    def make(sides: Sequence[Sequence[int]], code: str, why: str, part: str, row: Callable[..., Row]) -> TextSource:
+        columns = [column for side in sides for column in side]
+        ends = list(accumulate(map(len, sides)))
+        alone = len(columns) == len(sides)
+
+        def entries() -> Iterator[Entry]:
             for number, cells in table.read(columns):
                 if isinstance(cells, str):
-                    yield Bad(number, cells)
-                elif not all(isinstance(cell, (str, type(None))) for cell in cells):
-                    yield Bad(number, "not text")
-                elif not all(cell and cell.strip() for cell in cells):
-                    yield Bad(number, "empty" if len(columns) == 1 else "an empty side")
+                    yield number, cells
+                    continue
+                if not all(isinstance(cell, (str, type(None))) for cell in cells):
+                    yield number, "not text"
+                    continue
+                if not alone:
+                    parts = (cells[end - len(side) : end] for side, end in zip(sides, ends, strict=True))
+                    cells = [next((cell for cell in some if cell and cell.strip()), "") for some in parts]
+                if all(cell and cell.strip() for cell in cells):
+                    yield number, row(*cells)
                 else:
-                    yield row(*cells)
+                    yield number, "empty" if len(sides) == 1 else "an empty side"
 
-        name = f"{table.path}:{part}" if of > 1 else str(table.path)
-        return TextSource(name, code, table.size // of, corpus, entries, table.described(columns))
+        name, size = f"{table.path}:{part}" if part else str(table.path), table.size
+        return TextSource(name, code, size, corpus, entries, table.described(sides), why)
 
     if corpus.kind == "triples":
-        triple = find_columns(table, corpus, "triples", TRIPLE_NAMES)
-        return [make(triple, source, 1, "", lambda one, two, *others: Row(one, two, source, others))]
+        triple = [[column] for column in find_columns(table, corpus, "triples", TRIPLE_NAMES)]
+        return [make(triple, source, "", "", lambda one, two, *others: Row(one, two, source, others))]
     if corpus.kind == "text":
         texts = find_columns(table, corpus, "texts", [(name,) for name in (*TEXT_NAMES, source)])
-        return [make([at], source, len(texts), at + 1, lambda text: Row(text, "", source)) for at in texts]
-    pairs = find_pairs(table, corpus, language)
-    return [make([one, two], code, len(pairs), code, partial(Row, language=code)) for one, two, code in pairs]
+        parts = [str(at + 1) if len(texts) > 1 else "" for at in texts]
+        found = [
+            make([[at]], source, "", part, lambda text: Row(text, "", source))
+            for at, part in zip(texts, parts, strict=True)
+        ]
+    else:
+        pairs = find_pairs(table, corpus, language, why)
+        found = [
+            make([one, two], code, why, code if len(pairs) > 1 else "", partial(Row, language=code))
+            for one, two, code, why in pairs
+        ]
+    for part in found:
+        part.bytes = table.size // len(found)
+    return found
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
@@ -236,13 +300,13 @@ def join_punctuation(text: str) -> str:
     return re.sub(r"(?<=[(\[]) | (?=[.,!?;:%)\]])", "", text)
 
 
-def read_text(path: Path, corpus: Corpus, language: str | None) -> list[TextSource]:
+def read_text(path: Path, corpus: Corpus, language: str | None, why: str) -> list[TextSource]:
     """One sentence per line, or the cells of the named columns of tab-separated text."""
     names = next(iterate_lines(path), (0, ""))[1].split("\t") if corpus.columns else []
     places = named_columns(corpus, path, names, len(names), ", ".join(names)[:80])
     header = any(isinstance(c, str) for c in corpus.columns)
 
-    def entries() -> Iterator[Row | Bad]:
+    def entries() -> Iterator[Entry]:
         last: list[str] = []
         for number, line in islice(iterate_lines(path), int(header), None):
             found = [line]
@@ -252,23 +316,30 @@ def read_text(path: Path, corpus: Corpus, language: str | None) -> list[TextSour
                 before, last = last, [cells[place] if place < len(cells) else "" for place in places]
                 found = [text for text in last if text not in before]
             for text in found:
-                yield Row(text, "", corpus.source) if text.strip() else Bad(number, "empty")
+                yield number, Row(text, "", corpus.source) if text.strip() else EMPTY_LINE if text == line else "empty"
 
     return [TextSource(str(path), corpus.source, text_bytes(path), corpus, entries, "text")]
 
 
 def aligned_files(first: Path, second: Path, corpus: Corpus, language: str) -> list[TextSource]:
-    """Two files whose lines correspond; reading raises InputError if one is longer than the other."""
+    """Two files whose lines correspond; reading raises InputError if one is longer than the other.
 
-    def entries() -> Iterator[Row | Bad]:
-        for one, two in zip_longest(iterate_lines(first), iterate_lines(second)):
+    Empty lines at the end of one are no lines.
+    """
+
+    def entries() -> Iterator[Entry]:
+        lines = zip_longest(iterate_lines(first), iterate_lines(second))
+        for one, two in lines:
             if one is None or two is None:
-                raise InputError(f"{first} and {second}: not line-aligned, one ends at line {(one or two)[0] - 1}")
+                number, rest = one or two
+                if rest.strip() or any(text.strip() for pair in lines for _, text in filter(None, pair)):
+                    raise InputError(f"{first} and {second}: not line-aligned, one ends at line {number - 1}")
+                return
             filled = one[1].strip() and two[1].strip()
-            yield Row(one[1], two[1], language) if filled else Bad(one[0], "an empty side")
+            yield one[0], Row(one[1], two[1], language) if filled else "an empty side"
 
     size = regular_size(first) + regular_size(second)
-    return [TextSource(f"{first} + {second.name}", language, size, corpus, entries)]
+    return [TextSource(f"{first} + {second.name}", language, size, corpus, entries, "aligned files")]
 
 
 def scored_translations(first: Path, second: Path, corpus: Corpus, language: str) -> list[TextSource]:
@@ -279,36 +350,37 @@ def scored_translations(first: Path, second: Path, corpus: Corpus, language: str
     for path in (first, second):
         refuse_test_set(path, "be trained on; name the training part")
 
-    def entries() -> Iterator[Row]:
+    def entries() -> Iterator[Entry]:
         one, two = read_pairs(first), read_pairs(second)
         both = zip_longest(one.gold_N.tolist(), two.gold_N.tolist())
         if (row := next((n for n, (a, b) in enumerate(both, 1) if a != b), None)) is not None:
             raise InputError(f"{first} and {second}: not the same pairs, row {row} has another score or is missing")
         for texts in ((one.first, two.first), (one.second, two.second)):
-            yield from (Row(a, b, language) for a, b in zip(*texts, strict=True))
+            yield from ((n, Row(a, b, language)) for n, a, b in zip(one.lines, *texts, strict=True))
 
     size = text_bytes(first) + text_bytes(second)
     return [TextSource(f"{first} + {second.name}", language, size, corpus, entries, "scored pairs in two languages")]
 
 
-def read_dictionary(path: Path, corpus: Corpus, language: str | None) -> list[TextSource]:
+def read_dictionary(path: Path, corpus: Corpus, language: str | None, why: str) -> list[TextSource]:
     """Word pairs separated by a tab or space (as in MUSE), as parallel data (Reimers and Gurevych 2020)."""
     if language is None:
         raise unnamed_language(path)
 
-    def entries() -> Iterator[Row | Bad]:
+    def entries() -> Iterator[Entry]:
         for number, line in iterate_lines(path):
             cells = line.split("\t") if "\t" in line else line.split(maxsplit=1)
             good = len(cells) >= 2 and cells[0].strip() and cells[1].strip()
-            yield Row(cells[0], cells[1], language) if good else Bad(number, "not a word pair")
+            bad = "not a word pair" if line.strip() else EMPTY_LINE
+            yield number, Row(cells[0], cells[1], language) if good else bad
 
-    return [TextSource(str(path), language, path.stat().st_size, corpus, entries, "dictionary")]
+    return [TextSource(str(path), language, path.stat().st_size, corpus, entries, "dictionary", why)]
 
 
 # --- labels -----------------------------------------------------------------------------------------------------------
 
 
-def read_scored(path: Path, corpus: Corpus, language: str | None) -> list[TextSource]:
+def read_scored(path: Path, corpus: Corpus, language: str | None, why: str) -> list[TextSource]:
     """Pairs with gold similarities in any layout of msdc.text.scored_pairs, for regression.
 
     Similarities of the corpus' `scale` (default 0 .. 5) become 0 .. 1. If none is above 1, `scale` is required.
@@ -323,13 +395,16 @@ def read_scored(path: Path, corpus: Corpus, language: str | None) -> list[TextSo
             "these pairs are as different as that"
         )
 
-    def entries() -> Iterator[Row]:
-        for first, second, label in zip(pairs.first, pairs.second, labels, strict=True):
-            yield Row(first, second, corpus.source, label=label)
+    def entries() -> Iterator[Entry]:
+        for line, first, second, label in zip(pairs.lines, pairs.first, pairs.second, labels, strict=True):
+            yield line, Row(first, second, corpus.source, label=label)
 
     labels = ((pairs.gold_N - low) / (high - low)).tolist()
     form = f"pairs with scores {least:g} to {most:g}, of {low:g} to {high:g}"
     return [TextSource(str(path), corpus.source, text_bytes(path), corpus, entries, form)]
+
+
+NOT_LABELLED = "no label of NLI, premise and hypothesis"
 
 
 def _nli_class(cell: object) -> str:
@@ -349,10 +424,10 @@ def _labelled(path: Path, corpus: Corpus) -> tuple[str, Callable[[], Iterator[tu
             good = not isinstance(cells, str) and all(isinstance(cell, str) for cell in cells[1:])
             yield number, [_nli_class(cells[0]), *cells[1:]] if good else []
 
-    return table.described(columns), read
+    return table.described([[column] for column in columns]), read
 
 
-def read_nli(path: Path, corpus: Corpus, language: str | None) -> list[TextSource]:
+def read_nli(path: Path, corpus: Corpus, language: str | None, why: str) -> list[TextSource]:
     """Natural language inference as triples.
 
     The pairs of a premise are consecutive, as in SNLI and MultiNLI; every entailed hypothesis is combined with every
@@ -360,16 +435,19 @@ def read_nli(path: Path, corpus: Corpus, language: str | None) -> list[TextSourc
     """
     form, lines = _labelled(path, corpus)
 
-    def entries() -> Iterator[Row | Bad]:
-        premise = ""
+    def entries() -> Iterator[Entry]:
+        premise, before = "", 0
         found: dict[str, list[str]] = {}
         for number, cells in chain(lines(), [(0, [])]):
             if not cells or cells[1].strip() != premise:
                 pairs = list(product(found.get("entailment", []), found.get("contradiction", [])))
                 if found and not pairs:
-                    yield Bad(number, "the premise before has no entailment or no contradiction")
-                yield from (Row(premise, entailed, corpus.source, (other,)) for entailed, other in pairs)
+                    yield before, "the premise has no entailment or no contradiction"
+                yield from ((before, Row(premise, entailed, corpus.source, (other,))) for entailed, other in pairs)
                 premise, found = "", {}
+            before = number
+            if number and not (cells and cells[0]):
+                yield number, NOT_LABELLED
             if cells and cells[0]:
                 premise = cells[1].strip()
                 found.setdefault(cells[0], []).append(cells[2])
@@ -377,113 +455,23 @@ def read_nli(path: Path, corpus: Corpus, language: str | None) -> list[TextSourc
     return [TextSource(str(path), corpus.source, text_bytes(path), corpus, entries, form)]
 
 
-def read_nli_pairs(path: Path, corpus: Corpus, language: str | None) -> list[TextSource]:
+def read_nli_pairs(path: Path, corpus: Corpus, language: str | None, why: str) -> list[TextSource]:
     """Natural language inference as labelled pairs, for classification."""
     form, lines = _labelled(path, corpus)
 
-    def entries() -> Iterator[Row | Bad]:
+    def entries() -> Iterator[Entry]:
         for number, cells in lines():
             if cells and all(cell.strip() for cell in cells):
-                yield Row(cells[1], cells[2], corpus.source, label=float(NLI_CLASSES.index(cells[0])))
+                yield number, Row(cells[1], cells[2], corpus.source, label=float(NLI_CLASSES.index(cells[0])))
             else:
-                yield Bad(number, "expected a label of NLI, a premise and a hypothesis")
+                yield number, NOT_LABELLED
 
     return [TextSource(str(path), corpus.source, text_bytes(path), corpus, entries, form)]
 
 
-# --- catalogues and translation memories ------------------------------------------------------------------------------
-
-
-def read_gettext(path: Path, corpus: Corpus, language: str | None) -> list[TextSource]:
-    """Translated entries of a gettext catalogue; fuzzy ones count as bad.
-
-    The language is that of the corpus, of the file's name, or of the catalogue's header.
-    """
-    head = (re.search(r'^"Language: *([a-z]{2,3})', line) for _, line in islice(iterate_lines(path), 100))
-    code = language or language_of(path, corpus, at_end=True) or next((match[1] for match in head if match), None)
-    if code is None:
-        raise unnamed_language(path)
-    quoted = re.compile(r'^(?:(msgid|msgstr|msgctxt|msgid_plural|msgstr\[\d+\])\s+)?"(.*)"\s*$')
-
-    def unescape(text: str) -> str:
-        return re.sub(r"\\(.)", lambda m: {"n": "\n", "t": "\t"}.get(m[1], m[1]), text)
-
-    def entries() -> Iterator[Row | Bad]:
-        entry: dict[str, str] = {}
-        key, fuzzy = "", False
-        for number, line in chain(iterate_lines(path), [(0, "")]):
-            fuzzy = fuzzy or (line.startswith("#,") and "fuzzy" in line)
-            if match := quoted.match(line):
-                key = match[1] or key
-                entry[key] = entry.get(key, "") + match[2]
-            elif not line.strip() and entry:
-                one, two = unescape(entry.get("msgid", "")), unescape(entry.get("msgstr", ""))
-                if one.strip():
-                    good = two.strip() and not fuzzy
-                    yield Row(one, two, code) if good else Bad(number, "untranslated or fuzzy")
-                entry, key, fuzzy = {}, "", False
-
-    return [TextSource(str(path), code, path.stat().st_size, corpus, entries, "gettext")]
-
-
-def segment_text(element: Any) -> str:
-    """Text of an XML segment without the code of inline elements, with the text after them."""
-    parts = [element.text or ""]
-    for inner in element:
-        if str(inner.tag).rsplit("}", 1)[-1] not in XML_CODE:
-            parts.append(segment_text(inner))
-        parts.append(inner.tail or "")
-    return "".join(parts)
-
-
-def _tmx_units(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """(number, texts by language) of the units of a translation memory."""
-    require("defusedxml", "TMX")
-    from defusedxml.ElementTree import iterparse
-
-    regular_size(path)
-    number, body = 0, None
-    try:
-        with open(path, "rb") as raw:
-            for event, element in iterparse(unpacked(raw), events=("start", "end")):
-                if event == "start":
-                    body = element if element.tag == "body" else body
-                elif element.tag == "tu":
-                    number += 1
-                    texts: dict[str, str] = {}
-                    for variant in element.iterfind("tuv"):
-                        code, segment = variant.get(XML_LANG) or variant.get("lang"), variant.find("seg")
-                        if code and segment is not None:
-                            texts.setdefault(base_code(code), segment_text(segment))
-                    yield number, texts
-                    if body is not None:
-                        body.clear()
-    except (SyntaxError, ValueError, *DAMAGED) as error:  # ElementTree's ParseError is a SyntaxError
-        raise InputError(f"{path}: damaged TMX after unit {number} ({first_line(error)})") from error
-
-
-def read_tmx(path: Path, corpus: Corpus, language: str | None) -> list[TextSource]:
-    """A translation memory: one source per language of the corpus or, if it names none, of the first units."""
-    found = dict.fromkeys(code for _, texts in islice(_tmx_units(path), 1000) for code in texts)
-    codes = [base_code(code) for code in corpus.languages] or [code for code in found if code != corpus.source]
-    if not codes:
-        raise InputError(f"{path}: a translation memory with only {corpus.source!r} in its first units")
-
-    def entries(code: str) -> Iterator[Row | Bad]:
-        for number, texts in _tmx_units(path):
-            one, two = texts.get(corpus.source, ""), texts.get(code, "")
-            missing = code if corpus.source in texts else corpus.source
-            filled = one.strip() and two.strip()
-            yield Row(one, two, code) if filled else Bad(number, f"no {missing} in the unit")
-
-    names = {code: f"{path}:{code}" if len(codes) > 1 else str(path) for code in codes}
-    size = text_bytes(path) // len(codes)
-    return [TextSource(name, code, size, corpus, partial(entries, code), "TMX") for code, name in names.items()]
-
-
 # --- corpora ----------------------------------------------------------------------------------------------------------
 
-Reader = Callable[[Path, Corpus, "str | None"], list[TextSource]]
+Reader = Callable[[Path, Corpus, "str | None", str], list[TextSource]]
 # Kinds that name a format; `text`, `pairs` and `triples` are read by suffix.
 BY_KIND: dict[str, Reader] = {
     "nli": read_nli,
@@ -492,24 +480,37 @@ BY_KIND: dict[str, Reader] = {
     "dictionary": read_dictionary,
     "gettext": read_gettext,
 }
-TABLES = (".csv", ".parquet", *JSON_LINES)
-BY_SUFFIX: dict[str, Reader] = {".po": read_gettext, ".tmx": read_tmx, **dict.fromkeys(TABLES, read_table)}
-CORPUS_SUFFIXES = (*BY_SUFFIX, ".tsv", ".txt")
 
 
 def _read_file(path: Path, corpus: Corpus) -> list[TextSource]:
-    """The sources of a file; none if its name gives another language than the corpus."""
-    language, suffix, kind = language_of(path, corpus), suffix_of(path), corpus.kind
-    if corpus.languages and kind not in ONE_LANGUAGE and language not in (None, *corpus.languages):
-        return []
-    lines = kind == "text" or (kind == "auto" and suffix == ".txt")
-    read = BY_KIND.get(kind) or BY_SUFFIX.get(suffix) or (read_text if lines else read_table)
-    return _with_files(read(path, corpus, language), path)
+    """The sources of a file."""
+    (language, why), suffix, kind = language_of(path, corpus), suffix_of(path), corpus.kind
+    lines = suffix not in TABLES and (kind == "text" or (kind == "auto" and suffix == ".txt"))
+    read = BY_KIND.get(kind) or (read_text if lines else read_table)
+    return _with_files(read(path, corpus, language, why), path)
 
 
 def _with_files(sources: list[TextSource], *files: Path) -> list[TextSource]:
     """Sources that read `files`."""
     return [replace(source, files=files) for source in sources]
+
+
+def _in_other_language(path: Path, corpus: Corpus) -> bool:
+    """Whether the name of one of several files gives another language than those of the corpus."""
+    named = None if corpus.kind in ONE_LANGUAGE or not corpus.languages else _named_language(path, corpus)
+    return named is not None and not any(fits(named, code) for code in corpus.languages)
+
+
+def corpus_files(corpus: Corpus) -> tuple[list[Path], list[str]]:
+    """The files of a corpus' path, glob or folder, and the others with the reason why they are not read."""
+    whole = Path(str(corpus.path)).expanduser()
+    if whole.is_file():
+        return [whole], []
+    every = sorted(p for p in whole.iterdir() if p.is_file()) if whole.is_dir() else matching_files(str(whole))
+    wrong = [p for p in every if whole.is_dir() and suffix_of(p) not in CORPUS_SUFFIXES]
+    other = [p for p in every if p not in wrong and _in_other_language(p, corpus)]
+    reasons = [f"{p}: no file of text, by its name" for p in wrong] + [f"{p}: in another language" for p in other]
+    return [p for p in every if p not in wrong and p not in other], reasons
 
 
 def is_here(corpus: Corpus) -> bool:
@@ -524,7 +525,7 @@ def open_corpus(corpus: Corpus) -> list[TextSource]:
         raise InputError(f"{corpus.origin}: no such corpus file; you must provide it: {corpus.bring}")
     if corpus.files is not None:
         first, second = (Path(name).expanduser() for name in corpus.files)
-        language = corpus.languages[0] if corpus.languages else language_of(second, corpus, at_end=True)
+        language = corpus.languages[0] if corpus.languages else language_of(second, corpus, at_end=True)[0]
         if language is None:
             raise unnamed_language(second)
         join = scored_translations if corpus.kind == "scored" else aligned_files
@@ -540,17 +541,22 @@ def open_corpus(corpus: Corpus) -> list[TextSource]:
     whole = Path(str(corpus.path)).expanduser()
     if is_saved(whole):
         files = sorted(path for path in whole.rglob("*") if path.is_file())
-        return _with_files(table_sources(saved_table(whole), corpus, language_of(whole, corpus)), *files)
-    if whole.is_dir():
-        paths = sorted(p for p in whole.iterdir() if p.is_file() and suffix_of(p) in CORPUS_SUFFIXES)
-    else:
-        paths = matching_files(str(whole))
-    if not paths:
+        return _with_files(table_sources(saved_table(whole), corpus, *language_of(whole, corpus)), *files)
+    paths, others = corpus_files(corpus)
+    if not paths and not others:
         raise InputError(f"{corpus.path}: no such corpus file")
     sources = [source for path in paths for source in _read_file(path, corpus)]
     if not sources:
         raise InputError(f"{corpus.path}: nothing in the wanted languages ({', '.join(corpus.languages)})")
     return sources
+
+
+def unread(corpus: Corpus, sources: Sequence[TextSource]) -> list[str]:
+    """Files of a folder or glob that are not read, and languages that the corpus names and no source has."""
+    files = corpus_files(corpus)[1] if corpus.path is not None and not is_saved(Path(corpus.path).expanduser()) else []
+    asked = () if corpus.kind in ONE_LANGUAGE else corpus.languages
+    have = {source.language for source in sources}
+    return files + [f"{corpus.origin}: no text in {code}" for code in asked if code not in have]
 
 
 def open_corpora(corpora: Sequence[Corpus], excluded: Exclusion | None = None) -> list[TextSource]:

@@ -17,10 +17,11 @@ from threading import Lock
 from msdc.distill.data import Row
 from msdc.errors import InputError
 from msdc.text.duplicates import NEAR, NearIndex, normalise
-from msdc.text.tabular import suffix_of
-from msdc.text.text_files import iterate_lines, read_csv_rows
+from msdc.text.tabular import iterate_cells
 
 FIRST_BATCH, BATCH = 64, 4096
+# Why a row is left out
+EXCLUDED = ("equal to a sentence of `exclude`", "near a sentence of `exclude`")
 
 
 def matching_files(pattern: str) -> list[Path]:
@@ -38,15 +39,11 @@ def excluded_files(patterns: Sequence[str]) -> list[Path]:
 
 
 def sentences_of(path: Path) -> set[str]:
-    """Normal forms of the sentences in a file of lines, tab-separated lines or csv.
+    """Normal forms of the sentences in a file of any format that training reads.
 
     Cells without a letter (scores, numbers) are skipped.
     """
-    if suffix_of(path) == ".csv":
-        cells = (cell for _, row in read_csv_rows(path)[1] for cell in row)
-    else:
-        cells = (cell for _, line in iterate_lines(path) for cell in line.split("\t"))
-    found = {normal for cell in cells if any(map(str.isalpha, normal := normalise(cell)))}
+    found = {normal for _, cell in iterate_cells(path) if any(map(str.isalpha, normal := normalise(cell)))}
     if not found:
         raise InputError(f"exclude: {path}: contains no text")
     return found
@@ -65,32 +62,38 @@ class Exclusion:
         self._verdicts: dict[Hashable, array[int]] = {}
         self._lock = Lock()
 
-    def _judge(self, rows: Sequence[Row]) -> list[int]:
-        """1 for each row to exclude."""
+    def _verdicts_of(self, rows: Sequence[Row]) -> list[int]:
+        """0 for each row to keep, else 1 more than the index in `EXCLUDED`."""
         sides = [[normalise(text) for text in (row.source, row.target, *row.negatives) if text] for row in rows]
         fresh = sorted({text for texts in sides for text in texts} - self.sentences - {""})
         near = {text for text, found in zip(fresh, self._index.matches(fresh), strict=True) if found}
-        return [int(any(text in self.sentences or text in near for text in texts)) for texts in sides]
+        equal = [any(text in self.sentences for text in texts) for texts in sides]
+        return [
+            1 if same else 2 * any(text in near for text in texts) for same, texts in zip(equal, sides, strict=True)
+        ]
 
-    def keep(self, key: Hashable, rows: Iterator[Row]) -> Iterator[Row]:
-        """The rows without an excluded sentence; `key` identifies them in later readings."""
+    def judge(self, key: Hashable, entries: Iterator[tuple[int, Row | str]]) -> Iterator[tuple[int, Row | str]]:
+        """The entries; a row with an excluded sentence is the reason. `key` identifies them in later readings."""
         with self._lock:
             verdicts = self._verdicts.setdefault(key, array("b"))
         at, size = 0, FIRST_BATCH
-        while batch := list(islice(rows, size)):
-            if at + len(batch) > len(verdicts):
-                found = self._judge(batch)
+        while batch := list(islice(entries, size)):
+            rows = [row for _, row in batch if not isinstance(row, str)]
+            if at + len(rows) > len(verdicts):
+                found = self._verdicts_of(rows)
                 with self._lock:
                     # Another thread may have compared some of these rows meanwhile, with the same result.
                     verdicts.extend(found[max(0, len(verdicts) - at) :])
-            out = verdicts[at : at + len(batch)]
-            at, size = at + len(batch), min(2 * size, BATCH)
-            yield from (row for row, left_out in zip(batch, out, strict=True) if not left_out)
+            out = iter(verdicts[at : at + len(rows)])
+            at, size = at + len(rows), min(2 * size, BATCH)
+            for line, row in batch:
+                verdict = 0 if isinstance(row, str) else next(out)
+                yield line, EXCLUDED[verdict - 1] if verdict else row
 
     def count(self) -> int:
         """Rows excluded so far, of all corpora together."""
         with self._lock:
-            return sum(sum(verdicts) for verdicts in self._verdicts.values())
+            return sum(sum(map(bool, verdicts)) for verdicts in self._verdicts.values())
 
 
 def read_exclusion(patterns: Sequence[str]) -> Exclusion | None:

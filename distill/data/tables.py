@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from msdc.distill.data import Row
-from msdc.distill.data.corpora import TextSource
+from msdc.distill.data.corpora import Reading, TextSource
 from msdc.encoders.folder import with_prompt
 from msdc.errors import InputError, MsdcError
 from msdc.files import (
@@ -48,7 +48,7 @@ from msdc.text.tokenizer import Tokenizer, text_key
 
 READ = 16_384  # rows of a record batch
 # Settings of a corpus that change its rows.
-SETTINGS = {"kind", "source", "languages", "limit", "columns", "scale", "tokenized", "max_characters", "recombine",
+SETTINGS = {"kind", "source", "languages", "limit", "columns", "header", "scale", "tokenized", "max_characters", "recombine",
             "on_bad", "most_bad"}  # fmt: skip
 
 
@@ -174,7 +174,7 @@ def _write_table(source: TextSource, folder: Path) -> None:
         assert out is not None  # `read` refuses a source without rows
         out.close()
         about = {"name": Path(source.name).name, "form": source.form, "language": source.language, "rows": count,
-                 "sides": sides, "dropped": source.dropped()}  # fmt: skip
+                 "why": source.why, "sides": sides, "dropped": source.dropped()}  # fmt: skip
         (stage / "about.json").write_text(json.dumps(about, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
 
@@ -274,6 +274,12 @@ def dropped_text(table: Table) -> str:
     """One line about the rows that were dropped; empty if there are none."""
     parts = []
     for one in table.about["dropped"]:
-        place = "" if one["line"] is None else f" (the first at line {one['line']})"
-        parts.append(f"{one['rows']:,} {one['why']}{place}")
+        parts.append(f"{one['rows']:,} {one['why']} (the first at line {one['lines'][0]})")
     return f"{table.about['name']}: {table.rows:,} rows; dropped {'; '.join(parts)}" if parts else ""
+
+
+def reading_lines(table: Table) -> list[str]:
+    """The lines for a person of what was read: format, language, rows, and lines without a row by reason."""
+    about = table.about
+    dropped = {one["why"]: (one["rows"], one["lines"]) for one in about["dropped"]}
+    return Reading(about["name"], about["form"], about["language"], about["why"], table.rows, True, dropped).lines()

@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 
 from msdc.distill.data import Row
-from msdc.distill.data.corpora import TextSource
+from msdc.distill.data.corpora import Entry, TextSource
 from msdc.distill.vocabulary_transfer import align
 from msdc.errors import InputError
 
@@ -119,12 +119,15 @@ def translate_sources(sources: Sequence[TextSource], dictionary: Dictionary) -> 
             have = ", ".join(dictionary.by_language) or "none"
             raise InputError(f"{source.name}: word_by_word {code!r} needs parallel text in that language (have {have})")
 
-        def entries() -> Iterator[Row]:
+        def entries() -> Iterator[Entry]:
             share = source.corpus.recombine
             # Sentences are excluded before their words are exchanged.
-            for row in source.kept_rows():
+            for line, row in source.judged():
+                if isinstance(row, str):
+                    yield line, row
+                    continue
                 english = dictionary.recombine(row.source, share) if share else row.source
-                yield Row(english, dictionary.translate(english, code), code)
+                yield line, Row(english, dictionary.translate(english, code), code)
 
         return replace(
             source, name=f"{source.name}:{code}", language=code, entries=entries, synthetic=True, excluded=None,

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from msdc.distill.training.feed import BatchFeed, Position
-from msdc.errors import MsdcError
+from msdc.errors import InputError, MsdcError
 from msdc.files import atomic_path, link_file, read_json, sha256_file, write_json
 
 BEST = "best.safetensors"
@@ -67,6 +67,8 @@ class TrainState:
             for name, value in json.loads(saved["plain"]).items():
                 setattr(self, name, value)
             restore_random_states(saved["random"])
+        except InputError:
+            raise
         except (RuntimeError, ValueError, KeyError, TypeError) as error:
             raise MsdcError(f"the checkpoint belongs to another recipe ({str(error).splitlines()[0]})") from error
 

@@ -5,7 +5,6 @@ Never a test set: the paper's own code chose checkpoints on STS2017.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,9 +22,7 @@ from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 from msdc.progress import warn
 from msdc.scores import cosine_rows, mse, nearest_accuracy, spearman
-from msdc.text.scored_pairs import ScoredPairs, read_pairs
-
-ANY_SCORE = (-math.inf, math.inf)
+from msdc.text.scored_pairs import ANY_SCORE, ScoredPairs, read_pairs
 
 
 def read_graded(path: str, choosing: bool = True, limit: int | None = None) -> ScoredPairs:

@@ -133,6 +133,8 @@ def check_onnx_file(path: Path, full: bool = False, most_bytes: int = MAX_ONNX_B
             raise InputError(f"{path}: not an ONNX model (no graph)")
         external_files(model, path)
         foreign = [used.domain for used in model.opset_import if used.domain not in DOMAINS]
+    except InputError:
+        raise
     except (DecodeError, TypeError, ValueError) as error:
         # protobuf returns a name that is not UTF-8 as bytes.
         raise InputError(f"{path}: truncated, damaged or not an ONNX model ({error})") from error

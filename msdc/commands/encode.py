@@ -144,8 +144,9 @@ def _print(model: SentenceEncoder, texts: Iterator[str], as_json: bool) -> None:
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[MODEL] [TEXT]...")
-@click.option("-i", "--input", "file", help="File of texts, one per line, plain or gzip; - is standard input.")
+@click.option("-i", "--input", "file", help="File of texts, one per line, plain or compressed; - is standard input.")
 @click.option("--column", help="Column of a table (csv, tsv, jsonl, parquet): its name, or its number from 1.")
+@click.option("--header/--no-header", default=None, help="Whether the first row of a table names its columns.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write: .npy, .parquet or .jsonl.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @runtime_option
@@ -156,6 +157,7 @@ def command(
     words: tuple[str, ...],
     file: str | None,
     column: str | None,
+    header: bool | None,
     output: Path | None,
     force: bool,
     runtime: str | None,
@@ -180,7 +182,8 @@ def command(
     if not texts:
         if file is None:
             require_piped()
-        numbered = stdin_texts(column) if file in (None, "-") else iterate_texts(Path(str(file)), column)
+        stdin = file in (None, "-")
+        numbered = stdin_texts(column, header) if stdin else iterate_texts(Path(str(file)), column, header)
         source = (text for _, text in numbered)
     # Read the first text before the model is loaded, so that a wrong file fails early.
     first = list(islice(source, 1))

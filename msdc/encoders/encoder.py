@@ -232,7 +232,8 @@ class SentenceEncoder:
         given = next((one for one in (inputs, sentences) if one is not None), texts)
         if not isinstance(given, Iterable):
             raise InputError(f"encode takes texts or one text, not {type(given).__name__}")
-        listed = [given] if isinstance(given, str) else list(given)
+        # Arrays of Arrow have `to_pylist`; their own values are no strings.
+        listed = [given] if isinstance(given, str) else getattr(given, "to_pylist", lambda: list(given))()
         require_texts(listed)
         first = self.defaults.prompt(prompt, prompt_name)
         width = self.defaults.width(self.full_width, truncate_dim)

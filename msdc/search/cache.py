@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from msdc.encoders.encoder import SentenceEncoder
-from msdc.errors import MsdcError
+from msdc.errors import InputError, MsdcError
 from msdc.files import locked, user_cache
 from msdc.progress import warn
 
@@ -88,6 +88,8 @@ class VectorCache:
                         if "malformed" not in str(error):
                             raise MsdcError(f"{self.path}: {error}") from error
                         self._discard(error)
+                    except InputError:
+                        raise
                     except (sqlite3.DatabaseError, ValueError, TypeError, KeyError, struct.error) as error:
                         self._discard(error)
         except (OSError, MsdcError) as error:

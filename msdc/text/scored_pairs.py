@@ -5,19 +5,22 @@ The layout is inferred from the first line and then required of every line.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from msdc.errors import InputError
-from msdc.text.tabular import is_number
-from msdc.text.text_files import Lines, SourceFile, read_csv_rows, read_lines
+from msdc.text.tabular import EMPTY_LINE, JSON_LINES, delimited_rows, is_number, open_table, suffix_of
+from msdc.text.text_files import Lines, SourceFile, bare_name, read_lines, source_file, unusable
 
 GOLD_RANGE = (0.0, 5.0)
+ANY_SCORE = (-math.inf, math.inf)  # for rank correlations
 # column names in the wild -> ours
 SCORE_NAMES = ("score", "similarity", "similarity_score", "relatedness_score", "gold", "label")
 FIRST_NAMES = ("sentence_1", "sentence1", "sentence_a", "s1", "text1")
@@ -86,8 +89,10 @@ LAYOUTS = (
 )
 
 
-def _find_layout(cells: list[str]) -> _Layout | None:
+def _find_layout(cells: list[Any] | str) -> _Layout | None:
     """Layout of a file, inferred from its first row."""
+    if isinstance(cells, str) or not all(isinstance(cell, str) for cell in cells):
+        return None
     names = [cell.strip().lower() for cell in cells]
 
     def find(*candidates: tuple[str, ...]) -> list[int]:
@@ -111,7 +116,7 @@ def parse_gold(text: str, limits: tuple[float, float], fail: Callable[[str], Inp
     except ValueError:
         raise fail(f"the score {text[:20]!r} is not a number") from None
     low, high = limits
-    if not low <= value <= high:
+    if not low <= value <= high or math.isinf(value):
         raise fail(f"the gold score {text.strip()} is outside {low:g}..{high:g}")
     return value
 
@@ -119,10 +124,10 @@ def parse_gold(text: str, limits: tuple[float, float], fail: Callable[[str], Inp
 def read_pairs(
     path: str | Path, name: str | None = None, limits: tuple[float, float] = GOLD_RANGE, skip_bad: bool = False
 ) -> ScoredPairs:
-    """Read scored pairs from a .tsv, .csv or .txt file, plain or gzip.
+    """Read scored pairs from a table of any format that training reads.
 
     Layouts: those of `LAYOUTS`, and any file with a header that names score and sentences (SICK, KorSTS, GLUE, graded
-    pairs with languages). An official `STS.input.X.txt` finds its `STS.gs.X.txt`.
+    pairs with languages), JSON and parquet with such names. An official `STS.input.X.txt` finds its `STS.gs.X.txt`.
 
     Args:
         path: the file.
@@ -135,40 +140,53 @@ def read_pairs(
             sentence, each with the line number; or no pairs.
     """
     path = Path(path)
-    name = name or path.name.removesuffix(".gz").rsplit(".", 1)[0].replace("STS.input.", "")
-    separator, sources, notes = "tab", [], list[str]()
+    name = name or bare_name(path.name).rsplit(".", 1)[0].replace("STS.input.", "")
+    sources, notes, columns = [], list[str](), "columns"
+    rows: list[tuple[int, list[Any] | str]]
     layout: _Layout | None = None
     if ".input." in path.name:
-        source, scores, rows = _read_official(path)
-        layout, sources = SCORE_FIRST, [scores.source]
+        source, scores, judged = _read_official(path)
+        rows, layout, sources = list(judged), SCORE_FIRST, [scores.source]
         notes += scores.notes
         if unjudged := len(source.lines) - len(rows):
             notes.append(f"{unjudged} pairs without a gold score skipped")
-    elif path.name.removesuffix(".gz").endswith(".csv"):
-        source, rows = read_csv_rows(path)
-        separator = "comma"
+    elif suffix_of(path) in (*JSON_LINES, ".parquet"):
+        table = open_table(path)
+        source = Lines(path, [], source_file(path))
+        rows = [(1, list(table.names)), *table.read(range(table.width))]
+        columns = f"columns of {table.form}"
     else:
         source = read_lines(path)
-        rows = [(number, line.split("\t")) for number, line in enumerate(source.lines, start=1)]
-    if skip_bad and layout is None:
-        # Rows before the first one of a known layout are a header with other names.
-        rows = rows[next((at for at, (_, cells) in enumerate(rows) if _find_layout(cells) is not None), 0) :]
-    if layout is None and (layout := _find_layout(rows[0][1])) is None:
-        raise source.error(
-            rows[0][0],
-            f"{len(rows[0][1])} {separator}-separated columns without a known layout; expected: score, sentence 1, "
-            "sentence 2 (or a header with score, sentence1, sentence2)",
-        )
+        form, read = delimited_rows(path)
+        rows = list(islice(read(), len(source.lines)))
+        columns = "tab-separated columns" if suffix_of(path) != ".csv" else f"columns of {form}"
+    while rows and rows[-1][1] in (EMPTY_LINE, []):
+        rows.pop()
+    if layout is None:
+        # With `skip_bad`, rows before the first one of a known layout are a header with other names.
+        places = [at for at, (_, cells) in enumerate(rows[: None if skip_bad else 1]) if _find_layout(cells)]
+        rows = rows[places[0] if places else 0 :]
+        layout = _find_layout(rows[0][1]) if rows else None
+    if layout is None:
+        number, cells = rows[0] if rows else (1, [])
+        unknown = f"{len(cells) or 1} {columns} without a known layout; expected: score, sentence 1, sentence 2"
+        why = cells if isinstance(cells, str) else f"{unknown} (or names score, sentence1, sentence2)"
+        raise source.error(number, why)
     low, high = layout.widths
 
-    def parse(number: int, cells: list[str]) -> tuple[str, str, float, str, int]:
-        if not low <= len(cells) <= high:
+    def parse(number: int, row: list[Any] | str) -> tuple[str, str, float, str, int]:
+        if not row or isinstance(row, str):
+            raise source.error(number, str(row or EMPTY_LINE))
+        if not low <= len(row) <= high:
             expected = f"{low}" if low == high else f"{low} to {high}"
-            raise source.error(number, f"{len(cells)} {separator}-separated columns, expected {expected}")
+            raise source.error(number, f"{len(row)} {columns}, expected {expected}")
+        cells = ["" if cell is None else str(cell) for cell in row]
         gold = parse_gold(cells[layout.score], limits, partial(source.error, number))
         one, two = cells[layout.first].strip(), cells[layout.second].strip()
         if not one or not two:
             raise source.error(number, f"sentence {2 if one else 1} is empty")
+        if why := unusable(one + two):
+            raise source.error(number, why)
         subset = "-".join(cells[column].strip() for column in layout.languages) if layout.languages else name
         return one, two, gold, subset, number
 
@@ -193,6 +211,8 @@ def _read_official(path: Path) -> tuple[Lines, Lines, list[tuple[int, list[str]]
     """SemEval's two files: sentences, and one score per line, which is empty for a pair without annotation."""
     gold_path = path.with_name(path.name.replace(".input.", ".gs."))
     sentences, scores = read_lines(path), read_lines(gold_path)
+    # Empty lines at the end are pairs without a score.
+    scores.lines += [""] * min(scores.blank, max(0, len(sentences.lines) - len(scores.lines)))
     if len(sentences.lines) != len(scores.lines):
         raise InputError(
             f"{gold_path} has {len(scores.lines)} lines and {path.name} {len(sentences.lines)}: "

@@ -1,12 +1,12 @@
-"""Tables of text as one type: csv, tab-separated text, JSON lines, parquet, saved data sets.
+"""The one reader of text: csv, tab-separated text, JSON, parquet, TMX, gettext, saved data sets as one type of table.
 
-Rows are read one by one. A row that cannot be read is yielded as the reason, so that the reader can count it.
-csv, tab-separated text and JSON lines need the standard library alone, parquet needs pyarrow.
+Training, `exclude`, contamination, vocabularies, evaluation, encoding and search read text with it, row by row. A row
+that cannot be read is yielded as the reason, so that the reader can count it; every line of a file is in a row or has a
+reason. csv, tab-separated text and JSON need the standard library alone, the others an extra.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import shutil
@@ -22,16 +22,23 @@ from typing import Any
 from msdc.errors import InputError, first_line
 from msdc.extras import require
 from msdc.files import regular_size
-from msdc.text.text_files import csv_rows, decode_lines, iterate_lines
+from msdc.progress import warn
+from msdc.text.text_files import bare_name, csv_rows, iterate_lines, stream_lines, unusable
 
 SAMPLE_ROWS = 100
 BATCH_ROWS = 1024
-DELIMITERS = ",;\t|"
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+EMPTY_LINE = "an empty line"
+NO_VALUE = ("na", "none", "null", "nan")  # of a missing number
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 # Their lines are not texts: a column must be named.
-NEEDS_COLUMN = (".csv", ".jsonl", ".ndjson", ".parquet")
+NEEDS_COLUMN = (".csv", ".jsonl", ".ndjson", ".parquet", ".tmx", ".po")
+TABLES = (*NEEDS_COLUMN, ".json")
+CORPUS_SUFFIXES = (*TABLES, ".tsv", ".txt")  # files of a folder of text
 # (number of the line or row from 1, the cells of the wanted columns or the reason why it is no row)
 Numbered = tuple[int, "list[Any] | str"]
+# The first row and the rows after it -> whether the first one must be names of columns.
+IsHeader = Callable[[list[str], list[list[str]]], bool]
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,8 @@ class TabularFile:
     sample: list[list[Any]]  # the first rows, for the choice of columns
     read: Callable[[Sequence[int]], Iterator[Numbered]]  # indices of columns -> their cells, row by row
     size: int  # approximate bytes of text, for the weights of corpora
+    header_guess: bool = False  # without a header, although the first row could be names
+    language: str = ""  # of the last column, if the file contains it
 
     def seen(self) -> str:
         """Format, columns and first row, for an error message."""
@@ -52,9 +61,10 @@ class TabularFile:
         named = f" ({', '.join(self.names)[:120]})" if self.names else ""
         return f"{self.form} of {self.width} columns{named}, first row {first[:6]}"
 
-    def described(self, columns: Sequence[int]) -> str:
-        """Format and chosen columns, for messages: `csv, columns en + de`."""
-        return f"{self.form}, columns {' + '.join(self.names[c] if self.names else str(c + 1) for c in columns)}"
+    def described(self, sides: Sequence[Sequence[int]]) -> str:
+        """Format and chosen columns, for messages: `csv, columns en + de`; a side may have alternatives."""
+        named = [[self.names[c] if self.names else str(c + 1) for c in side] for side in sides]
+        return f"{self.form}, columns {' + '.join(map('/'.join, named))}"
 
     def columns(self) -> str:
         """The names or the number of its columns, for an error message."""
@@ -62,13 +72,13 @@ class TabularFile:
 
 
 def suffix_of(path: Path) -> str:
-    """The suffix of a file name in lower case, without that of gzip."""
-    return Path(path.name.removesuffix(".gz")).suffix.lower()
+    """The suffix of a file name in lower case, without that of a compression."""
+    return Path(bare_name(path.name)).suffix.lower()
 
 
 def text_bytes(path: Path) -> int:
     """Approximate size of the text in a file, for the weights of corpora."""
-    return path.stat().st_size * (3 if path.suffix == ".gz" else 1)
+    return path.stat().st_size * (1 if bare_name(path.name) == path.name else 3)
 
 
 def is_number(value: object) -> bool:
@@ -80,71 +90,111 @@ def is_number(value: object) -> bool:
     return True
 
 
-def looks_like_names(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the cells of a first row are identifiers, and most rows after it are not."""
-    identifier = re.compile(r"[A-Za-z_][\w.-]*")
-    if len(set(cells)) < len(cells) or not all(identifier.fullmatch(cell) for cell in cells):
-        return False
-    alike = sum(all(identifier.fullmatch(cell.strip()) for cell in row) for row in rows)
-    return bool(rows) and 2 * alike < len(rows)
+def looks_like_names(cells: Sequence[str]) -> bool:
+    """Whether the cells of a first row could be names of columns: different words."""
+    words = all(re.fullmatch(r"[^\W\d][\w .-]{0,59}", cell) and cell.lower() not in NO_VALUE for cell in cells)
+    return words and len(set(cells)) == len(cells)
+
+
+def above_numbers(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a first row must be names: it has none of the numbers that a column of the other rows consists of."""
+    columns = [[row[at] for row in rows if at < len(row) and row[at].strip()] for at in range(len(cells))]
+    numbers = [all(map(is_number, column)) and len(column) > 0 for column in columns]
+    return any(numbers) and not any(map(is_number, cells)) and all(map(str.strip, cells))
 
 
 def _choose_delimiter(lines: list[str]) -> str:
     """The delimiter under which most of the first lines have the same number of cells, at least two."""
 
     def fit(delimiter: str) -> tuple[int, int]:
-        try:
-            found = list(csv.reader((line + "\n" for line in lines), delimiter=delimiter))
-        except csv.Error:
-            return 0, 0
+        found = [cells for _, cells in csv_rows(lines, delimiter) if not isinstance(cells, str)]
         ((width, count),) = Counter(len(cells) for cells in found if len(cells) > 1).most_common(1) or [(0, 0)]
         return count, width
 
     return max(DELIMITERS, key=fit)
 
 
-def open_delimited(path: Path, is_header: Callable[[list[str], list[list[str]]], bool]) -> TabularFile:
-    """A csv file, or tab-separated text, in which quotes have no meaning; chosen by suffix.
+def delimited_rows(path: Path) -> tuple[str, Callable[[], Iterator[tuple[int, list[str] | str]]]]:
+    """The form of csv, or of tab-separated text in which quotes have no meaning (chosen by suffix), and its rows.
 
-    `is_header` gets the first row and the rows after it.
+    A row is (number of its first line, cells or the reason why the line is none); a line without text has no cells.
     """
-    as_csv = suffix_of(path) == ".csv"
-    delimiter = _choose_delimiter([line for _, line in islice(iterate_lines(path), SAMPLE_ROWS)]) if as_csv else "\t"
+    if suffix_of(path) != ".csv":
+        return "tab-separated text", lambda: (
+            (number, line.split("\t") if line.strip() else []) for number, line in iterate_lines(path)
+        )
+    first = [line for _, line in islice(iterate_lines(path), SAMPLE_ROWS)]
+    delimiter = _choose_delimiter(first)
+    ((width, _),) = Counter(len(cells) for _, cells in csv_rows(first, delimiter)).most_common(1) or [(0, 0)]
+    form = f"csv with {DELIMITERS[delimiter]}"
+    return form, lambda: csv_rows((line for _, line in iterate_lines(path)), delimiter, width)
 
-    def rows() -> Iterator[Numbered]:
-        if not as_csv:
-            return ((number, line.split("\t")) for number, line in iterate_lines(path))
-        found = csv_rows((line for _, line in iterate_lines(path)), delimiter)
-        return ((n, cells if isinstance(cells, str) else [cell.strip("\n") for cell in cells]) for n, cells in found)
 
-    good = (cells for _, cells in rows() if cells and not isinstance(cells, str))
-    sample = list(islice(good, SAMPLE_ROWS))
-    header = bool(sample) and is_header([cell.strip() for cell in sample[0]], sample[1:])
-    names = tuple(cell.strip() for cell in sample[0]) if header else ()
-    body = sample[1:] if header else sample
-    # One column is one too few, which every line reports.
-    width = len(names) or max(2, Counter(map(len, body)).most_common(1)[0][0] if body else 0)
+def open_delimited(path: Path, is_header: IsHeader, header: bool | None = None) -> TabularFile:
+    """A csv file or tab-separated text; for the arguments see `open_table`."""
+    form, rows = delimited_rows(path)
+    sample = list(islice((cells for _, cells in rows() if cells and not isinstance(cells, str)), SAMPLE_ROWS))
+    first, others = ([cell.strip() for cell in sample[0]], sample[1:]) if sample else ([], [])
+    known = header
+    if known is None and first:
+        known = is_header(first, others) or (looks_like_names(first) and above_numbers(first, others)) or None
+    names = tuple(first) if known else ()
+    guess = known is None and bool(first) and all(re.fullmatch(r"[^\W\d][\w-]*", cell) for cell in first)
+    form += ", header" if known else f", no header{' (a guess)' if guess else ''}"
+    body = others if known else sample
+    # A single column of tab-separated text is one too few, which every line reports.
+    least = 1 if suffix_of(path) == ".csv" else 2
+    width = len(names) or max(least, Counter(map(len, body)).most_common(1)[0][0] if body else 2)
 
     def read(columns: Sequence[int]) -> Iterator[Numbered]:
-        for number, cells in islice(rows(), int(header), None):
+        after_header = not known
+        for number, cells in rows():
+            if cells and not isinstance(cells, str) and not after_header:
+                after_header = True
+                continue
+            if not cells:
+                cells = EMPTY_LINE
             if not isinstance(cells, str):
                 wrong = len(cells) != width
                 cells = f"{len(cells)} columns, expected {width}" if wrong else [cells[column] for column in columns]
             yield number, cells
 
-    return TabularFile(path, "csv" if as_csv else "tab-separated text", names, width, body, read, text_bytes(path))
+    return TabularFile(path, form, names, width, body, read, text_bytes(path), guess)
 
 
-def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | list[Any] | str]]:
-    """Values by line; objects with the keys of inner objects as `outer.inner`, one level deep."""
-    for number, line in iterate_lines(path):
-        if not line.strip():
-            continue
+def _json_array(path: Path) -> list[Any] | None:
+    """The values of a file that is one array, on one line or indented; None if it has a value per line."""
+    first = list(islice((line for _, line in iterate_lines(path) if line.strip()), 2))
+    try:
+        value = json.loads(first[0]) if first else None
+        alone = len(first) == 1 and isinstance(value, list) and all(isinstance(one, list) for one in value)
+        return value if isinstance(value, list) and (alone or any(isinstance(one, dict) for one in value)) else None
+    except (ValueError, RecursionError):
+        pass
+    if len(first) > 1 and first[0].lstrip()[0] in "[{":
         try:
-            value = json.loads(line)
-        except ValueError:
-            yield number, "not JSON"
-            continue
+            value = json.loads("\n".join(line for _, line in iterate_lines(path)))
+        except (ValueError, RecursionError):
+            return None
+        if isinstance(value, list):
+            return value
+        raise InputError(f"{path}: one JSON object; expected one object per line, or an array of objects")
+    return None
+
+
+def _json_rows(path: Path, array: list[Any] | None) -> Iterator[tuple[int, dict[str, Any] | list[Any] | str]]:
+    """Values by line, or by their place in the array; keys of inner objects as `outer.inner`, one level deep."""
+    for number, line in iterate_lines(path) if array is None else enumerate(array, start=1):
+        value = line
+        if isinstance(line, str) and array is None:
+            if not line.strip():
+                yield number, EMPTY_LINE
+                continue
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError):
+                yield number, "not JSON"
+                continue
         if isinstance(value, dict):
             pairs = [
                 (f"{key}.", inner) if isinstance(inner, dict) else ("", {key: inner}) for key, inner in value.items()
@@ -154,8 +204,9 @@ def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | list[Any] | s
 
 
 def open_json_lines(path: Path) -> TabularFile:
-    """One JSON object (or list of cells) per line."""
-    first = [row for _, row in islice(_json_rows(path), SAMPLE_ROWS)]
+    """One JSON object (or list of cells) per line, or one array of them."""
+    array = _json_array(path)
+    first = [row for _, row in islice(_json_rows(path, array), SAMPLE_ROWS)]
     names = tuple(dict.fromkeys(name for row in first if isinstance(row, dict) for name in row))
     width = len(names) or max((len(row) for row in first if isinstance(row, list)), default=2)
 
@@ -169,10 +220,11 @@ def open_json_lines(path: Path) -> TabularFile:
         return [row[column] for column in columns] if len(row) == width else f"{len(row)} cells, expected {width}"
 
     def read(columns: Sequence[int]) -> Iterator[Numbered]:
-        return ((number, cells(row, columns)) for number, row in _json_rows(path))
+        return ((number, cells(row, columns)) for number, row in _json_rows(path, array))
 
     sample = [row for row in (cells(row, range(width)) for row in first) if not isinstance(row, str)]
-    return TabularFile(path, "JSON lines", names, width, sample, read, text_bytes(path))
+    form = "JSON lines" if array is None else "JSON array"
+    return TabularFile(path, form, names, width, sample, read, text_bytes(path))
 
 
 def arrow_table(
@@ -202,6 +254,8 @@ def arrow_table(
                 for row in zip(*(flat[name].to_pylist() for name in chosen), strict=True):
                     number += 1
                     yield number, list(row)
+        except InputError:
+            raise
         except (pa.ArrowException, OSError, ValueError, KeyError) as error:
             raise InputError(f"{path}: damaged {form} after row {number} ({first_line(error)})") from error
 
@@ -228,65 +282,108 @@ def open_parquet(path: Path) -> TabularFile:
     return arrow_table(path, "parquet", file.schema_arrow, batches, 2 * path.stat().st_size)
 
 
-def open_table(path: Path, is_header: Callable[[list[str], list[list[str]]], bool] = looks_like_names) -> TabularFile:
-    """A table by its suffix: parquet, JSON lines, csv; any other file as tab-separated text.
+def open_table(path: Path, is_header: IsHeader = lambda cells, rows: False, header: bool | None = None) -> TabularFile:
+    """A table by its suffix: parquet, JSON, csv, TMX, gettext; any other file as tab-separated text.
 
-    `is_header` decides whether the first row of csv or tab-separated text names the columns, given the rows after it.
+    Args:
+        path: the file.
+        is_header: whether the first row of csv or tab-separated text must be names of columns, given the rows after it;
+            a first row of words above a column of numbers is, too.
+        header: decides instead, if it is not None.
     """
     suffix = suffix_of(path)
+    if suffix in (".tmx", ".po"):
+        from msdc.text import translations  # needs an extra
+
+        return translations.open_tmx(path) if suffix == ".tmx" else translations.open_gettext(path)
     if suffix == ".parquet":
         return open_parquet(path)
-    return open_json_lines(path) if suffix in JSON_LINES else open_delimited(path, is_header)
+    return open_json_lines(path) if suffix in JSON_LINES else open_delimited(path, is_header, header)
 
 
-def iterate_texts(file: Path, column: str | None = None) -> Iterator[tuple[int, str]]:
-    """(number from 1, text) of each line of a file, plain or gzip, or of each row of a table's column.
+def iterate_cells(path: Path, strict: bool = True) -> Iterator[tuple[int, str]]:
+    """(number, text) of every cell with a letter in a file of any format that training reads.
+
+    A line that is no row is an InputError if `strict`; else such lines are counted in a warning.
+    """
+    delimited = suffix_of(path) not in TABLES or suffix_of(path) == ".csv"
+    table = None if delimited else open_table(path)
+    bad: list[str] = []
+    for number, cells in delimited_rows(path)[1]() if table is None else table.read(range(table.width)):
+        if isinstance(cells, str) and cells != EMPTY_LINE:
+            bad.append(f"{path} line {number}: {cells}")
+            if strict:
+                raise InputError(bad[0])
+        elif not isinstance(cells, str):
+            yield from ((number, cell) for cell in cells if isinstance(cell, str) and any(map(str.isalpha, cell)))
+    if bad:
+        warn(f"{path}: {len(bad)} lines are no rows and were not read, the first: {bad[0]}")
+
+
+def iterate_texts(file: Path, column: str | None = None, header: bool | None = None) -> Iterator[tuple[int, str]]:
+    """(number from 1, text) of each line of a file, plain or compressed, or of each row of a table's column.
 
     Args:
         file: the file; a table is recognized by its suffix.
         column: name of the column, or its number from 1. Empty cells are empty texts, so that rows stay aligned.
+        header: whether the first row names the columns; None: if it must (see `open_table`).
     """
-    return ((number, text) for number, text, _ in iterate_rows(file, column, others=False))
+    return ((number, text) for number, text, _ in iterate_rows(file, column, header, others=False))
 
 
-def iterate_rows(file: Path, column: str | None, others: bool = True) -> Iterator[tuple[int, str, dict[str, object]]]:
+def iterate_rows(
+    file: Path, column: str | None, header: bool | None = None, others: bool = True
+) -> Iterator[tuple[int, str, dict[str, object]]]:
     """`iterate_texts`, and with `others` each row's other cells by name; lines of text have none."""
     if column is None:
         if suffix_of(file) in NEEDS_COLUMN:
-            have = open_table(file).columns()
+            have = open_table(file, header=header).columns()
             raise InputError(f"{file}: a table; name the column of the texts as `column` (it has {have})")
-        yield from ((number, line, {}) for number, line in iterate_lines(file))
+        for number, line in iterate_lines(file):
+            if why := unusable(line):
+                raise InputError(f"{file} line {number}: {why}")
+            yield number, line, {}
         return
-    table = open_table(file, lambda cells, rows: not column.isdigit() or looks_like_names(cells, rows))
+    table = open_table(file, lambda cells, rows: not column.isdigit() and column in cells, header)
     if column in table.names:
         place = table.names.index(column)
     elif column.isdigit() and 1 <= int(column) <= table.width:
         place = int(column) - 1
     else:
         raise InputError(f"{file}: no column {column!r} (it has {table.columns()})")
+    if table.header_guess and header is None:
+        warn(f"{file}: line 1 is read as a row, not as names of columns; `header` decides")
     other_names = [name for name in table.names if others and name != column]
+    empty = [0, 0]  # empty lines before other rows, and since the last row
     for number, cells in table.read([place, *map(table.names.index, other_names)]):
+        if cells == EMPTY_LINE:
+            empty[1] += 1
+            continue
         if isinstance(cells, str):
             raise InputError(f"{file} line {number}: {cells}")
         text, *rest = cells
         if not isinstance(text, (str, int, float, type(None))):
             raise InputError(f"{file} line {number}: column {column!r} is not text")
+        if why := unusable(str(text)):
+            raise InputError(f"{file} line {number}: column {column!r} has {why}")
+        empty = [sum(empty), 0]
         yield number, "" if text is None else str(text), dict(zip(other_names, rest, strict=True))
+    if empty[0]:
+        warn(f"{file}: {empty[0]} empty lines are no rows of the table")
 
 
-def stdin_texts(column: str | None = None) -> Iterator[tuple[int, str]]:
-    """(number from 1, text) of standard input: its lines, or with `column` a column of csv or JSON lines."""
+def stdin_texts(column: str | None = None, header: bool | None = None) -> Iterator[tuple[int, str]]:
+    """(number from 1, text) of standard input: its lines, or with `column` a column of csv or JSON."""
     if column is None:
-        for number, line in enumerate(decode_lines(sys.stdin.buffer, "standard input"), start=1):
-            yield number, (line.removeprefix("\ufeff") if number == 1 else line).removesuffix("\r")
+        yield from stream_lines(sys.stdin.buffer, "standard input")
         return
     with tempfile.TemporaryDirectory(prefix="msdc-") as folder:
         first = sys.stdin.buffer.read(1)
-        copy = Path(folder) / f"stdin{'.jsonl' if first in (b'{', b'[') else '.csv'}"
+        copy = Path(folder) / f"stdin{'.json' if first in (b'{', b'[') else '.csv'}"
         with open(copy, "wb") as out:
             out.write(first)
             shutil.copyfileobj(sys.stdin.buffer, out)
         try:
-            yield from iterate_texts(copy, column)
+            yield from iterate_texts(copy, column, header)
         except InputError as error:
             raise InputError(str(error).replace(str(copy), "standard input")) from error

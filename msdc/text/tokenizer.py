@@ -47,9 +47,10 @@ UNTOKENIZED = "the tokenizer fails on a text"
 
 def require_texts(texts: Sequence[str]) -> None:
     """Refuse values that `encode` does not accept."""
-    if not all(isinstance(text, str) for text in texts):
-        raise InputError("encode takes texts; the list has a value that is not a string")
     for number, text in enumerate(texts, 1):
+        if not isinstance(text, str):
+            kind = f"{type(text).__name__}: {text!r}"[:80]
+            raise InputError(f"encode takes texts; the value at index {number - 1} is not a string ({kind})")
         if not text.isascii():
             try:
                 text.encode()

@@ -44,7 +44,7 @@ def test_a_wrong_byte_is_named_with_line_and_offset(tmp_path, pack):
 
 def test_damage_and_absence(tmp_path):
     packed = gzip.compress(b"line\n" * 5000)
-    with pytest.raises(InputError, match=r"damaged gzip file after line \d+"):
+    with pytest.raises(InputError, match=r"damaged compressed file after line \d+"):
         list(iterate_lines(write(tmp_path, packed[:-12])))
     for path, said in [(tmp_path / "none", "no such file"), (tmp_path, "a folder; expected a file")]:
         with pytest.raises(InputError, match=said):

@@ -19,7 +19,7 @@ GOOD = "2.5\ta b\tc d\n4.0\ta b c\ta b d\n0.5\tx\ty z\n"
     [
         ("2.5\ta\tb\n3.0\tonly one\n", 2, "2 tab-separated columns, expected 3"),
         ("2.5\ta\tb\n3.0\ta\tb\tc\n", 2, "4 tab-separated columns, expected 3"),
-        ("2.5\ta\tb\n\n3.0\ta\tb\n", 2, "1 tab-separated columns, expected 3"),
+        ("2.5\ta\tb\n\n3.0\ta\tb\n", 2, "an empty line"),
         ("2.5\ta\tb\n5.01\ta\tb\n", 2, "outside 0..5"),
         ("2.5\ta\tb\nnan\ta\tb\n", 2, "outside 0..5"),
         ("2.5\ta\tb\nhigh\ta\tb\n", 2, "is not a number"),
@@ -45,7 +45,7 @@ def test_bad_pairs_name_the_line(tmp_path, content, line, words):
         ({"t.deu-eng.eng": "one\ntwo\nthree\n", "t.deu-eng.deu": "eins\n \ndrei\n"},
          r"t\.deu-eng\.deu line 2: this side is empty"),
         ({"t.en-de.tsv": "one\teins\ntwo\t\n"}, "line 2: the de side is empty"),
-        ({"t.en-de.tsv": "one\teins\ntwo\n"}, "line 2: 1 tab-separated columns, expected 2"),
+        ({"t.en-de.tsv": "one\teins\ntwo\n"}, "line 2: 1 columns, expected 2"),
         ({"t.tsv": "en\tde\n"}, "a header and no rows"),
         ({"t.deu-eng.deu": "eins\n"}, r"t\.deu-eng\.eng: (no such file|cannot be read)"),
     ],

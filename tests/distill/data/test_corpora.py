@@ -88,7 +88,7 @@ def test_json_lines(tmp_path, make):
     path = made(tmp_path / "mine.jsonl", "\n".join([*lines, "{broken", "3"]) + "\n")
     (source,) = open_corpus(Corpus(path=path, languages=["de"]))
     assert [tuple(row[:3]) for row in source.read()] == READ
-    assert source.reasons == {"not JSON": (1, 4), "neither a JSON object nor a list": (1, 5)}
+    assert source.reading.dropped == {"not JSON": (1, [4]), "neither a JSON object nor a list": (1, [5])}
 
 
 def test_parquet(tmp_path):
@@ -211,7 +211,7 @@ def test_translation_memory(tmp_path):
     packed = made(tmp_path / "memory.tmx.gz", gzip.compress(TMX.encode()))
     (source,) = open_corpus(Corpus(path=packed, languages=["de"]))
     assert [r.target for r in source.read()] == ["OK drücken."]
-    assert source.reasons == {"no de in the unit": (1, 2)}
+    assert source.reading.dropped == {"an empty side": (1, [2])}
     for broken in (
         '<!DOCTYPE tmx [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><tmx><body>&b;</body></tmx>',
         "<tmx><body>",
@@ -229,7 +229,7 @@ def test_gettext_catalogue(tmp_path):
     )
     (source,) = open_corpus(Corpus(path=path))
     assert [tuple(r[:3]) for r in source.read()] == [("Open file", 'Datei "öffnen"', "tr")]
-    assert source.reasons == {"untranslated or fuzzy": (2, 12)}
+    assert source.reading.dropped == {"untranslated, fuzzy or obsolete": (2, [9, 13])}
 
 
 def test_two_aligned_files(tmp_path):
@@ -256,7 +256,10 @@ def test_labelled_pairs_become_triples(tmp_path):
     (source,) = open_corpus(Corpus(path=path, kind="nli"))
     found = [(r.source, r.target, *r.negatives) for r in source.read()]
     assert found == [("P1", "e1", "c"), ("P1", "e2", "c"), ("P3", "e", "c")]
-    assert source.bad == 1 and "no entailment or no contradiction" in source.first_bad
+    assert source.reading.dropped == {
+        "no label of NLI, premise and hypothesis": (1, [7]),
+        "the premise has no entailment or no contradiction": (1, [7]),
+    }
 
 
 def test_scored_files_of_two_languages_are_translations(tmp_path):
@@ -306,16 +309,26 @@ def test_bad_lines_are_counted_and_the_first_named(tmp_path):
     [
         ("set.en-de.tsv", "", r"set\.en-de\.tsv: no usable sentence \(empty"),
         ("set.en-de.tsv", "one\ntwo\n", "no usable sentence; line 1: 1 columns, expected 2"),
+        (
+            "set.en-de.tsv",
+            "\ta\n\nb\n",
+            r"line 1: an empty side; line 2: an empty line; line 3: 1 columns, expected 2",
+        ),
         ("set.en-de.tsv", "\tx\n", "no usable sentence; line 1: an empty side"),
-        ("set.en-de.tsv.gz", gzip.compress(b"A.\tB.\n" * 5000, mtime=0)[:-12], r"damaged gzip file after line \d"),
+        (
+            "set.en-de.tsv.gz",
+            gzip.compress(b"A.\tB.\n" * 5000, mtime=0)[:-12],
+            r"damaged compressed file after line \d",
+        ),
         ("latin.en-de.tsv", "A.\tä".encode("latin-1"), r"line 1: not valid UTF-8 .* at byte 3"),
-        ("set.en-fr.tsv", "A.\tB.\n", "nothing in the wanted languages"),
-        ("a.xlsx", b"PK\x03\x04\xff...", "line 1: not valid UTF-8"),
-        ("a.json", b"[\n1\n]\n", "no usable sentence; line 1: not JSON"),
+        ("a.xlsx", b"PK\x03\x04\xff...", "a zip archive or a spreadsheet, not text"),
+        ("a.json", b"[\n1\n]\n", "no usable sentence; line 1: neither a JSON object nor a list"),
+        ("a.json", b'{\n"a": 1\n}\n', "one JSON object; expected one object per line"),
+        ("a.po", "hello world\n", "not a gettext catalog"),
         (
             "a.csv",
             b"alpha beta,gamma,delta eps\nx y,zeta,k l\n",
-            r"csv of 3 columns.*`columns: \[A, B\]`.*TMX, gettext",
+            r"csv with commas, no header of 3 columns.*`columns: \[A, B\]`.*TMX, gettext",
         ),
         ("a.jsonl", b'{"p": "x y", "q": "z", "r": "v"}\n', r"JSON lines of 3 columns \(p, q, r\), first row \['x y'"),
     ],
@@ -360,10 +373,10 @@ def test_the_command_shows_what_training_reads(tmp_path):
     answer = CliRunner().invoke(command, [path])
     assert answer.exit_code == 0
     assert answer.output.splitlines() == [
-        f"{path}: csv, columns en + de; language de; 2 rows",
-        "  dropped 1: an empty side, the first at line 3",
-        "  dropped 1: 2 columns, expected 3, the first at line 5",
-        "  dropped 1: longer than 250 characters (max_characters)",
+        f"{path}: csv with commas, header, columns en + de; language de (by the column); 2 rows",
+        "  dropped 1: an empty side (line 3)",
+        "  dropped 1: 2 columns, expected 3 (line 5)",
+        "  dropped 1: longer than 250 characters (max_characters) (line 6)",
         "  A cat.  |  Eine Katze.",
         "  Yes.  |  Ja.",
     ]
@@ -371,7 +384,7 @@ def test_the_command_shows_what_training_reads(tmp_path):
     (found,) = json.loads(CliRunner().invoke(command, [path, "--json"]).output)
     (source,) = open_corpus(Corpus(path=path))
     assert found["rows"] == len(list(source.read())) == 2
-    assert sum(drop["rows"] for drop in found["dropped"]) == source.bad + source.too_long == 3
+    assert sum(drop["rows"] for drop in found["dropped"]) == source.dropped == 3
     (found,) = json.loads(CliRunner().invoke(command, [path, "--json", "--rows", "1", "--examples", "0"]).output)
     assert (found["rows"], found["all_rows"], found["examples"]) == (1, False, [])
 
@@ -382,7 +395,9 @@ def test_a_file_that_cannot_be_read_does_not_hide_the_others(tmp_path):
     assert answer.exit_code == 2
     lines = answer.output.splitlines()
     assert lines[0].startswith(f"{bad}: the language of its translations is unknown")
-    assert lines[1].endswith("language de; 1 rows") and lines[-1].endswith("none.csv: no such corpus file")
+    assert lines[1].endswith("language de (by its name); 1 rows") and lines[-1].endswith(
+        "none.csv: no such corpus file"
+    )
 
 
 def test_the_corpora_of_a_recipe_and_the_options_as_keys(tmp_path):
@@ -392,7 +407,7 @@ def test_the_corpora_of_a_recipe_and_the_options_as_keys(tmp_path):
     )
     for arguments in (["r.yaml"], ["x.tsv", "--columns", "3,2", "--languages", "fr"]):
         answer = CliRunner().invoke(command, [str(tmp_path / arguments[0]), *arguments[1:]])
-        assert answer.output.splitlines()[0].endswith("columns 3 + 2; language fr; 1 rows")
+        assert answer.output.splitlines()[0].endswith("columns 3 + 2; language fr (as given); 1 rows")
         assert answer.output.splitlines()[1] == "  B.  |  A."
 
 

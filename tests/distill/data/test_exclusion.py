@@ -63,7 +63,8 @@ def test_a_hard_negative_is_text_too(excluded):
     rows = [
         Row("A query.", "An answer.", "en", negatives) for negatives in ((), ("Other.", TEST[0].upper()), ("Other.",))
     ]
-    assert list(Exclusion([excluded]).keep("key", iter(rows))) == [rows[0], rows[2]]
+    found = list(Exclusion([excluded]).judge("key", iter([(4, "bad"), *enumerate(rows, 5)])))
+    assert found == [(4, "bad"), (5, rows[0]), (6, "equal to a sentence of `exclude`"), (7, rows[2])]
 
 
 def test_many_rows_are_judged_as_each_alone(tmp_path, excluded):
@@ -102,7 +103,9 @@ def test_files_of_every_kind(tmp_path):
 
 def test_a_corpus_of_nothing_else_is_an_error(tmp_path, excluded):
     (source,) = open_corpora((pairs_file(tmp_path, PAIRS[:3]),), Exclusion([excluded]))
-    with pytest.raises(InputError, match="every sentence is excluded"):
+    with pytest.raises(
+        InputError, match="line 1: equal to a sentence of `exclude`; line 3: near a sentence of `exclude`"
+    ):
         list(source.read())
 
 
