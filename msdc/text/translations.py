@@ -82,7 +82,7 @@ class _Lines(str):
 
 
 def open_gettext(path: Path) -> TabularFile:
-    """A gettext catalog: columns `msgid` and `msgstr` of each entry; fuzzy and untranslated ones are no rows."""
+    """A gettext catalog: columns `msgid` and `msgstr` of each entry; the latter is empty if it is fuzzy or obsolete."""
     require("polib", "a gettext catalog")
     import polib
 
@@ -97,11 +97,19 @@ def open_gettext(path: Path) -> TabularFile:
     def read(columns: Sequence[int]) -> Iterator[Numbered]:
         for entry in entries():
             translated = entry.msgstr or next(iter(entry.msgstr_plural.values()), "")
-            bad = entry.obsolete or entry.fuzzy or not translated.strip()
-            cells = [entry.msgid, translated]
-            yield entry.linenum, "untranslated, fuzzy or obsolete" if bad else [cells[column] for column in columns]
+            cells = [entry.msgid, "" if entry.obsolete or entry.fuzzy else translated]
+            yield entry.linenum, [cells[column] for column in columns]
 
     catalog = entries()
     sample = [cells for _, cells in islice(read((0, 1)), SAMPLE_ROWS) if not isinstance(cells, str)]
     language = catalog.metadata.get("Language", "")
-    return TabularFile(path, "gettext", ("msgid", "msgstr"), 2, sample, read, text_bytes(path), language=language)
+    return TabularFile(
+        path,
+        "gettext, fuzzy entries are untranslated",
+        ("msgid", "msgstr"),
+        2,
+        sample,
+        read,
+        text_bytes(path),
+        language=language,
+    )

@@ -229,7 +229,7 @@ def test_gettext_catalogue(tmp_path):
     )
     (source,) = open_corpus(Corpus(path=path))
     assert [tuple(r[:3]) for r in source.read()] == [("Open file", 'Datei "öffnen"', "tr")]
-    assert source.reading.dropped == {"untranslated, fuzzy or obsolete": (2, [9, 13])}
+    assert source.reading.dropped == {"an empty side": (2, [9, 13])}
 
 
 def test_two_aligned_files(tmp_path):
