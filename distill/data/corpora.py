@@ -197,7 +197,7 @@ class TextSource:
 def refuse_test_set(path: Path, what: str) -> None:
     """Refuse graded pairs of a test set, by the file's name; `what` is the refused use."""
     if TEST_SET_IN_NAME.search(path.name.lower()):
-        raise InputError(f"{path}: a test set, by its name, must not {what}; rename it if it is none")
+        raise InputError(f"{path}: a test set must not {what} (a guess by its name: rename it if it is none)")
 
 
 def _named_language(path: Path, corpus: Corpus) -> str | None:

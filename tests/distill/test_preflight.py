@@ -33,7 +33,7 @@ WRONG = {
     "mined without a teacher": ("stages.four", {"name": "four", "teacher": None, "mine": 2, "objective":
         "supervised_contrastive", "max_length": 20}, "mine needs a teacher to find the negatives"),
     "missing corpus": ("stages.four.corpora", [{"path": "nowhere.tsv"}], "nowhere.tsv: no such corpus file"),
-    "no columns": ("corpora", [{"path": "FOLDER/three.tsv", "languages": ["de"]}], "text of 3 columns, first row"),
+    "no columns": ("corpora", [{"path": "FOLDER/three.tsv", "languages": ["de"]}], "of 3 columns, first row"),
     "no such column": ("corpora", [{"path": "FOLDER/three.tsv", "kind": "text", "columns": ["text"]}],
         "no column 'text'"),
     "unreadable corpus": ("corpora", [{"path": "FOLDER/broken.tsv.gz", "languages": ["de"]}], "broken.tsv.gz"),

@@ -103,7 +103,7 @@ def test_folders_and_bad_corpora(tmp_path):
     with pytest.raises(InputError, match="no such training corpus"):
         corpus_streams([tmp_path / "none.tsv"])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"no \.tsv"):
+    with pytest.raises(InputError, match=r"no file of a training corpus"):
         corpus_streams([tmp_path / "empty"])
     (tmp_path / "bad.tsv").write_bytes(b"fine\n\xff\xfe\n")
     with pytest.raises(InputError, match="line 2: not valid UTF-8"):
