@@ -60,8 +60,8 @@ def _read_source(source: TextSource, examples: int, most: int | None, seen: set[
         except InputError as problem:
             error = str(problem)
     assert source.reading is not None
-    path = Path(source.name if Path(source.name).is_file() else source.name.rpartition(":")[0])
-    encoding = describe_text(path) if path.is_file() and suffix_of(path) != ".parquet" else ""
+    text = [file for file in source.files if len(source.files) == 1 and suffix_of(file) != ".parquet"]
+    encoding = "".join(map(describe_text, text))
     found = vars(source.reading) | {"all_rows": source.reading.all_rows and not error}
     return Part(**found, encoding=encoding, duplicates=duplicates, examples=shown, error=error)
 

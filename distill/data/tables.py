@@ -48,8 +48,8 @@ from msdc.text.tokenizer import Tokenizer, text_key
 
 READ = 16_384  # rows of a record batch
 # Settings of a corpus that change its rows.
-SETTINGS = {"kind", "source", "languages", "limit", "columns", "header", "scale", "tokenized", "max_characters", "recombine",
-            "on_bad", "most_bad"}  # fmt: skip
+SETTINGS = {"kind", "source", "languages", "limit", "columns", "header", "scale", "tokenized", "max_characters",
+            "recombine", "on_bad", "most_bad"}  # fmt: skip
 
 
 def tables_folder() -> Path:
