@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msdc.arguments import checked
 from msdc.errors import GateError, InconclusiveError, MsdcError
 from msdc.progress import say
 
@@ -37,6 +38,7 @@ class BenchResult:
             raise InconclusiveError("inconclusive, measured twice: " + "; ".join(self.inconclusive))
 
 
+@checked
 def bench(
     bundle: str | Path | None = None,
     *,

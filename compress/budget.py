@@ -23,10 +23,19 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ByteSize, ConfigDict, TypeAdapter, ValidationError
 
+from msdc.arguments import checked
 from msdc.compress.quantization.plan import plan_for
-from msdc.compress.size import base_of, cut_config, macs_per_token, precisions_for, predict_bytes, require_positive
+from msdc.compress.size import (
+    PROGRAM_BYTES,
+    base_of,
+    cut_config,
+    macs_per_token,
+    precisions_for,
+    predict_bytes,
+    require_positive,
+)
 from msdc.compress.student.config import StudentConfig, parameter_counts
-from msdc.errors import InputError
+from msdc.errors import InputError, did_you_mean
 from msdc.scores import pareto
 
 BOTTLENECK_POINTS = 15.0
@@ -68,6 +77,7 @@ class Candidate(BaseModel):
     pareto: bool = False
 
 
+@checked
 def plan_budget(
     budget: str | int,
     model: str | None = None,
@@ -109,6 +119,8 @@ def plan_budget(
     fixed = {"bottleneck": bottleneck, "unit": unit, "repeats": repeats, "vocabulary": vocabulary}
     fixed |= {"base_rows": base_rows, "nonzeros": nonzeros}
     require_positive(max_length=max_length, **fixed)
+    if runtime not in PROGRAM_BYTES:
+        raise InputError(f"`runtime` {runtime!r} is unknown{did_you_mean(runtime, PROGRAM_BYTES)}")
     try:
         size = TypeAdapter(ByteSize).validate_python(budget)
     except ValidationError as error:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from msdc.arguments import checked
 from msdc.compress.quantization import plan as plans
 from msdc.compress.quantization.plan import PrecisionPlan
 from msdc.compress.student import config as names
@@ -198,6 +199,7 @@ def base_of(model: str | None, shape: str | None) -> tuple[str, StudentConfig, S
     return str(model), student.config, student
 
 
+@checked
 def plan(
     model: str | None = None,
     *,

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msdc.arguments import checked
+
 if TYPE_CHECKING:
     from msdc.distill.recipe import Recipe
     from msdc.distill.run import RunResult
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["distill"]
 
 
+@checked
 def distill(
     recipe: str | os.PathLike[str] | Mapping[str, Any] | Recipe,
     output: str | os.PathLike[str] | None = None,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from msdc.arguments import checked
 from msdc.encoders.encoder import SentenceEncoder
 from msdc.encoders.folder import EncodeDefaults
 from msdc.errors import InputError
@@ -132,6 +133,7 @@ def open_tokenizer(folder: Path, manifest: Manifest) -> Tokenizer:
 
 
 @named_extras("msdc.load_bundle")
+@checked
 def load_bundle(
     folder: str | Path,
     runtime: str | None = None,

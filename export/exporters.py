@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from pydantic import ValidationError
 
 from msdc import __version__
+from msdc.arguments import checked
 from msdc.compress.quantization.plan import PRECISIONS, PrecisionPlan, check_plan, plan_for
 from msdc.compress.student.config import parameter_counts
 from msdc.encoders.encoder import Encoder, load_encoder
@@ -51,6 +52,7 @@ class Exported(NamedTuple):
     manifest: Manifest
 
 
+@checked
 def export(
     model: str | Path = "msdc-mini",
     *,
@@ -60,7 +62,7 @@ def export(
     out: str | Path | None = None,
     style: Literal["multi-method", "forward"] = "multi-method",
     max_length: int | None = None,
-    exporter: str | None = None,
+    exporter: Literal["canonical", "generic"] | None = None,
     gates: bool = True,
     module: bool = True,
     sample: bool = False,
@@ -95,7 +97,8 @@ def export(
 
     Raises:
         InputError: no such model, or one that cannot be exported so; `out` exists without force.
-        GateError: a gate failed; nothing is left on disk.
+        GateError: a gate failed; nothing is left on disk. Where one of two runtimes fails, the bundle holds
+            the other one.
     """
     options = ExportOptions(
         target=target, runtimes=expand(runtime) if runtime else None,

@@ -59,7 +59,7 @@ class ExportOptions:
         """Raise an `InputError` where transformers.js cannot read a model's tokenizer."""
         if self.transformers_js and not isinstance(tokenizer, FastTokenizer):
             raise InputError(
-                "`transformers_js` is for models with a tokenizer.json of their own, not for SentencePiece"
+                "`transformers_js`: the model's tokenizer is a SentencePiece model, which transformers.js does not read"
             )
 
 

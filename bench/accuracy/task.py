@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from msdc.bench.accuracy.statistics import RESAMPLES, Items
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.text.scored_pairs import ScoredPairs
 from msdc.text.text_files import SourceFile
+
+Margin = Literal["ratio", "distance", "absolute"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Settings:
     threads: int | None = None  # of bundles and of the neighbour search
     progress: bool = False
     neighbours: int = 4  # k of the margin of bitext mining
-    margin: str = "ratio"  # ratio, distance or absolute
+    margin: Margin = "ratio"
     candidates: int = 200_000  # XSR's pool
     queries: int = 2_000
     folds: int = 10  # SentEval's cross-validation

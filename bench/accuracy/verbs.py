@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msdc.arguments import checked
 from msdc.bench.accuracy import contamination
 from msdc.bench.accuracy.document import Evaluation
 from msdc.bench.accuracy.evaluation import (
@@ -26,7 +27,7 @@ from msdc.bench.accuracy.evaluation import (
 )
 from msdc.bench.accuracy.sets import CARD, SUITES, find_data_folder
 from msdc.bench.accuracy.statistics import RESAMPLES
-from msdc.bench.accuracy.task import Settings
+from msdc.bench.accuracy.task import Margin, Settings
 from msdc.errors import InputError
 from msdc.export.manifest import read_manifest
 from msdc.progress import warn
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
 
+@checked
 def evaluate(
     model: ModelLike,
     task: str = "sts",
@@ -51,7 +53,7 @@ def evaluate(
     seed: int = 0,
     threads: int | None = None,
     neighbours: int = 4,
-    margin: str = "ratio",
+    margin: Margin = "ratio",
     candidates: int = 200_000,
     queries: int = 2_000,
     folds: int = 10,
@@ -107,6 +109,7 @@ def evaluate(
     return found[0]
 
 
+@checked
 def evaluate_all(
     model: ModelLike,
     tasks: Sequence[str],
@@ -127,7 +130,7 @@ def evaluate_all(
     seed: int = 0,
     threads: int | None = None,
     neighbours: int = 4,
-    margin: str = "ratio",
+    margin: Margin = "ratio",
     candidates: int = 200_000,
     queries: int = 2_000,
     folds: int = 10,

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from msdc.arguments import checked
 from msdc.compress.gate import require_written
 from msdc.compress.quantization import plan as plans
 from msdc.compress.quantization import rounding
@@ -196,6 +197,7 @@ class QuantizeReport(BaseModel):
     weights: list[dict[str, Any]]
 
 
+@checked
 def quantize(
     model: str = "msdc-mini",
     *,

@@ -20,6 +20,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
+from msdc.arguments import checked
 from msdc.compress.gate import require_written
 from msdc.compress.size import SizePlan, cut_config, default_repeats, size_plan
 from msdc.compress.student.coded_table import ROUNDS, fit_code, kept_variance, row_weights
@@ -240,6 +241,7 @@ def _save(
     return StudentReport(model=encoder.name, out=str(output), cosine=cosine, sizes=sizes, **found)
 
 
+@checked
 def cut_student(
     model: str = "msdc-mini",
     *,
@@ -326,6 +328,7 @@ def cut_student(
     )
 
 
+@checked
 def code_table(
     model: str = "msdc-mini",
     *,

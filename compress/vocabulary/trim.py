@@ -17,6 +17,7 @@ import torch
 import yaml
 from pydantic import BaseModel, ConfigDict
 
+from msdc.arguments import checked
 from msdc.compress.gate import require_written
 from msdc.compress.student.coded_table import prune
 from msdc.compress.student.config import CODE, INDEX, TABLE, StudentConfig
@@ -201,6 +202,7 @@ def prove(before: Encoder, after: Encoder, rows: Sequence[int], texts: Sequence[
     )
 
 
+@checked
 def trim(
     model: str = "msdc-mini",
     *,

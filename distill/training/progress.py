@@ -17,7 +17,7 @@ from textwrap import shorten
 from time import monotonic
 from typing import Any, Self
 
-from msdc.errors import InputError, MsdcError
+from msdc.errors import InputError, MsdcError, did_you_mean
 from msdc.files import read_json, write_json
 from msdc.progress import in_terminal, say
 
@@ -161,6 +161,8 @@ TRACKERS: dict[str, Callable[[Path, str, dict[str, Any], str], Opened]] = {
 def require_trackers(names: Sequence[str]) -> None:
     """Check that the packages are installed, before a run begins."""
     for name in names:
+        if name not in TRACKERS:
+            raise InputError(f"`trackers` {name!r} is unknown{did_you_mean(name, TRACKERS)}")
         try:
             importlib.import_module(name)
         except ImportError as error:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from msdc.arguments import checked
 from msdc.encoders.folder import (
     OWN_TYPE,
     EncodeDefaults,
@@ -440,6 +441,7 @@ def _load_own(source: ModelSource, name: str, program: bool) -> Encoder:
 
 
 @named_extras("msdc.load_encoder")
+@checked
 def load_encoder(
     path_or_name: str | Path,
     trust_remote_code: bool = False,

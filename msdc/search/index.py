@@ -24,6 +24,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from msdc.arguments import checked
 from msdc.encoders.encoder import SentenceEncoder, open_model
 from msdc.encoders.folder import DEFAULT_MODEL
 from msdc.errors import InputError, MsdcError
@@ -582,6 +583,7 @@ def open_entries(
 
 
 @named_extras("msdc.open_index")
+@checked
 def open_index(
     source: str | Path | Sequence[str],
     model: str | SentenceEncoder = DEFAULT_MODEL,

@@ -1,4 +1,4 @@
-"""A type checker accepts the examples and the code in public docstrings, and finds wrong arguments of every verb."""
+"""A type checker accepts the code of examples, docstrings and guides, and finds wrong arguments of every verb."""
 
 import ast
 import inspect
@@ -8,6 +8,7 @@ import sys
 import textwrap
 
 import pytest
+from markdown import blocks
 from places import ROOT
 
 import msdc
@@ -25,6 +26,8 @@ distill.distill("recipe.yaml", "out", colour=3)
 export.export("msdc-mini", target="linux", preicsion="int8")
 bench.bench("bundle", wrmup=3)
 bench.evaluate("msdc-mini", resample=3)
+bench.evaluate("msdc-mini", ["sts17"])
+export.export("msdc-mini", target="linux", exporter="x")
 msdc.load_encoder(3)
 msdc.load_encoder("msdc-mini").tokenize(3)
 msdc.load_encoder("msdc-mini").fingerprint().colour
@@ -57,6 +60,12 @@ def test_examples_and_docstrings(tmp_path):
                 found.append(tmp_path / f"{package.__name__.replace('.', '_')}_{name}_{number}.py")
                 found[-1].write_text(f"import msdc\n\n{code}\n", encoding="utf-8")
     assert len(found) >= 10, found
+    guides = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/guides/*.md")]
+    # The blocks of a page are one program: later ones use the names of earlier ones.
+    for page in (page for page in guides if blocks(page, "python")):
+        code = "\n".join(block.text for block in blocks(page, "python"))
+        found.append(tmp_path / f"page_{page.stem.replace('-', '_')}.py")
+        found[-1].write_text(code, encoding="utf-8")
     wrong = tmp_path / "wrong.py"
     wrong.write_text(f"import msdc\nfrom msdc import bench, compress, distill, export\n{WRONG}", encoding="utf-8")
     command = [sys.executable, "-m", "mypy", "--no-error-summary", *(ROOT / "examples").glob("*.py"), *found, wrong]

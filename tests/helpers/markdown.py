@@ -10,7 +10,7 @@ from places import ROOT
 FENCE = re.compile(r"^```(?P<language>[a-z]*)\s*\n(?P<text>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 # `<!-- not run: REASON -->` on the line before a block.
-NOT_RUN = re.compile(r"<!-- not run: (?P<reason>.+?) -->\s*\Z", re.DOTALL)
+NOT_RUN = re.compile(r"<!-- not run: (?P<reason>[^>]+?) -->\s*\Z")
 
 
 @dataclass(frozen=True)

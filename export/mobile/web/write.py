@@ -66,7 +66,9 @@ def write_web_module(stage: Path, manifest: Manifest, options: ExportOptions, mo
         for folder, names in ((runtime_folder(), FILES), (runtime_folder(*SQLITE, SQLITE_FILES), SQLITE_FILES)):
             for name in names:
                 shutil.copyfile(folder / name, out / RUNTIME_FOLDER / name.replace("index", "sqlite3"))
-    transformers = "`msdc export --target web --transformers-js` adds the files that transformers.js reads."
+    transformers = "transformers.js does not read a SentencePiece model, which is this bundle's tokenizer."
+    if manifest.tokenizer.kind != "sentencepiece":
+        transformers = "`msdc export --target web --transformers-js` adds the files that transformers.js reads."
     if options.transformers_js:
         write_transformers_js(stage, manifest, model)
         transformers = about_bundle(manifest, load_tokenizer(stage, manifest.tokenizer.pad_id))

@@ -1,0 +1,59 @@
+"""Arguments of the public functions, checked by their annotations before any work is done."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
+
+from msdc.errors import InputError, did_you_mean
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+ONE = {str, Path, os.PathLike, NoneType}
+
+
+def fitting(name: str, value: Any, hint: Any) -> Any:
+    """The value of an argument whose annotation is `hint`; a lone text or number where several may stand is one.
+
+    Raises:
+        InputError: not one of the values of a `Literal`, or a list where one text is expected.
+    """
+    members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    kinds = {get_origin(member) or member for member in members}
+    choices = [choice for member in members if get_origin(member) is Literal for choice in get_args(member)]
+    if kinds <= {Literal, NoneType} and not (value is None and NoneType in kinds) and value not in choices:
+        raise InputError(f"`{name}` {value!r} is unknown{did_you_mean(str(value), map(str, choices))}")
+    if Sequence in kinds and str not in kinds and isinstance(value, str | os.PathLike | int):
+        return (value,)
+    if kinds <= ONE and not isinstance(value, str | os.PathLike | NoneType):
+        raise InputError(f"`{name}` takes one text or path, not {type(value).__name__}")
+    return value
+
+
+def checked(function: Function) -> Function:
+    """Check the arguments of `function`, and only then call it; see `fitting`."""
+    signature = inspect.signature(function)
+
+    @functools.cache
+    def hints() -> dict[str, Any]:
+        found = {}
+        for name, one in signature.parameters.items():
+            # A type that is imported for type checkers alone is checked by the function itself.
+            try:
+                found[name] = eval(str(one.annotation), getattr(function, "__globals__"))  # noqa: B009
+            except NameError:
+                found[name] = Any
+        return found
+
+    @functools.wraps(function)
+    def call(*positional: Any, **named: Any) -> Any:
+        bound = signature.bind(*positional, **named)
+        for name, value in bound.arguments.items():
+            bound.arguments[name] = fitting(name, value, hints()[name])
+        return function(*bound.args, **bound.kwargs)
+
+    return cast(Function, call)

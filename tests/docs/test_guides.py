@@ -1,0 +1,115 @@
+"""The guides' code works: every block is run, Python and command line, in a folder with the files that it names.
+
+A block with `<!-- not run: REASON -->` before it is left out; the reason names the tests that cover it. test_types.py
+checks the types of the Python blocks.
+"""
+
+import gzip
+import os
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import click
+import pytest
+import tiny_models as tiny
+from markdown import blocks
+from places import ROOT
+from programs import run
+
+from msdc.cli import msdc
+from msdc.compress.student.io import add_stock_twin
+from msdc.distill.model_card import USE_STOCK
+from msdc.encoders.folder import EncodeDefaults
+from msdc.export.exporters import write_bundle
+from msdc.export.options import ExportOptions
+from msdc.text.quickstart import GRADED_PAIRS
+
+PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/guides/*.md")])
+LANGUAGES = ("bash", "python")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """A folder with the models and files that the guides name, and `msdc` of this checkout on the path."""
+    folder = tmp_path_factory.mktemp("guides")
+    (folder / "bin").mkdir()
+    (folder / "bin/msdc").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m msdc.cli "$@"\n')
+    (folder / "bin/msdc").chmod(0o755)
+    options = ExportOptions(runtimes=("onnx",), precision="fp32")
+    defaults = EncodeDefaults({"query": "the dog: "})
+    # 128 dimensions, as a guide truncates to.
+    student = tiny.student(dense=128, dense_activation="tanh")
+    write_bundle(student, tiny.tokenizer(), folder / "bundle", options=options, defaults=defaults)
+    shutil.copytree(folder / "bundle", folder / "msdc-mini-android")
+    for name in ("runs/mine/student", "path/to/model"):
+        shutil.copytree(tiny.student_folder(), folder / name)
+        add_stock_twin(folder / name)
+    lines = ["The bus is late.", "Der Bus ist spät.", "", "Too expensive for what it is."]
+    (folder / "lines.txt.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    (folder / "reviews.csv").write_text("stars,text\n" + "".join(f'3,"{line}"\n' for line in lines if line))
+    (folder / "notes.tsv").write_text("".join(f"{number}\t{line}\n" for number, line in enumerate(lines)))
+    shutil.copy(GRADED_PAIRS, folder / "pairs.tsv")
+    (folder / "mine.csv").write_text("en,de\n" + 'The bus is late.,"Der Bus ist spät."\n' * 3)
+    (folder / "data").mkdir()
+    pairs = "The bus is late.\tDer Bus ist spät.\nI like cheese.\tIch mag Käse.\n"
+    (folder / "data/some.en-de.tsv.gz").write_bytes(gzip.compress(pairs.encode()))
+    recipe = (ROOT / "README.md").read_text(encoding="utf-8").partition("```yaml\n")[2].partition("```")[0]
+    (folder / "mine.yaml").write_text(recipe.replace("mine.en-de.tsv", "data/some.en-de.tsv.gz"))
+    return folder
+
+
+def environment(place: Path) -> dict[str, str]:
+    paths = {"PATH": f"{place / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    return os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"} | paths
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[path.stem for path in PAGES])
+def test_blocks_of_a_guide(place, page, tmp_path):
+    """Python blocks of one page run as one program, because later ones use the names of earlier ones."""
+    if page.stem == "cookbook":
+        pytest.skip("tests/docs/test_readme.py runs its blocks")
+    folder = shutil.copytree(place, tmp_path / "guide")
+    found = [block for block in blocks(page) if block.language in LANGUAGES and not block.not_run]
+    for block in found:
+        if block.language == "bash":
+            run("bash", "-eu", "-c", block.text, cwd=folder, env=environment(place))
+    if program := "\n".join(block.text for block in found if block.language == "python"):
+        run(sys.executable, "-c", program, cwd=folder, env=environment(place))
+
+
+def test_code_of_generated_pages(place):
+    """A bundle's README and a model's card: their Python runs where they lie, their commands have what is required."""
+    readme, card = place / "bundle/README.md", place / "path/to/model/README.md"
+    card.write_text(USE_STOCK.replace("path/to/this/folder", "."), encoding="utf-8")
+    assert "--transformers-js" not in readme.read_text(encoding="utf-8")
+    for page in (readme, card):
+        found = blocks(page, "python")
+        assert found
+        for block in found:
+            run(sys.executable, "-c", block.text, cwd=page.parent, env=environment(place))
+    written = [*ROOT.glob("msdc/models/*/README.md"), *ROOT.glob("export/mobile/**/*.md"), *ROOT.glob("export/**/*.j2")]
+    spans = [span for page in written for span in re.findall(r"`(msdc [^`]+)`", page.read_text(encoding="utf-8"))]
+    commands = [words for words in (shlex.split(span) for span in spans) if len(words) > 2]
+    assert len(commands) >= 5
+    for words in commands:
+        command = msdc
+        for rest in range(1, len(words)):
+            inner = command.get_command(click.Context(msdc), words[rest]) if isinstance(command, click.Group) else None
+            if inner is None:
+                break
+            command = inner
+        needed = [one for one in command.params if isinstance(one, click.Option) and one.required]
+        assert all({*one.opts} & {*words} for one in needed), words
+        known = {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
+        assert {word for word in words if word.startswith("-")} <= known, words
+
+
+def test_what_is_not_run_is_covered_elsewhere():
+    every = [block for page in PAGES for block in blocks(page) if block.language in LANGUAGES]
+    for block in (block for block in every if block.not_run):
+        named = [word.strip("`;,.") for word in block.not_run.split() if word.startswith("tests/")]
+        assert named and all((ROOT / name).exists() for name in named), f"{block}: {block.not_run}"
+    assert len([block for block in every if not block.not_run]) >= 12
