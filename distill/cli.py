@@ -106,7 +106,7 @@ def command(
 
 def _print(result: str) -> None:
     """Print the result of a run once: in the first of several processes."""
-    from msdc.distill.training.parallel import rank_and_world
+    from msdc.distill.parallel import rank_and_world
 
     if rank_and_world()[0] == 0:
         click.echo(result)

@@ -21,13 +21,13 @@ from msdc.compress.quantization import rounding
 from msdc.compress.student.io import add_stock_twin, save_student
 from msdc.compress.student.stock import to_student
 from msdc.compress.student.weights import read_arrays
+from msdc.distill import parallel
 from msdc.distill.assistant import cut_from_assistant, load_named, make_assistant, make_student
 from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.download import record_downloads
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
 from msdc.distill.data.tables import Table, dropped_text, open_table, reading_lines
 from msdc.distill.data.text import StageText
-from msdc.distill.data.word_translation import Dictionary, learn_dictionary, translate_sources
 from msdc.distill.inputs import read_inputs
 from msdc.distill.model_card import model_card
 from msdc.distill.preflight import check_recipe
@@ -37,12 +37,12 @@ from msdc.distill.tasks import EmbeddingTask, make_task
 from msdc.distill.tasks.hidden_states import layer_pairs
 from msdc.distill.tasks.sentence import TARGETS, stage_inputs
 from msdc.distill.teacher import CachedTeacher, default_cache
-from msdc.distill.training import parallel
 from msdc.distill.training.checkpoint import checkpoints, step_of
 from msdc.distill.training.feed import BatchFeed
 from msdc.distill.training.progress import Trackers, require_trackers
 from msdc.distill.training.trainer import Trainer, check_warmup
 from msdc.distill.training.validation import Validator, read_graded
+from msdc.distill.word_translation import Dictionary, learn_dictionary, translate_sources
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.errors import InputError
 from msdc.files import HOLDER_FILE, sha256_file, staged_folder, write_json, write_text

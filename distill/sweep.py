@@ -246,8 +246,8 @@ def run_sweep(
         draw: called with the folder at the end, in the first process only.
         measure: called with each finished student, once: `bytes` and `ms` of its exported program.
     """
+    from msdc.distill import parallel
     from msdc.distill.run import Run
-    from msdc.distill.training import parallel
 
     recipes = points(recipe, over, overrides, data)
     folder = Path(output) if output is not None else Path("runs") / f"{Path(recipe).stem.replace(':', '-')}-sweep"

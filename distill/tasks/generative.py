@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from msdc.distill.data.batch import Batch
 from msdc.distill.objectives import Objective
+from msdc.distill.parallel import gather, rank_and_world, share, weighted
 from msdc.distill.tasks.sentence import SentenceTask, encode_sides, stage_inputs
-from msdc.distill.training.parallel import gather, rank_and_world, share, weighted
 from msdc.errors import InputError
 
 MASKED_SHARE = 0.15  # Devlin et al. 2019

@@ -18,10 +18,10 @@ from msdc.compress.student.stock import to_student
 from msdc.distill.data.batch import Batch
 from msdc.distill.data.text import StageText
 from msdc.distill.objectives import domain_prototypes, find_objective, layer_subset
+from msdc.distill.parallel import from_first, gather
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks.sentence import TrainingTask, domain_numbers
 from msdc.distill.teacher import CachedTeacher
-from msdc.distill.training.parallel import from_first, gather
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 

@@ -21,9 +21,9 @@ from msdc.distill import objectives
 from msdc.distill.data.batch import Batch
 from msdc.distill.data.corpora import NLI_CLASSES
 from msdc.distill.data.text import StageText
+from msdc.distill.parallel import gather, weighted
 from msdc.distill.recipe import ObjectiveUse, Stage
 from msdc.distill.teacher import CachedTeacher
-from msdc.distill.training.parallel import gather, weighted
 from msdc.errors import InputError
 
 BANK_SIZE = 65_536  # Gao et al. 2021

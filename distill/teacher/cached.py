@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 from msdc.compress.student.stock import to_student
+from msdc.distill import parallel
 from msdc.distill.teacher.store import VectorStore, as_stored
-from msdc.distill.training import parallel
 from msdc.encoders.encoder import BATCH_TOKENS, Encoder
 from msdc.encoders.folder import with_prompt
 from msdc.errors import InputError, MsdcError

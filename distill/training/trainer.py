@@ -20,10 +20,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from msdc.distill import parallel
 from msdc.distill.data.batch import Batch
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks.sentence import TrainingTask
-from msdc.distill.training import checkpoint, parallel
+from msdc.distill.training import checkpoint
 from msdc.distill.training.checkpoint import TrainState
 from msdc.distill.training.feed import BatchFeed, Position
 from msdc.distill.training.progress import StageProgress

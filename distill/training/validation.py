@@ -15,9 +15,9 @@ import torch
 from msdc.distill.data import Row
 from msdc.distill.data.corpora import refuse_test_set
 from msdc.distill.data.text import StageText
+from msdc.distill.parallel import rank_and_world
 from msdc.distill.recipe import Corpus, Recipe
 from msdc.distill.tasks.sentence import TrainingTask
-from msdc.distill.training.parallel import rank_and_world
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 from msdc.progress import warn

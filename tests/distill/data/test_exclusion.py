@@ -15,9 +15,9 @@ from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.exclusion import Exclusion, excluded_files, read_exclusion, sentences_of
 from msdc.distill.data.tables import open_table
 from msdc.distill.data.text import StageText
-from msdc.distill.data.word_translation import learn_dictionary, translate_sources
 from msdc.distill.recipe import Corpus, HeldOut
 from msdc.distill.run import Run
+from msdc.distill.word_translation import learn_dictionary, translate_sources
 from msdc.errors import InputError
 from msdc.text.duplicates import shingles
 

@@ -16,6 +16,7 @@ import torch
 import torch.multiprocessing
 
 from msdc.compress.student.model import Student, StudentConfig
+from msdc.distill import parallel
 from msdc.distill.data import Row
 from msdc.distill.data.batch import Batch
 from msdc.distill.objectives import OBJECTIVES
@@ -24,7 +25,7 @@ from msdc.distill.tasks import make_task
 from msdc.distill.tasks.hidden_states import HiddenStatesTask, layer_pairs
 from msdc.distill.tasks.sentence import TrainingTask
 from msdc.distill.teacher import CachedTeacher
-from msdc.distill.training import parallel, trainer
+from msdc.distill.training import trainer
 from msdc.distill.training.feed import Position
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError, MsdcError

@@ -10,8 +10,8 @@ from msdc.distill.data import Row
 from msdc.distill.data.corpora import join_punctuation, open_corpora, open_corpus
 from msdc.distill.data.tables import open_table
 from msdc.distill.data.text import StageText
-from msdc.distill.data.word_translation import learn_dictionary, translate_sources
 from msdc.distill.recipe import Corpus, HeldOut
+from msdc.distill.word_translation import learn_dictionary, translate_sources
 from msdc.errors import InputError
 
 # A toy language: every English word has one counterpart, the article has none, "big" has two.
