@@ -1,6 +1,8 @@
 """Text lines, scored pairs, and texts that a tokenizer has no pieces for."""
 
+import bz2
 import gzip
+import lzma
 import math
 
 import pytest
@@ -116,3 +118,41 @@ def test_pieces_for_bytes_read_everything(tmp_path, bytes_):
     backend.save(str(tmp_path / "tokenizer.json"))
     reader = Reader(FastTokenizer(tmp_path / "tokenizer.json"), 64)
     assert not reader.unread([HEBREW, "a", "👍", "\U00012000\U00012001", "ⵣ"]).any()
+
+
+def test_what_is_written_otherwise_is_read_or_named(tmp_path):
+    """Compressions, encodings and line ends; what is no text is named, not decoded."""
+    text = "first\nsecond ä\n"
+    packs = [gzip.compress, bz2.compress, lzma.compress]
+    written = [pack(text.encode()) for pack in packs] + [
+        text.encode("utf-16"), text.encode("utf-32"), text.encode("utf-8-sig"), text.replace("\n", "\r").encode(),
+        text.replace("\n", "\r").encode("utf-16"), gzip.compress(text.encode("utf-16")),
+        gzip.compress(b"first\n") + gzip.compress("second ä".encode()),
+    ]  # fmt: skip
+    for content in written:
+        assert [line for _, line in iterate_lines(write(tmp_path, content))] == ["first", "second ä"]
+    for content, said in (
+        (text.encode("utf-16-le"), "line 1: a NUL character; it looks like UTF-16 without a byte order mark"),
+        (b"first\nse\0cond\n", "line 2: a NUL character; this is not a text file"),
+        (b"PK\x03\x04rest", "a zip archive or a spreadsheet, not text"), (b"%PDF-1.7", "a PDF, not text"),
+        (gzip.compress(b"PAR1..."), "parquet, not text"),
+        (text.encode("utf-16")[:-1], "damaged text after line"),
+        (bz2.compress(text.encode() * 9000)[:-9], "damaged compressed file after line"),
+        (lzma.compress(text.encode() * 9000)[:-9], "damaged compressed file after line"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=said):
+            list(iterate_lines(write(tmp_path, content)))
+    assert read_lines(write(tmp_path, text.encode() + b"\n\r\n")).lines == ["first", "second ä"]
+
+
+def test_values_that_are_no_strings_are_named_and_arrays_of_arrow_are_texts():
+    mini = msdc.load_encoder("msdc-mini")
+    with pytest.raises(ValueError, match=r"the value at index 1 is not a string \(float: nan\)") as caught:
+        mini.encode(["a", float("nan"), 3])
+    assert isinstance(caught.value, InputError)
+    pa = pytest.importorskip("pyarrow")
+    expected = mini.encode(["one text", "two texts"])
+    for array in (pa.array(["one text", "two texts"]), pa.chunked_array([["one text"], ["two texts"]])):
+        assert (mini.encode(array) == expected).all()
+    with pytest.raises(InputError, match="index 0 is not a string"):
+        mini.encode(pa.array([None, "x"]))
