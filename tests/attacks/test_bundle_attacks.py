@@ -249,6 +249,17 @@ def test_a_missing_package_is_no_fault_of_the_file(copy, package):
     assert not done.stdout or done.stdout.startswith("ModuleNotFoundError"), done.stdout
 
 
+def test_a_trial_without_pytorch_names_the_package(copy, tmp_path, monkeypatch):
+    """The child finds no torch, as where it was never installed."""
+    start = WITHOUT.partition("from msdc.")[0].replace("sys.argv[2]", '"torch"')
+    (tmp_path / "start").mkdir()
+    (tmp_path / "start" / "sitecustomize.py").write_text(start)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "start"))
+    monkeypatch.setattr(origin, "is_known", lambda *_: False)
+    said = one_line(lambda: load_bundle(copy, "executorch"))
+    assert "needs PyTorch: pip install" in said and "do not use" not in said
+
+
 def test_damaged_onnx_never_crashes(tmp_path):
     data = (tiny.bundle() / "model.onnx").read_bytes()
     shutil.copy(tiny.bundle() / "model.onnx.data", tmp_path)

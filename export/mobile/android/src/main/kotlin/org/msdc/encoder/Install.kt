@@ -119,9 +119,9 @@ internal object Install {
             done += bytes
             progress(done, total)
         }
-        // Older versions of the bundle are deleted only now; a crash before this line leaves them.
-        home.listFiles().orEmpty().filter { it != stage }.forEach { it.deleteRecursively() }
         if (!stage.renameTo(folder)) throw IOException("cannot move the bundle to $folder")
+        // Older versions of the bundle are deleted only now; a crash before this line leaves them.
+        home.listFiles().orEmpty().filter { it != folder }.forEach { it.deleteRecursively() }
         return Installed(folder)
     }
 
