@@ -7,26 +7,31 @@ distill --dry-run` calls it without downloading anything.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import torch
+import yaml
 from torch import Tensor
 
 from msdc.compress.quantization.plan import plan_for
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.distill.assistant import POSITIONS
+from msdc.distill.data.columns import base_code
 from msdc.distill.data.corpora import is_here, open_corpora
 from msdc.distill.data.exclusion import excluded_files, read_exclusion
 from msdc.distill.objectives import find_objective
 from msdc.distill.recipe import TEACHER, Assistant, NamedModel, Recipe, Stage, StudentShape, model_name
 from msdc.distill.tasks import task_kind
-from msdc.distill.tasks.sentence import DOMAINS, LABELS, TASK_OPTIONS, count_domains
+from msdc.distill.tasks.sentence import DOMAINS, LABELS, TARGETS, TASK_OPTIONS, count_domains, stage_inputs
 from msdc.distill.training.trainer import check_warmup
 from msdc.distill.training.validation import read_graded
 from msdc.encoders.folder import Layout, locate_model, read_layout
 from msdc.errors import InputError
 from msdc.limits import LAYERS
 from msdc.progress import warn
+
+MULTILINGUAL = "paraphrase-multilingual-MiniLM-L12-v2"  # 50 languages
 
 
 def check_recipe(recipe: Recipe, download: bool = True, text: bool = True) -> list[str]:
@@ -116,6 +121,7 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
     graded = recipe.heldout.graded or "scored" in kinds
     for unused, problem in (
         (stage.mine is None and stage.mine_margin, "mine_margin has no effect without mine"),
+        (stage.choose == "retrieval" and kinds <= {"text", "scored"}, "choose: retrieval has no effect without pairs"),
         (stage.choose == "graded" and not graded, "choose: graded has no effect without heldout.graded"),
         (stage.steps is None and (stage.patience or 0) >= stage.epochs, "patience has no effect: it has fewer epochs"),
     ):
@@ -141,6 +147,31 @@ def _find_model(name: str, download: bool) -> Path | None:
     except Exception:
         # Not in the hub's cache, or not a valid hub id: the run would ask the hub.
         return None
+
+
+def card_languages(folder: Path) -> set[str]:
+    """The languages that a model's card gives, as codes; empty if it gives none, or `multilingual`."""
+    card = folder / "README.md"
+    parts = card.read_text(encoding="utf-8", errors="replace").split("---\n", 2) if card.is_file() else []
+    try:
+        found = yaml.safe_load(parts[1]).get("language") if len(parts) == 3 and not parts[0].strip() else None
+    except (yaml.YAMLError, AttributeError):
+        found = None
+    codes = {str(code).lower() for code in (found if isinstance(found, list) else [found] if found else [])}
+    return codes if all(re.fullmatch(r"[a-z]{2,3}(-\w+)?", code) for code in codes) else set()
+
+
+def _check_languages(recipe: Recipe, stage: Stage, folder: Path) -> None:
+    """Warn of text in a language that is none of the teacher's."""
+    known = {base_code(code) for code in card_languages(folder)}
+    read = {base_code(corpus.source) for corpus in recipe.corpora_of(stage)}
+    if TARGETS & stage_inputs(stage):
+        read |= {base_code(code) for corpus in recipe.corpora_of(stage) for code in corpus.languages}
+    if known and (unknown := sorted(read - known)):
+        warn(
+            f"stage {stage.name}: by its card the teacher knows {', '.join(sorted(known))}, and it is given text in "
+            f"{', '.join(unknown)}: name a multilingual teacher, such as {MULTILINGUAL}"
+        )
 
 
 def _check_models(recipe: Recipe, download: bool) -> list[str]:
@@ -170,8 +201,10 @@ def _check_models(recipe: Recipe, download: bool) -> list[str]:
         named = layout(recipe.student)
         positions["student"] = None if named is None else named.max_length
     for stage in recipe.stages:
-        if stage.teacher is not None and stage.teacher_role not in ("teacher", "assistant"):
-            layout(stage.teacher)
+        if stage.teacher is not None and stage.teacher_role != "assistant":
+            found = teacher if stage.teacher_role == "teacher" else layout(stage.teacher)
+            if found is not None:
+                _check_languages(recipe, stage, found.folder)
         most = positions[stage.role]
         if most is not None and stage.max_length > most:
             raise InputError(

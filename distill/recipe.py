@@ -305,7 +305,9 @@ class Stage(Strict):
     source_share: Share = 1.0  # share of steps that also train the source side
     # equal: the same share for each language; sources: the same for each file (MKD)
     balance: Literal["proportional", "equal", "root", "sources"] = "root"
-    choose: Literal["auto", "graded", "heldout"] = "auto"  # data that chooses the weights; auto: both
+    # What chooses the weights: auto is the graded pairs and the distance from the teacher on held-out pairs together,
+    # heldout the distance alone; retrieval: how often a held-out text finds its pair.
+    choose: Literal["auto", "graded", "heldout", "retrieval"] = "auto"
     corpora: tuple[Corpus, ...] | None = None  # instead of the recipe's
     sample: Share | None = None  # instead of the recipe's
     evaluate_every: Count | None = None  # steps; None: four times per stage
@@ -331,13 +333,28 @@ class Stage(Strict):
         return tuple({"name": item} if isinstance(item, str) else item for item in items)
 
 
+ENOUGH, MOST = 50, 0.05  # held-out pairs per language, and the share of the text that they may take
+
+
 class HeldOut(Strict):
     """Validation data: parallel sentences excluded from training, and graded development sets."""
 
     pairs: Count = 200  # per language
-    share: float = Field(default=0.004, gt=0, lt=0.5)  # of source sentences set aside, by hash
+    # Of source sentences set aside, by hash; of little text more, up to ENOUGH pairs per language or MOST of it.
+    share: float = Field(default=0.004, gt=0, lt=0.5)
     graded: tuple[str, ...] = ()  # development files (score, sentence, sentence), not test sets
     graded_pairs: Count | None = Field(default=None, gt=1)  # of each graded file, evenly spaced; None: all
+
+    @property
+    def least(self) -> int:
+        """Pairs per language without which a choice is mostly chance."""
+        return min(self.pairs, ENOUGH)
+
+    def enough(self, rows: Mapping[str, int]) -> HeldOut:
+        """With a share that gives each language of so many `rows` the least pairs, if MOST of its text does."""
+        # By hash a language gets a few more or fewer.
+        wanted = max((1.2 * self.least / count for count in rows.values() if count), default=0.0)
+        return self.model_copy(update={"share": max(self.share, min(wanted, MOST))})
 
 
 class Recipe(Strict):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from msdc.distill.data.text import StageText
 from msdc.distill.inputs import read_inputs
 from msdc.distill.model_card import model_card
 from msdc.distill.preflight import check_recipe
-from msdc.distill.recipe import Corpus, Recipe, Stage
+from msdc.distill.recipe import Corpus, HeldOut, NamedModel, Recipe, Stage
 from msdc.distill.run_folder import RunFolder, leaves, read_recipe
 from msdc.distill.tasks import EmbeddingTask, make_task
 from msdc.distill.tasks.hidden_states import layer_pairs
@@ -186,10 +187,24 @@ class Run:
         return self._tables[corpora]
 
     @cached_property
+    def heldout(self) -> HeldOut:
+        """What is held out of all corpora, in every stage: more of little text."""
+        rows: Counter[str] = Counter()
+        for corpora in dict.fromkeys([self.recipe.corpora, *map(self.recipe.corpora_of, self.recipe.stages)]):
+            # Text that is translated word by word is not held out, and the dictionary needs this.
+            if plain := tuple(corpus for corpus in corpora if not corpus.word_by_word):
+                for table in self.tables(plain):
+                    rows[table.language] += table.rows
+        found = self.recipe.heldout.enough(rows)
+        if found.share > self.recipe.heldout.share:
+            say(f"held out: {found.share:.1%} of the sentences, for validation in every language")
+        return found
+
+    @cached_property
     def _dictionary(self) -> Dictionary:
         say("dictionary: aligning the words of the recipe's parallel text")
         pairs = tuple(corpus for corpus in self.recipe.corpora if not corpus.word_by_word)
-        text = StageText(self.tables(pairs) if pairs else [], self.recipe.seed, self.recipe.heldout)
+        text = StageText(self.tables(pairs) if pairs else [], self.recipe.seed, self.heldout)
         return learn_dictionary(text.sample_rows(DICTIONARY_PAIRS))
 
     def text(self, stage: Stage | None = None) -> StageText:
@@ -198,7 +213,7 @@ class Run:
         tables = self.tables(recipe.corpora if stage is None else recipe.corpora_of(stage))
         sample = recipe.sample if stage is None or stage.sample is None else stage.sample
         balance = "proportional" if stage is None else stage.balance
-        return StageText(tables, recipe.seed, recipe.heldout, balance, sample)
+        return StageText(tables, recipe.seed, self.heldout, balance, sample)
 
     # --- models ---------------------------------------------------------------------------------------------------
 
@@ -306,6 +321,8 @@ class Run:
         # Training.
         validator = Validator(task, text, recipe)
         trainer = Trainer(task, feed, validator, folder.checkpoints, steps, self.precision, self.device, self.log)
+        # A model that was trained before may be better than what it becomes.
+        trainer.start_counts = isinstance(recipe.student, (str, NamedModel)) and stage.start == "keep"
         place = f"stage {number + 1}/{len(recipe.stages)} {stage.name}"
         say(f"{place}: {steps} steps of {_step_size(stage)}, {self.precision}, train {stage.train}")
         last = number == len(recipe.stages) - 1

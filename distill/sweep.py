@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -418,5 +419,8 @@ def count_steps(recipe: Recipe, stage: Stage, counted: Sequence[Plan]) -> int | 
     if None in rows or stage.batch_tokens is not None:
         return None
     # An epoch has as many rows as all sources together, whatever the balance.
-    share = (1 - recipe.heldout.share) * (recipe.sample if stage.sample is None else stage.sample)
+    languages: Counter[str] = Counter()
+    for count in counted:
+        languages[count["language"]] += count["rows"]
+    share = (1 - recipe.heldout.enough(languages).share) * (recipe.sample if stage.sample is None else stage.sample)
     return max(1, round(stage.epochs * share * sum(rows) / (stage.batch * stage.accumulate)))

@@ -129,7 +129,11 @@ class Trainer:
 
     The student then has them: those whose score by `validate` has the largest `choice`. `folder` is that of the
     checkpoints, `precision` (float32 or bfloat16) that of the forward pass; `log` receives each row of metrics.
+
+    With `start_counts` the weights at the start are validated too, and kept unless later ones are as good.
     """
+
+    start_counts = False
 
     def __init__(
         self,
@@ -177,6 +181,8 @@ class Trainer:
         if self.rank > 0:
             # Dropout of its own; what tasks draw for the whole batch has the batch's seed.
             torch.manual_seed(self._seed(self.rank))
+        if self.start_counts and not state.history:
+            self._validate()
         # A run that was killed after its decision to stop early stays stopped.
         if self.position.step < self.steps and not self._stopped():
             with StageProgress(self.stage.name, self.steps, enabled=self.rank == 0) as progress:
@@ -185,6 +191,9 @@ class Trainer:
             assert state.best is not None
             best, patience = state.best[1], self.stage.patience
             say(f"{self.stage.name}: stopped early, no gain since step {best} (patience {patience})")
+        assert state.best is not None
+        if state.best[1] == 0 and self.rank == 0:
+            warn(f"{self.stage.name}: no validation is as good as at the start, whose weights are kept")
         choices = {one["choice"] for one in state.history}
         if len(choices) == 1 < len(state.history) and self.rank == 0:
             warn(f"{self.stage.name}: all {len(state.history)} validations score the same: the last weights are kept")

@@ -77,6 +77,15 @@ class Validator:
                 f"stage {task.stage.name}: no held-out pair (heldout.share {recipe.heldout.share:g}) and no graded "
                 "file: no validation can choose weights, and the last ones are kept"
             )
+        few = {code: len(rows) for code, rows in self.heldout.items() if len(rows) < recipe.heldout.least}
+        if few and not (self.graded and task.stage.choose == "graded") and rank_and_world()[0] == 0:
+            # 95 % of a share near one half
+            count = min(few.values())
+            pairs = ", ".join(f"{code} {number}" for code, number in sorted(few.items()))
+            warn(
+                f"stage {task.stage.name}: few held-out pairs ({pairs}): an accuracy over {count} has an interval of "
+                f"+- {98 / count**0.5:.0f} points, and choices by it are mostly chance; give more text or heldout.share"
+            )
 
     def __call__(self, encoder: Encoder) -> dict[str, float]:
         """Numbers by name; weights are chosen by `choice`, larger is better."""
@@ -117,6 +126,8 @@ def chosen_by(choose: str, width: int, error: float | None, accuracy: float | No
 
     `error` is the mean squared error per dimension of vectors of `width`; None: not measured.
     """
+    if choose == "retrieval" and accuracy is not None:
+        return accuracy
     if choose == "heldout" and (error is not None or accuracy is not None):
         graded = None
     if error is not None and (choose != "graded" or graded is None):

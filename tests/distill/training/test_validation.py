@@ -1,0 +1,129 @@
+"""What validation can decide: enough held-out pairs, the start as a candidate, retrieval, the teacher's languages."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import tiny_models
+from safetensors.torch import load_file
+
+from msdc.distill import distill
+from msdc.distill.catalog import load_recipe, parse_recipe
+from msdc.distill.data.corpora import open_corpora
+from msdc.distill.data.stream import TextStream
+from msdc.distill.preflight import card_languages, check_recipe
+from msdc.distill.recipe import Corpus, HeldOut
+from msdc.distill.run_folder import Metrics
+from msdc.distill.training.trainer import Trainer
+from msdc.distill.training.validation import chosen_by
+
+
+@pytest.mark.parametrize(
+    ("heldout", "rows", "share"),
+    [
+        ({}, {"de": 1_000_000, "es": 20_000}, 0.004),  # 80 pairs of the smaller language
+        ({}, {"de": 1_000_000, "es": 3_000}, 0.02),
+        ({}, {"de": 200}, 0.05),  # no more of the text
+        ({"share": 0.1}, {"de": 200}, 0.1),
+        ({"pairs": 10}, {"de": 3_000}, 0.004),
+        ({}, {}, 0.004),
+    ],
+)
+def test_of_little_text_more_is_held_out(heldout, rows, share):
+    assert HeldOut(**heldout).enough(rows).share == pytest.approx(share)
+
+
+def test_a_language_of_3000_pairs_has_enough_to_choose_by(tmp_path):
+    """What the share gives by hash, with the defaults; it was 12."""
+    path = tmp_path / "en-de.tsv"
+    path.write_text("".join(f"sentence number {n}\tSatz Nummer {n}\n" for n in range(3000)), encoding="utf-8")
+    sources = open_corpora((Corpus(path=str(path), languages=("de",)),))
+    heldout = HeldOut().enough(Counter(row.language for source in sources for row in source.read()))
+    rows = TextStream(sources, 1, heldout).heldout_rows()["de"]
+    assert len(rows) >= heldout.least == 50
+    assert len(TextStream(sources, 1, HeldOut()).heldout_rows()["de"]) < 20
+
+
+@pytest.fixture
+def tuned(tiny_tree, tmp_path) -> dict:
+    """Fine-tuning of a student by retrieval, on text of which too few pairs are held out."""
+    stage = tiny_tree["stages"][3] | {"steps": 6, "evaluate_every": 3, "choose": "retrieval", "learning_rate": 0.05}
+    heldout = {"pairs": 40, "share": 0.1}
+    return tiny_tree | {
+        "assistant": None, "student": str(tiny_models.student_folder()), "stages": [stage], "heldout": heldout
+    }  # fmt: skip
+
+
+def scored(monkeypatch, scores: dict[int, float]) -> None:
+    """Validations measure these accuracies, by step."""
+    original = Trainer._score
+
+    def score(self):
+        measure = self.validate
+        step = self.position.step
+        self.validate = lambda encoder: {**measure(encoder), "choice": scores[step]}
+        try:
+            return original(self)
+        finally:
+            self.validate = measure
+
+    monkeypatch.setattr(Trainer, "_score", score)
+
+
+@pytest.mark.parametrize(("end", "kept"), [(9.0, 0), (50.0, 6)])
+def test_the_start_of_fine_tuning_is_a_candidate(tuned, tmp_path, monkeypatch, capsys, end, kept):
+    """It is kept if training only did harm; of equal scores the trained weights are kept."""
+    scored(monkeypatch, {0: 50.0, 3: 10.0, 6: end})
+    result = distill(tuned, tmp_path / "run")
+    shown = capsys.readouterr().err
+    assert result.stages["four"]["step"] == kept
+    assert ("no validation is as good as at the start, whose weights are kept" in shown) == (kept == 0)
+    start = load_file(Path(tuned["student"]) / "model.safetensors")
+    found = load_file(result.student / "model.safetensors")
+    same = all(bool((found[name] == value).all()) for name, value in start.items())
+    assert same == (kept == 0)
+    steps = [row["step"] for row in Metrics(tmp_path / "run" / "metrics.jsonl").rows() if "evaluation" in row]
+    assert steps == [0, 3, 6]
+    # Of 60 rows a tenth is held out, too few for 40 pairs.
+    assert "few held-out pairs (de " in shown and "points, and choices by it are mostly chance" in shown
+
+
+def test_retrieval_chooses_by_accuracy_alone():
+    assert chosen_by("retrieval", 4, 0.01, 30.0, 60.0) == 30.0
+    assert chosen_by("retrieval", 4, None, None, 60.0) == 60.0
+    for name, choose in {"tune": "retrieval", "tune:margins": "retrieval", "tune:texts": "heldout",
+                         "tune:scored": "graded"}.items():  # fmt: skip
+        assert load_recipe(name).stages[0].choose == choose
+
+
+@pytest.mark.parametrize(
+    ("card", "languages"),
+    [
+        ("---\nlanguage: en\n---\n# x", {"en"}),
+        ("---\nlanguage:\n- en\n- pt-BR\nlicense: mit\n---\n", {"en", "pt-br"}),
+        ("---\nlanguage: multilingual\n---\n", set()),
+        ("---\nlicense: mit\n---\n", set()),
+        ("---\n: [\n---\n", set()),
+        ("# no metadata\n", set()),
+    ],
+)
+def test_languages_of_a_card(tmp_path, card, languages):
+    (tmp_path / "README.md").write_text(card, encoding="utf-8")
+    assert card_languages(tmp_path) == languages
+
+
+def test_text_that_the_teacher_does_not_know_is_a_warning(tuned, tmp_path, capsys):
+    import shutil
+
+    teacher = tmp_path / "english"
+    shutil.copytree(tuned["teacher"], teacher)
+    (teacher / "README.md").write_text("---\nlanguage: en\n---\n", encoding="utf-8")
+    tree = tuned | {"teacher": str(teacher)}
+    check_recipe(parse_recipe(tree, "tiny"))
+    assert "the teacher knows" not in capsys.readouterr().err, "it reads the English side only"
+    search = tree | {"stages": [tree["stages"][0] | {"objective": "guided_contrastive", "source_share": 1.0}]}
+    check_recipe(parse_recipe(search, "tiny"))
+    assert (
+        "by its card the teacher knows en, and it is given text in de, es: name a multilingual"
+        in capsys.readouterr().err
+    )
