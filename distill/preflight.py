@@ -151,11 +151,11 @@ def _find_model(name: str, download: bool) -> Path | None:
 
 def card_languages(folder: Path) -> set[str]:
     """The languages that a model's card gives, as codes; empty if it gives none, or `multilingual`."""
-    card = folder / "README.md"
-    parts = card.read_text(encoding="utf-8", errors="replace").split("---\n", 2) if card.is_file() else []
+    from huggingface_hub import ModelCard
+
     try:
-        found = yaml.safe_load(parts[1]).get("language") if len(parts) == 3 and not parts[0].strip() else None
-    except (yaml.YAMLError, AttributeError):
+        found = ModelCard((folder / "README.md").read_text(encoding="utf-8")).data.get("language")
+    except (OSError, ValueError, TypeError, yaml.YAMLError):  # without a card, or one with metadata of another shape
         found = None
     codes = {str(code).lower() for code in (found if isinstance(found, list) else [found] if found else [])}
     return codes if all(re.fullmatch(r"[a-z]{2,3}(-\w+)?", code) for code in codes) else set()

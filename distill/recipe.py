@@ -333,28 +333,24 @@ class Stage(Strict):
         return tuple({"name": item} if isinstance(item, str) else item for item in items)
 
 
-ENOUGH, MOST = 50, 0.05  # held-out pairs per language, and the share of the text that they may take
+MOST_HELD_OUT = 0.05
 
 
 class HeldOut(Strict):
     """Validation data: parallel sentences excluded from training, and graded development sets."""
 
     pairs: Count = 200  # per language
-    # Of source sentences set aside, by hash; of little text more, up to ENOUGH pairs per language or MOST of it.
-    share: float = Field(default=0.004, gt=0, lt=0.5)
+    share: float = Field(default=0.004, gt=0, lt=0.5)  # of source sentences set aside, by hash
+    # Of little text more: for this many pairs per language (at most `pairs`), up to MOST_HELD_OUT of it. 0: never more
+    least: int = Field(default=50, ge=0, le=10**6)
     graded: tuple[str, ...] = ()  # development files (score, sentence, sentence), not test sets
     graded_pairs: Count | None = Field(default=None, gt=1)  # of each graded file, evenly spaced; None: all
 
-    @property
-    def least(self) -> int:
-        """Pairs per language without which a choice is mostly chance."""
-        return min(self.pairs, ENOUGH)
-
     def enough(self, rows: Mapping[str, int]) -> HeldOut:
-        """With a share that gives each language of so many `rows` the least pairs, if MOST of its text does."""
+        """With a share that gives each language, of so many `rows`, `least` pairs, but at most MOST_HELD_OUT."""
         # By hash a language gets a few more or fewer.
-        wanted = max((1.2 * self.least / count for count in rows.values() if count), default=0.0)
-        return self.model_copy(update={"share": max(self.share, min(wanted, MOST))})
+        wanted = max((1.2 * min(self.least, self.pairs) / count for count in rows.values() if count), default=0.0)
+        return self.model_copy(update={"share": max(self.share, round(min(wanted, MOST_HELD_OUT), 4))})
 
 
 class Recipe(Strict):

@@ -194,7 +194,7 @@ class Run:
             # Text that is translated word by word is not held out, and the dictionary needs this.
             if plain := tuple(corpus for corpus in corpora if not corpus.word_by_word):
                 for table in self.tables(plain):
-                    rows[table.language] += table.rows
+                    rows[table.source.language] += table.rows
         found = self.recipe.heldout.enough(rows)
         if found.share > self.recipe.heldout.share:
             say(f"held out: {found.share:.1%} of the sentences, for validation in every language")

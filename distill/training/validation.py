@@ -77,14 +77,15 @@ class Validator:
                 f"stage {task.stage.name}: no held-out pair (heldout.share {recipe.heldout.share:g}) and no graded "
                 "file: no validation can choose weights, and the last ones are kept"
             )
-        few = {code: len(rows) for code, rows in self.heldout.items() if len(rows) < recipe.heldout.least}
+        least = min(recipe.heldout.least, recipe.heldout.pairs)
+        few = {code: len(rows) for code, rows in self.heldout.items() if len(rows) < least}
         if few and not (self.graded and task.stage.choose == "graded") and rank_and_world()[0] == 0:
             # 95 % of a share near one half
             count = min(few.values())
             pairs = ", ".join(f"{code} {number}" for code, number in sorted(few.items()))
             warn(
                 f"stage {task.stage.name}: few held-out pairs ({pairs}): an accuracy over {count} has an interval of "
-                f"+- {98 / count**0.5:.0f} points, and choices by it are mostly chance; give more text or heldout.share"
+                f"+- {98 / count**0.5:.0f} points, and choices by it are mostly chance; raise heldout.share"
             )
 
     def __call__(self, encoder: Encoder) -> dict[str, float]:

@@ -115,8 +115,8 @@ def make(name: str, folder: Path) -> tuple[TrainingTask, Feed]:
     return task, Feed(teacher.width, (len(pairs), teacher.hidden))
 
 
-def train(name: str, folder: Path, steps: int = 5) -> tuple[list[float], dict[str, torch.Tensor]]:
-    """Losses of the steps, and the weights of the task after them."""
+def train(name: str, folder: Path, steps: int = 5, resume=False) -> tuple[list[float], dict[str, torch.Tensor]]:
+    """Losses of the steps, and the weights of the task after them; the state of the last step is kept."""
     (task, feed), losses = make(name, folder), []
 
     def validate(_) -> dict[str, float]:
@@ -127,7 +127,7 @@ def train(name: str, folder: Path, steps: int = 5) -> tuple[list[float], dict[st
         losses.extend([row["loss"]] if "loss" in row else [])
 
     made = trainer.Trainer(task, feed, validate, folder, steps, "float32", torch.device("cpu"), log)
-    made.run()
+    made.run(resume, keep_end=True)
     return losses, {key: value.detach().clone() for key, value in task.state_dict().items()}
 
 
@@ -147,6 +147,11 @@ def work(rank: int, world: int, port: int, folder: Path) -> None:
     trainer.make_optimizer = sgd
     parallel.start()
     found = {name: train(name, folder / f"{world}-{name}") for name in STAGES}
+    # Two processes take three steps, and four the others; three is not the end of an epoch.
+    if world == 2:
+        train("coded", folder / "going", steps=3)
+    else:
+        found["going"] = train("coded", folder / "going", resume=True)
     # What the first process computed, or failed with, is known to all.
     assert parallel.from_first(lambda: os.environ["RANK"]) == "0"
     with pytest.raises(InputError, match="the corpus is missing"):
@@ -177,6 +182,15 @@ def found(tmp_path_factory) -> dict[str, dict]:
         results = {"1": {name: train(name, folder / f"1-{name}") for name in STAGES}}
     trainer.make_optimizer = before
     return results | {path.stem: torch.load(path) for path in folder.glob("?-?.pt")}
+
+
+def test_two_processes_stop_and_four_go_on(found):
+    losses, weights = found["1"]["coded"]
+    for rank in (0, 1):
+        others, state = found[f"4-{rank}"]["going"]
+        assert others == pytest.approx(losses[3:], rel=1e-9)
+        for key, value in weights.items():
+            torch.testing.assert_close(state[key], value, rtol=1e-9, atol=1e-11, msg=key)
 
 
 def test_every_objective_is_compared():

@@ -23,6 +23,7 @@ from msdc.distill.training.validation import chosen_by
     [
         ({}, {"de": 1_000_000, "es": 20_000}, 0.004),  # 80 pairs of the smaller language
         ({}, {"de": 1_000_000, "es": 3_000}, 0.02),
+        ({"least": 0}, {"de": 1_000_000, "es": 3_000}, 0.004),
         ({}, {"de": 200}, 0.05),  # no more of the text
         ({"share": 0.1}, {"de": 200}, 0.1),
         ({"pairs": 10}, {"de": 3_000}, 0.004),
