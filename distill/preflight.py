@@ -7,7 +7,6 @@ distill --dry-run` calls it without downloading anything.
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import torch
@@ -17,7 +16,7 @@ from torch import Tensor
 from msdc.compress.quantization.plan import plan_for
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.distill.assistant import POSITIONS
-from msdc.distill.data.columns import base_code
+from msdc.distill.data.columns import fits, is_language
 from msdc.distill.data.corpora import is_here, open_corpora
 from msdc.distill.data.exclusion import excluded_files, read_exclusion
 from msdc.distill.objectives import find_objective
@@ -158,16 +157,17 @@ def card_languages(folder: Path) -> set[str]:
     except (OSError, ValueError, TypeError, yaml.YAMLError):  # without a card, or one with metadata of another shape
         found = None
     codes = {str(code).lower() for code in (found if isinstance(found, list) else [found] if found else [])}
-    return codes if all(re.fullmatch(r"[a-z]{2,3}(-\w+)?", code) for code in codes) else set()
+    return codes if all(map(is_language, codes)) else set()
 
 
 def _check_languages(recipe: Recipe, stage: Stage, folder: Path) -> None:
     """Warn of text in a language that is none of the teacher's."""
-    known = {base_code(code) for code in card_languages(folder)}
-    read = {base_code(corpus.source) for corpus in recipe.corpora_of(stage)}
+    known = card_languages(folder)
+    read = {corpus.source for corpus in recipe.corpora_of(stage)}
     if TARGETS & stage_inputs(stage):
-        read |= {base_code(code) for corpus in recipe.corpora_of(stage) for code in corpus.languages}
-    if known and (unknown := sorted(read - known)):
+        read |= {code for corpus in recipe.corpora_of(stage) for code in corpus.languages}
+    unknown = sorted(code for code in read if not any(fits(code, one) for one in known))
+    if known and unknown:
         warn(
             f"stage {stage.name}: by its card the teacher knows {', '.join(sorted(known))}, and it is given text in "
             f"{', '.join(unknown)}: name a multilingual teacher, such as {MULTILINGUAL}"
