@@ -188,7 +188,7 @@ def _differences(old: list[DeviceRun], new: list[DeviceRun], seed: int) -> list[
     if was.memory and now.memory:
         rise, rise_now = (memory.warm.anon_mib - memory.start.anon_mib for memory in (was.memory, now.memory))
         change = rise_now / rise - 1.0 if rise > 0 else 0.0
-        what = "anonymous memory over start, warm"
+        what = "rise of anonymous memory"
         found.append(Difference(what, "MiB", rise, rise_now, change, None, "unknown"))
     scores = {(a.task, a.name): a.spearman for a in was.accuracy}
     for entry in now.accuracy:

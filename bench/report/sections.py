@@ -193,18 +193,18 @@ def _difference_row(one: Comparison, item: Difference) -> tuple[str, ...]:
         change = f"{signed(item.change, 2)} points"
         verdict = "same" if verdict == "same" else "see msdc evaluate --against"
     if verdict == "same program":
-        return (item.what, NONE, verdict, NONE, NONE, shown(item.old), shown(item.new))
+        return (item.what, NONE, verdict, shown(item.old), shown(item.new), NONE, NONE)
     interval = NONE if item.interval is None else f"{percent(item.interval[0])} to {percent(item.interval[1])}"
     fastest = NONE if item.fastest is None else percent(item.fastest)
-    return (item.what, change, verdict, fastest, interval, shown(item.old), shown(item.new))
+    return (item.what, change, verdict, shown(item.old), shown(item.new), fastest, interval)
 
 
 def comparison(data: ReportData) -> ReportSection | None:
     """Differences to an earlier result, their intervals, and whether they exceed noise."""
     if not data.comparisons:
         return None
-    # Change and verdict first: a phone shows the other columns after scrolling.
-    columns = heads("Figure | Change | Verdict < | Fastest tenth | 95 % interval | Before | Now")
+    # The last columns are those that a narrow terminal may hide.
+    columns = heads("Figure | Change | Verdict < | Before | Now | Fastest tenth | 95 % interval")
     figures, tables, notes = [], [], []
     colors = {"faster": "good", "slower": "bad"}
     for one in data.comparisons:
