@@ -469,7 +469,11 @@ def _listed(name: str, record: Record) -> str:
             return "yes" if value else "no"
         return number(value) if isinstance(value, float) else str(value)
 
-    known = [(key, text) for key, value in record if value is not None and (text := shown(value)) and text != name]
+    known = [
+        (key, text)
+        for key, value in record
+        if key != "agent" and value is not None and (text := shown(value)) and text != name
+    ]
     units = {key: unit for key, _ in known for unit in ("MiB", "GiB", "ms") if key.endswith(f"_{unit.lower()}")}
     named = [(key.removesuffix(f"_{units[key].lower()}"), f"{text} {units[key]}") if key in units else (key, text)
              for key, text in known]  # fmt: skip

@@ -278,6 +278,13 @@ def test_no_table_is_cut(unfolded, width):
 
 
 @browser
+def test_a_hash_or_a_long_word_in_a_note_makes_no_page_wider(tmp_path):
+    page = write_report(build_report(BenchFile(runs=(make_run(notes=["ab" * 64, "y"]),))), tmp_path / "a.html")
+    page.write_text(page.read_text("utf-8").replace("<details>", "<details open>"), encoding="utf-8")
+    assert layout(page, tmp_path, 390)["scroll"] == 390
+
+
+@browser
 def test_print_shows_what_is_folded(unfolded, page):
     pages = []
     for one in (page, unfolded):
