@@ -9,7 +9,9 @@ from msdc.compress.texts import quickstart_texts
 from msdc.compress.vocabulary.spelling import marks_apart, read_character_map, respell, spellings
 from msdc.compress.vocabulary.tokens import NORMAL, UNUSED, read_proto
 from msdc.compress.vocabulary.train import train_vocabulary, train_whole_words
+from msdc.encoders.folder import locate_model
 from msdc.errors import InputError
+from msdc.export.golden import golden_texts
 from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, write_fast_copy
 
 TEXTS = (
@@ -161,3 +163,11 @@ def test_too_many_words_are_refused(texts, tmp_path, size, parts, words, message
     with pytest.raises(InputError, match=message):
         train_whole_words({"": texts[""][:400]}, tmp_path / "t.model", size, parts, words=words)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_shipped_copies_of_the_tokenizer_read_alike():
+    """tokenizer.json and tokenizer.model of msdc-mini are written together; a new one of either needs both."""
+    folder = locate_model("msdc-mini")
+    rows = [*golden_texts(), *quickstart_texts()[:200]]
+    one, other = PieceTokenizer(folder / "tokenizer.model"), FastTokenizer(folder / "tokenizer.json")
+    assert one.encode(rows, 128) == other.encode(rows, 128)
