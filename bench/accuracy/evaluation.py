@@ -147,7 +147,7 @@ def open_evaluated(
         # By default a runtime starts one thread per core of the machine, also of cores this process may not use.
         model = load_bundle(source, runtime, settings.threads or len(usable_cores()))
     elif isinstance(source, (str, Path)):
-        model = open_model(str(source), runtime, program=False)
+        model = open_model(str(source), runtime)
     model = configured(model, prompt_name, prompt)
     label = str(getattr(model, "name", type(model).__name__))
     if getattr(model, "manifest", None) is not None:

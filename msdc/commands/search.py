@@ -111,7 +111,7 @@ def command(
     @functools.cache
     def loaded() -> SentenceEncoder:
         began = time.perf_counter()
-        found = open_model(model, runtime)
+        found = open_model(model, runtime, program=True)
         found.encode(["warm"])  # the first text of a model includes its set-up
         load_s[0] = time.perf_counter() - began
         say(f"{found.name} loaded in {load_s[0]:.2f} s")

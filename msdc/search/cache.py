@@ -12,7 +12,7 @@ import sqlite3
 import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -60,7 +60,8 @@ class VectorCache:
         self._usable = True
         # Indexes of files by earlier versions held texts that others could read.
         for old in self.path.parent.glob("[0-9a-f]" * 32 + ".sqlite*"):
-            old.unlink(missing_ok=True)
+            with suppress(OSError):
+                old.unlink()
 
     def _key(self, title: str, text: str) -> bytes:
         return hashlib.sha256(self._salt + f"{title}\0{text}".encode()).digest()[:16]

@@ -9,6 +9,7 @@ Shapes: N passages, D width.
 
 from __future__ import annotations
 
+import heapq
 import json
 import sqlite3
 import struct
@@ -178,7 +179,6 @@ class Index:
             self._db = self._connect(path or ":memory:")
             try:
                 self._check()
-                self._db.execute("PRAGMA journal_mode=WAL")
             except sqlite3.OperationalError as error:
                 if path is None or _name_of(error) not in UNWRITABLE or not path.is_file():
                     raise
@@ -262,8 +262,10 @@ class Index:
     @contextmanager
     def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[sqlite3.Connection]:
         with self._lock, self._errors():
-            if self._read_only and kind == "IMMEDIATE":
-                raise MsdcError(f"cannot write {self.path}: read-only")
+            if kind == "IMMEDIATE":
+                if self._read_only:
+                    raise MsdcError(f"cannot write {self.path}: read-only")
+                self._db.execute("PRAGMA journal_mode=WAL")  # not by a search: it would change a file of a phone
             self._db.execute(f"BEGIN {kind}")
             try:
                 yield self._db
@@ -492,15 +494,14 @@ class Index:
                 others = [row for row in near if row not in words and weight * cosine[row] >= least - 1e-3]
                 words |= dict(self._db.execute(sql("words_of"), (expression, json.dumps(others))))
         free = threshold is None or mode == "words"
-        score = {
-            row: float(f"{words.get(row, 0.0) + weight * cosine.get(row, 0.0):.6g}")
-            for row in {*cosine, *words} if free or cosine.get(row, -1.0) >= (threshold or 0.0)
-        }  # fmt: skip
+        kept = [row for row in {*cosine, *words} if free or cosine.get(row, -1.0) >= (threshold or 0.0)]
+        score = {row: words.get(row, 0.0) + weight * cosine.get(row, 0.0) for row in kept}
+        # Six digits, so that machines that round differently rank alike.
+        best = heapq.nlargest(top, score.values())
+        score = {row: float(f"{value:.6g}") for row, value in score.items() if value >= best[-1] - 1e-5 * abs(best[-1])}
         rows = sorted(score, key=lambda row: (-score[row], row))[:top]
-        return [
-            self._hit(row, score[row], cosine.get(row), None if mode == "vectors" else words.get(row, 0.0))
-            for row in rows
-        ]
+        by_words = {row: None if mode == "vectors" else words.get(row, 0.0) for row in rows}
+        return [self._hit(row, score[row], cosine.get(row), by_words[row]) for row in rows]
 
     def _hit(self, row: int, score: float, cosine: float | None, words: float | None) -> Hit:
         best = None if cosine is None else self._vectors.best_passage(row)
@@ -528,9 +529,11 @@ def stored_documents(path: Path) -> Iterator[Document]:
     uri = f"{path.resolve().as_uri()}?mode=ro"
     try:
         with closing(sqlite3.connect(uri, uri=True)) as db:
-            for row in db.execute("SELECT key, text, title, metadata FROM documents ORDER BY id"):
-                yield Document(*row)
-    except sqlite3.Error as error:
+            for *fields, crc in db.execute("SELECT key, text, title, metadata, crc FROM documents ORDER BY id"):
+                if (one := Document(*fields)).crc != crc:
+                    raise ValueError(f"document {one.id}")
+                yield one
+    except (sqlite3.Error, ValueError, TypeError) as error:
         raise InputError(f"{path}: no search index, or a damaged one ({error})") from error
 
 
@@ -561,7 +564,7 @@ def open_entries(
     """
     if index is not None:
         refuse_index(index, force)
-    named = source if isinstance(source, Path) else None
+    named, began = source if isinstance(source, Path) else None, time.perf_counter()
     if isinstance(source, Path):
         if is_index(source) and index is None:
             return Index(model, source, query_model=query_model)
@@ -574,11 +577,12 @@ def open_entries(
     if index is None:
         found = Index(model, query_model=query_model, keep_vectors=named is not None)
         found._put(rows, rows, False, encode)
+        found.open_s = time.perf_counter() - began
         return found
     with atomic_path(index) as stage, Index(model, stage, keep_vectors=True) as found:
         found._put(rows, rows, False)
     opened = Index(model, index, query_model=query_model)
-    opened.encoded = found.encoded
+    opened.encoded, opened.open_s = found.encoded, time.perf_counter() - began
     return opened
 
 
@@ -617,7 +621,7 @@ def open_index(
     Raises:
         InputError: no text, a file that cannot be read, no such model, an index of another model.
     """
-    load: Model = (lambda: open_model(model)) if isinstance(model, str) else model
+    load: Model = (lambda: open_model(model, program=True)) if isinstance(model, str) else model
     documents: Path | Iterable[Document]
     if isinstance(source, (str, Path)):
         documents = Path(source)

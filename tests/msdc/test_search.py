@@ -23,7 +23,7 @@ from msdc.commands.search import command
 from msdc.errors import InputError, MsdcError
 from msdc.search import index as indexes
 from msdc.search import vectors
-from msdc.search.documents import as_document
+from msdc.search.documents import Document, as_document
 from msdc.search.index import Index
 from msdc.search.passages import passages, sentence_spans
 
@@ -393,9 +393,11 @@ def test_an_index_of_an_earlier_version_is_kept_and_has_a_way_out(model, tmp_pat
             CREATE TABLE passages (id INTEGER PRIMARY KEY, document INTEGER, vector BLOB);
             CREATE VIRTUAL TABLE words USING fts5(title, text, content='documents', content_rowid='id');
             INSERT INTO facts VALUES ('format', '1');
-            INSERT INTO documents (key, title, text, metadata, crc) VALUES ('n1', 'Kitchen', 'The soup needs salt.',
-              '{"year": 2021}', 0);
         """)
+        one = Document("n1", "The soup needs salt.", "Kitchen", '{"year": 2021}')
+        fields = "INSERT INTO documents (key, text, title, metadata, crc) VALUES (?, ?, ?, ?, ?)"
+        with database:
+            database.execute(fields, (*one, one.crc))
     before = path.read_bytes()
     with pytest.raises(
         InputError, match=r"format 1, this one reads 2\); write its documents to a new one: msdc search"
@@ -404,6 +406,11 @@ def test_an_index_of_an_earlier_version_is_kept_and_has_a_way_out(model, tmp_pat
     with msdc.open_index(path, model, index=tmp_path / "new.sqlite") as new:
         hit = new.search("sopa salada", where={"year": 2021}).hits[0]
     assert (hit.id, hit.title, hit.metadata) == ("n1", "Kitchen", {"year": 2021}) and path.read_bytes() == before
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE documents SET text = 'The soup needs sugar.'")
+    with pytest.raises(InputError, match=r"damaged one \(document n1\)"):
+        msdc.open_index(path, model, index=tmp_path / "other.sqlite")
+    assert not (tmp_path / "other.sqlite").exists()
 
 
 def test_a_folder_that_cannot_be_written_is_searched(model, tmp_path):
