@@ -84,10 +84,10 @@ def read_collection(path: str | Path) -> TaskData:
     judged = read_lines(listed[0])
     grades: dict[str, dict[str, float]] = {}
     for number, line in enumerate(judged.lines, 1):
+        if number == 1 and not is_number(line.rpartition("\t")[2]):
+            continue  # the header that BEIR writes
         try:
             query, document, grade = line.split("\t")
-            if number == 1 and not is_number(grade):
-                continue  # the header that BEIR writes
             if float(grade) > 0:
                 grades.setdefault(query, {})[document] = float(grade)
         except ValueError as error:

@@ -132,28 +132,21 @@ class TextSource:
         """All rows of the file."""
         return (row for _, row in self._usable() if isinstance(row, Row))
 
-    def _entries(self) -> Iterator[Entry]:
+    def _usable(self) -> Iterator[Entry]:
         """All entries; with `on_bad: skip` a torn file ends where it is torn."""
         last = 0
         try:
             for last, row in self.entries():
-                if self.corpus.on_bad == "stop" and isinstance(row, str) and row != EMPTY_LINE:
+                if isinstance(row, Row):
+                    why = unusable("".join((row.source, row.target, *row.negatives)))
+                    row = why or (join_sides(row) if self.corpus.tokenized else row)
+                if isinstance(row, str) and row != EMPTY_LINE and self.corpus.on_bad == "stop":
                     raise InputError(f"{self.name} line {last}: {row} (on_bad: stop)")
                 yield last, row
         except TornFile as error:
             if self.corpus.on_bad == "stop" or not last:
                 raise
             yield error.line, f"the rest of the file is not read: {error.why}"
-
-    def _usable(self) -> Iterator[Entry]:
-        for line, row in self._entries():
-            if isinstance(row, Row):
-                if why := unusable("".join((row.source, row.target, *row.negatives))):
-                    yield line, why
-                    continue
-                if self.corpus.tokenized:
-                    row = row._replace(source=join_punctuation(row.source), target=join_punctuation(row.target))
-            yield line, row
 
     def judged(self) -> Iterator[Entry]:
         """All entries; a row with an excluded sentence is the reason."""
@@ -298,6 +291,11 @@ def join_punctuation(text: str) -> str:
     """Undo tokenization: no space before closing marks and clitics, none inside brackets."""
     text = re.sub(r" (n't|'(?:s|re|ve|ll|d|m))\b", r"\1", text, flags=re.IGNORECASE)
     return re.sub(r"(?<=[(\[]) | (?=[.,!?;:%)\]])", "", text)
+
+
+def join_sides(row: Row) -> Row:
+    """A row of tokenized text, with its punctuation joined."""
+    return row._replace(source=join_punctuation(row.source), target=join_punctuation(row.target))
 
 
 def read_text(path: Path, corpus: Corpus, language: str | None, why: str) -> list[TextSource]:

@@ -53,7 +53,7 @@ def _tmx_units(path: Path) -> Iterator[tuple[int, dict[str, list[str]]]]:
                         body.clear()
     except InputError:
         raise
-    except (SyntaxError, ValueError, *DAMAGED) as error:  # ElementTree's ParseError is a SyntaxError
+    except (SyntaxError, ValueError, OSError, *DAMAGED) as error:  # ElementTree's ParseError is a SyntaxError
         raise InputError(f"{path}: damaged TMX after unit {number} ({first_line(error)})") from error
 
 
