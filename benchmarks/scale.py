@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,37 @@ def child(options: argparse.Namespace) -> None:
     register_optimizer_step_post_hook(stepped)
     distill(json.loads(Path(options.recipe).read_text()), Path(options.run), options.resume)
     print(json.dumps({**seen, "seconds": time.monotonic() - began, "peak_mib": peak_mib()}))
+
+
+def feed_rate(tree: dict[str, Any], cache: Path) -> dict[str, float]:
+    """Pairs per CPU second of the feed with all vectors stored, one epoch (at most a million pairs), and open files."""
+    from msdc import load_encoder
+    from msdc.distill.catalog import parse_recipe
+    from msdc.distill.data.corpora import open_corpora
+    from msdc.distill.data.tables import open_table
+    from msdc.distill.data.text import StageText
+    from msdc.distill.teacher.store import VectorStore
+    from msdc.distill.training.feed import BatchFeed
+
+    os.environ["XDG_CACHE_HOME"] = str(cache)
+    recipe = parse_recipe(tree, "scale")
+    encoder = load_encoder(tree["student"])
+    text = StageText([open_table(source) for source in open_corpora(recipe.corpora)], 1, recipe.heldout)
+    store = VectorStore(cache / "rate", encoder.width)
+    store.reserve(text.distinct_sources())
+    for table_ in text.tables:
+        for keys in np.array_split(table_.keys[:, 0], -(-table_.rows // 65_536)):
+            store.write(keys, np.ones((len(keys), encoder.width), np.float32))
+    teacher: Any = SimpleNamespace(width=encoder.width, layers=(), stored=store.read, rows=None)
+    feed = BatchFeed(recipe.stages[0], text, encoder.tokenizer, 1, teacher)
+    batches, pairs, wanted = feed.batches(), 0, min(10**6, text.order.epoch_rows)
+    next(batches)
+    began = time.process_time()
+    while pairs < wanted:
+        pairs += len(next(batches))
+    seconds, files = time.process_time() - began, len(os.listdir("/proc/self/fd"))
+    batches.close()
+    return {"pairs_per_second": pairs / seconds, "files": files}
 
 
 def losses(run: Path) -> list[float]:
@@ -184,7 +216,9 @@ def rehearse(
     if not quick:
         train(work, "killed", tree, 1, resume=True, kill_at=max(2, 2 * steps // 3))
     measured("killed", 1 if quick else 3, resume=True)
-    return {"pairs": pairs, "rows": rows, "disk": disk_bytes(work / "cache"), "corpus": disk_bytes(corpus)}
+    disk = disk_bytes(work / "cache")
+    return {"pairs": pairs, "rows": rows, "disk": disk, "corpus": disk_bytes(corpus),
+            "feed": feed_rate(tree, work / "cache")}  # fmt: skip
 
 
 def page(found: list[dict[str, Any]], steps: int, batch: int) -> str:
@@ -199,7 +233,8 @@ def page(found: list[dict[str, Any]], steps: int, batch: int) -> str:
         ]  # fmt: skip
         sections.append(
             f"## {one['pairs']:,} pairs\n\n{table(header, cells)}\n\nThe corpus takes {one['corpus'] / 1e6:,.0f} MB, "
-            f"the cache of one machine {one['disk'] / 1e6:,.0f} MB."
+            f"the cache of one machine {one['disk'] / 1e6:,.0f} MB. With all vectors stored the feed gives "
+            f"{one['feed']['pairs_per_second']:,.0f} pairs per CPU second, with {one['feed']['files']} open files."
         )
     return "\n\n".join([
         f"""{steps} steps of {batch} pairs. "First run" reads and tokenizes all text. "Two machines" are two processes

@@ -52,10 +52,10 @@ def ours(folder: Path, pairs: list[list[str]], steps: int, options: argparse.Nam
 
     from msdc import load_encoder
     from msdc.distill.catalog import parse_recipe
-    from msdc.distill.data import batches
     from msdc.distill.run import Run
     from msdc.distill.tasks import sentence
     from msdc.distill.teacher import CachedTeacher
+    from msdc.distill.training import feed as batches
 
     file = folder / "pairs.en-de.tsv"
     file.write_text("".join("\t".join(pair) + "\n" for pair in pairs), encoding="utf-8")

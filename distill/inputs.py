@@ -20,7 +20,7 @@ def read_inputs(recipe: Recipe) -> Inputs:
 
     What is downloaded is in `downloads.json` instead; a resumed run reports what changed of it.
     """
-    folder, found = tables_folder(), Inputs()
+    folder, found = tables_folder(recipe), Inputs()
     for source in open_corpora(tuple(dict.fromkeys(recipe.all_corpora))):
         if source.files and not source.corpus.is_remote:
             found[f"corpus {source.name}"] = source_key(source, folder)

@@ -372,7 +372,8 @@ class Recipe(Strict):
     threads: int | None = Field(default=None, gt=0, le=1024)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: bool = False  # torch.compile the student's layers; no faster on a CPU
-    # Folder of teacher outputs; None: the user's cache; False: they are computed in every epoch and not stored
+    # Folder of tables and teacher outputs; None: the user's cache; False: outputs are computed in every epoch and not
+    # stored
     cache: str | Literal[False] | None = None
     sample: Share = 1.0  # share of source sentences used, with all translations
     report: tuple[str, ...] = ()  # graded files scored once after training; test sets are allowed

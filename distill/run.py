@@ -27,7 +27,7 @@ from msdc.distill.assistant import cut_from_assistant, load_named, make_assistan
 from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.download import record_downloads
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
-from msdc.distill.data.tables import Table, dropped_text, open_table, reading_lines
+from msdc.distill.data.tables import Table, dropped_text, open_table, reading_lines, tables_folder
 from msdc.distill.data.text import StageText
 from msdc.distill.inputs import read_inputs
 from msdc.distill.model_card import model_card
@@ -180,7 +180,7 @@ class Run:
             sources = open_corpora(corpora, self._excluded)
             if any(source.corpus.word_by_word for source in sources):
                 sources = translate_sources(sources, self._dictionary)
-            self._tables[corpora] = list(map(open_table, sources))
+            self._tables[corpora] = [open_table(source, tables_folder(self.recipe)) for source in sources]
             for line in map(dropped_text, self._tables[corpora]) if self.rank == 0 else ():
                 if line:
                     say(line)

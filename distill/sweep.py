@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict
 from msdc.distill.catalog import load_recipe, read_file, recipe_facts
 from msdc.distill.data.corpora import TextSource, is_here, open_corpora
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
-from msdc.distill.data.tables import known
+from msdc.distill.data.tables import known, tables_folder
 from msdc.distill.inputs import read_inputs
 from msdc.distill.recipe import Corpus, Recipe, Stage, parse
 from msdc.distill.run_folder import METRICS_FILE, Metrics, RunFolder, read_recipe
@@ -354,7 +354,7 @@ def dry_run(recipe: Recipe) -> Plan:
     needs = check_recipe(recipe, download=False)
     excluded = read_exclusion(recipe.exclude)
     texts = dict.fromkeys([recipe.corpora, *map(recipe.corpora_of, recipe.stages)])
-    counted = {text: _count(text, excluded) for text in texts}
+    counted = {text: _count(recipe, text, excluded) for text in texts}
     return {
         "name": recipe.name, "facts": recipe_facts(recipe), "differs": list(recipe.differs), "needs": needs,
         "sources": counted[recipe.corpora],
@@ -380,7 +380,7 @@ def plan_text(plan: Plan) -> str:
     return "\n".join([*lines, *(f"needs {name}" for name in plan["needs"])])
 
 
-def _count(corpora: tuple[Corpus, ...], excluded: Exclusion | None) -> list[Plan]:
+def _count(recipe: Recipe, corpora: tuple[Corpus, ...], excluded: Exclusion | None) -> list[Plan]:
     """Usable rows of every source (all languages of word_by_word together); None for one that is not here."""
     found: list[Plan] = []
     here = [corpus for corpus in corpora if is_here(corpus)]
@@ -390,7 +390,7 @@ def _count(corpora: tuple[Corpus, ...], excluded: Exclusion | None) -> list[Plan
             found.append({"name": corpus.origin, "language": ", ".join(corpus.languages), "rows": None, "dropped": []})
             continue
         for source in open_corpora((corpus,), excluded):
-            about = known(source)
+            about = known(source, tables_folder(recipe))
             rows = _rows(source, most) if about is None else about["rows"]
             dropped = source.dropped() if about is None else about["dropped"]
             rows *= max(1, len(corpus.word_by_word))

@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from msdc.distill.data import Row
 from msdc.distill.data.corpora import Reading, TextSource
+from msdc.distill.recipe import Recipe
 from msdc.encoders.folder import with_prompt
 from msdc.errors import InputError, MsdcError
 from msdc.files import (
@@ -52,9 +53,11 @@ SETTINGS = {"kind", "source", "languages", "limit", "columns", "header", "scale"
             "recombine", "on_bad", "most_bad"}  # fmt: skip
 
 
-def tables_folder() -> Path:
-    """The user's cache folder of tables."""
-    return user_cache() / "text"
+def tables_folder(recipe: Recipe | None = None) -> Path:
+    """The folder of tables: below the recipe's `cache`, else in the user's cache."""
+    if recipe is None or not recipe.cache:
+        return user_cache() / "text"
+    return Path(recipe.cache).expanduser() / "text"
 
 
 def place_of(text: str) -> int:
@@ -137,9 +140,8 @@ def open_table(source: TextSource, folder: Path | None = None) -> Table:
     return Table(place, source, key)
 
 
-def known(source: TextSource) -> dict[str, Any] | None:
+def known(source: TextSource, folder: Path) -> dict[str, Any] | None:
     """The `about.json` of a source's table; None if its files were not read yet. Nothing is written."""
-    folder = tables_folder()
     if not source.files or not folder.is_dir():
         return None
     about = folder / _hash(source_key(source, folder, note_it=False), _readers()) / "about.json"

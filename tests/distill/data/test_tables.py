@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from msdc.distill.data.corpora import open_corpora
-from msdc.distill.data.tables import READ, dropped_text, known, open_table, source_key
+from msdc.distill.data.tables import READ, dropped_text, known, open_table, source_key, tables_folder
 from msdc.distill.data.text import StageText
 from msdc.distill.recipe import Corpus, HeldOut
 from msdc.errors import InputError
@@ -53,7 +53,7 @@ def test_it_is_read_once(tmp_path, monkeypatch):
         raise AssertionError("read again")
 
     monkeypatch.setattr("msdc.distill.data.corpora.TextSource.read", refuse)
-    assert open_table(source_of(path)).rows == 900 and known(source_of(path))["rows"] == 900
+    assert open_table(source_of(path)).rows == 900 and known(source_of(path), tables_folder())["rows"] == 900
     # The same content under another name and with another time is the same table.
     copy = tmp_path / "other.en-de.tsv"
     copy.write_bytes(path.read_bytes())
