@@ -263,23 +263,26 @@ def arrow_table(
     return TabularFile(path, form, names, len(names), sample, read, size)
 
 
-def open_parquet(path: Path) -> TabularFile:
-    """A parquet file."""
+def _parquet_file(path: Path) -> Any:
     require("pyarrow", "a parquet file")
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     regular_size(path)
     try:
-        file = pq.ParquetFile(path)
+        return pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path}: not a parquet file ({first_line(error)})") from error
 
+
+def open_parquet(path: Path) -> TabularFile:
+    """A parquet file."""
+
     def batches(names: list[str]) -> Iterator[Any]:
-        found: Iterator[Any] = pq.ParquetFile(path).iter_batches(BATCH_ROWS, columns=names)
+        found: Iterator[Any] = _parquet_file(path).iter_batches(BATCH_ROWS, columns=names)
         return found
 
-    return arrow_table(path, "parquet", file.schema_arrow, batches, 2 * path.stat().st_size)
+    return arrow_table(path, "parquet", _parquet_file(path).schema_arrow, batches, 2 * path.stat().st_size)
 
 
 def open_table(path: Path, is_header: IsHeader = lambda cells, rows: False, header: bool | None = None) -> TabularFile:
@@ -301,21 +304,46 @@ def open_table(path: Path, is_header: IsHeader = lambda cells, rows: False, head
     return open_json_lines(path) if suffix in JSON_LINES else open_delimited(path, is_header, header)
 
 
+def _texts_in(value: object) -> Iterator[str]:
+    """All texts with a letter in a cell, also those in lists and objects inside it."""
+    if isinstance(value, str):
+        yield from (value,) if any(map(str.isalpha, value)) else ()
+    elif isinstance(value, (list, tuple, dict)):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts_in(inner)
+
+
+def _all_cells(path: Path) -> Iterator[tuple[int, Any]]:
+    """(number, all cells of the row or the reason why it is none) of a file, whatever the types of its columns."""
+    suffix = suffix_of(path)
+    if suffix in JSON_LINES:
+        yield from _json_rows(path, _json_array(path))
+    elif suffix == ".parquet":
+        try:
+            batches = _parquet_file(path).iter_batches(BATCH_ROWS)
+            yield from enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
+        except OSError as error:  # pyarrow's errors of damaged files
+            raise InputError(f"{path}: damaged parquet ({first_line(error)})") from error
+    elif suffix in (".tmx", ".po"):
+        table = open_table(path)
+        yield from table.read(range(table.width))
+    else:
+        yield from delimited_rows(path)[1]()
+
+
 def iterate_cells(path: Path, strict: bool = True) -> Iterator[tuple[int, str]]:
-    """(number, text) of every cell with a letter in a file of any format that training reads.
+    """(number, text) of every text with a letter in a file of any format that training reads, also inside lists.
 
     A line that is no row is an InputError if `strict`; else such lines are counted in a warning.
     """
-    delimited = suffix_of(path) not in TABLES or suffix_of(path) == ".csv"
-    table = None if delimited else open_table(path)
     bad: list[str] = []
-    for number, cells in delimited_rows(path)[1]() if table is None else table.read(range(table.width)):
-        if isinstance(cells, str) and cells != EMPTY_LINE:
+    for number, cells in _all_cells(path):
+        if not isinstance(cells, str):
+            yield from ((number, text) for text in _texts_in(cells))
+        elif cells != EMPTY_LINE:
             bad.append(f"{path} line {number}: {cells}")
             if strict:
                 raise InputError(bad[0])
-        elif not isinstance(cells, str):
-            yield from ((number, cell) for cell in cells if isinstance(cell, str) and any(map(str.isalpha, cell)))
     if bad:
         warn(f"{path}: {len(bad)} lines are no rows and were not read, the first: {bad[0]}")
 

@@ -95,7 +95,7 @@ def test_repeats_count_once_per_set_and_in_every_corpus(tmp_path):
     assert [one["exact"] for one in found.corpora] == [1, 1] and [one["sentences"] for one in found.corpora] == [5, 1]
 
 
-def test_folders_and_bad_corpora(tmp_path):
+def test_folders_and_bad_corpora(tmp_path, capsys):
     inner = tmp_path / "deep"
     inner.mkdir()
     file = corpus(inner, ["x\ty"], "c.en-de.tsv.gz")
@@ -105,6 +105,11 @@ def test_folders_and_bad_corpora(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"no file of a training corpus"):
         corpus_streams([tmp_path / "empty"])
+    (inner / "more.jsonl").write_text('{"en": "x"}\n')
+    (inner / "picture.png").write_bytes(b"\x89PNG")
+    capsys.readouterr()
+    assert [stream.name for stream in corpus_streams([inner])] == ["deep/c.en-de.tsv.gz", "deep/more.jsonl"]
+    assert "1 files are not searched, they are no text by their names: picture.png" in capsys.readouterr().err
     (tmp_path / "bad.tsv").write_bytes(b"fine\n\xff\xfe\n")
     with pytest.raises(InputError, match="line 2: not valid UTF-8"):
         check(TESTS, [tmp_path / "bad.tsv"])

@@ -1,6 +1,7 @@
 """Test sentences stay out of the training text: equal or near, on either side, in every way that text is read."""
 
 import gzip
+import json
 import threading
 
 import numpy as np
@@ -19,7 +20,7 @@ from msdc.distill.recipe import Corpus, HeldOut
 from msdc.distill.run import Run
 from msdc.distill.word_translation import learn_dictionary, translate_sources
 from msdc.errors import InputError
-from msdc.text.duplicates import shingles
+from msdc.text.duplicates import normalise, shingles
 
 TEST = ["A man is riding a brown horse.", "Zwei Hunde spielen im Schnee!", "The committee will meet again on Thursday."]
 PAIRS = [
@@ -99,6 +100,43 @@ def test_files_of_every_kind(tmp_path):
     for pattern, said in ((str(tmp_path / "none-*.txt"), "no such file"), (str(numbers), "contains no text")):
         with pytest.raises(InputError, match=said):
             read_exclusion([pattern])
+
+
+@pytest.mark.parametrize("form", ["jsonl", "json", "parquet", "csv", "tsv", "tmx", "po"])
+def test_sentences_in_lists_and_in_every_format_are_found(tmp_path, form):
+    """By `exclude` and by the check of contamination: also several texts of one cell, as sets of candidates have."""
+    path = tmp_path / f"held.{form}"
+    row = {"id": 7, "query": TEST[0], "positive": [TEST[1]], "more": {"negative": [{"text": TEST[2]}]}}
+    if form == "parquet":
+        parquet = pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(pytest.importorskip("pyarrow").Table.from_pylist([row]), path)
+    elif form.startswith("json"):
+        path.write_text(json.dumps([row] if form == "json" else row, indent=2 if form == "json" else None))
+    elif form == "tmx":
+        unit = "".join(
+            f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in zip("abc", TEST, strict=True)
+        )
+        path.write_text(f"<tmx><body><tu>{unit}</tu></body></tmx>")
+    elif form == "po":
+        path.write_text(f'msgid "{TEST[0]}"\nmsgstr "{TEST[1]}"\nmsgid "{TEST[2]}"\nmsgstr ""\n')
+    else:
+        path.write_text({"csv": ";", "tsv": "\t"}[form].join(["4,5", *TEST]) + "\n", encoding="utf-8")
+    assert set(map(normalise, TEST)) <= sentences_of(path)
+    assert check({"set": TEST}, [path], near=None).by_set["set"]["exact"] == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.csv", '"open,b\nc,d\n', "line 1: not valid CSV"), ("a.jsonl", '{"a": "b"}\n{cut\n', "line 2: not JSON"),
+        ("a.parquet", "no", "not a parquet file"), ("a.txt", "PK\x03\x04", "a zip archive or a spreadsheet"),
+        ("a.jsonl", '"a text"\n', "neither a JSON object nor a list"),
+    ],
+)  # fmt: skip
+def test_what_may_hide_a_test_sentence_is_refused(tmp_path, name, content, said):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=said):
+        read_exclusion([str(tmp_path / name)])
 
 
 def test_a_corpus_of_nothing_else_is_an_error(tmp_path, excluded):
