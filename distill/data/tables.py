@@ -44,7 +44,7 @@ from msdc.files import (
     user_cache,
     write_json,
 )
-from msdc.progress import track
+from msdc.progress import track, warn
 from msdc.text.tokenizer import Tokenizer, text_key
 
 READ = 16_384  # rows of a record batch
@@ -131,13 +131,24 @@ def open_table(source: TextSource, folder: Path | None = None) -> Table:
     folder = tables_folder() if folder is None else folder
     key = source_key(source, folder)
     place = folder / _hash(key, _readers())
-    if not (place / "about.json").is_file():
+    if not _is_whole(place):
         with disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / f"{place.name}.lock"):
-            if not (place / "about.json").is_file():
+            if not _is_whole(place):
+                if place.exists():
+                    warn(f"{place}: damaged; {source.name} is read again")
                 _write_table(source, place)
     return Table(place, source, key)
+
+
+def _is_whole(place: Path) -> bool:
+    """Whether a table is there, with files of the sizes that were written."""
+    try:
+        sizes = read_json(place / "about.json")["bytes"]
+        return all((place / name).stat().st_size == size for name, size in sizes.items())
+    except (InputError, OSError, KeyError, TypeError, AttributeError):
+        return False
 
 
 def known(source: TextSource, folder: Path) -> dict[str, Any] | None:
@@ -175,8 +186,9 @@ def _write_table(source: TextSource, folder: Path) -> None:
                 count += len(block)
         assert out is not None  # `read` refuses a source without rows
         out.close()
+        sizes = {path.name: path.stat().st_size for path in stage.iterdir()}
         about = {"name": Path(source.name).name, "form": source.form, "language": source.language, "rows": count,
-                 "why": source.why, "sides": sides, "dropped": source.dropped()}  # fmt: skip
+                 "why": source.why, "sides": sides, "dropped": source.dropped(), "bytes": sizes}  # fmt: skip
         (stage / "about.json").write_text(json.dumps(about, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
 
@@ -234,7 +246,7 @@ class Table:
     def kept(self, share: float, sample: float = 1.0) -> np.ndarray:
         """The rows to train on, uint32, shuffled: those whose source sentence is not held out, and sampled."""
         path = self.folder / f"kept-{share:g}-{sample:g}"
-        if not path.is_file():
+        if not path.is_file() or path.stat().st_size % 4:
             low, high = share * 2**32, (share + sample * (1.0 - share)) * 2**32
             found = np.flatnonzero((self.places >= low) & (self.places < high)).astype("<u4")
             np.random.default_rng(0).shuffle(found)
@@ -251,12 +263,23 @@ class Table:
         kind = type(tokenizer).__name__
         name = _hash(hashlib.sha256(tokenizer.content).hexdigest(), kind, tokenizer.size, max_length, prompt)
         place = self.folder / name
-        if not place.is_dir():
+        if (found := self._stored_tokens(place, dtype)) is None:
             with locked(self.folder / f"{name}.lock"):
-                if not place.is_dir():
-                    with staged_folder(place) as stage:
+                if self._stored_tokens(place, dtype) is None:
+                    with staged_folder(place, force=True) as stage:
                         self._tokenize(stage, tokenizer, max_length, prompt, dtype)
-        return _mapped(place / "ids", dtype), _mapped(place / "ends", "<i8")
+            found = self._stored_tokens(place, dtype)
+            assert found is not None
+        return found
+
+    def _stored_tokens(self, place: Path, dtype: str) -> tuple[np.ndarray, np.ndarray] | None:
+        """The ids and ends in a folder; None if they are absent, or not of the sizes that were written."""
+        try:
+            ids, ends = _mapped(place / "ids", dtype), _mapped(place / "ends", "<i8")
+        except (OSError, ValueError):
+            return None
+        whole = len(ends) == self.rows * self.sides + 1 and len(ids) == ends[-1]
+        return (ids, ends) if whole else None
 
     def _tokenize(self, stage: Path, tokenizer: Tokenizer, max_length: int, prompt: str, dtype: str) -> None:
         last = np.zeros(1, "<i8")

@@ -7,6 +7,7 @@ import os
 
 import numpy as np
 import pytest
+import tiny_models
 
 from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.tables import READ, dropped_text, known, open_table, source_key, tables_folder
@@ -184,3 +185,18 @@ def test_a_note_of_a_file_that_is_damaged_is_ignored(tmp_path):
     assert json.loads(note.read_text())["file"] == str(path)
     note.write_text("{")
     assert source_key(source_of(path)) == key
+
+
+@pytest.mark.parametrize("name", ["places", "keys", "rows.arrow", "about.json", "ids", "ends"])
+@pytest.mark.parametrize("how", ["truncated", "gone"])
+def test_a_damaged_table_is_read_again(tmp_path, name, how, capsys):
+    source, tokenizer = source_of(pairs(tmp_path, 50)), tiny_models.tokenizer()
+    table = open_table(source)
+    rows, (ids, ends) = all_rows(table), [part.copy() for part in table.tokens(tokenizer, 16)]
+    (path,) = table.folder.rglob(name)
+    path.write_bytes(path.read_bytes()[:-5]) if how == "truncated" else path.unlink()
+    again = open_table(source_of(tmp_path / "set.en-de.tsv"))
+    assert all_rows(again) == rows
+    found = again.tokens(tokenizer, 16)
+    assert np.array_equal(found[0], ids) and np.array_equal(found[1], ends)
+    assert ("damaged" in capsys.readouterr().err) == (name not in ("ids", "ends"))
