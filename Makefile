@@ -6,12 +6,22 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .PHONY: quickstart test test-slow check setup clean
 
-# torch first, by its exact version: from TORCH_INDEX (PyTorch's CPU index on Linux) if set. The second install then
-# finds torch satisfied and downloads no CUDA.
+# torch first, by its exact version; the second install finds it satisfied and downloads no CUDA. On Linux it comes from
+# PyTorch's CPU index, where that can be reached. With a GPU: `make GPU=1`. Another index: TORCH_INDEX.
+TORCH := torch==2.13.0
+CPU_INDEX := https://download.pytorch.org/whl/cpu
+REACHED = $(PYTHON) -c 'import urllib.request as u; u.urlopen("$(CPU_INDEX)/torch/", timeout=5)' 2> /dev/null
+GPU ?=
 TORCH_INDEX ?=
 $(VENV)/.ready: pyproject.toml
+	@echo "setup: installs PyTorch and msdc into $(VENV), about 3 minutes"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q torch==2.13.0 $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+	@index="$(TORCH_INDEX)"; \
+	if [ -z "$${index}$(GPU)" ] && [ "$$(uname)" = Linux ]; then \
+		if $(REACHED); then index=$(CPU_INDEX); \
+		else echo "setup: $(CPU_INDEX) is not reached; PyTorch comes from pip's own index"; fi; \
+	fi; \
+	set -x; $(BIN)/pip install -q $(TORCH) $${index:+--index-url "$$index"}
 	$(BIN)/pip install -q -e '.[all,offline,test,check]'
 	touch $@
 

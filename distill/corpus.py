@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ import click
 from msdc.commands import quiet_option
 from msdc.distill.catalog import load_recipe
 from msdc.distill.data.corpora import Reading, TextSource, open_corpora, unread
-from msdc.distill.data.exclusion import read_exclusion
+from msdc.distill.data.exclusion import Exclusion, read_exclusion
 from msdc.distill.recipe import KINDS, Corpus, parse
 from msdc.errors import InputError, printable
+from msdc.text.scored_pairs import ANY_SCORE, GOLD_RANGE, read_pairs
 from msdc.text.tabular import suffix_of
 from msdc.text.text_files import describe_text
 
@@ -83,6 +84,25 @@ def _to_text(one: Part) -> str:
     return printable("\n".join(lines))
 
 
+def _open(corpus: Corpus, exclusion: Exclusion | None) -> list[TextSource]:
+    """The sources of a corpus; a file that is no translation may be one of scored pairs, which a recipe must name."""
+    try:
+        return open_corpora([corpus], exclusion)
+    except InputError:
+        if corpus.kind != "auto" or not Path(corpus.path or "").is_file():
+            raise
+        try:
+            gold_N = read_pairs(Path(str(corpus.path)), limits=ANY_SCORE).gold_N
+        except InputError:
+            gold_N = None
+        if gold_N is None:
+            raise
+    least, most = min(0.0, float(gold_N.min())), float(gold_N.max())
+    scale = (least, next((end for end in (1.0, GOLD_RANGE[1]) if most <= end), most))
+    found = open_corpora([corpus.model_copy(update={"kind": "scored", "scale": scale})], exclusion)
+    return [replace(one, form=f"{one.form}; in a recipe `kind: scored`, `scale: {[*scale]}`") for one in found]
+
+
 def describe_corpus(
     file: str,
     settings: Mapping[str, Any],
@@ -106,7 +126,7 @@ def describe_corpus(
     found: list[Part] = []
     for corpus in corpora:
         try:
-            sources = open_corpora([corpus], exclusion)
+            sources = _open(corpus, exclusion)
             found += [_read_source(source, examples, rows, seen) for source in sources]
             found += [Part(corpus.origin, error=error) for error in unread(corpus, sources)]
         except InputError as error:

@@ -21,6 +21,9 @@ from msdc.lazy import load
 
 # subcommand -> (module:attribute, help line). The help lines are here so that `msdc --help` imports no subcommand.
 VERBS = {
+    "encode": ("msdc.commands.encode:command", "Print or write the vectors of texts."),
+    "compare": ("msdc.commands.encode:compare", "Print the similarity of texts."),
+    "search": ("msdc.commands.search:command", "Find the lines of a text file closest in meaning to a query."),
     "quickstart": (
         "msdc.bench.cli:quickstart",
         "The whole workflow on the embedded corpus and teacher, in minutes.",
@@ -33,14 +36,30 @@ VERBS = {
         "msdc.export.cli:command",
         "Write the bundle for a target: ExecuTorch, ONNX, tokenizer, golden vectors.",
     ),
+    "inspect": ("msdc.export.cli:inspect", "Show what is inside an artifact."),
     "bench": ("msdc.bench.cli:command", "Measure a bundle on a device: latency, memory, parity, accuracy."),
     "evaluate": ("msdc.bench.evaluate_cli:command", "Measure the accuracy of any encoder or bundle."),
     "report": ("msdc.bench.report.cli:command", "Write one page from many results."),
-    "encode": ("msdc.commands.encode:command", "Print or write the vectors of texts."),
-    "compare": ("msdc.commands.encode:compare", "Print the similarity of texts."),
-    "search": ("msdc.commands.search:command", "Find the lines of a text file closest in meaning to a query."),
-    "inspect": ("msdc.export.cli:inspect", "Show what is inside an artifact."),
     "doctor": ("msdc.commands.doctor:command", "Check packages, kernels and devices; list what is missing."),
+}
+# Section of the help page -> its first subcommand.
+SECTIONS = {"Use": "encode", "Train": "quickstart", "Ship": "export", "Measure": "bench"}
+# The last lines of each help page.
+EXAMPLES = {
+    "encode": 'msdc encode "Where is the station?"',
+    "compare": 'msdc compare msdc-mini "Where is the station?" "Wo ist der Bahnhof?"',
+    "search": 'msdc search notes.txt "Where is the car?"',
+    "quickstart": "msdc quickstart -o first",
+    "corpus": "msdc corpus mine.csv",
+    "build-data": "msdc build-data msdc-mini -o data --dry-run",
+    "distill": "msdc distill quickstart --dry-run",
+    "compress": "msdc compress plan --shape xlmr-base --bottleneck 128 --unit 3",
+    "export": "msdc export msdc-mini --target linux --runtime onnx -o mini",
+    "inspect": "msdc inspect bundle",
+    "bench": "msdc bench bundle --runtime onnx --json results.json",
+    "evaluate": "msdc evaluate msdc-mini --tasks graded-pairs",
+    "report": "msdc report results.json -o report.html",
+    "doctor": "msdc doctor",
 }
 
 
@@ -62,7 +81,9 @@ class LazyVerbs(click.Group):
         """The subcommand of that name, imported now; None for an unknown name."""
         if name not in VERBS:
             return None
-        return cast(click.Command, load(VERBS[name][0]))
+        command = cast(click.Command, load(VERBS[name][0]))
+        command.epilog = f"\b\nExample:\n  {EXAMPLES[name]}"
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -74,8 +95,11 @@ class LazyVerbs(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the subcommands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
+        names = list(VERBS)
+        ends = [*map(names.index, SECTIONS.values()), len(names)]
+        for title, start, end in zip(SECTIONS, ends, ends[1:], strict=False):
+            with formatter.section(title):
+                formatter.write_dl([(name, VERBS[name][1]) for name in names[start:end]])
 
 
 @click.group(cls=LazyVerbs, context_settings={"help_option_names": ["-h", "--help"]})

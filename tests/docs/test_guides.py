@@ -19,7 +19,7 @@ from markdown import blocks
 from places import ROOT
 from programs import run
 
-from msdc.cli import msdc
+from msdc.cli import EXAMPLES, VERBS, msdc
 from msdc.compress.student.io import add_stock_twin
 from msdc.distill.model_card import USE_STOCK
 from msdc.encoders.folder import EncodeDefaults
@@ -78,6 +78,20 @@ def test_blocks_of_a_guide(place, page, tmp_path):
             run("bash", "-eu", "-c", block.text, cwd=folder, env=environment(place))
     if program := "\n".join(block.text for block in found if block.language == "python"):
         run(sys.executable, "-c", program, cwd=folder, env=environment(place))
+
+
+def test_examples_of_the_help_pages(place, tmp_path):
+    folder = shutil.copytree(place, tmp_path / "help")
+    (folder / "notes.txt").write_text("The car is on level 2.\nLa reunión empieza a las nueve.\n", encoding="utf-8")
+    for verb, example in EXAMPLES.items():
+        shown = run("bash", "-c", f"msdc {verb} --help", cwd=folder, env=environment(place))
+        assert shown.rstrip().endswith(example)
+        if verb not in (
+            "quickstart",
+            "doctor",
+        ):  # tests/bench/test_quickstart.py; doctor fails where something is missing
+            assert run("bash", "-c", example, cwd=folder, env=environment(place))
+    assert (folder / "report.html").is_file() and EXAMPLES.keys() == VERBS.keys()
 
 
 def test_code_of_generated_pages(place):

@@ -47,7 +47,7 @@ def test_blocks_of_the_readme(place):
     # The translation is nearer than the other sentence, and the search finds the note about the car first.
     scores = [float(line.split()[0]) for line in compared.splitlines()[:2]]
     assert scores[0] > scores[1]
-    assert compared.index("The car is on level 2.") < compared.index("La reunión")
+    assert compared.index("My car is parked on level 2.") < compared.index("La reunión")
     assert measured.is_file() and "msdc-mini" in measured.read_text(encoding="utf-8")
 
 

@@ -416,3 +416,17 @@ def test_a_vocabulary_that_was_cut_says_so(tmp_path, capsys):
     train_vocabulary(texts, tmp_path / "t.model", 2000)
     said = capsys.readouterr().err
     assert "pieces instead of 2,000: " in said and "the 80 sentences support no more" in said
+
+
+@pytest.mark.parametrize(("scores", "scale"), [((4.5, 0.2), "0 to 5"), ((0.9, 0.2), "0 to 1"), ((87, -3), "-3 to 87")])
+def test_a_table_of_scored_pairs_is_described_with_the_range_of_its_scores(tmp_path, scores, scale):
+    from msdc.distill.corpus import describe_corpus
+
+    rows = [f"A cat {number}.,A dog.,{score}" for number, score in enumerate(scores)]
+    (tmp_path / "scores.csv").write_text("\n".join(["sentence1,sentence2,score", *rows]))
+    (part,) = describe_corpus(str(tmp_path / "scores.csv"), {})
+    assert not part.error and part.rows == 2 and "`kind: scored`" in part.form
+    assert f"scores {min(scores):g} to {max(scores):g}, of {scale}" in part.form
+    (tmp_path / "other.csv").write_text("a,b\nx,y\n")
+    (part,) = describe_corpus(str(tmp_path / "other.csv"), {})
+    assert "language of its translations is unknown" in part.error
