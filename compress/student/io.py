@@ -14,14 +14,12 @@ from msdc.compress.quantization.plan import PLAN_FILE, PrecisionPlan, integers
 from msdc.compress.student.model import Student, student_of
 from msdc.compress.student.stock import from_stock, stock_type, write_stock
 from msdc.compress.student.weights import WEIGHTS_FILE, ReadBytes, read_weights
-from msdc.encoders.folder import OWN_TYPE, STOCK_FOLDER, EncodeDefaults, read_defaults, read_layout
+from msdc.encoders.folder import OWN_TYPE, SENTENCE_MODULE, STOCK_FOLDER, EncodeDefaults, read_defaults, read_layout
 from msdc.files import read_json, staged_folder, write_json, write_text
 from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, Tokenizer, load_tokenizer, write_tokenizer_folder
 
 # Files that identify our model folders.
 MARKS = ("config.json", "sentence_bert_config.json")
-# The class of modules.json, by which sentence-transformers opens a student.
-SENTENCE_MODULE = "msdc.integrations.sentence_transformers.EncoderModule"
 
 
 @contextmanager

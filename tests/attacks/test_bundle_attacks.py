@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import numpy as np
@@ -206,7 +207,7 @@ def test_onnx_that_takes_all_time_or_memory_is_refused(copy, named):
 
 def test_an_unknown_onnx_program_has_one_trial(copy, monkeypatch):
     model = onnx.load(copy / "model.onnx", load_external_data=False)
-    model.producer_name = "another"
+    model.producer_name = uuid.uuid4().hex  # a program that this machine never ran
     (copy / "model.onnx").write_bytes(model.SerializeToString())
     reseal(copy)
     asked, ask = [], origin.ask_child

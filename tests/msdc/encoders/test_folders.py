@@ -69,7 +69,7 @@ def test_what_callers_of_sentence_transformers_pass(folder, tmp_path):
         vectors = ours.encode_document(inputs=SAMPLE)
         assert difference(vectors, theirs.encode_document(SAMPLE)) < 1e-5 < difference(vectors, ours.encode(SAMPLE))
         assert difference(ours.similarity(3 * vectors, vectors), theirs.similarity(3 * vectors, vectors).numpy()) < 1e-4
-        for passed in ({"convert_to_tensor": True}, {"device": "cpu"}, {"batch_size": 0}, {"precision": "ubinary"}):
+        for passed in ({"convert_to_tensor": True}, {"device": "cuda"}, {"batch_size": 0}, {"precision": "ubinary"}):
             with pytest.raises(InputError, match=next(iter(passed))):
                 ours.encode(SAMPLE, **passed)
         for texts in (3, None, ["a", 3]):
