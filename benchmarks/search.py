@@ -170,7 +170,9 @@ def main() -> None:
         return
     options.work.mkdir(parents=True, exist_ok=True)
     kept, rows = KeptRows(options.work / "costs.jsonl"), []
-    libraries = ["msdc", *(name for name in ("faiss", "sqlite_vec") if importlib.util.find_spec(name))]
+    # Not every Python's sqlite3 loads extensions.
+    others = ("faiss", "sqlite_vec") if hasattr(sqlite3.Connection, "enable_load_extension") else ("faiss",)
+    libraries = ["msdc", *(name for name in others if importlib.util.find_spec(name))]
     for entries, library in itertools.product(options.entries, libraries):
         if not kept.has(entries=entries, library=library):
             words = ("--work", options.work, "--child", entries, "--library", library)
