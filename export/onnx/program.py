@@ -26,13 +26,13 @@ DOMAINS = ("", "ai.onnx", "com.microsoft")
 # strings or keeps sequences, and control flow of a known length only.
 OPERATORS = frozenset(
     """
-    Abs Add And AveragePool Cast CastLike Ceil Clip Concat Constant ConstantOfShape Conv Cos CumSum DequantizeLinear Div
-    DynamicQuantizeLinear Einsum Elu Equal Erf Exp Expand Flatten Floor Gather GatherElements GatherND Gelu Gemm Greater
-    GreaterOrEqual HardSigmoid HardSwish Identity If InstanceNormalization IsInf IsNaN LayerNormalization LeakyRelu Less
-    LessOrEqual Log LogSoftmax Loop MatMul MatMulInteger Max MaxPool Mean Min Mish Mod Mul Neg Not Or Pad Pow PRelu
-    QuantizeLinear Range Reciprocal ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
-    ReduceSumSquare Relu Reshape Round ScatterElements ScatterND Shape Sigmoid Sign Sin Size Slice Softmax Softplus
-    Split Sqrt Squeeze Sub Sum Tanh Tile Transpose Trilu Unsqueeze Where Xor
+    Abs Add And AveragePool Cast CastLike Ceil Clip Concat Constant ConstantOfShape Conv Cos CumSum DFT
+    DequantizeLinear Div DynamicQuantizeLinear Einsum Elu Equal Erf Exp Expand Flatten Floor Gather GatherElements
+    GatherND Gelu Gemm Greater GreaterOrEqual HardSigmoid HardSwish Identity If InstanceNormalization IsInf IsNaN
+    LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax Loop MatMul MatMulInteger Max MaxPool Mean Min Mish
+    Mod Mul Neg Not Or Pad Pow PRelu QuantizeLinear Range Reciprocal ReduceL1 ReduceL2 ReduceMax ReduceMean
+    ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Round ScatterElements ScatterND Shape Sigmoid Sign
+    Sin Size Slice Softmax Softplus Split Sqrt Squeeze Sub Sum Tanh Tile Transpose Trilu Unsqueeze Where Xor
     DynamicQuantizeMatMul FusedMatMul MatMulIntegerToFloat MatMulNBits QuickGelu
     """.split()  # noqa: SIM905
 )
