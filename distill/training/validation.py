@@ -74,7 +74,7 @@ class Validator:
             self.graded, self.heldout = scored_heldout(self.heldout, recipe.corpora_of(task.stage))
         if not self.graded and not self.heldout and rank_and_world()[0] == 0:
             warn(
-                f"stage {task.stage.name}: no held-out pair (heldout.share {recipe.heldout.share:g}) and no graded "
+                f"stage {task.stage.name}: no held-out pair ({text.heldout.share:.2%} of the sentences) and no graded "
                 "file: no validation can choose weights, and the last ones are kept"
             )
         least = min(recipe.heldout.least, recipe.heldout.pairs)

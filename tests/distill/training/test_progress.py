@@ -254,7 +254,7 @@ def test_validations_that_cannot_decide_keep_the_last_weights_and_say_so(
     assert distill(tree, tmp_path / "run").stages["four"]["step"] == 9
     said = capsys.readouterr().err
     assert "four: all 3 validations score the same: the last weights are kept" in said
-    assert ("stage four: no held-out pair (heldout.share 1e-09) and no graded file" in said) == (share < 0.01)
+    assert ("stage four: no held-out pair (" in said) == (share < 0.01)
 
 
 def test_a_plateau_is_no_gain(tiny_tree, tmp_path, monkeypatch, capsys):
