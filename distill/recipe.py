@@ -140,6 +140,11 @@ class Corpus(Strict):
         return self.opus or self.hub or self.path or " + ".join(self.files or ())
 
     @property
+    def lenient(self) -> bool:
+        """Whether lines that cannot be read are dropped."""
+        return self.on_bad == "skip"
+
+    @property
     def is_remote(self) -> bool:
         """Whether it is downloaded."""
         return self.hub is not None or self.opus is not None

@@ -230,7 +230,7 @@ def read_gettext(path: Path, corpus: Corpus, language: str | None, why: str) -> 
 
 
 def _open_table(path: Path, corpus: Corpus) -> TabularFile:
-    return open_table(path, partial(is_header, corpus), corpus.header)
+    return open_table(path, partial(is_header, corpus), corpus.header, corpus.lenient)
 
 
 def table_sources(table: TabularFile, corpus: Corpus, language: str | None, why: str = "") -> list[TextSource]:
@@ -300,13 +300,13 @@ def join_sides(row: Row) -> Row:
 
 def read_text(path: Path, corpus: Corpus, language: str | None, why: str) -> list[TextSource]:
     """One sentence per line, or the cells of the named columns of tab-separated text."""
-    names = next(iterate_lines(path), (0, ""))[1].split("\t") if corpus.columns else []
+    names = next(iterate_lines(path, corpus.lenient), (0, ""))[1].split("\t") if corpus.columns else []
     places = named_columns(corpus, path, names, len(names), ", ".join(names)[:80])
     header = any(isinstance(c, str) for c in corpus.columns)
 
     def entries() -> Iterator[Entry]:
         last: list[str] = []
-        for number, line in islice(iterate_lines(path), int(header), None):
+        for number, line in islice(iterate_lines(path, corpus.lenient), int(header), None):
             found = [line]
             if places:
                 cells = line.split("\t")
@@ -326,7 +326,7 @@ def aligned_files(first: Path, second: Path, corpus: Corpus, language: str) -> l
     """
 
     def entries() -> Iterator[Entry]:
-        lines = zip_longest(iterate_lines(first), iterate_lines(second))
+        lines = zip_longest(iterate_lines(first, corpus.lenient), iterate_lines(second, corpus.lenient))
         for one, two in lines:
             if one is None or two is None:
                 number, rest = one or two
@@ -366,7 +366,7 @@ def read_dictionary(path: Path, corpus: Corpus, language: str | None, why: str) 
         raise unnamed_language(path)
 
     def entries() -> Iterator[Entry]:
-        for number, line in iterate_lines(path):
+        for number, line in iterate_lines(path, corpus.lenient):
             cells = line.split("\t") if "\t" in line else line.split(maxsplit=1)
             good = len(cells) >= 2 and cells[0].strip() and cells[1].strip()
             bad = "not a word pair" if line.strip() else EMPTY_LINE

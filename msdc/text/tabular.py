@@ -114,25 +114,27 @@ def _choose_delimiter(lines: list[str]) -> str:
     return max(DELIMITERS, key=fit)
 
 
-def delimited_rows(path: Path) -> tuple[str, Callable[[], Iterator[tuple[int, list[str] | str]]]]:
+def delimited_rows(
+    path: Path, lenient: bool = False
+) -> tuple[str, Callable[[], Iterator[tuple[int, list[str] | str]]]]:
     """The form of csv, or of tab-separated text in which quotes have no meaning (chosen by suffix), and its rows.
 
     A row is (number of its first line, cells or the reason why the line is none); a line without text has no cells.
     """
     if suffix_of(path) != ".csv":
         return "tab-separated text", lambda: (
-            (number, line.split("\t") if line.strip() else []) for number, line in iterate_lines(path)
+            (number, line.split("\t") if line.strip() else []) for number, line in iterate_lines(path, lenient)
         )
-    first = [line for _, line in islice(iterate_lines(path), SAMPLE_ROWS)]
+    first = [line for _, line in islice(iterate_lines(path, lenient), SAMPLE_ROWS)]
     delimiter = _choose_delimiter(first)
     ((width, _),) = Counter(len(cells) for _, cells in csv_rows(first, delimiter)).most_common(1) or [(0, 0)]
     form = f"csv with {DELIMITERS[delimiter]}"
-    return form, lambda: csv_rows((line for _, line in iterate_lines(path)), delimiter, width)
+    return form, lambda: csv_rows((line for _, line in iterate_lines(path, lenient)), delimiter, width)
 
 
-def open_delimited(path: Path, is_header: IsHeader, header: bool | None = None) -> TabularFile:
+def open_delimited(path: Path, is_header: IsHeader, header: bool | None = None, lenient: bool = False) -> TabularFile:
     """A csv file or tab-separated text; for the arguments see `open_table`."""
-    form, rows = delimited_rows(path)
+    form, rows = delimited_rows(path, lenient)
     sample = list(islice((cells for _, cells in rows() if cells and not isinstance(cells, str)), SAMPLE_ROWS))
     first, others = ([cell.strip() for cell in sample[0]], sample[1:]) if sample else ([], [])
     known = header
@@ -162,9 +164,9 @@ def open_delimited(path: Path, is_header: IsHeader, header: bool | None = None) 
     return TabularFile(path, form, names, width, body, read, text_bytes(path), guess)
 
 
-def _json_array(path: Path) -> list[Any] | None:
+def _json_array(path: Path, lenient: bool = False) -> list[Any] | None:
     """The values of a file that is one array, on one line or indented; None if it has a value per line."""
-    first = list(islice((line for _, line in iterate_lines(path) if line.strip()), 2))
+    first = list(islice((line for _, line in iterate_lines(path, lenient) if line.strip()), 2))
     try:
         value = json.loads(first[0]) if first else None
         alone = len(first) == 1 and isinstance(value, list) and all(isinstance(one, list) for one in value)
@@ -173,7 +175,7 @@ def _json_array(path: Path) -> list[Any] | None:
         pass
     if len(first) > 1 and first[0].lstrip()[0] in "[{":
         try:
-            value = json.loads("\n".join(line for _, line in iterate_lines(path)))
+            value = json.loads("\n".join(line for _, line in iterate_lines(path, lenient)))
         except (ValueError, RecursionError):
             return None
         if isinstance(value, list):
@@ -182,9 +184,11 @@ def _json_array(path: Path) -> list[Any] | None:
     return None
 
 
-def _json_rows(path: Path, array: list[Any] | None) -> Iterator[tuple[int, dict[str, Any] | list[Any] | str]]:
+def _json_rows(
+    path: Path, array: list[Any] | None, lenient: bool = False
+) -> Iterator[tuple[int, dict[str, Any] | list[Any] | str]]:
     """Values by line, or by their place in the array; keys of inner objects as `outer.inner`, one level deep."""
-    for number, line in iterate_lines(path) if array is None else enumerate(array, start=1):
+    for number, line in iterate_lines(path, lenient) if array is None else enumerate(array, start=1):
         value = line
         if isinstance(line, str) and array is None:
             if not line.strip():
@@ -203,10 +207,10 @@ def _json_rows(path: Path, array: list[Any] | None) -> Iterator[tuple[int, dict[
         yield number, value if isinstance(value, (dict, list)) else "neither a JSON object nor a list"
 
 
-def open_json_lines(path: Path) -> TabularFile:
+def open_json_lines(path: Path, lenient: bool = False) -> TabularFile:
     """One JSON object (or list of cells) per line, or one array of them."""
-    array = _json_array(path)
-    first = [row for _, row in islice(_json_rows(path, array), SAMPLE_ROWS)]
+    array = _json_array(path, lenient)
+    first = [row for _, row in islice(_json_rows(path, array, lenient), SAMPLE_ROWS)]
     names = tuple(dict.fromkeys(name for row in first if isinstance(row, dict) for name in row))
     width = len(names) or max((len(row) for row in first if isinstance(row, list)), default=2)
 
@@ -220,7 +224,7 @@ def open_json_lines(path: Path) -> TabularFile:
         return [row[column] for column in columns] if len(row) == width else f"{len(row)} cells, expected {width}"
 
     def read(columns: Sequence[int]) -> Iterator[Numbered]:
-        return ((number, cells(row, columns)) for number, row in _json_rows(path, array))
+        return ((number, cells(row, columns)) for number, row in _json_rows(path, array, lenient))
 
     sample = [row for row in (cells(row, range(width)) for row in first) if not isinstance(row, str)]
     form = "JSON lines" if array is None else "JSON array"
@@ -285,7 +289,12 @@ def open_parquet(path: Path) -> TabularFile:
     return arrow_table(path, "parquet", _parquet_file(path).schema_arrow, batches, 2 * path.stat().st_size)
 
 
-def open_table(path: Path, is_header: IsHeader = lambda cells, rows: False, header: bool | None = None) -> TabularFile:
+def open_table(
+    path: Path,
+    is_header: IsHeader = lambda cells, rows: False,
+    header: bool | None = None,
+    lenient: bool = False,
+) -> TabularFile:
     """A table by its suffix: parquet, JSON, csv, TMX, gettext; any other file as tab-separated text.
 
     Args:
@@ -293,6 +302,7 @@ def open_table(path: Path, is_header: IsHeader = lambda cells, rows: False, head
         is_header: whether the first row of csv or tab-separated text must be names of columns, given the rows after it;
             a first row of words above a column of numbers is, too.
         header: decides instead, if it is not None.
+        lenient: lines of text that are not UTF-8 are read as unusable text instead of an error.
     """
     suffix = suffix_of(path)
     if suffix in (".tmx", ".po"):
@@ -301,7 +311,7 @@ def open_table(path: Path, is_header: IsHeader = lambda cells, rows: False, head
         return translations.open_tmx(path) if suffix == ".tmx" else translations.open_gettext(path)
     if suffix == ".parquet":
         return open_parquet(path)
-    return open_json_lines(path) if suffix in JSON_LINES else open_delimited(path, is_header, header)
+    return open_json_lines(path, lenient) if suffix in JSON_LINES else open_delimited(path, is_header, header, lenient)
 
 
 def _texts_in(value: object) -> Iterator[str]:

@@ -197,12 +197,12 @@ def _file_lines(path: Path) -> Iterator[bytes]:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
-def _decoded(raw_lines: Iterable[bytes], name: object, encoding: str = "utf-8") -> Iterator[str]:
+def _decoded(raw_lines: Iterable[bytes], name: object, encoding: str = "utf-8", lenient: bool = False) -> Iterator[str]:
     """Lines with their byte order mark and carriage returns, without line feeds; `name` is for messages."""
     offset = 0
     for number, raw in enumerate(raw_lines, start=1):
         try:
-            yield raw.decode(encoding).removesuffix("\n")
+            yield raw.decode(encoding, "surrogateescape" if lenient else "strict").removesuffix("\n")
         except UnicodeDecodeError as error:
             place = f"{error.reason} at byte {offset + error.start}"
             raise InputError(f"{name} line {number}: not valid UTF-8 ({place})") from error
@@ -221,20 +221,24 @@ def stream_lines(raw: BinaryIO, name: str) -> Iterator[tuple[int, str]]:
 
 
 def unusable(text: str) -> str:
-    """Why a text cannot be encoded: it has a NUL character or half of a surrogate pair; empty if it can be."""
+    """Why a text cannot be encoded: a NUL character, half of a surrogate pair, an invalid byte; empty if it can be."""
     if "\0" in text:
         return "a NUL character"
     if not text.isascii():
         try:
             text.encode()
-        except UnicodeEncodeError:
-            return "half of a surrogate pair"
+        except UnicodeEncodeError as error:
+            # As a lenient reader decodes bytes that are not UTF-8.
+            return "not valid UTF-8" if "\udc80" <= text[error.start] <= "\udcff" else "half of a surrogate pair"
     return ""
 
 
-def iterate_lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    """Stream (line number from 1, line without its end) of a file, plain or compressed."""
-    return _numbered(_decoded(_file_lines(Path(path)), path))
+def iterate_lines(path: str | Path, lenient: bool = False) -> Iterator[tuple[int, str]]:
+    """Stream (line number from 1, line without its end) of a file, plain or compressed.
+
+    A line that is not UTF-8 is an error, or if `lenient` a text that is `unusable`.
+    """
+    return _numbered(_decoded(_file_lines(Path(path)), path, lenient=lenient))
 
 
 def read_lines(path: str | Path, encoding: str = "utf-8") -> Lines:

@@ -200,3 +200,26 @@ def test_a_damaged_table_is_read_again(tmp_path, name, how, capsys):
     found = again.tokens(tokenizer, 16)
     assert np.array_equal(found[0], ids) and np.array_equal(found[1], ends)
     assert ("damaged" in capsys.readouterr().err) == (name not in ("ids", "ends"))
+
+
+FILES = {
+    "x.en-de.tsv": "".join(f"one {i}\tzwei {i}\n" for i in range(300)).encode(),
+    "x.csv": b"en,de\n" + "".join(f"one {i},zwei {i}\n" for i in range(300)).encode(),
+    "x.jsonl": "".join(f'{{"en": "one {i}", "de": "zwei {i}"}}\n' for i in range(300)).encode(),
+    "x.txt": "".join(f"zwei {i}\n" for i in range(300)).encode(),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("line", [2, 250])
+def test_a_byte_that_is_not_utf8_costs_its_line(tmp_path, name, line):
+    lines = FILES[name].splitlines(keepends=True)
+    lines[line - 1] = lines[line - 1].replace(b"zwei", b"zw\xe9i")
+    path = tmp_path / name
+    path.write_bytes(b"".join(lines))
+    table = open_table(source_of(path, languages=["de"]))
+    assert table.rows == 299
+    (lost,) = table.about["dropped"]
+    assert (lost["why"], lost["rows"], lost["lines"]) == ("not valid UTF-8", 1, [line])
+    with pytest.raises(InputError, match=f"line {line}: not valid UTF-8"):
+        open_table(source_of(path, languages=["de"], on_bad="stop"))
