@@ -3,6 +3,7 @@
 import pytest
 
 from msdc.distill.catalog import load_recipe, parse_recipe, read_tree
+from msdc.distill.recipe import _warn_retired
 from msdc.errors import InputError
 
 BASE = {"name": "r", "corpora": [{"path": "x.tsv"}], "stages": [{"name": "train", "objective": "multilingual_mse"}]}
@@ -44,7 +45,7 @@ def test_defaults_are_the_papers():
             {"student": {"init": "x"}},
             "student: unknown key 'init'; did you mean 'unit'? - student takes the name or folder",
         ),
-        ({"heldout": {"zzz": 1}}, "heldout: unknown key 'zzz' (known: pairs, share, graded, graded_pairs)"),
+        ({"heldout": {"zzz": 1}}, "heldout: unknown key 'zzz' (known: pairs, share, least, graded, graded_pairs)"),
     ],
 )
 def test_what_is_wrong_is_named(changes, said):
@@ -119,3 +120,19 @@ def test_paths_are_relative_to_the_recipes_file(tmp_path, monkeypatch):
     assert load_recipe("project/mine.yaml").corpora[1].files[1] == "~/a.de"
     with pytest.raises(InputError, match="no such recipe file; did you mean 'quickstart'"):
         load_recipe("quickstrat")
+
+
+def test_keys_without_an_effect_since_03_are_accepted_and_named(capsys):
+    """Recipes of earlier versions, and the `recipe.yaml` of their runs, which have every key with its default."""
+    tree = {"name": "r", "buffer": 400_000, "corpora": [{"path": "x", "passes": 16}, {"path": "y", "passes": 8}],
+            "stages": [{"name": "a", "objective": "kd"}]}  # fmt: skip
+    recipe = parse_recipe(tree, "r")
+    assert "buffer" not in recipe.model_dump() and "passes" not in recipe.corpora[0].model_dump()
+    capsys.readouterr()
+    _warn_retired.cache_clear()
+    parse_recipe(tree, "r")
+    found = capsys.readouterr().err
+    assert [found.count(f"{key}: has no effect since 0.3") for key in ("buffer", "passes")] == [1, 1]
+    _warn_retired.cache_clear()
+    parse_recipe(tree | {"buffer": 1_000_000, "corpora": [{"path": "x", "passes": 1}]}, "r")
+    assert capsys.readouterr().err == ""
