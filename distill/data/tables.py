@@ -22,10 +22,9 @@ import zlib
 from functools import cache, cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from msdc.distill.data import Row
 from msdc.distill.data.corpora import Reading, TextSource
@@ -46,6 +45,9 @@ from msdc.files import (
 )
 from msdc.progress import track, warn
 from msdc.text.tokenizer import Tokenizer, text_key
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 READ = 16_384  # rows of a record batch
 # Settings of a corpus that change its rows.
@@ -69,6 +71,8 @@ def _mapped(path: Path, dtype: str) -> np.ndarray:
     """A file as an array. pyarrow's map outlives its file; numpy's would keep a descriptor."""
     if not path.stat().st_size:
         return np.zeros(0, dtype)
+    import pyarrow as pa
+
     with pa.memory_map(str(path)) as file:
         return np.frombuffer(file.read_buffer(), dtype)
 
@@ -160,6 +164,8 @@ def known(source: TextSource, folder: Path) -> dict[str, Any] | None:
 
 
 def _write_table(source: TextSource, folder: Path) -> None:
+    import pyarrow as pa
+
     with staged_folder(folder, force=True) as stage:
         count, sides, out = 0, 0, None
         rows = iter(track(source.read(), f"read {Path(source.name).name}"))
@@ -207,6 +213,8 @@ class Table:
 
     @cached_property
     def _batches(self) -> list[pa.RecordBatch]:
+        import pyarrow as pa
+
         with pa.memory_map(str(self.folder / "rows.arrow")) as file:
             reader = pa.ipc.open_file(file)
             return [reader.get_batch(number) for number in range(reader.num_record_batches)]
@@ -216,7 +224,7 @@ class Table:
         found: list[str] = [""] * len(rows)
         for number in np.unique(rows // READ).tolist():
             here = np.flatnonzero(rows // READ == number)
-            taken = self._batches[number].column(side).take(pa.array(rows[here] % READ)).to_pylist()
+            taken = self._batches[number].column(side).take(rows[here] % READ).to_pylist()
             for at, text in zip(here.tolist(), taken, strict=True):
                 found[at] = text
         return found
