@@ -29,7 +29,15 @@ class Numbers(click.ParamType):
             self.fail(f"{value!r} is not a list of whole numbers; expected numbers such as 8,32,128", param, ctx)
 
 
-@click.command(cls=VerbCommand, verb="msdc.bench.benchmark:bench")
+GROUPS = {
+    "Common options": "device runtime tasks data output json_file compare gate force",
+    "Measurement": "lengths runs warmup threads affinity cooldown_s sustain_s timeout_s",
+    "Devices": "runner build_runner address tls expect",
+    "Text": "prompt_name prompt truncate_dim",
+}
+
+
+@click.command(cls=VerbCommand, verb="msdc.bench.benchmark:bench", groups=GROUPS)
 @click.argument("bundle", required=False, type=click.Path(path_type=Path))
 @click.option("--device", help=f"Comma-separated list of {usage()}; or all.")
 @click.option("--runtime", type=click.Choice(runtime_choices()), help="Default: all the bundle holds.")

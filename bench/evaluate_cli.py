@@ -34,7 +34,13 @@ def _listing(context: click.Context, _: click.Parameter, asked: bool) -> None:
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
-@click.command("evaluate", cls=VerbCommand, verb="msdc.bench.accuracy.verbs:evaluate_all")
+GROUPS = {
+    "Common options": "tasks data languages against artifacts runtime output as_json force",
+    "Vectors": "prompt_name prompt truncate_dims cache threads",
+}
+
+
+@click.command("evaluate", cls=VerbCommand, verb="msdc.bench.accuracy.verbs:evaluate_all", groups=GROUPS)
 @click.argument("model", default="msdc-mini")
 @click.option(
     "--tasks", "-t", required=True, callback=_words, help="Comma-separated sets, suites, or TASK=PATH; see --list."

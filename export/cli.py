@@ -14,7 +14,10 @@ from msdc.export.runtimes import default_runtimes_help, runtime_choices
 from msdc.export.schema import TARGETS
 
 
-@click.command(cls=VerbCommand, verb="msdc.export.exporters:export")
+GROUPS = {"Common options": "target runtime precision out max_length force as_json"}
+
+
+@click.command(cls=VerbCommand, verb="msdc.export.exporters:export", groups=GROUPS)
 @click.argument("model", default="msdc-mini")
 @click.option("--target", type=click.Choice(TARGETS.names()), required=True, help="Platform the bundle is written for.")
 @click.option("--runtime", type=click.Choice(runtime_choices()), help=f"Default: {default_runtimes_help()}.")

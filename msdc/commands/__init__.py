@@ -29,12 +29,13 @@ def _combined(*options: Callable[[Command], Command]) -> Callable[[Command], Com
 class VerbCommand(click.Command):
     """A command that calls the function at `verb` (MODULE:NAME), from whose arguments its options take their defaults.
 
-    The function is imported for the help page too: verbs whose modules load torch state their defaults.
+    The function is imported for the help page too: verbs whose modules load torch state their defaults. `groups` are
+    the headings of the help page with the names of their options; the others follow under "Other options".
     """
 
-    def __init__(self, *args: Any, verb: str, **options: Any) -> None:
+    def __init__(self, *args: Any, verb: str, groups: dict[str, str] | None = None, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.verb = verb
+        self.verb, self.groups = verb, groups or {}
 
     def make_context(self, *args: Any, **options: Any) -> click.Context:
         """Set the defaults, then parse."""
@@ -45,6 +46,21 @@ class VerbCommand(click.Command):
                 option.default = default
                 option.show_default = not isinstance(default, (bool, tuple))
         return super().make_context(*args, **options)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options below the headings of `groups`."""
+        if not self.groups:
+            return super().format_options(ctx, formatter)
+        records = {
+            param.name: record
+            for param in self.get_params(ctx)
+            if isinstance(param, click.Option) and (record := param.get_help_record(ctx))
+        }
+        parts = [(title, [records.pop(name) for name in names.split()]) for title, names in self.groups.items()]
+        for title, rows in [*parts, ("Other options", list(records.values()))]:
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
 
 def _set_quiet(context: click.Context, _: click.Parameter, quiet: bool) -> None:
