@@ -13,7 +13,6 @@ from msdc.export import export
 from msdc.export.runtimes import default_runtimes_help, runtime_choices
 from msdc.export.schema import TARGETS
 
-
 GROUPS = {"Common options": "target runtime precision out max_length force as_json"}
 
 
