@@ -133,7 +133,7 @@ def quickstart(output: Path, runs: int, overrides: tuple[str, ...], force: bool,
 
     An unfinished run is resumed. The last line printed is the path of the report.
     """
-    say("quickstart: trains two small students, exports, measures and reports them: about 6 minutes on two cores")
+    say("quickstart: trains two small students, exports, measures and reports them: about 4 minutes on two cores")
     from msdc.commands.doctor import require_packages
 
     require_packages()
