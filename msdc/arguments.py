@@ -51,7 +51,10 @@ def checked(function: Function) -> Function:
 
     @functools.wraps(function)
     def call(*positional: Any, **named: Any) -> Any:
-        bound = signature.bind(*positional, **named)
+        try:
+            bound = signature.bind(*positional, **named)
+        except TypeError as error:
+            raise TypeError(f"{function.__name__}() {error}") from None
         for name, value in bound.arguments.items():
             bound.arguments[name] = fitting(name, value, hints()[name])
         return function(*bound.args, **bound.kwargs)

@@ -43,13 +43,14 @@ def ask_child(module: str, path: Path, what: str, **request: Any) -> Any:
         runtime = {"onnxruntime": "ONNX Runtime"}.get(str(request.get("package")), "ExecuTorch")
         raise InputError(f"{path}: crashes {runtime} ({end_of_signal(done.code)} in the {what}); do not use this file")
     # What a hostile program made the child print is not trusted to be its answer.
-    with contextlib.suppress(ValueError, KeyError, TypeError, IndexError):
-        answer = json.loads(done.output.splitlines()[-1])
-        if done.code == 0:
-            return answer["answer"]
-        if done.code == _REFUSED:
-            raise InputError(printable(str(answer["refused"])[:1000]))
-    raise InputError(f"{path}: the {what} ended with code {done.code}; do not use this file")
+    key = {0: "answer", _REFUSED: "refused"}.get(done.code, "")
+    try:
+        answer = json.loads(done.output.splitlines()[-1])[key]
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise InputError(f"{path}: the {what} ended with code {done.code}; do not use this file") from error
+    if done.code == _REFUSED:
+        raise InputError(printable(str(answer)[:1000]))
+    return answer
 
 
 def answer(function: Callable[..., Any]) -> int:

@@ -243,6 +243,8 @@ class Index:
         place = self.path or "index"
         try:
             yield
+        except InputError:  # which is a ValueError too
+            raise
         except sqlite3.OperationalError as error:
             message = str(error)
             if "locked" in message:

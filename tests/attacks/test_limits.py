@@ -25,7 +25,7 @@ RECIPE = {
     "stages.four.batch": 65536, "stages.four.batch_tokens": 16777216, "stages.four.steps": 100000000,
     "stages.four.epochs": 100000, "stages.four.max_length": 32768, "student.unit": LAYERS, "student.repeats": LAYERS,
     "student.bottleneck": 16384, "student.max_length": 32768, "assistant.vocabulary.train": 4194304,
-    "stages.four.objective": 2**20, "buffer": 10**12, "heldout.pairs": 10**12,
+    "stages.four.objective": 2**20, "heldout.pairs": 10**12,
 }  # fmt: skip
 
 

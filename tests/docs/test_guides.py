@@ -52,6 +52,7 @@ def place(tmp_path_factory) -> Path:
     (folder / "reviews.csv").write_text("stars,text\n" + "".join(f'3,"{line}"\n' for line in lines if line))
     (folder / "notes.tsv").write_text("".join(f"{number}\t{line}\n" for number, line in enumerate(lines)))
     shutil.copy(GRADED_PAIRS, folder / "pairs.tsv")
+    (folder / "sts-test.csv").write_text("A dog runs.,A dog is running.,4.2\n")
     (folder / "mine.csv").write_text("en,de\n" + 'The bus is late.,"Der Bus ist spät."\n' * 3)
     (folder / "data").mkdir()
     pairs = "The bus is late.\tDer Bus ist spät.\nI like cheese.\tIch mag Käse.\n"

@@ -1,6 +1,7 @@
 """Programs that tests start: compilers, Node, Python in a process of its own."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,12 @@ def run(*words: object, timeout: float = 900, **options: Any) -> str:
     command = [str(word) for word in words]
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, **options)
+    # The command line sets this for its children; a test that called it in this process leaves it here.
+    environment = dict(options.pop("env", None) or os.environ)
+    environment.pop("PYTHONSAFEPATH", None)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout, check=False, env=environment, **options
+    )
     assert done.returncode == 0, f"code {done.returncode}: {done.stdout[-2000:]}\n{done.stderr[-3000:]}"
     return done.stdout
 

@@ -136,7 +136,7 @@ def test_constant_model_is_refused(tmp_path):
     write_bucc(tmp_path)
     with pytest.raises(MsdcError, match="same vector"):
         evaluate(Constant(), task="mining", path=tmp_path)
-    with pytest.raises(InputError, match="known margins"):
+    with pytest.raises(InputError, match="`margin` 'best' is unknown"):
         evaluate(Constant(), task="mining", path=tmp_path, margin="best")
 
 

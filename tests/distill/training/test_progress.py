@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import sys
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
@@ -337,6 +338,9 @@ def test_a_tracker_that_cannot_open_a_run_is_one_line(tmp_path, monkeypatch):
 
 
 def test_a_tracker_that_is_not_installed_is_met_before_any_work(tiny_tree, tmp_path, monkeypatch):
-    with pytest.raises(InputError, match="`trackers` no_such_package: not installed; pip install no_such_package"):
+    with pytest.raises(InputError, match="`trackers` 'no_such_package' is unknown"):
         distill(short(tiny_tree), tmp_path / "run", trackers=["no_such_package"])
+    absent = next(name for name in TRACKERS if find_spec(name) is None)
+    with pytest.raises(InputError, match=f"`trackers` {absent}: not installed; pip install {absent}"):
+        distill(short(tiny_tree), tmp_path / "run", trackers=[absent])
     assert not (tmp_path / "run").exists()

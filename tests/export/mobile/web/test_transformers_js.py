@@ -105,7 +105,7 @@ def test_transformers_js_itself_gives_the_golden_vectors(kind, request, tmp_path
 
 
 def test_a_sentencepiece_model_is_refused_before_any_work(tmp_path):
-    with pytest.raises(InputError, match="`transformers_js` is for models"):
+    with pytest.raises(InputError, match="`transformers_js`: the model's tokenizer is a SentencePiece model"):
         export(tiny.student_folder(), target="web", transformers_js=True, out=tmp_path / "bundle")
     assert not list(tmp_path.iterdir())
 
