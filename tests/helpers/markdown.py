@@ -1,5 +1,6 @@
 """Parts of the Markdown files in the repository: code blocks, links, commands."""
 
+import csv
 import re
 import shlex
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from pathlib import Path
 from places import ROOT
 
 FENCE = re.compile(r"^```(?P<language>[a-z]*)\s*\n(?P<text>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+LINK = re.compile(r'!?\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)(?: "(?P<title>[^"]*)")?\)')
 # `<!-- not run: REASON -->` on the line before a block.
 NOT_RUN = re.compile(r"<!-- not run: (?P<reason>[^>]+?) -->\s*\Z")
 
@@ -54,3 +55,35 @@ def msdc_commands(block: Block) -> list[list[str]]:
     lines = block.text.replace("\\\n", " ").splitlines()
     words = [shlex.split(line, comments=True) for line in lines if line.startswith("msdc ")]
     return [line for line in words if line]
+
+
+def tables(file: Path) -> list[list[list[str]]]:
+    """The tables of a page, or of a .csv (after its line of source), as rows of cells; the first row is the header."""
+    text = file.read_text(encoding="utf-8")
+    if file.suffix == ".csv":
+        return [list(csv.reader(text.splitlines()[1:]))]
+    found: list[list[list[str]]] = []
+    inside = False
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")] if line.startswith("|") else None
+        if cells is not None and not all(re.fullmatch(r":?-+:?", cell) for cell in cells):
+            found.append([cells]) if not inside else found[-1].append(cells)
+        inside = cells is not None
+    return found
+
+
+def cell(file: Path, where: str) -> str:
+    """The cell that `ROW > COLUMN` names, the same in every table that has it.
+
+    Its row begins with the words of ROW (one cell, two or three), its column is headed COLUMN.
+    """
+    row, _, column = where.partition(" > ")
+    found = [
+        line[header.index(column)]
+        for header, *lines in tables(file)
+        if column in header
+        for line in lines
+        if any(" ".join(line[:count]) == row for count in (1, 2, 3))
+    ]
+    assert len(set(found)) == 1, f"{file.name}: {len(found)} cells are {where!r}: {found}"
+    return found[0]
