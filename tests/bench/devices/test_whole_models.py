@@ -1,5 +1,7 @@
 """Text in and vector out of whole models: four stages on a stock XLM-R, all-MiniLM-L6-v2; goals of memory. Slow."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -55,6 +57,7 @@ def test_stock_xlmr_keeps_its_sentencepiece_model_under_its_own_ids(xlmr):
     assert float(np.abs(encoder.encode(texts) - theirs.encode(texts)).max()) < 1e-5
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed: apt-get install g++")
 def test_four_stages_then_a_module_that_takes_text(student, bundle, xlmr):
     teacher_ids = msdc.load_encoder(xlmr)
     encoder, exported = msdc.load_encoder(student), msdc.load_bundle(bundle)

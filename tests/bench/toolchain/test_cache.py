@@ -60,6 +60,7 @@ def test_damage_means_made_anew_and_said_once(own_cache, capsys, harm):
     cache.cached_folder("things", {"a": 1}, lambda _: pytest.fail("made twice"))
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed: apt-get install g++")
 def test_damaged_runner_is_built_again(own_cache, monkeypatch):
     """With a compiler that only counts: what a real one makes is run in test_host.py."""
     built = []
