@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from msdc.arguments import checked
 from msdc.encoders.encoder import SentenceEncoder, open_model
 from msdc.encoders.folder import DEFAULT_MODEL
-from msdc.errors import InputError, MsdcError
+from msdc.errors import InputError, MsdcError, first_line
 from msdc.extras import named_extras
 from msdc.files import atomic_path, refuse_existing
 from msdc.progress import track, warn
@@ -246,7 +246,7 @@ class Index:
         except InputError:  # which is a ValueError too
             raise
         except sqlite3.OperationalError as error:
-            message = str(error)
+            message = first_line(error)
             if "locked" in message:
                 raise InputError(f"{place}: another process has held the lock for {LOCK_SECONDS:.0f} s") from error
             if _name_of(error) in FULL:
@@ -255,11 +255,11 @@ class Index:
                 raise MsdcError(f"cannot write {place}: {message}") from error
             raise Damaged(f"{place}: damaged ({message})") from error
         except sqlite3.IntegrityError as error:
-            raise InputError(f"{place}: {error}") from error
+            raise InputError(f"{place}: {first_line(error)}") from error
         except sqlite3.ProgrammingError as error:
             raise InputError(f"{place}: the index is closed") from error
         except (sqlite3.DatabaseError, ValueError, TypeError, OverflowError, struct.error) as error:
-            raise Damaged(f"{place}: damaged ({error})") from error
+            raise Damaged(f"{place}: damaged ({first_line(error)})") from error
 
     @contextmanager
     def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[sqlite3.Connection]:
