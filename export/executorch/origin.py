@@ -60,7 +60,7 @@ def answer(function: Callable[..., Any]) -> int:
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource  # not on Windows
 
-        # External data lies next to an .onnx.
+        # External data is next to an .onnx file.
         files = [path, *path.parent.glob(f"{path.name}.*")]
         most = CHILD_BYTES + PER_BYTE * sum(file.stat().st_size for file in files)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
