@@ -37,7 +37,7 @@ test: setup
 	$(PYTEST)
 
 test-slow: setup
-	$(PYTEST) -m slow
+	$(PYTEST) -m slow --timeout 0
 
 check: setup
 	$(BIN)/ruff format --check .

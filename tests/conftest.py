@@ -1,5 +1,6 @@
 """Fixtures shared by all tests."""
 
+import gc
 import os
 import tempfile
 from pathlib import Path
@@ -9,6 +10,9 @@ import pytest
 from msdc.text import quickstart
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# A forked child does not collect what its parent left: a destructor may wait for threads that are not in the child.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=gc.freeze)
 
 
 def pytest_configure(config) -> None:

@@ -4,8 +4,7 @@ import multiprocessing
 
 import numpy as np
 import pytest
-import torch
-import torch.distributed as dist
+from training_processes import MANY, one_of_two
 
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.run import Run
@@ -86,22 +85,8 @@ def test_a_teacher_that_is_not_frozen_is_refused(teacher):
         teacher.vectors(TEXTS)
 
 
-MANY = [f"{name} and the number {number}" for number, name in enumerate(["one", "two", "three"] * 4)]
-
-
-def one_of_two(rank, folder, model, where):
-    """A process with a cache folder of its own, in which the other's sentences are missing."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{where}", rank=rank, world_size=2)
-    teacher = CachedTeacher(load_encoder(model), folder / f"machine-{rank}", 20)
-    teacher.vectors(MANY[: 3 * rank])  # one machine has some already
-    for number in (1, 2):
-        np.save(folder / f"{rank}-{number}.npy", teacher.outputs(MANY, shared=True).sentence_ND)
-    dist.destroy_process_group()
-
-
 def test_two_machines_without_a_common_folder_have_the_same_outputs(tiny_teacher, tmp_path, monkeypatch):
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("forkserver")
     processes = [
         context.Process(target=one_of_two, args=(rank, tmp_path, tiny_teacher, tmp_path / "meeting")) for rank in (0, 1)
     ]
