@@ -41,11 +41,13 @@ def test_list_shows_the_papers_rows():
     rows = json.loads(CliRunner().invoke(command, ["--list", "--json"]).output)
     assert all(set(row) == {"name", "about", "paper", "differs"} for row in rows)
     differs = {row["name"]: row["differs"] for row in rows}
-    assert any(text.startswith("meta-teacher: its domains") for text in differs["distilcse:52m+metakd+stage-1"])
+    assert any(
+        text.startswith("meta-teacher, own_share: its domains") for text in differs["distilcse:52m+metakd+stage-1"]
+    )
     assert any(text.startswith("corpora:") for text in differs["distilcse:kd"])
     assert not differs["distilcse:small"]
     shown = CliRunner().invoke(command, ["--list", "lightweight:small"]).output
-    assert shown.count("Differs from the paper (all rows): vocabulary: SentencePiece unigram") == 1
+    assert shown.count("Differs from the paper (all rows): segmentation: SentencePiece unigram") == 1
 
 
 def test_variants_combine_in_any_order(tiny_tree, tmp_path):
