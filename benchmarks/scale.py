@@ -225,8 +225,8 @@ def rehearse(
 def page(found: list[dict[str, Any]], steps: int, batch: int) -> str:
     sections = []
     for one in found:
-        header = ("", "processes", "CPU seconds of a process to the first step", "CPU seconds", "peak memory of a process, MiB",
-                  "open files", "largest difference of a loss")  # fmt: skip
+        header = ("", "processes", "CPU seconds of a process to the first step", "CPU seconds",
+                  "peak memory of a process, MiB", "open files", "largest difference of a loss")  # fmt: skip
         cells = [
             (row["run"], row["processes"], f"{row['first']:.1f}", f"{row['seconds']:.1f}", f"{row['peak_mib']:,.0f}",
              row["files"], f"{row['difference']:.1e}")
