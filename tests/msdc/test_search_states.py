@@ -23,6 +23,7 @@ from hypothesis.stateful import (
 import msdc
 from msdc.errors import InputError, MsdcError
 from msdc.search.index import Index
+from msdc.text.tokenizer import Reader
 
 EVERY = "common"  # in every text
 WORDS = ("apple", "river", "stone", "naïve", "北京")
@@ -43,6 +44,7 @@ class States(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="msdc-states-"))
         self.path = self.folder / "index.sqlite"
         self.model = msdc.load_encoder(tiny.student_folder())
+        self.reader = Reader(self.model.tokenizer, self.model.max_length)
         self.open = [Index(self.model, self.path) for _ in range(2)]
         self.truth: dict[str, dict] = {}
 
@@ -156,13 +158,17 @@ class States(RuleBasedStateMachine):
         elif self.truth:
             with pytest.raises(InputError, match="no column 'n'"):
                 index.search(word, mode="words", where={"n": 4})
+        # A text that is mostly characters that the model does not know has no vector.
+        whole = {key: ". ".join([*filter(None, [row.get("title")]), row["text"]]) for key, row in self.truth.items()}
+        unread_N = self.reader.unread([*whole.values()])
+        read = {key for key, unread in zip(whole, unread_N, strict=True) if not unread}
         near = index.search(f"{EVERY} {word}.", 1000, mode="vectors").hits
-        assert {hit.id for hit in near} == self.truth.keys()
-        both = index.search(f"{EVERY} {word}.", 1000).hits
         cosines = {hit.id: hit.cosine for hit in near}
-        assert {hit.id: hit.cosine for hit in both} == cosines
+        assert cosines.keys() == read and index.unread == len(self.truth) - len(read)
+        both = index.search(f"{EVERY} {word}.", 1000).hits
+        assert {hit.id: hit.cosine for hit in both} == dict.fromkeys(self.truth) | cosines
         query_D = self.model.encode([f"{EVERY} {word}."])[0]
-        untitled = [key for key, row in self.truth.items() if "title" not in row]
+        untitled = [key for key in read if "title" not in self.truth[key]]
         if untitled:
             vectors_ND = self.model.encode([self.truth[key]["text"] for key in untitled])
             own_N = vectors_ND @ query_D / np.linalg.norm(vectors_ND, axis=1) / np.linalg.norm(query_D)
