@@ -24,24 +24,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from msdc.arguments import checked
 from msdc.distill.objectives.shared import (
-    check_bank,
-    check_floating,
     check_labels,
-    check_rows,
-    check_temperature,
     cosines,
     equal_texts,
-    errors_named,
-    full_precision,
+    objective,
     shape,
     squared_error,
     unit_rows,
-)
+)  # fmt: skip
 from msdc.errors import InputError
 
 
-@full_precision
+@objective(equal_widths=True)
 def contrastive_distillation(
     student_BD: Tensor,
     teacher_BD: Tensor,
@@ -69,9 +65,6 @@ def contrastive_distillation(
 
     Source: Gao et al. 2021 (DistilCSE), L_CKD.
     """
-    check_rows(teacher_BD=teacher_BD, student_BD=student_BD)
-    check_temperature(temperature)
-    check_bank(bank_KD, teacher_BD=teacher_BD)
     similarity = torch.cat([cosines(student_BD, teacher_BD), cosines(student_BD, bank_KD)], dim=1)
     if margin > 0:
         alike = torch.cat([cosines(teacher_BD, teacher_BD).fill_diagonal_(0), cosines(teacher_BD, bank_KD)], dim=1)
@@ -134,11 +127,11 @@ class MemoryBank(nn.Module):
         Raises:
             InputError: not [B, D] with the bank's width, or empty.
         """
-        with errors_named("MemoryBank.push"):
-            check_floating("vectors_BD", vectors_BD, dimensions=2)
         size, width = self.bank_KD.shape
-        if vectors_BD.shape[1] != width:
-            raise InputError(f"MemoryBank.push: vectors_BD is {shape(vectors_BD)}, expected [B, {width}]")
+        if not (vectors_BD.is_floating_point() and vectors_BD.shape[1:] == (width,) and len(vectors_BD)):
+            raise InputError(
+                f"MemoryBank.push: vectors_BD is {vectors_BD.dtype} {shape(vectors_BD)}, expected [B, {width}]"
+            )
         count = len(vectors_BD)
         kept = min(count, size)
         slots = (self.pointer + torch.arange(count - kept, count, device=self.bank_KD.device)) % size
@@ -164,7 +157,7 @@ class MemoryBank(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
-@full_precision
+@objective(equal_widths=True)
 def similarity_distillation(
     teacher_source_BD: Tensor,
     student_target_BD: Tensor,
@@ -187,22 +180,17 @@ def similarity_distillation(
 
     Source: Fang et al. 2021 (SEED), eq. 3 to 5, for images and with cross entropy, which has the same gradient as KL.
     """
-    students = {"student_target_BD": student_target_BD}
-    if student_source_BD is not None:
-        students["student_source_BD"] = student_source_BD
-    check_rows(teacher_source_BD=teacher_source_BD, **students)
-    check_temperature(temperature)
-    check_bank(bank_KD, teacher_source_BD=teacher_source_BD)
+    students = [student_target_BD, *([] if student_source_BD is None else [student_source_BD])]
     known_MD = torch.cat([teacher_source_BD, bank_KD])
     label_BM = (cosines(teacher_source_BD, known_MD) / temperature).log_softmax(1)
     loss = teacher_source_BD.new_zeros(())
-    for student_BD in students.values():
+    for student_BD in students:
         found_BM = (cosines(student_BD, known_MD) / temperature).log_softmax(1)
         loss = loss + (label_BM.exp() * (label_BM - found_BM)).sum(1).mean()
     return loss
 
 
-@full_precision
+@objective()
 def supervised_contrastive(
     anchor_BD: Tensor,
     positive_BD: Tensor,
@@ -225,11 +213,6 @@ def supervised_contrastive(
 
     Source: Gao et al. 2021 (DistilCSE), L_CL; the supervised objective of SimCSE.
     """
-    check_rows(anchor_BD=anchor_BD, positive_BD=positive_BD)
-    check_floating("negative_BD", negative_BD, dimensions=2)
-    check_temperature(temperature)
-    if negative_BD.shape[1] != anchor_BD.shape[1]:
-        raise InputError(f"negative_BD is {shape(negative_BD)} but anchor_BD is {shape(anchor_BD)}")
     similarity = torch.cat([cosines(anchor_BD, positive_BD), cosines(anchor_BD, negative_BD)], dim=1)
     if texts_BS is not None:
         others = negative_BD.new_zeros(len(negative_BD), dtype=torch.int64)
@@ -238,7 +221,7 @@ def supervised_contrastive(
     return F.cross_entropy(similarity / temperature, torch.arange(len(anchor_BD), device=anchor_BD.device))
 
 
-@full_precision
+@objective(equal_widths=True)
 def kd(teacher_BD: Tensor, student_BD: Tensor, reduction: Literal["mean", "sum"] = "mean") -> Tensor:
     """1/N sum_i ||h_T(s_i) - h_S(s_i)||^2, squares averaged over the D dimensions (`reduction: sum` sums them).
 
@@ -249,10 +232,10 @@ def kd(teacher_BD: Tensor, student_BD: Tensor, reduction: Literal["mean", "sum"]
 
     Source: the baseline "KD" of Gao et al. 2021 (DistilCSE): the source side of Ding et al. 2022, eq. 2.
     """
-    check_rows(teacher_BD=teacher_BD, student_BD=student_BD)
     return squared_error(student_BD, teacher_BD, reduction)
 
 
+@checked
 def layer_subset(
     teacher_layers: int, student_layers: int, how: Literal["skip", "last"] = "skip"
 ) -> tuple[tuple[int, int], ...]:
@@ -273,12 +256,10 @@ def layer_subset(
         raise InputError(f"pkd: the student has {student_layers} layers, more than its teacher's {teacher_layers}")
     if how == "skip":
         return tuple((layer * teacher_layers // student_layers, layer) for layer in range(1, student_layers))
-    if how == "last":
-        return tuple((teacher_layers - student_layers + layer, layer) for layer in range(1, student_layers))
-    raise InputError(f"pkd: layers must be chosen by skip or last, not {how!r}")
+    return tuple((teacher_layers - student_layers + layer, layer) for layer in range(1, student_layers))
 
 
-@full_precision
+@objective()
 def pkd(teacher_states_BLH: Tensor, student_states_BLH: Tensor) -> Tensor:
     """Squared error between the normalised [CLS] states of matched layers, averaged over sentences, layers and H.
 
@@ -293,16 +274,10 @@ def pkd(teacher_states_BLH: Tensor, student_states_BLH: Tensor) -> Tensor:
 
     Source: Sun et al. 2019; the baseline "PKD" of Gao et al. 2021 (DistilCSE).
     """
-    check_floating("teacher_states_BLH", teacher_states_BLH, dimensions=3)
-    if student_states_BLH.shape != teacher_states_BLH.shape:
-        raise InputError(
-            f"student_states_BLH is {shape(student_states_BLH)} but teacher_states_BLH is {shape(teacher_states_BLH)}: "
-            f"pick as many layers and map the student to its teacher's width"
-        )
     return F.mse_loss(unit_rows(student_states_BLH), unit_rows(teacher_states_BLH))
 
 
-@full_precision
+@objective()
 def domain_prototypes(vectors_ND: Tensor, domain_N: Tensor, domains: int) -> Tensor:
     """Mean direction of the teacher's vectors in each domain, [P, D]; a domain without sentences has the zero vector.
 
@@ -311,14 +286,13 @@ def domain_prototypes(vectors_ND: Tensor, domain_N: Tensor, domains: int) -> Ten
         domain_N: integers 0 .. P-1, the corpus each sentence is from.
         domains: P.
     """
-    check_floating("vectors_ND", vectors_ND, dimensions=2)
-    check_labels(domain_N, len(vectors_ND), domains, "domains")
+    check_labels(domain_N, domains, "domains")
     units_ND = unit_rows(vectors_ND.float())
     sums_PD = units_ND.new_zeros(domains, vectors_ND.shape[1]).index_add_(0, domain_N.long(), units_ND)
     return sums_PD / domain_N.bincount(minlength=domains).clamp(min=1).unsqueeze(1)
 
 
-@full_precision
+@objective(equal_widths=True)
 def metakd(
     teacher_BD: Tensor,
     student_BD: Tensor,
@@ -345,12 +319,8 @@ def metakd(
     Source: the baseline "MetaKD" of Gao et al. 2021 (DistilCSE), after Pan et al. 2020; simplified as described at the
     top of this file.
     """
-    check_rows(teacher_BD=teacher_BD, student_BD=student_BD)
-    check_floating("prototypes_PD", prototypes_PD, dimensions=2)
     domains = len(prototypes_PD)
-    if prototypes_PD.shape[1] != teacher_BD.shape[1]:
-        raise InputError(f"prototypes_PD is {shape(prototypes_PD)} but teacher_BD is {shape(teacher_BD)}")
-    check_labels(domain_B, len(teacher_BD), domains, "domains")
+    check_labels(domain_B, domains, "domains")
     if not 0 <= own_share <= 1:
         raise InputError(f"own_share must be between 0 and 1, got {own_share}")
     if (teacher_states_BLH is None) != (student_states_BLH is None):
@@ -363,11 +333,6 @@ def metakd(
         score_B = own_share * own_B + (1 - own_share) / (domains - 1) * (similarity_BP.sum(1) - own_B)
     error_B = (teacher_BD - student_BD).square().mean(1)
     if teacher_states_BLH is not None and student_states_BLH is not None:
-        if student_states_BLH.shape != teacher_states_BLH.shape or len(teacher_states_BLH) != len(teacher_BD):
-            raise InputError(
-                f"student_states_BLH is {shape(student_states_BLH)} but teacher_states_BLH is "
-                f"{shape(teacher_states_BLH)}, for {len(teacher_BD)} sentences"
-            )
         error_B = error_B + (teacher_states_BLH - student_states_BLH).square().mean((1, 2))
     return ((1 + score_B) / 2 * error_B).mean()
 
@@ -384,7 +349,7 @@ class _Reversed(torch.autograd.Function):
         return -gradient
 
 
-@full_precision
+@objective()
 def domain_adversarial(source_BD: Tensor, domains_PD: Tensor, bias_P: Tensor, domain_B: Tensor) -> Tensor:
     """- 1/N sum_i log softmax( W h(s_i) + b )[domain_i], whose gradient reaches h with its sign reversed.
 
@@ -398,12 +363,6 @@ def domain_adversarial(source_BD: Tensor, domains_PD: Tensor, bias_P: Tensor, do
     Source: Ganin and Lempitsky 2015 (gradient reversal), for the domain-adversarial loss of the meta-teacher of Pan et
     al. 2020 (Meta-KD).
     """
-    check_floating("source_BD", source_BD, dimensions=2)
-    check_floating("domains_PD", domains_PD, dimensions=2)
-    if domains_PD.shape[1] != source_BD.shape[1] or bias_P.shape != domains_PD.shape[:1]:
-        raise InputError(
-            f"domains_PD is {shape(domains_PD)} and bias_P {shape(bias_P)}, for vectors {shape(source_BD)}"
-        )
-    check_labels(domain_B, len(source_BD), len(domains_PD))
+    check_labels(domain_B, len(domains_PD))
     reversed_BD: Tensor = _Reversed.apply(source_BD)  # type: ignore[no-untyped-call, assignment]
     return F.cross_entropy(F.linear(reversed_BD, domains_PD, bias_P), domain_B.long())

@@ -15,13 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from msdc.distill.objectives.shared import check_floating, check_rows, equal_texts, full_precision, reduce, shape
+from msdc.distill.objectives.shared import equal_texts, objective, reduce
 from msdc.errors import InputError
 
-TASKS = ("ugt", "xtr", "smlm")
 
-
-@full_precision
+@objective()
 def unified_generative(
     logits_BV: Tensor,
     masked_token_B: Tensor,
@@ -57,20 +55,7 @@ def unified_generative(
     Source: Mao et al. 2021, eq. 2 (SMLM), 3 (XTR), 4 (UGT); written there as KL(p || q), which is infinite wherever
     q is 0. This direction is the one that the authors' code computes.
     """
-    check_floating("logits_BV", logits_BV, dimensions=2)
     batch, vocabulary = logits_BV.shape
-    rows = {"masked_token_B": masked_token_B, "masked_here_B": masked_here_B}
-    for row_name, row in rows.items():
-        if row.shape != (batch,):
-            raise InputError(f"{row_name} is {shape(row)}, expected [{batch}]")
-    if partner_ids_BT.dim() != 2 or len(partner_ids_BT) != batch or partner_ids_BT.shape != partner_mask_BT.shape:
-        raise InputError(
-            f"partner_ids_BT {shape(partner_ids_BT)} and partner_mask_BT {shape(partner_mask_BT)} must both "
-            f"be [{batch}, T]"
-        )
-    if task not in TASKS:
-        raise InputError(f"task must be one of {', '.join(TASKS)}, not {task!r}")
-
     here_B = (masked_here_B != 0).to(logits_BV.dtype)
     ids_BS, share_BS = _target(masked_token_B, here_B, partner_ids_BT, partner_mask_BT != 0, task)
     used_BS = share_BS > 0
@@ -108,7 +93,7 @@ def _target(masked_B: Tensor, here_B: Tensor, partner_BT: Tensor, real_BT: Tenso
     return ids_BS, torch.cat([own_B.unsqueeze(1), share_BT.masked_fill(same_BT, 0.0)], dim=1)
 
 
-@full_precision
+@objective()
 def masked_language_model(token_logits_MV: Tensor, masked_ids_M: Tensor) -> Tensor:
     """-log softmax(logits_m)[id_m], mean over the M masked tokens of a batch; 0 without any.
 
@@ -118,15 +103,12 @@ def masked_language_model(token_logits_MV: Tensor, masked_ids_M: Tensor) -> Tens
 
     Source: Devlin et al. 2019 (BERT), the baseline MLM of Mao et al. 2021, table 6.
     """
-    if masked_ids_M.shape != token_logits_MV.shape[:1]:
-        raise InputError(f"masked_ids_M is {shape(masked_ids_M)}, expected [{len(token_logits_MV)}]")
     if not len(masked_ids_M):
         return token_logits_MV.sum()
-    check_floating("token_logits_MV", token_logits_MV, dimensions=2)
     return F.cross_entropy(token_logits_MV, masked_ids_M)
 
 
-@full_precision
+@objective()
 def sentence_alignment(
     source_BD: Tensor,
     target_BD: Tensor,
@@ -144,7 +126,6 @@ def sentence_alignment(
 
     Source: Mao et al. 2021, eq. 5.
     """
-    check_rows(source_BD=source_BD, target_BD=target_BD)
     product_BB = source_BD @ target_BD.T
     if texts_BS is not None:
         product_BB = product_BB.masked_fill(equal_texts(texts_BS), -torch.inf)
@@ -152,7 +133,7 @@ def sentence_alignment(
     return reduce(-own_B, reduction)
 
 
-@full_precision
+@objective()
 def sentence_similarity(
     source_BD: Tensor, target_BD: Tensor, reduction: Literal["sum", "rows", "mean"] = "sum"
 ) -> Tensor:
@@ -169,7 +150,6 @@ def sentence_similarity(
 
     Source: Mao et al. 2021, eq. 6.
     """
-    check_rows(source_BD=source_BD, target_BD=target_BD)
     source_BB = (source_BD @ source_BD.T).softmax(1)
     target_BB = (target_BD @ target_BD.T).softmax(1)
     cosine_BB = ((source_BB - target_BB) * (math.pi / 2)).cos()
@@ -177,6 +157,4 @@ def sentence_similarity(
     log_BB = cosine_BB.clamp(min=torch.finfo(cosine_BB.dtype).eps).log()
     if reduction == "rows":
         return -log_BB.sum(1).mean()
-    if reduction not in ("sum", "mean"):
-        raise InputError(f"reduction must be sum, rows or mean, not {reduction!r}")
     return reduce(-log_BB, reduction)

@@ -13,21 +13,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from msdc.distill.objectives.shared import (
-    check_floating,
-    check_pairs,
-    check_rows,
-    check_temperature,
-    cosines,
-    full_precision,
-    reduce,
-    shape,
-    squared_error,
-)
-from msdc.errors import InputError
+from msdc.distill.objectives.shared import cosines, objective, reduce, squared_error
 
 
-@full_precision
+@objective(equal_widths=True)
 def multilingual_mse(
     teacher_source_BD: Tensor,
     student_source_BD: Tensor,
@@ -50,13 +39,11 @@ def multilingual_mse(
     Source: Ding et al. 2022, eq. 2 (train the assistant), 4 (train the student), 6 (L_KD); Reimers and Gurevych 2020.
     """
     wanted_target_BD = teacher_source_BD if teacher_target_BD is None else teacher_target_BD
-    students = {"student_source_BD": student_source_BD, "student_target_BD": student_target_BD}
-    check_rows(teacher_source_BD=teacher_source_BD, **students, teacher_target_BD=wanted_target_BD)
     source = squared_error(student_source_BD, teacher_source_BD, reduction)
     return source + squared_error(student_target_BD, wanted_target_BD, reduction)
 
 
-@full_precision
+@objective()
 def embedding_alignment(teacher_BTH: Tensor, student_BTH: Tensor, mask_BT: Tensor, pooled: bool = False) -> Tensor:
     """Squared error between the outputs of two embedding layers, over the real tokens of one side.
 
@@ -74,12 +61,6 @@ def embedding_alignment(teacher_BTH: Tensor, student_BTH: Tensor, mask_BT: Tenso
 
     Source: Ding et al. 2022, eq. 3.
     """
-    check_floating("teacher_BTH", teacher_BTH, dimensions=3)
-    if student_BTH.shape != teacher_BTH.shape or mask_BT.shape != teacher_BTH.shape[:2]:
-        raise InputError(
-            f"teacher_BTH {shape(teacher_BTH)}, student_BTH {shape(student_BTH)} and mask_BT "
-            f"{shape(mask_BT)} must agree in B, T and H"
-        )
     real_BT = mask_BT != 0
     # Filled before squaring, so that a NaN or an infinity in the padding reaches neither value nor gradient.
     difference_BTH = (student_BTH - teacher_BTH).masked_fill(~real_BT.unsqueeze(-1), 0.0)
@@ -91,7 +72,7 @@ def embedding_alignment(teacher_BTH: Tensor, student_BTH: Tensor, mask_BT: Tenso
     return difference_BH.square().sum() / (sentences * teacher_BTH.shape[2])
 
 
-@full_precision
+@objective()
 def multilingual_contrastive(
     teacher_source_BD: Tensor,
     student_source_BD: Tensor,
@@ -115,22 +96,16 @@ def multilingual_contrastive(
 
     Source: Ding et al. 2022, eq. 5 and 8 (the setting "Bool" of the ablation).
     """
-    check_pairs(teacher_source_BD, student_source_BD, student_target_BD)
-    batch = len(teacher_source_BD)
     if labels == "soft":
         label_BB = cosines(teacher_source_BD, teacher_source_BD)
-    elif labels == "hard":
+    else:
         if sentence_B is None:
             sentence_B = torch.unique(teacher_source_BD.detach(), dim=0, return_inverse=True)[1]
-        if sentence_B.shape != (batch,):
-            raise InputError(f"sentence_B is {shape(sentence_B)}, expected [{batch}]")
         label_BB = (sentence_B.unsqueeze(1) == sentence_B.unsqueeze(0)).to(student_source_BD.dtype)
-    else:
-        raise InputError(f"labels must be soft or hard, not {labels!r}")
     return (label_BB - cosines(student_source_BD, student_target_BD)).square().mean()
 
 
-@full_precision
+@objective()
 def contrastive_cross_entropy(
     teacher_source_BD: Tensor,
     student_source_BD: Tensor,
@@ -153,8 +128,6 @@ def contrastive_cross_entropy(
 
     Source: Ding et al. 2022, eq. 9 (the setting "CE" of the ablation).
     """
-    check_pairs(teacher_source_BD, student_source_BD, student_target_BD)
-    check_temperature(temperature)
     weight_BB = cosines(teacher_source_BD, teacher_source_BD)
     log_share_BB = (cosines(student_source_BD, student_target_BD) / temperature).log_softmax(1)
     return reduce(-(weight_BB * log_share_BB).sum(1), reduction)

@@ -25,7 +25,7 @@ class Objective:
         name: in a recipe.
         function: the pure function.
         preset: arguments that the name implies.
-        equal_widths: whether the student's vectors must have the teacher's width, if necessary by a learned map.
+        equal_widths: of the function: the student's vectors have the teacher's width, if necessary by a learned map.
         one_side: whether it is part of a step that trains only the target side.
         inputs: required tensors: parameters without a default.
         optional: tensors to use if available: parameters whose default is None.
@@ -35,8 +35,8 @@ class Objective:
     name: str
     function: Callable[..., Tensor]
     preset: Mapping[str, Any] = field(default_factory=dict)
-    equal_widths: bool = False
     one_side: bool = False
+    equal_widths: bool = field(init=False)
     inputs: tuple[str, ...] = field(init=False)
     optional: tuple[str, ...] = field(init=False)
     options: tuple[str, ...] = field(init=False)
@@ -52,6 +52,7 @@ class Objective:
                 kinds["options"].append(name)
         for kind, names in kinds.items():
             object.__setattr__(self, kind, tuple(names))
+        object.__setattr__(self, "equal_widths", getattr(self.function, "equal_widths", False))
 
     def __call__(self, tensors: Mapping[str, Tensor | None], **options: Any) -> Tensor:
         """The loss, from a mapping with at least `inputs`; other entries are ignored.
@@ -68,10 +69,9 @@ class Objective:
         return self.function(**given, **self.preset, **options)
 
 
-# Objectives that compare student and teacher dimension by dimension.
-_EQUAL_WIDTHS = (multi_stage.multilingual_mse, distilcse.contrastive_distillation, distilcse.kd, distilcse.metakd)
-_OTHERS = (
-    multi_stage.embedding_alignment, multi_stage.multilingual_contrastive, multi_stage.contrastive_cross_entropy,
+_PLAIN = (
+    multi_stage.multilingual_mse, multi_stage.embedding_alignment, multi_stage.multilingual_contrastive,
+    multi_stage.contrastive_cross_entropy, distilcse.contrastive_distillation, distilcse.kd, distilcse.metakd,
     distilcse.supervised_contrastive, distilcse.pkd, distilcse.domain_adversarial,
     sbert.softmax_classification, sbert.cosine_regression,
     retrieval.guided_contrastive, retrieval.margin_mse, retrieval.listwise_kl,
@@ -79,9 +79,8 @@ _OTHERS = (
 )  # fmt: skip
 _GENERATIVE = {"unified_generative": "ugt", "xtr": "xtr", "smlm": "smlm"}
 _ALL = (
-    *(Objective(function.__name__, function, equal_widths=True) for function in _EQUAL_WIDTHS),
-    Objective("similarity_distillation", distilcse.similarity_distillation, equal_widths=True, one_side=True),
-    *(Objective(function.__name__, function) for function in _OTHERS),
+    *(Objective(function.__name__, function) for function in _PLAIN),
+    Objective("similarity_distillation", distilcse.similarity_distillation, one_side=True),
     *(Objective(name, lightweight.unified_generative, {"task": task}) for name, task in _GENERATIVE.items()),
     Objective("mlm", lightweight.masked_language_model),
 )

@@ -14,15 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from msdc.distill.objectives.shared import (
-    check_floating,
-    check_rows,
-    check_temperature,
-    equal_texts,
-    full_precision,
-    shape,
-    unit_rows,
-)
+from msdc.distill.objectives.shared import equal_texts, objective, shape, unit_rows
 from msdc.errors import InputError
 
 
@@ -42,27 +34,22 @@ def matryoshka(
     return {name: sum((value[name] for value in values[1:]), first) for name, first in values[0].items()}
 
 
-@full_precision
+@objective()
 def candidate_scores(source_BD: Tensor, target_BD: Tensor, negatives_BND: Tensor) -> Tensor:
     """Cosines of each source with its candidates, [B, J]: its target, then its N = J - 1 negatives."""
-    check_rows(source_BD=source_BD, target_BD=target_BD)
-    check_floating("negatives_BND", negatives_BND, dimensions=3)
-    if negatives_BND.shape[::2] != source_BD.shape:
-        raise InputError(f"negatives_BND is {shape(negatives_BND)}, vectors are {shape(source_BD)}")
     candidates_BJD = torch.cat([target_BD.unsqueeze(1), negatives_BND], dim=1)
     return (unit_rows(candidates_BJD) @ unit_rows(source_BD).unsqueeze(2)).squeeze(2)
 
 
 def _both_scores(teacher_scores_BJ: Tensor, *student: Tensor) -> Tensor:
     """The student's scores, of the teacher's shape."""
-    check_floating("teacher_scores_BJ", teacher_scores_BJ, dimensions=2)
     found_BJ = candidate_scores(*student)
     if found_BJ.shape != teacher_scores_BJ.shape:
         raise InputError(f"teacher_scores_BJ is {shape(teacher_scores_BJ)}, candidates are {shape(found_BJ)}")
     return found_BJ
 
 
-@full_precision
+@objective()
 def guided_contrastive(
     teacher_source_BD: Tensor,
     teacher_target_BD: Tensor,
@@ -94,11 +81,6 @@ def guided_contrastive(
 
     Source: Solatorio 2024 (GISTEmbed); the margin is that of later implementations.
     """
-    check_rows(student_source_BD=student_source_BD, student_target_BD=student_target_BD)
-    check_rows(teacher_source_BD=teacher_source_BD, teacher_target_BD=teacher_target_BD)
-    if len(teacher_source_BD) != len(student_source_BD):
-        raise InputError(f"expected one row of the teacher per pair, got {shape(teacher_source_BD)}")
-    check_temperature(temperature)
     sides = (student_source_BD, student_target_BD, teacher_source_BD, teacher_target_BD)
     q, p, t_q, t_p = map(unit_rows, sides)
     own_B1 = (t_q * t_p).sum(1, keepdim=True)
@@ -116,7 +98,7 @@ def guided_contrastive(
     return F.cross_entropy(logits, torch.arange(len(q), device=q.device))
 
 
-@full_precision
+@objective()
 def margin_mse(
     teacher_scores_BJ: Tensor, student_source_BD: Tensor, student_target_BD: Tensor, student_negatives_BND: Tensor
 ) -> Tensor:
@@ -136,7 +118,7 @@ def margin_mse(
     return F.mse_loss(found_BJ[:, :1] - found_BJ[:, 1:], teacher_scores_BJ[:, :1] - teacher_scores_BJ[:, 1:])
 
 
-@full_precision
+@objective()
 def listwise_kl(
     teacher_scores_BJ: Tensor,
     student_source_BD: Tensor,
@@ -153,7 +135,6 @@ def listwise_kl(
 
     Source: Cao et al. 2007 (ListNet, top-one probabilities); Ren et al. 2021 (RocketQAv2), for distillation.
     """
-    check_temperature(temperature)
     student = (student_source_BD, student_target_BD, student_negatives_BND)
     found_BJ = _both_scores(teacher_scores_BJ, *student)
     label_BJ = (teacher_scores_BJ / temperature).log_softmax(1)

@@ -11,11 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from msdc.distill.objectives.shared import check_floating, check_labels, check_rows, full_precision, shape, unit_rows
+from msdc.distill.objectives.shared import check_labels, objective, shape, unit_rows
 from msdc.errors import InputError
 
 
-@full_precision
+@objective()
 def softmax_classification(
     source_BD: Tensor, target_BD: Tensor, classifier_CF: Tensor, bias_C: Tensor, label_B: Tensor
 ) -> Tensor:
@@ -29,19 +29,14 @@ def softmax_classification(
     Source: Reimers and Gurevych 2019 (Sentence-BERT), section 3, classification objective. The paper writes it without
     b; the authors' library has it.
     """
-    check_rows(source_BD=source_BD, target_BD=target_BD)
-    check_floating("classifier_CF", classifier_CF, dimensions=2)
-    if classifier_CF.shape[1] != 3 * source_BD.shape[1] or bias_C.shape != classifier_CF.shape[:1]:
-        raise InputError(
-            f"classifier_CF is {shape(classifier_CF)} and bias_C {shape(bias_C)}, expected [C, "
-            f"{3 * source_BD.shape[1]}] and [C] for sentence vectors {shape(source_BD)}"
-        )
-    check_labels(label_B, len(source_BD), len(classifier_CF))
+    if classifier_CF.shape[1] != 3 * source_BD.shape[1]:
+        raise InputError(f"classifier_CF is {shape(classifier_CF)}, expected [C, {3 * source_BD.shape[1]}]")
+    check_labels(label_B, len(classifier_CF))
     features_BF = torch.cat([source_BD, target_BD, (source_BD - target_BD).abs()], dim=1)
     return F.cross_entropy(F.linear(features_BF, classifier_CF, bias_C), label_B.long())
 
 
-@full_precision
+@objective()
 def cosine_regression(source_BD: Tensor, target_BD: Tensor, score_B: Tensor) -> Tensor:
     """1/N sum_i ( cos(u_i, v_i) - y_i )^2.
 
@@ -51,8 +46,5 @@ def cosine_regression(source_BD: Tensor, target_BD: Tensor, score_B: Tensor) -> 
 
     Source: Reimers and Gurevych 2019 (Sentence-BERT), section 3, regression objective.
     """
-    check_rows(source_BD=source_BD, target_BD=target_BD)
-    if score_B.shape != source_BD.shape[:1]:
-        raise InputError(f"expected {len(source_BD)} scores, got {shape(score_B)}")
     cosine_B = (unit_rows(source_BD) * unit_rows(target_BD)).sum(1)
     return (cosine_B - score_B.to(cosine_B.dtype)).square().mean()

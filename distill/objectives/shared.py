@@ -1,4 +1,4 @@
-"""What the objectives share: full precision inside, cosines that are defined everywhere, and shape checks.
+"""What the objectives share: full precision inside, arguments checked by their names, cosines defined everywhere.
 
 Half-precision and autocast inputs are widened to float32 (float64 stays float64), so a loss is always at least
 float32 and a similarity never loses digits to bfloat16.
@@ -7,52 +7,91 @@ float32 and a similarity never loses digits to bfloat16.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from msdc.arguments import checked
 from msdc.errors import InputError
 
 P = ParamSpec("P")
 
 # Below this length a vector has no direction; `torch.nn.functional.normalize` has the same limit.
 SHORTEST = 1e-12
+FLOATING = "DHVFJ"  # last axes of floating tensors
+MAY_BE_EMPTY = "KM"  # first axes: a memory bank, masked tokens
 
 
-@contextmanager
-def errors_named(name: str) -> Iterator[None]:
-    """Put `name` before the messages of the checks below."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from error
+def objective(*, equal_widths: bool = False) -> Callable[[Callable[P, Tensor]], Callable[P, Tensor]]:
+    """Make a function an objective: outside autocast, with every floating tensor in one dtype of at least float32.
 
-
-def full_precision(objective: Callable[P, Tensor]) -> Callable[P, Tensor]:
-    """Run `objective` outside autocast, with every floating tensor in one dtype of at least float32.
-
-    Its name is put before its errors.
+    Its arguments are checked (`check_shapes`, `msdc.arguments.checked`), and its name is put before its errors. With
+    `equal_widths` the vectors of student and teacher have one width, if necessary by a learned map.
     """
 
-    @functools.wraps(objective)
-    def inside(*args: P.args, **kwargs: P.kwargs) -> Tensor:
-        tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
-        floating = [x.dtype for x in tensors if x.is_floating_point()]
-        dtype = functools.reduce(torch.promote_types, floating, torch.float32)
+    def decorate(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
+        signature, call = inspect.signature(function), checked(function)
 
-        def widen(x: Any) -> Any:
-            return x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x
+        @functools.wraps(function)
+        def inside(*args: P.args, **kwargs: P.kwargs) -> Tensor:
+            given = signature.bind(*args, **kwargs).arguments
+            tensors = [x for x in given.values() if isinstance(x, Tensor)]
+            floating = [x.dtype for x in tensors if x.is_floating_point()]
+            dtype = functools.reduce(torch.promote_types, floating, torch.float32)
 
-        # Autocast would cast the products inside back to half precision.
-        off = torch.autocast(tensors[0].device.type if tensors else "cpu", enabled=False)
-        with off, errors_named(objective.__name__):
-            return objective(*map(widen, args), **{name: widen(x) for name, x in kwargs.items()})  # type: ignore[arg-type]
+            def widen(x: Any) -> Any:
+                return x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x
 
-    return inside
+            try:
+                check_shapes(given, equal_widths)
+                # Autocast would cast the products inside back to half precision.
+                with torch.autocast(tensors[0].device.type if tensors else "cpu", enabled=False):
+                    return call(**{name: widen(x) for name, x in given.items()})  # type: ignore[call-arg, arg-type]
+            except InputError as error:
+                raise InputError(f"{function.__name__}: {error}") from error
+
+        inside.equal_widths = equal_widths  # type: ignore[attr-defined]
+        return inside
+
+    return decorate
+
+
+def check_shapes(given: Mapping[str, Any], equal_widths: bool) -> None:
+    """Check arguments by the axes in their names: `teacher_BD` is [B, D], and a letter has one size in all of them.
+
+    Without `equal_widths` the teacher's D is its own; `negative_BD` has any number of rows. A temperature is above 0.
+    """
+    sizes: dict[str, tuple[int, str]] = {}
+    for name, value in given.items():
+        letters = name.rpartition("_")[2]
+        if name == "temperature" and not value > 0:
+            raise InputError(f"temperature must be above 0, got {value}")
+        if value is None or not letters.isupper():
+            continue
+        floating = letters[-1] in FLOATING
+        if not isinstance(value, Tensor) or (floating and not value.is_floating_point()):
+            kind = value.dtype if isinstance(value, Tensor) else type(value).__name__
+            raise InputError(f"{name} must be a {'floating-point ' if floating else ''}tensor, not {kind}")
+        if value.dim() != len(letters):
+            raise InputError(f"{name} must have {len(letters)} dimensions, its shape is {shape(value)}")
+        if floating and value.numel() == 0 and letters[0] not in MAY_BE_EMPTY:
+            raise InputError(f"{name} is empty, its shape is {shape(value)}")
+        teacher = name.startswith("teacher_")
+        for letter, size in zip(letters, value.shape, strict=True):
+            if letter == "B" and name == "negative_BD":
+                continue
+            own = teacher and letter == "D" and not equal_widths
+            known, first = sizes.setdefault("teacher's D" if own else letter, (size, name))
+            if size != known:
+                maps = letter in "DH" and teacher != first.startswith("teacher_")
+                hint = "; map the student to its teacher's width first" if maps else ""
+                raise InputError(
+                    f"{name} is {shape(value)} but {first} is {shape(given[first])}: {letter} differs{hint}"
+                )
 
 
 def unit_rows(vectors: Tensor) -> Tensor:
@@ -95,74 +134,22 @@ def equal_texts(texts_BS: Tensor, *others_M: Tensor) -> Tensor:
     return torch.cat([found[0].fill_diagonal_(False), *found[1:]], dim=1)
 
 
-def check_rows(**tensors: Tensor) -> None:
-    """Demand floating tensors [B, D] of one shape with B >= 1."""
-    first_name, first = next(iter(tensors.items()))
-    for name, tensor in tensors.items():
-        check_floating(name, tensor, dimensions=2)
-        if tensor.shape != first.shape:
-            same = tensor.shape[1] == first.shape[1]
-            hint = "" if same else "; project the student to its teacher's width first"
-            raise InputError(f"{name} is {shape(tensor)} but {first_name} is {shape(first)}, they must be equal{hint}")
-
-
-def check_pairs(teacher_source_BD: Tensor, student_source_BD: Tensor, student_target_BD: Tensor) -> None:
-    """Demand one row per sentence pair; the student's width may differ from its teacher's."""
-    check_rows(student_source_BD=student_source_BD, student_target_BD=student_target_BD)
-    check_rows(teacher_source_BD=teacher_source_BD)
-    if len(teacher_source_BD) != len(student_source_BD):
-        raise InputError(
-            f"teacher_source_BD is {shape(teacher_source_BD)} but student_source_BD is "
-            f"{shape(student_source_BD)}: expected one row per sentence pair"
-        )
-
-
-def check_bank(bank_KD: Tensor, **like: Tensor) -> None:
-    """Demand a bank [K, D] of the width of the named tensor [B, D]; it may be empty."""
-    ((name, tensor),) = like.items()
-    if bank_KD.dim() != 2 or bank_KD.shape[1] != tensor.shape[1]:
-        raise InputError(f"bank_KD is {shape(bank_KD)}, expected [K, {tensor.shape[1]}] as {name}")
-
-
-def check_floating(name: str, tensor: Tensor, dimensions: int) -> None:
-    """Demand a floating tensor with `dimensions` dimensions, none of them empty."""
-    if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
-        kind = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
-        raise InputError(f"{name} must be a floating-point tensor, not {kind}")
-    if tensor.dim() != dimensions:
-        raise InputError(f"{name} must have {dimensions} dimensions, its shape is {shape(tensor)}")
-    if tensor.numel() == 0:
-        raise InputError(f"{name} is empty, its shape is {shape(tensor)}")
-
-
-def check_labels(label_B: Tensor, count: int, classes: int, what: str = "labels") -> None:
-    """Demand one integer 0 .. classes-1 for each of `count` rows."""
-    if label_B.shape != (count,) or label_B.is_floating_point():
-        raise InputError(f"expected {count} integer {what}, got {label_B.dtype} {shape(label_B)}")
+def check_labels(label_B: Tensor, classes: int, what: str = "labels") -> None:
+    """Demand integers 0 .. classes-1."""
+    if label_B.is_floating_point():
+        raise InputError(f"{what} must be integers, not {label_B.dtype}")
     # Checked only on the CPU, where it does not wait for the device.
     if label_B.device.type == "cpu" and not 0 <= int(label_B.min()) <= int(label_B.max()) < classes:
         raise InputError(f"{what} must be 0 .. {classes - 1}, got up to {int(label_B.max())}")
 
 
-def check_temperature(temperature: float) -> None:
-    """Demand a temperature above zero."""
-    if not temperature > 0:
-        raise InputError(f"temperature must be above 0, got {temperature}")
-
-
 def reduce(losses: Tensor, reduction: str) -> Tensor:
     """Sum (as the paper writes it) or mean of all numbers in `losses`."""
-    if reduction == "sum":
-        return losses.sum()
-    if reduction == "mean":
-        return losses.mean()
-    raise InputError(f"reduction must be sum or mean, not {reduction!r}")
+    return losses.sum() if reduction == "sum" else losses.mean()
 
 
 def squared_error(first_BD: Tensor, second_BD: Tensor, reduction: str) -> Tensor:
     """Squared error of rows, mean over B; over D the mean (as `mse_loss`) or the sum (as the papers write ||.||^2)."""
-    if reduction not in ("mean", "sum"):
-        raise InputError(f"reduction must be mean or sum, not {reduction!r}")
     error = F.mse_loss(first_BD, second_BD)
     return error * first_BD.shape[-1] if reduction == "sum" else error
 

@@ -34,7 +34,7 @@ def _duration(seconds: float) -> str:
 
 
 class StageProgress:
-    """Shows rows read, then steps with the loss, its parts, learning rate, sentences per second and time left.
+    """Shows steps with the loss, its parts, learning rate, sentences per second and time left.
 
     A context manager. Losses and speed are means since the last line (the last half second of a bar). The parts of the
     loss, one per objective, are shown if there are several.
@@ -70,22 +70,6 @@ class StageProgress:
         if self._bar is not None:
             self._bar.stop()
 
-    def _due(self) -> bool:
-        return self.enabled and monotonic() - self._shown >= self._every
-
-    def _show(self, text: str, step: int | None = None) -> None:
-        self._shown = monotonic()
-        if self._bar is not None:
-            self._bar.update(self._task, completed=step, text=text)
-        else:
-            at = "" if step is None else f"step {step}/{self.steps}, "
-            say(f"{self.label}: {at}{text}")
-
-    def reading(self, rows: int) -> None:
-        """Rows of text read so far, before the first step."""
-        if self._due():
-            self._show(f"reading the corpora, {rows:,} rows")
-
     def step(self, step: int, loss: float, learning_rate: float, sentences: int, parts: Mapping[str, float]) -> None:
         """A step is done: its number from 1, loss, learning rate, sentences of its batch, and parts of the loss."""
         now = monotonic()
@@ -96,7 +80,7 @@ class StageProgress:
         for name, value in parts.items():
             self._parts.setdefault(name, []).append(value)
         self._sentences += sentences
-        if not self._due():
+        if not self.enabled or now - self._shown < self._every:
             return
         spent = max(now - self._shown, 1e-9)
         began, first = self._first
@@ -107,7 +91,11 @@ class StageProgress:
         if self.steps is not None and step > first:
             words.append(f"{_duration((now - began) / (step - first) * (self.steps - step))} left")
         self._losses, self._parts, self._sentences = [], {}, 0
-        self._show(", ".join(words), step)
+        self._shown = monotonic()
+        if self._bar is not None:
+            self._bar.update(self._task, completed=step, text=", ".join(words))
+        else:
+            say(f"{self.label}: step {step}/{self.steps}, {', '.join(words)}")
 
 
 # --- trackers -------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from msdc.errors import InputError
 WRONG = {
     "unknown objective": ("stages.one.objective", "mse", "unknown objective 'mse'"),
     "unknown option": ("stages.three.objective", {"name": "kd", "options": {"tau": 1}}, "unknown option tau"),
-    "bad option": ("stages.four.objective", {"name": "kd", "options": {"reduction": "max"}}, "must be mean or sum"),
+    "bad option": ("stages.four.objective", {"name": "kd", "options": {"reduction": "max"}}, "max. is unknown"),
     "bad value": ("stages.four.objective", {"name": "contrastive_cross_entropy", "options": {"temperature": 0}},
         "above 0"),
     "no teacher": ("stages.four.teacher", None, "needs a teacher"),

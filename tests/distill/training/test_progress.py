@@ -37,9 +37,6 @@ def clock(monkeypatch):
 def test_one_line_every_thirty_seconds(capsys, clock):
     """Losses are means since the last line; speed and time left are counted from the first step."""
     with StageProgress("train", 100) as progress:
-        for clock.now, rows in ((10, 4096), (31, 8192)):
-            progress.reading(rows)
-        assert re.fullmatch(r"train: .*8,192 rows\n", capsys.readouterr().err)
         for step in range(1, 41):
             clock.now = 60 + step
             progress.step(step, 1.0 if step <= 20 else 0.5, 2e-5, 64, {})
@@ -56,7 +53,6 @@ def test_other_processes_are_silent(capsys, clock):
     with StageProgress("train", 10, enabled=False) as progress:
         for step in range(1, 10):
             clock.now += 100
-            progress.reading(step)
             progress.step(step, 1.0, 1e-3, 8, {})
     assert capsys.readouterr().err == ""
 
