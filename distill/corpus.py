@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
 from msdc.commands import quiet_option
 from msdc.distill.catalog import load_recipe
-from msdc.distill.data.corpora import Reading, TextSource, open_corpora, unread
+from msdc.distill.data.corpora import TextSource, open_corpora, unread
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
+from msdc.distill.data.tables import open_table, reading_lines, tables_folder
 from msdc.distill.recipe import KINDS, Corpus, parse
 from msdc.errors import InputError, printable
 from msdc.text.scored_pairs import ANY_SCORE, GOLD_RANGE, read_pairs
@@ -24,55 +26,57 @@ from msdc.text.text_files import describe_text
 SHOWN = 70  # characters of an example
 
 
-@dataclass
-class Part(Reading):
+@dataclass(frozen=True)
+class Part:
     """What training reads from a part of a corpus; `error` states why it cannot be read.
 
-    `encoding` is how the file is written, where it is not plain UTF-8; `duplicates` are rows that an earlier part, or
-    row, has too.
+    `why` is how the language was found, `dropped` a list of the reason `why`, the number of `rows` and the first
+    `lines`; `encoding` is how the file is written, where it is not plain UTF-8; `duplicates` are rows that an earlier
+    part, or row, has too.
     """
 
+    name: str
+    form: str = ""
+    language: str = ""
+    why: str = ""
+    rows: int = 0
+    all_rows: bool = False
+    dropped: list[dict[str, Any]] = field(default_factory=list)
     encoding: str = ""
     duplicates: int = 0
     examples: list[list[str]] = field(default_factory=list)
     error: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        """The entry of the JSON output; `dropped` is a list of the reason, the number of lines and the first ones."""
-        dropped = [{"why": why, "rows": count, "lines": lines} for why, (count, lines) in self.dropped.items()]
-        return asdict(self) | {"dropped": dropped}
 
-
-def _read_source(source: TextSource, examples: int, most: int | None, seen: set[int]) -> Part:
-    """Read a source as training does, up to `most` rows; `seen` are hashes of all rows so far."""
-    shown: list[list[str]] = []
-    error, duplicates = "", 0
-    with closing(source.read()) as rows:
-        try:
-            for number, row in enumerate(rows, start=1):
-                texts = [text for text in (row.source, row.target, *row.negatives) if text]
-                if len(shown) < examples:
-                    shown.append(texts)
-                key = hash((*texts, row.language, row.label))
-                duplicates += key in seen
-                seen.add(key)
-                if number == most:
-                    break
-        except InputError as problem:
-            error = str(problem)
-    assert source.reading is not None
+def _read_source(source: TextSource, folder: Path, examples: int, most: int | None, seen: set[int]) -> Part:
+    """Read a source into its table as training does, up to `most` rows; `seen` are hashes of all rows so far."""
+    limit = min(filter(None, (most, source.corpus.limit)), default=None)
+    source = replace(source, corpus=source.corpus.model_copy(update={"limit": limit}))
     text = [file for file in source.files if len(source.files) == 1 and suffix_of(file) != ".parquet"]
-    encoding = "".join(map(describe_text, text))
-    found = vars(source.reading) | {"all_rows": source.reading.all_rows and not error}
-    return Part(**found, encoding=encoding, duplicates=duplicates, examples=shown, error=error)
+    found = Part(source.name, source.form, source.language, source.why, encoding="".join(map(describe_text, text)))
+    try:
+        table = open_table(source, folder)
+    except InputError as error:
+        return replace(found, rows=source.taken, dropped=source.drops(), error=str(error))
+    shown = [
+        [text for text in (row.source, row.target, *row.negatives) if text]
+        for row in table.read(np.arange(min(examples, table.rows)))
+    ]
+    before, labels = len(seen), table.labels.tolist() or repeat(None)
+    seen.update(hash((*keys, source.language, label)) for keys, label in zip(table.keys.tolist(), labels, strict=False))
+    duplicates, dropped = table.rows - (len(seen) - before), table.about["dropped"]
+    return replace(
+        found, rows=table.rows, all_rows=table.rows != most, dropped=dropped, duplicates=duplicates, examples=shown
+    )
 
 
 def _to_text(one: Part) -> str:
     """The lines for a person."""
+    lines = reading_lines(vars(one))
     if one.error and not one.rows:
-        lines = [f"{one.name}: {one.error.removeprefix(f'{one.name}: ')}", *one.lines()[1:]]
-    else:
-        lines = one.lines()
+        lines[0] = f"{one.name}: {one.error.removeprefix(f'{one.name}: ')}"
+    elif not one.all_rows:
+        lines[0] += " (not read to the end)"
     if one.encoding:
         lines.insert(1, f"  written as {one.encoding}")
     if one.duplicates:
@@ -118,16 +122,17 @@ def describe_corpus(
     all); `data` replaces `{data}` in a recipe; `exclude` are files as of a recipe's `exclude`, in addition to those.
     Files of a folder or glob that are not read, and languages without text, are parts with an error.
     """
-    corpora, excluded = [parse(Corpus, {"path": file, **settings}, file)], tuple(exclude)
+    corpora, excluded, folder = [parse(Corpus, {"path": file, **settings}, file)], tuple(exclude), tables_folder()
     if Path(file).suffix in (".yaml", ".yml"):
         recipe = load_recipe(file, data=data)
         corpora, excluded = list(dict.fromkeys(recipe.all_corpora)), (*recipe.exclude, *exclude)
+        folder = tables_folder(recipe)
     exclusion, seen = read_exclusion(excluded), set[int]()
     found: list[Part] = []
     for corpus in corpora:
         try:
             sources = _open(corpus, exclusion)
-            found += [_read_source(source, examples, rows, seen) for source in sources]
+            found += [_read_source(source, folder, examples, rows, seen) for source in sources]
             found += [Part(corpus.origin, error=error) for error in unread(corpus, sources)]
         except InputError as error:
             found.append(Part(corpus.origin, error=str(error)))
@@ -182,7 +187,7 @@ def command(
         for file in files
         for one in describe_corpus(file, settings, rows=rows, examples=examples, data=data, exclude=exclude)
     ]
-    shown = json.dumps([one.as_dict() for one in readings], ensure_ascii=False)
+    shown = json.dumps([asdict(one) for one in readings], ensure_ascii=False)
     click.echo(shown if as_json else "\n".join(map(_to_text, readings)))
     if any(one.error for one in readings):
         context.exit(InputError.exit_code)

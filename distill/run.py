@@ -27,7 +27,7 @@ from msdc.distill.assistant import cut_from_assistant, load_named, make_assistan
 from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.download import record_downloads
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
-from msdc.distill.data.tables import Table, dropped_text, open_table, reading_lines, tables_folder
+from msdc.distill.data.tables import Table, open_table, reading_lines, tables_folder
 from msdc.distill.data.text import StageText
 from msdc.distill.inputs import read_inputs
 from msdc.distill.model_card import model_card
@@ -181,9 +181,9 @@ class Run:
             if any(source.corpus.word_by_word for source in sources):
                 sources = translate_sources(sources, self._dictionary)
             self._tables[corpora] = [open_table(source, tables_folder(self.recipe)) for source in sources]
-            for line in map(dropped_text, self._tables[corpora]) if self.rank == 0 else ():
-                if line:
-                    say(line)
+            for table in self._tables[corpora]:
+                if table.about["dropped"] and self.rank == 0:
+                    say("\n".join(reading_lines(table.about)))
         return self._tables[corpora]
 
     @cached_property
@@ -366,7 +366,11 @@ class Run:
         parallel.from_first(write)
         if self.rank == 0:
             tables = {table.key: table for some in self._tables.values() for table in some}
-            say("\n".join(["text of this run:", *chain.from_iterable(map(reading_lines, tables.values()))]))
+            say(
+                "\n".join(
+                    ["text of this run:", *chain.from_iterable(reading_lines(table.about) for table in tables.values())]
+                )
+            )
         assistant = self.folder.trained(self.recipe, "assistant")
         return RunResult(self.folder.path, student, assistant if assistant.is_dir() else None, results, seconds)
 

@@ -392,7 +392,7 @@ def _count(recipe: Recipe, corpora: tuple[Corpus, ...], excluded: Exclusion | No
         for source in open_corpora((corpus,), excluded):
             about = known(source, tables_folder(recipe))
             rows = _rows(source, most) if about is None else about["rows"]
-            dropped = source.dropped() if about is None else about["dropped"]
+            dropped = source.drops() if about is None else about["dropped"]
             rows *= max(1, len(corpus.word_by_word))
             found.append({"name": source.name, "language": source.language, "rows": rows, "dropped": dropped})
     return found
@@ -405,7 +405,7 @@ def _rows(source: TextSource, most: int) -> int:
     path = Path(source.name.split(" + ")[0])
     if taken < most or suffix_of(path) not in LINES or not path.is_file():
         return taken + sum(1 for _ in rows)
-    usable = taken / (taken + sum(one["rows"] for one in source.dropped()))
+    usable = taken / (taken + sum(one["rows"] for one in source.drops()))
     with open(path, "rb") as raw, unpacked(raw) as text:
         lines = sum(block.count(b"\n") for block in iter(partial(text.read, BLOCK), b""))
     return min(round(lines * usable), source.corpus.limit or lines)

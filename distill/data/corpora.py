@@ -54,41 +54,6 @@ Entry = tuple[int, "Row | str"]
 
 
 @dataclass
-class Reading:
-    """What was read from a part of a corpus: every line is in a row or is counted by the reason why it is not.
-
-    Attributes:
-        name, form, language: of the part: its file, format and columns, and target language.
-        why: how the language was found.
-        rows: rows that training gets; `all_rows` if the part was read to its end.
-        dropped: reason -> number of lines without a row, and the numbers of the first ones.
-    """
-
-    name: str
-    form: str = ""
-    language: str = ""
-    why: str = ""
-    rows: int = 0
-    all_rows: bool = False
-    dropped: dict[str, tuple[int, list[int]]] = field(default_factory=dict)
-
-    def drop(self, line: int, why: str) -> None:
-        """Count a line without a row."""
-        count, lines = self.dropped.get(why, (0, []))
-        self.dropped[why] = (count + 1, [*lines, line] if count < SHOWN_LINES else lines)
-
-    def lines(self) -> list[str]:
-        """The lines for a person: what was read, and each reason."""
-        more = "" if self.all_rows else " (not read to the end)"
-        language = f"language {self.language}{f' ({self.why})' if self.why else ''}"
-        found = [f"{self.name}: {'; '.join(filter(None, (self.form, language)))}; {self.rows:,} rows{more}"]
-        for why, (count, lines) in self.dropped.items():
-            places = ", ".join(map(str, lines)) + (", ..." if count > len(lines) else "")
-            found.append(f"  dropped {count:,}: {why} (line {places})")
-        return found
-
-
-@dataclass
 class TextSource:
     """One readable part of a corpus; rows with a sentence of `excluded` are skipped."""
 
@@ -104,29 +69,17 @@ class TextSource:
     excluded: Exclusion | None = None
     files: tuple[Path, ...] = ()  # what it reads; empty for a data set that a library opens
     variant: str = ""  # what else its rows depend on
-    reading: Reading | None = field(default=None, init=False, repr=False)  # the last one, if possible to the end
+    # Of the last reading: rows so far, and of each reason the number of lines without a row and the first ones' numbers
+    taken: int = field(default=0, init=False, repr=False)
+    dropped: dict[str, tuple[int, list[int]]] = field(default_factory=dict, init=False, repr=False)
 
-    @property
-    def bad(self) -> int:
-        """Lines of the last reading without a row, other than empty, too long and excluded ones."""
-        return sum(count for count, _ in self._bad().values())
-
-    @property
-    def first_bad(self) -> str:
-        """The first bad line with its number; empty if there is none."""
-        return next((f"line {lines[0]}: {why}" for why, (_, lines) in self._bad().items()), "")
-
-    def dropped(self) -> list[dict[str, Any]]:
+    def drops(self) -> list[dict[str, Any]]:
         """What the last reading left out: for each reason `why`, the number of `rows`, and the first `lines`."""
-        found = {} if self.reading is None else self.reading.dropped
-        return [{"why": why, "rows": count, "lines": lines} for why, (count, lines) in found.items()]
+        return [{"why": why, "rows": count, "lines": lines} for why, (count, lines) in self.dropped.items()]
 
-    def _bad(self) -> dict[str, tuple[int, list[int]]]:
-        found = self.reading.dropped if self.reading else {}
-        return {why: drop for why, drop in found.items() if why not in (EMPTY_LINE, self._long(), *EXCLUDED)}
-
-    def _long(self) -> str:
-        return f"longer than {self.corpus.max_characters} characters (max_characters)"
+    def _drop(self, line: int, why: str) -> None:
+        count, lines = self.dropped.get(why, (0, []))
+        self.dropped[why] = (count + 1, [*lines, line] if count < SHOWN_LINES else lines)
 
     def rows(self) -> Iterator[Row]:
         """All rows of the file."""
@@ -157,34 +110,34 @@ class TextSource:
         return self.excluded.judge(key, self._usable())
 
     def read(self) -> Generator[Row, None, None]:
-        """Rows cleaned and filtered by the corpus' limits."""
-        found = Reading(self.name, self.form, self.language, self.why)
-        if self.reading is None or not self.reading.all_rows:
-            self.reading = found
+        """Rows cleaned and filtered by the corpus' limits; every other line is counted in `dropped`."""
+        self.taken, self.dropped = 0, {}
         longest, limit = self.corpus.max_characters, self.corpus.limit
+        too_long = f"longer than {longest} characters (max_characters)"
         for line, row in self.judged():
             if isinstance(row, str):
-                found.drop(line, row)
+                self._drop(line, row)
                 continue
             source, target = clean(row.source), clean(row.target)
             if len(source) > longest or len(target) > longest:
-                found.drop(line, self._long())
+                self._drop(line, too_long)
                 continue
-            found.rows += 1
+            self.taken += 1
             yield Row(source, target, row.language, tuple(map(clean, row.negatives)), self.domain, row.label)
-            if found.rows == limit:
+            if self.taken == limit:
                 break
-        found.all_rows, self.reading = True, found
-        lines = found.rows + sum(count for count, _ in found.dropped.values())
-        if found.rows and self.bad >= MANY_BAD and self.bad > self.corpus.most_bad * lines:
+        lines = self.taken + sum(count for count, _ in self.dropped.values())
+        reasons = {why: f"line {places[0]}: {why}" for why, (_, places) in self.dropped.items()}
+        bad = [why for why in self.dropped if why not in (EMPTY_LINE, too_long, *EXCLUDED)]
+        count = sum(self.dropped[why][0] for why in bad)
+        if self.taken and count >= MANY_BAD and count > self.corpus.most_bad * lines:
             raise InputError(
-                f"{self.name}: {self.bad} of {lines} lines cannot be read ({self.first_bad}): more than "
+                f"{self.name}: {count} of {lines} lines cannot be read ({reasons[bad[0]]}): more than "
                 f"`most_bad: {self.corpus.most_bad:g}` of this corpus allows"
             )
-        if not found.rows:
-            reasons = [f"line {lines[0]}: {why}" for why, (_, lines) in found.dropped.items()]
+        if not self.taken:
             none = f"{self.name}: no usable sentence" + ("" if reasons else " (empty)")
-            raise InputError("; ".join(filter(None, (none, *reasons, self.form and f"read as {self.form}"))))
+            raise InputError("; ".join(filter(None, (none, *reasons.values(), self.form and f"read as {self.form}"))))
 
 
 def refuse_test_set(path: Path, what: str) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
+from collections.abc import Mapping
 from functools import cache, cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from msdc.distill.data import Row
-from msdc.distill.data.corpora import Reading, TextSource
+from msdc.distill.data.corpora import TextSource
 from msdc.distill.recipe import Recipe
 from msdc.encoders.folder import with_prompt
 from msdc.errors import InputError, MsdcError
@@ -194,7 +195,7 @@ def _write_table(source: TextSource, folder: Path) -> None:
         out.close()
         sizes = {path.name: path.stat().st_size for path in stage.iterdir()}
         about = {"name": Path(source.name).name, "form": source.form, "language": source.language, "rows": count,
-                 "why": source.why, "sides": sides, "dropped": source.dropped(), "bytes": sizes}  # fmt: skip
+                 "why": source.why, "sides": sides, "dropped": source.drops(), "bytes": sizes}  # fmt: skip
         (stage / "about.json").write_text(json.dumps(about, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
 
@@ -303,16 +304,11 @@ class Table:
                 last = here
 
 
-def dropped_text(table: Table) -> str:
-    """One line about the rows that were dropped; empty if there are none."""
-    parts = []
-    for one in table.about["dropped"]:
-        parts.append(f"{one['rows']:,} {one['why']} (the first at line {one['lines'][0]})")
-    return f"{table.about['name']}: {table.rows:,} rows; dropped {'; '.join(parts)}" if parts else ""
-
-
-def reading_lines(table: Table) -> list[str]:
+def reading_lines(about: Mapping[str, Any]) -> list[str]:
     """The lines for a person of what was read: format, language, rows, and lines without a row by reason."""
-    about = table.about
-    dropped = {one["why"]: (one["rows"], one["lines"]) for one in about["dropped"]}
-    return Reading(about["name"], about["form"], about["language"], about["why"], table.rows, True, dropped).lines()
+    language = f"language {about['language']}" + (f" ({about['why']})" if about["why"] else "")
+    found = [f"{about['name']}: {'; '.join(filter(None, (about['form'], language)))}; {about['rows']:,} rows"]
+    for drop in about["dropped"]:
+        places = ", ".join(map(str, drop["lines"])) + (", ..." if drop["rows"] > len(drop["lines"]) else "")
+        found.append(f"  dropped {drop['rows']:,}: {drop['why']} (line {places})")
+    return found

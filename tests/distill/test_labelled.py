@@ -180,11 +180,13 @@ def test_labelled_pairs_in_tables(tmp_path, form):
     rows = [(row.label, row.source, row.target.replace("\n", " ")) for row in source.read()]
     order = ("contradiction", "entailment", "neutral")
     assert rows == [(float(order.index(a)), b, c.replace("\n", " ")) for a, b, c in PAIRS if a != "-"]
-    assert source.bad == 1 and "label of NLI" in source.first_bad
+    ((why, drop),) = source.dropped.items()
+    assert "label of NLI" in why
+    assert drop[0] == 1
     (triples,) = open_corpora((Corpus(path=str(path), kind="nli"),))
     found = [(row.source, row.target, row.negatives[0].replace("\n", " ")) for row in triples.read()]
     assert found == [('P, "one"', "e1", "c 1")]
-    assert list(triples.reading.dropped) == [
+    assert list(triples.dropped) == [
         "no label of NLI, premise and hypothesis", "the premise has no entailment or no contradiction"
     ]  # fmt: skip
 
@@ -195,7 +197,7 @@ def test_named_columns_of_labelled_pairs(tmp_path):
     corpus = Corpus(path=str(path), kind="nli-pairs", columns=("verdict", "first", "second"))
     (source,) = open_corpora((corpus,))
     assert [(row.label, row.source, row.target) for row in source.read()] == [(2.0, "A.", "B.")]
-    assert not source.bad
+    assert not source.dropped
     other = path.with_suffix(".csv")
     other.write_text("verdict,first,second,note\nneutral,A.,B.,x\n", encoding="utf-8")
     with pytest.raises(

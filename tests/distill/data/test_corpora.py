@@ -70,7 +70,8 @@ def test_a_quote_that_is_never_closed_is_one_bad_line(tmp_path):
     (source,) = open_corpus(Corpus(path=path))
     found = [r.source for r in source.read()]
     assert found[0] == "A." and found[-2:] == ["E.", "G."]
-    assert source.bad == 1 and source.first_bad.startswith("line 3: not valid CSV")
+    ((why, drop),) = source.dropped.items()
+    assert why.startswith("not valid CSV") and drop == (1, [3])
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def test_json_lines(tmp_path, make):
     path = made(tmp_path / "mine.jsonl", "\n".join([*lines, "{broken", "3"]) + "\n")
     (source,) = open_corpus(Corpus(path=path, languages=["de"]))
     assert [tuple(row[:3]) for row in source.read()] == READ
-    assert source.reading.dropped == {"not JSON": (1, [4]), "neither a JSON object nor a list": (1, [5])}
+    assert source.dropped == {"not JSON": (1, [4]), "neither a JSON object nor a list": (1, [5])}
 
 
 def test_parquet(tmp_path):
@@ -101,7 +102,8 @@ def test_parquet(tmp_path):
         pa.table({"en": column, "id": range(4), "de": ["x", *(two for _, two in PAIRS)]}), path, row_group_size=2
     )
     (source,) = open_corpus(Corpus(path=str(path), languages=["de"]))
-    assert [tuple(row[:3]) for row in source.read()] == READ and source.first_bad == "line 1: an empty side"
+    assert [tuple(row[:3]) for row in source.read()] == READ
+    assert source.dropped == {"an empty side": (1, [1])}
     pq.write_table(pa.table({"translation": [{"de": two, "en": one} for one, two in PAIRS], "id": [1, 2, 3]}), path)
     assert rows(path=str(path), languages=["de"]) == READ
     for content, said in ((b"PAR1 no", "not a parquet file"), (pa.table({"id": [1]}), "without a column of text")):
@@ -211,7 +213,7 @@ def test_translation_memory(tmp_path):
     packed = made(tmp_path / "memory.tmx.gz", gzip.compress(TMX.encode()))
     (source,) = open_corpus(Corpus(path=packed, languages=["de"]))
     assert [r.target for r in source.read()] == ["OK drücken."]
-    assert source.reading.dropped == {"an empty side": (1, [2])}
+    assert source.dropped == {"an empty side": (1, [2])}
     for broken in (
         '<!DOCTYPE tmx [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><tmx><body>&b;</body></tmx>',
         "<tmx><body>",
@@ -229,7 +231,7 @@ def test_gettext_catalogue(tmp_path):
     )
     (source,) = open_corpus(Corpus(path=path))
     assert [tuple(r[:3]) for r in source.read()] == [("Open file", 'Datei "öffnen"', "tr")]
-    assert source.reading.dropped == {"an empty side": (2, [9, 13])}
+    assert source.dropped == {"an empty side": (2, [9, 13])}
 
 
 def test_two_aligned_files(tmp_path):
@@ -256,7 +258,7 @@ def test_labelled_pairs_become_triples(tmp_path):
     (source,) = open_corpus(Corpus(path=path, kind="nli"))
     found = [(r.source, r.target, *r.negatives) for r in source.read()]
     assert found == [("P1", "e1", "c"), ("P1", "e2", "c"), ("P3", "e", "c")]
-    assert source.reading.dropped == {
+    assert source.dropped == {
         "no label of NLI, premise and hypothesis": (1, [7]),
         "the premise has no entailment or no contradiction": (1, [7]),
     }
@@ -301,7 +303,8 @@ def test_bad_lines_are_counted_and_the_first_named(tmp_path):
     )
     for _ in range(2):
         assert [r.source for r in source.read()] == ["A.", "F."]
-        assert source.bad == 3 and source.first_bad == "line 2: 1 columns, expected 2"
+        assert sum(count for count, _ in source.dropped.values()) == 3
+        assert source.dropped["1 columns, expected 2"][1][0] == 2
 
 
 @pytest.mark.parametrize(
@@ -384,7 +387,7 @@ def test_the_command_shows_what_training_reads(tmp_path):
     (found,) = json.loads(CliRunner().invoke(command, [path, "--json"]).output)
     (source,) = open_corpus(Corpus(path=path))
     assert found["rows"] == len(list(source.read())) == 2
-    assert sum(drop["rows"] for drop in found["dropped"]) == sum(drop["rows"] for drop in source.dropped()) == 3
+    assert sum(drop["rows"] for drop in found["dropped"]) == sum(drop["rows"] for drop in source.drops()) == 3
     (found,) = json.loads(CliRunner().invoke(command, [path, "--json", "--rows", "1", "--examples", "0"]).output)
     assert (found["rows"], found["all_rows"], found["examples"]) == (1, False, [])
 

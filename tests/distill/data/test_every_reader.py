@@ -119,7 +119,7 @@ def every_reader(file: Written) -> None:
         expected = [(clean(one), clean(two)) for one, two in file.full]
         (source,) = open_corpus(Corpus(path=str(path), languages=("de",), header=header))
         assert [(row.source, row.target) for row in source.read()] == expected
-        assert source.reading.rows + sum(one["rows"] for one in source.dropped()) == len(file.rows)
+        assert source.taken + sum(one["rows"] for one in source.drops()) == len(file.rows)
 
         (part,) = describe_corpus(str(path), {"languages": ("de",), "header": header})
         assert (part.rows, part.duplicates) == (len(expected), len(expected) - len(set(expected)))
@@ -192,8 +192,8 @@ def test_a_stray_quote_costs_its_own_rows_alone(rows, at, further, closed, delim
         assert [tuple(map(clean, row)) for n, row in enumerate(plain) if n not in (at, closing)] == [
             row for row in kept if closing is None or row[0] != clean(plain[closing][0] + '"')
         ]
-        assert len(kept) + sum(one["rows"] for one in source.dropped()) == len(rows)
-        assert source.reading.dropped and at + 1 in next(iter(source.reading.dropped.values()))[1]
+        assert len(kept) + sum(one["rows"] for one in source.drops()) == len(rows)
+        assert source.dropped and at + 1 in next(iter(source.dropped.values()))[1]
 
 
 @EXAMPLES

@@ -129,6 +129,6 @@ def test_half_of_a_surrogate_pair_is_counted_and_refused(tmp_path):
     lines = [json.dumps({"en": f"Bus {n}.", "de": f"Der Bus {n}."}) for n in range(4)]
     path.write_text("\n".join([*lines[:2], '{"en": "A \\ud83d here.", "de": "Ein Lächeln."}', *lines[2:]]) + "\n")
     (part,) = describe_corpus(str(path), {})
-    assert part.rows == 4 and part.dropped == {"half of a surrogate pair": (1, [3])}
+    assert part.rows == 4 and part.dropped == [{"why": "half of a surrogate pair", "rows": 1, "lines": [3]}]
     with pytest.raises(InputError, match=r"cut\.en-de\.jsonl line 3: column 'en' has half of a surrogate pair"):
         list(iterate_texts(path, "en"))

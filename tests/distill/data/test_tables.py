@@ -10,7 +10,7 @@ import pytest
 import tiny_models
 
 from msdc.distill.data.corpora import open_corpora
-from msdc.distill.data.tables import READ, dropped_text, known, open_table, source_key, tables_folder
+from msdc.distill.data.tables import READ, known, open_table, reading_lines, source_key, tables_folder
 from msdc.distill.data.text import StageText
 from msdc.distill.recipe import Corpus, HeldOut
 from msdc.errors import InputError
@@ -43,7 +43,7 @@ def test_a_table_has_the_rows_of_its_file_in_their_order(tmp_path):
     some = np.array([READ + 5, 3, READ - 1, 3])
     assert [row.source for row in table.read(some)] == [f"Sentence number {i}." for i in some]
     assert table.keys.shape == (READ + 100, 2) and len(np.unique(table.keys)) == 2 * (READ + 100)
-    assert table.about["rows"] == READ + 100 and table.about["dropped"] == [] and dropped_text(table) == ""
+    assert table.about["rows"] == READ + 100 and table.about["dropped"] == []
 
 
 def test_it_is_read_once(tmp_path, monkeypatch):
@@ -103,9 +103,10 @@ def test_what_is_dropped_is_stated_with_its_reason(tmp_path):
     assert table.rows == 37 == table.about["rows"]
     dropped = {one["why"]: (one["rows"], one["lines"][0]) for one in table.about["dropped"]}
     assert dropped == {"an empty side": (2, 4), "longer than 250 characters (max_characters)": (1, 21)}
-    assert dropped_text(table).startswith(
-        "set.en-de.tsv: 37 rows; dropped 2 an empty side (the first at line 4); 1 long"
-    )
+    assert reading_lines(table.about)[1:] == [
+        "  dropped 2: an empty side (line 4, 10)",
+        "  dropped 1: longer than 250 characters (max_characters) (line 21)",
+    ]
     with pytest.raises(InputError, match=r"set.en-de.tsv line 4: an empty side \(on_bad: stop\)"):
         open_table(source_of(path, on_bad="stop"))
     path.write_text("\n".join([*text, *["no translation\t"] * 98]) + "\n", encoding="utf-8")
