@@ -188,7 +188,12 @@ def _check_models(recipe: Recipe, download: bool) -> list[str]:
     positions: dict[str, int | None] = {"assistant": None, "student": None}
     if isinstance(recipe.assistant, Assistant):
         body = teacher if recipe.assistant.body == "teacher" else layout(recipe.assistant.body)
-        positions["assistant"] = recipe.assistant.max_length
+        positions["assistant"] = wanted = recipe.assistant.max_length
+        if body is not None and body.max_length < wanted:
+            raise InputError(
+                f"assistant: max_length {wanted} is more than the {body.max_length} positions of its body; "
+                f"set `max_length: {body.max_length}`"
+            )
         file = recipe.assistant.vocabulary.file
         if file is not None and not Path(file).expanduser().is_file():
             raise InputError(f"assistant.vocabulary.file: {file}: no such file")

@@ -40,6 +40,7 @@ WRONG = {
     "no such teacher": ("teacher", "./no-such-model", "no such model folder"),
     "no such teacher of a stage": ("stages.three.teacher", "./no-such-model", "no such model folder"),
     "too long": ("stages.three.max_length", 21, "max_length 21 is more than the student's 20 positions"),
+    "longer than its body": ("assistant.max_length", 2048, "2048 is more than the [0-9]+ positions of its body"),
     "too deep": ("student.unit", 9, "layers has 8"),
     "no graded file": ("heldout.graded", ["nowhere-dev.tsv"], "nowhere-dev.tsv"),
     "a test set": ("heldout.graded", ["sts-test.tsv"], "must not choose checkpoints"),

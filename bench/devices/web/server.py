@@ -11,6 +11,7 @@ import hmac
 import http.server
 import io
 import json
+import math
 import secrets
 import shutil
 import socket
@@ -18,8 +19,10 @@ import socketserver
 import ssl
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from email.message import Message
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Self
 
@@ -47,6 +50,8 @@ MAX_CONNECTIONS = 64
 # at a time, and phones on cables all come from this machine's own address.
 TOKEN_S = 10.0
 MAX_STRANGERS = 16
+# How long a connection that has shown it may take for its next request.
+REQUEST_S = 120.0
 BEAT_BYTES = 1024
 LONGEST_NAME = 60
 # Pages that are opened again take a new seat; strangers with the link shall not fill the memory.
@@ -97,11 +102,15 @@ class Seat:
 
 @dataclass
 class _Visitor:
-    """A connection: whose, since when, and whether it has shown the secret."""
+    """A connection: whose, since when it waits for a request, and whether it has shown the secret."""
 
     address: str
     since: float = field(default_factory=time.monotonic)
     known: bool = False
+
+    def is_late(self, now: float, token_s: float) -> bool:
+        """Whether its next request takes too long."""
+        return now - self.since > (REQUEST_S if self.known else token_s)
 
 
 class AnswerServer(socketserver.ThreadingTCPServer):
@@ -136,13 +145,16 @@ class AnswerServer(socketserver.ThreadingTCPServer):
         self._open, self._tls = True, tls
         self._lock, self._accepting = threading.Lock(), threading.Lock()
         self._replying, self._idle = 0, threading.Condition()
-        self._visitors: dict[Any, _Visitor] = {}  # connection -> what is known of it, oldest first
+        self._visitors: dict[Any, _Visitor] = {}  # connection -> what is known of it, the longest silent one first
         self._visiting = threading.Lock()
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Handler)
         self.port = int(self.server_address[1])
         shown = f"[{host}]" if ":" in host else host
-        self.address = f"{'https' if tls else 'http'}://{shown}:{self.port}/{self.token}/"
+        # As browsers name it: without the port that the scheme implies.
+        self.host = shown if self.port == (443 if tls else 80) else f"{shown}:{self.port}"
+        self.origin = f"{'https' if tls else 'http'}://{self.host}"
+        self.address = f"{self.origin}/{self.token}/"
 
     def __enter__(self) -> Self:
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
@@ -162,22 +174,23 @@ class AnswerServer(socketserver.ThreadingTCPServer):
         return connection, client
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Start a thread for a connection. Where there are too many, the oldest one without the secret gives way."""
+        """Start a thread for a connection.
+
+        Where there are too many, one gives way: the oldest without the secret; else, of the address that has most, the
+        one that has asked for nothing for the longest time.
+        """
         address = client_address[0]
         with self._visiting:
             strangers = [(one, visitor.address) for one, visitor in self._visitors.items() if not visitor.known]
             own = [one for one, whose in strangers if whose == address]
             if len(own) >= MAX_STRANGERS:
                 self._turn_out(own[0])
-            elif len(self._visitors) >= MAX_CONNECTIONS and strangers:
-                self._turn_out(strangers[0][0])
-            free = len(self._visitors) < MAX_CONNECTIONS
-            if free:
-                self._visitors[request] = _Visitor(address)
-        if free:
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+            elif len(self._visitors) >= MAX_CONNECTIONS:
+                ((most, _),) = Counter(visitor.address for visitor in self._visitors.values()).most_common(1)
+                of_most = (one for one, visitor in self._visitors.items() if visitor.address == most)
+                self._turn_out(strangers[0][0] if strangers else next(of_most))
+            self._visitors[request] = _Visitor(address)
+        super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Serve a connection."""
@@ -188,11 +201,10 @@ class AnswerServer(socketserver.ThreadingTCPServer):
                 self._visitors.pop(request, None)
 
     def service_actions(self) -> None:
-        """Close connections that show no secret: a page sends it as soon as it is connected."""
-        before = time.monotonic() - self.token_s
+        """Close connections that show no secret (a page sends it as soon as it is connected), and slow requests."""
+        now = time.monotonic()
         with self._visiting:
-            late = [one for one, visitor in self._visitors.items() if not visitor.known and visitor.since < before]
-            for request in late:
+            for request in [one for one, visitor in self._visitors.items() if visitor.is_late(now, self.token_s)]:
                 self._turn_out(request)
 
     def _turn_out(self, request: Any) -> None:
@@ -211,9 +223,25 @@ class AnswerServer(socketserver.ThreadingTCPServer):
         if not hmac.compare_digest(head.encode("utf-8", "replace"), self.token.encode()):
             return None
         with self._visiting:
-            if request in self._visitors:
-                self._visitors[request].known = True
+            if visitor := self._visitors.pop(request, None):
+                # Behind all others. What it posts has the time of a request; a download may take longer.
+                visitor.known, visitor.since = True, time.monotonic()
+                self._visitors[request] = visitor
         return rest or "index.html"
+
+    def waits(self, request: Any, since: float) -> None:
+        """A connection waits for its next request since `since`."""
+        with self._visiting:
+            if request in self._visitors:
+                self._visitors[request].since = since
+
+    def is_own(self, headers: Message) -> bool:
+        """Whether a request was meant for this server, and sent by its own pages.
+
+        A page elsewhere reaches it under a name of its own that leads here (DNS rebinding), or as another origin. Some
+        browsers send the origin "null" for pages without a referrer, as these are.
+        """
+        return headers.get("Host") == self.host and headers.get("Origin", self.origin) in (self.origin, "null")
 
     # What pages post
 
@@ -362,6 +390,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "msdc", ""
 
+    def parse_request(self) -> bool:
+        """Also refuses requests that were meant for another server, whatever their method."""
+        if not super().parse_request():
+            return False
+        if self.server.is_own(self.headers):
+            return True
+        self.close_connection = True
+        self._reply(421)
+        return False
+
     def do_GET(self) -> None:
         name = self.server.name_of(self.path, self.connection)
         source = self.server.files.get(name) if name is not None else None
@@ -398,8 +436,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_header(key, value)
         self.end_headers()
         body.seek(0)
+        # A download may take its time; each part of it has that of the socket.
+        self.server.waits(self.connection, math.inf)
         with contextlib.suppress(OSError):
             shutil.copyfileobj(body, self.wfile)
+        self.server.waits(self.connection, time.monotonic())
 
     def log_message(self, *arguments: object) -> None:
         pass

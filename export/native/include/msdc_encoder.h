@@ -94,6 +94,10 @@ MSDC_API int32_t msdc_max_length(const msdc_encoder *encoder); /* longest input 
  * of that name. `name` NULL: the default prompt, "" where the bundle has none. */
 MSDC_API const char *msdc_prompt(const msdc_encoder *encoder, const char *name);
 
+/* The same; an unknown name is MSDC_BAD_ARGUMENT, and the line lists the known ones. */
+MSDC_API msdc_status msdc_find_prompt(const msdc_encoder *encoder, const char *name, const char **prompt, char *error,
+                                      size_t error_size);
+
 /* Vector of one text; longer texts are cut at msdc_max_length. `prompt` (NUL-terminated UTF-8) is put before the text;
  * NULL takes the bundle's default prompt, "" none. A text without tokens (blank, where the tokenizer adds no special
  * ids: static embeddings) has the vector zero. `width` is msdc_width(), or smaller for the first numbers of the

@@ -198,6 +198,19 @@ const char* msdc_prompt(const msdc_encoder* encoder, const char* name) {
   return nullptr;
 }
 
+msdc_status msdc_find_prompt(const msdc_encoder* encoder, const char* name, const char** prompt, char* error,
+                             size_t error_size) {
+  return guarded(error, error_size, [&] {
+    need(encoder != nullptr && name != nullptr && prompt != nullptr, "no encoder, name, or place for the prompt");
+    *prompt = msdc_prompt(encoder, name);
+    if (*prompt != nullptr) return;
+    std::string known;
+    for (const auto& entry : encoder->encoder.manifest().prompts) known += (known.empty() ? "" : ", ") + entry.first;
+    const std::string line = "prompt \"" + std::string(name) + "\" is unknown; known: " + (known.empty() ? "none" : known);
+    need(false, line.c_str());
+  });
+}
+
 msdc_status msdc_encode(msdc_encoder* encoder, const char* prompt, const char* text, size_t text_size, float* vector,
                         size_t width, char* error, size_t error_size) {
   return guarded(error, error_size, [&] {

@@ -19,7 +19,7 @@ from link_phone import SETTINGS, WAIT_S, Client, Link, link_server, phone_answer
 
 from msdc.bench.devices.web.link import browser_of, device_of, self_signed
 from msdc.bench.devices.web.measurement import Measurement, page_vectors
-from msdc.bench.devices.web.server import MAX_CONNECTIONS, SPARE_SEATS
+from msdc.bench.devices.web.server import MAX_CONNECTIONS, REQUEST_S, SPARE_SEATS
 from msdc.bench.measure import compare_golden
 from msdc.bench.report.page import build_report, write_report
 from msdc.bench.result import BenchFile
@@ -220,6 +220,68 @@ def test_slow_connections_without_the_secret_keep_no_phone_out(server, whose):
         connection.close()
 
 
+@pytest.mark.parametrize("whose", [lambda number: "127.0.0.1", loopback], ids=["one address", "many addresses"])
+def test_slow_connections_with_the_secret_keep_no_phone_out(server, whose):
+    """They show it once, and then send the next request without end. A phone that speaks keeps its connection."""
+    path, slow = urlsplit(server.address).path, []
+    with contextlib.closing(Client(server.address).connect()) as phone:
+        for number in range(MAX_CONNECTIONS + 6):
+            slow.append(socket.create_connection(("127.0.0.1", server.port), source_address=(whose(number), 0)))
+            slow[-1].sendall(f"GET {path} HTTP/1.1\r\nHost: {server.host}\r\n\r\n".encode())
+            assert slow[-1].recv(1 << 16).startswith(b"HTTP/1.1 200")
+            slow[-1].sendall(b"GET /")
+            phone.request("GET", path)
+            answer = phone.getresponse()
+            assert answer.status == 200
+            answer.read()
+        own = phone.sock
+        for _ in range(3):
+            assert Client(server.address).ask("GET", "")[0] == 200
+        phone.request("GET", path)
+        assert phone.getresponse().status == 200 and phone.sock is own
+    for connection in slow:
+        connection.close()
+
+
+def test_a_request_that_comes_in_drops_has_a_limited_time(server, monkeypatch):
+    """Also one with the secret; a reader that takes long to read a file is no such request."""
+    path = urlsplit(server.address).path
+    with socket.create_connection(("127.0.0.1", server.port), timeout=WAIT_S) as drops:
+        drops.sendall(f"GET {path} HTTP/1.1\r\nHost: {server.host}\r\n\r\n".encode())
+        assert drops.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        (visitor,) = server._visitors.values()
+        assert visitor.known and not visitor.is_late(visitor.since + REQUEST_S, server.token_s)
+        assert visitor.is_late(visitor.since + REQUEST_S + 1, server.token_s)
+        monkeypatch.setattr("msdc.bench.devices.web.server.REQUEST_S", 0.3)
+        drops.settimeout(0.05)
+        ended = False
+        while not ended:
+            with contextlib.suppress(TimeoutError):
+                drops.sendall(b"x")
+                ended = drops.recv(1 << 16) == b""
+    assert Client(server.address).ask("GET", "")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "headers, status",
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "evil.example:80"}, 421),
+        ({"Host": ""}, 421),
+        ({"Origin": "http://evil.example"}, 421),
+        ({"Origin": "http://127.0.0.1"}, 421),
+        ({"Origin": "null"}, 200),
+        ({}, 200),
+    ],
+)
+def test_requests_for_another_host_or_of_another_page_are_refused(server, headers, status):
+    """A page elsewhere whose name was led here (DNS rebinding) has the link, and learns nothing and leaves nothing."""
+    client = Client(server.address)
+    assert client.ask("GET", "", **headers)[0] == status
+    assert client.ask("POST", "join", b"{}", **headers)[0] == status and len(server.seats) == (status == 200)
+    assert client.ask("GET", "", Origin=server.origin)[0] == 200
+
+
 @pytest.mark.parametrize("tls", [False, True])
 def test_a_connection_must_show_the_secret_in_time(tls):
     """Silent, slow and wrong ones are closed; one that has shown it may be slow, and is answered without delay."""
@@ -231,7 +293,7 @@ def test_a_connection_must_show_the_secret_in_time(tls):
             assert phone.getresponse().read() == b"<p>"
             (held,) = server._visitors
             assert held.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-            for first in (b"", b"GET /", b"GET /wrong/ HTTP/1.1\r\n\r\n"):
+            for first in (b"", b"GET /", f"GET /wrong/ HTTP/1.1\r\nHost: {server.host}\r\n\r\n".encode()):
                 with socket.create_connection(("127.0.0.1", server.port), timeout=WAIT_S) as stranger:
                     stranger.sendall(first)
                     with contextlib.suppress(ConnectionResetError):

@@ -177,7 +177,7 @@ def test_classes_run_with_each_runtime(classes, jni_libraries, tiny_bundle, tmp_
         tiny_bundle, assets, tmp_path / "files", env=os.environ | {"LD_LIBRARY_PATH": str(folder)},
     )  # fmt: skip
     lines = [line for line in out.splitlines() if line.startswith(("ok ", "FAILED "))]
-    assert len(lines) == 64 and not [line for line in lines if line.startswith("FAILED")], out
+    assert len(lines) == 68 and not [line for line in lines if line.startswith("FAILED")], out
     assert out.splitlines()[-1] == "done"
     # -Xcheck:jni prints a warning for every misuse of the interface.
     assert "WARNING in native method" not in out and "FATAL ERROR" not in out

@@ -100,12 +100,17 @@ function folderUrl(url) {
   }
 }
 
+function requireText(text, what) {
+  if (typeof text !== "string") throw new TypeError(`${what} is not a string`);
+  if (/\p{Surrogate}/u.test(text)) throw new TypeError(`${what} has half of a surrogate pair`);
+}
+
 // One text gives one answer, a list of texts a list.
-async function each(texts, work) {
-  const list = typeof texts === "string" ? [texts] : texts;
-  if (!Array.isArray(list) || !list.every((text) => typeof text === "string")) {
-    throw new TypeError("a string or a list of strings is expected");
-  }
+async function each(texts, { prompt }, work) {
+  const list = Array.isArray(texts) ? texts : [texts];
+  // Holes too, which forEach leaves out.
+  for (const [i, text] of list.entries()) requireText(text, `text ${i + 1}`);
+  if (prompt !== undefined) requireText(prompt, "the prompt");
   const found = await work(list);
   return list === texts ? found : found[0];
 }
@@ -139,7 +144,7 @@ export class Encoder {
 
   async encode(texts, { signal, onProgress = () => {}, ...options } = {}) {
     known(options, "prompt", "promptName", "truncateDim");
-    return each(texts, async (list) => {
+    return each(texts, options, async (list) => {
       const { values, width } = await this.#link.call("encode", [list, options], { signal, report: onProgress });
       // Copies: a vector that is kept, cloned or sent must not bring all others with it.
       return list.map((_, i) => values.slice(i * width, (i + 1) * width));
@@ -148,10 +153,11 @@ export class Encoder {
 
   async tokenize(texts, options = {}) {
     known(options, "prompt", "promptName", "maxLength");
-    return each(texts, (list) => this.#link.call("tokenize", [list, options], { report: () => {} }));
+    return each(texts, options, (list) => this.#link.call("tokenize", [list, options], { report: () => {} }));
   }
 
-  async selfTest({ signal } = {}) {
+  async selfTest({ signal, ...options } = {}) {
+    known(options, "signal");
     return this.#link.call("selfTest", [{}], { signal, report: () => {} });
   }
 

@@ -199,8 +199,10 @@ export class Engine {
   }
 
   async tokenize(texts, options) {
-    const first = this.prompt(options);
-    return texts.map((text) => this.ids(first + text, options.maxLength));
+    const first = this.prompt(options), most = options.maxLength ?? this.manifest.max_length;
+    const least = this.tokenizer.before.length + this.tokenizer.after.length;
+    if (!(most >= least)) throw new RangeError(`maxLength is not ${least} or more`);
+    return texts.map((text) => this.ids(first + text, most));
   }
 
   // Vectors of N texts, one after the other in a Float32Array.

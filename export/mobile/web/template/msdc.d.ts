@@ -75,7 +75,8 @@ export class Encoder {
 
   /**
    * The vector of a text, or vectors of texts, each in memory of its own. Calls may overlap: they take turns text by text.
-   * @throws RangeError an unknown prompt or width; TypeError neither text nor texts; the signal's reason when cancelled.
+   * @throws RangeError an unknown prompt or width; TypeError neither text nor texts, half of a surrogate pair, or an unknown
+   * option; the signal's reason when cancelled.
    */
   encode(text: string, options?: VectorOptions): Promise<Float32Array>;
   encode(texts: readonly string[], options?: VectorOptions): Promise<Float32Array[]>;

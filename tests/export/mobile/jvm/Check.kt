@@ -68,12 +68,15 @@ fun checkEncoding(encoder: SentenceEncoder) {
     passed("self-test", found.texts >= 60 && found.idsDiffer == 0 && found.minCosine > 0.999f)
     passed("width", encoder.encodeBlocking("hello").size == encoder.width)
     passed("emoji", encoder.tokenize("\uD83D\uDE00 a").size > 2)
-    // Half a pair is U+FFFD, as where the golden ids were made; Java alone would write "?".
-    passed("half a pair", encoder.tokenize("a\uD83D b").contentEquals(encoder.tokenize("a\uFFFD b")))
+    for ((what, work) in listOf<Pair<String, () -> Any>>(
+        "the text" to { encoder.tokenize("a\uD83D b") }, "the text" to { encoder.encodeBlocking("\uDE00") },
+        "text 2" to { encoder.encodeBlocking(listOf("a", "\uD83D")) }, "the prompt" to { encoder.encodeBlocking("a", "\uDE00") },
+        "the prompt's name" to { encoder.prompt("\uD83D") }
+    )) throws<IllegalArgumentException>("half a pair", "$what has half of a surrogate pair") { work() }
     throws<IllegalArgumentException>("ids outside", "is not in the vocabulary") { encoder.encodeIds(intArrayOf(1 shl 20)) }
     throws<EncoderException>("no bundle", "not a bundle") { SentenceEncoder.fromFolder(File("/nowhere")) }
     passed("prompt", encoder.encodeBlocking("b", "a ").contentEquals(encoder.encodeBlocking("a b", "")))
-    throws<IllegalArgumentException>("no such prompt", "is unknown") { encoder.prompt("no such prompt") }
+    throws<IllegalArgumentException>("no such prompt", "prompt \"no such prompt\" is unknown; known: none") { encoder.prompt("no such prompt") }
 
     val vectors = encoder.encodeBlocking(NOTES)
     passed("batch", NOTES.indices.all { vectors[it].contentEquals(encoder.encodeBlocking(NOTES[it])) })

@@ -33,6 +33,7 @@ export default async function run() {
     number: await refused(() => encoder.encode([1])),
     name: await refused(() => encoder.encode(["x"], { promptName: "nothing" })),
     width: await refused(() => encoder.encode(["x"], { truncateDim: 10 ** 6 })),
+    least: await refused(() => encoder.tokenize(["x"], { maxLength: 1 })),
     absent: await refused(() => Encoder.load("/nothing-here")),
     pinned: await refused(() => Encoder.load("/bundle", { sha256: "0".repeat(64) })),
     damaged: await refused(() => Encoder.load("/damaged", { cache: false })),

@@ -16,5 +16,12 @@ console.log(JSON.stringify({
   load: await said(() => Encoder.load("http://127.0.0.1:9/x", { sha: "1" })),
   encode: await said(() => encoder.encode("a", { promt: "x" })),
   tokenize: await said(() => encoder.tokenize(["a"], { truncateDim: 2 })),
+  selfTest: await said(() => encoder.selfTest({ sginal: null })),
+  half: await said(() => encoder.encode(["a", "b\ud800c"])),
+  low: await said(() => encoder.tokenize("\udfff")),
+  halfPrompt: await said(() => encoder.encode("a", { prompt: "\ud83d" })),
+  number: await said(() => encoder.encode("a", { prompt: 7 })),
+  hole: await said(() => encoder.encode([, "a"])),
+  pair: await said(() => encoder.encode("\u{1f600}")),
   known: await said(() => encoder.encode("a", { prompt: "x", truncateDim: 1, onProgress: () => {} })),
 }));

@@ -117,8 +117,8 @@ def test_progress_counts_every_byte(found, bundle):
 
 def test_refusals_are_one_line(found):
     refused = found["refused"]
-    assert [refused[name]["name"] for name in ("text", "number", "name", "width")] == [
-        "TypeError", "TypeError", "RangeError", "RangeError",
+    assert [refused[name]["name"] for name in ("text", "number", "name", "width", "least")] == [
+        "TypeError", "TypeError", "RangeError", "RangeError", "RangeError",
     ]  # fmt: skip
     for name, word in {
         "absent": "status 404", "pinned": "another sha256", "damaged": "sha256 is not the manifest's",
@@ -396,4 +396,12 @@ def test_mistyped_options_and_addresses_are_refused(tmp_path):
     assert said["path"].startswith("EncoderError: /some/folder: not a web address")
     assert said["load"] == "TypeError: option sha is unknown; known: sha256, runtime, threads, cache"
     assert said["encode"].startswith("TypeError: option promt is unknown; known: prompt, promptName, truncateDim")
-    assert said["tokenize"].startswith("TypeError: option truncateDim is unknown") and said["known"] == "accepted"
+    assert said["tokenize"].startswith("TypeError: option truncateDim is unknown")
+    assert said["selfTest"] == "TypeError: option sginal is unknown; known: signal"
+    for name, line in {
+        "half": "text 2 has half of a surrogate pair", "low": "text 1 has half of a surrogate pair",
+        "halfPrompt": "the prompt has half of a surrogate pair", "number": "the prompt is not a string",
+        "hole": "text 1 is not a string",
+    }.items():  # fmt: skip
+        assert said[name] == f"TypeError: {line}"
+    assert said["pair"] == said["known"] == "accepted"

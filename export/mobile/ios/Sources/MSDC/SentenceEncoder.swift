@@ -87,12 +87,12 @@ public final class SentenceEncoder: @unchecked Sendable {
     msdc_close(handle)
   }
 
-  /// The prompt that the model holds under `name`, such as "query". A name that it does not hold is an error.
+  /// The prompt that the model holds under `name`, such as "query". An unknown name is an error that lists the
+  /// known ones.
   public func prompt(named name: String) throws -> String {
-    guard let found = msdc_prompt(handle, name) else {
-      throw EncoderError.badArgument("prompt \"\(name)\" is unknown")
-    }
-    return String(cString: found)
+    var found: UnsafePointer<CChar>?
+    try check { error, size in msdc_find_prompt(handle, name, &found, error, size) }
+    return found.map { String(cString: $0) } ?? ""
   }
 
   /// The vector of `text`, on a queue of this encoder's own. Waits for no list: only for the text of it that is being

@@ -110,7 +110,7 @@ func checkEncoding(_ encoder: SentenceEncoder, _ program: Borrowed) async throws
   vectors.remove(at: 1)
   passed("rows added and removed", vectors.count == 7 && vectors[1] == vectors[4 + 1])
   passed("no texts", try await encoder.encode([String]()).count == 0)
-  await fails("unknown prompt", "is unknown") { _ = try encoder.prompt(named: "no such prompt") }
+  await fails("unknown prompt", "is unknown; known: none") { _ = try encoder.prompt(named: "no such prompt") }
 
   program.pause = 0.005
   let before = program.calls

@@ -176,12 +176,16 @@ MSDC_JNI(jint, width)(JNIEnv*, jclass, jlong value) { return msdc_width(handle_o
 
 MSDC_JNI(jint, maxLength)(JNIEnv*, jclass, jlong value) { return msdc_max_length(handle_of(value)->encoder); }
 
-// The prompt under a name, null where the bundle has none; a null name is the default prompt.
 MSDC_JNI(jbyteArray, prompt)(JNIEnv* env, jclass, jlong value, jbyteArray name) {
-  msdc_encoder* encoder = handle_of(value)->encoder;
-  const char* found =
-      name == nullptr ? msdc_prompt(encoder, nullptr) : msdc_prompt(encoder, bytes_of(env, name).c_str());
-  return found == nullptr ? nullptr : bytes(env, found);
+  char error[kErrorBytes];
+  const char* found = nullptr;
+  const msdc_status status =
+      msdc_find_prompt(handle_of(value)->encoder, bytes_of(env, name).c_str(), &found, error, sizeof error);
+  if (status != MSDC_OK) {
+    raise(env, status, error);
+    return nullptr;
+  }
+  return bytes(env, found);
 }
 
 // A null prompt is the bundle's default.

@@ -27,8 +27,7 @@ internal object NativeCore {
 
     @JvmStatic external fun maxLength(handle: Long): Int
 
-    /** The prompt under [name]; null where there is none. A null name asks for the default prompt. */
-    @JvmStatic external fun prompt(handle: Long, name: ByteArray?): ByteArray?
+    @JvmStatic external fun prompt(handle: Long, name: ByteArray): ByteArray
 
     /** A null [prompt] is the bundle's default. */
     @JvmStatic external fun encode(handle: Long, text: ByteArray, prompt: ByteArray?): FloatArray

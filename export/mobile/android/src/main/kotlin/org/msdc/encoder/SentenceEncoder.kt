@@ -7,7 +7,7 @@ import java.io.InputStream
 import java.nio.ByteBuffer
 import java.nio.ByteOrder
 import java.nio.CharBuffer
-import java.nio.charset.CodingErrorAction
+import java.nio.charset.CharacterCodingException
 import java.util.concurrent.ExecutorService
 import java.util.concurrent.Executors
 import java.util.concurrent.locks.ReentrantReadWriteLock
@@ -26,7 +26,8 @@ data class SelfTest(val texts: Int, val idsDiffer: Int, val minCosine: Float, va
  *     val hits = notes.nearest(encoder.encode("groceries"), k = 1)
  *
  * Safe to share between threads: calls that run the program wait for each other. Close it once; that waits for the text
- * that is being encoded, and calls after it throw an [EncoderException].
+ * that is being encoded, and calls after it throw an [EncoderException]. A text or prompt with half of a surrogate pair is
+ * an [IllegalArgumentException].
  */
 class SentenceEncoder private constructor(private val handle: Long, private val program: Program?) : Closeable {
     private val lock = ReentrantReadWriteLock()
@@ -75,22 +76,21 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
     /** The vector of [text], on the calling thread. Takes milliseconds: call it off the main thread. */
     @JvmOverloads
     fun encodeBlocking(text: String, prompt: String? = null): FloatArray =
-        open { NativeCore.encode(handle, utf8(text), prompt?.let { utf8(it) }) }
+        open { NativeCore.encode(handle, utf8(text), prompt?.let { utf8(it, PROMPT) }) }
 
     /** The vectors of [texts], in order, on the calling thread: one native call, one [prompt] for all of them. */
     @JvmOverloads
     fun encodeBlocking(texts: List<String>, prompt: String? = null): Vectors = batch(texts, prompt, null)
 
     private fun batch(texts: List<String>, prompt: String?, stop: ByteBuffer?): Vectors = open {
-        val bytes = Array(texts.size) { utf8(texts[it]) }
-        val first = prompt?.let { utf8(it) }
+        val bytes = Array(texts.size) { utf8(texts[it], "text ${it + 1}") }
+        val first = prompt?.let { utf8(it, PROMPT) }
         Vectors(if (bytes.isEmpty()) FloatArray(0) else NativeCore.encodeBatch(handle, bytes, first, stop), width)
     }
 
-    /** The prompt that the model holds under [name], such as "query". A name that it does not hold is an error. */
+    /** The prompt that the model holds under [name], such as "query". An unknown name is an error that lists the known ones. */
     fun prompt(name: String): String = open {
-        val found = NativeCore.prompt(handle, utf8(name)) ?: throw IllegalArgumentException("prompt \"$name\" is unknown")
-        String(found, Charsets.UTF_8)
+        String(NativeCore.prompt(handle, utf8(name, "the prompt's name")), Charsets.UTF_8)
     }
 
     /** Token ids of [text] with the special ids, at most [maxLength]. */
@@ -100,7 +100,7 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
     internal fun canRead(text: String): Boolean = open { NativeCore.canRead(handle, utf8(text)) }
 
     internal fun passages(title: String, text: String): ByteBuffer = open {
-        val found = NativeCore.passages(handle, utf8(title), utf8(text), title.isNotBlank())
+        val found = NativeCore.passages(handle, utf8(title, "the title"), utf8(text), title.isNotBlank())
         ByteBuffer.wrap(found).order(ByteOrder.LITTLE_ENDIAN)
     }
 
@@ -214,14 +214,14 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
             Executors.newSingleThreadExecutor { task -> Thread(task, name).apply { isDaemon = true } }
         }
 
-        /** UTF-8 with U+FFFD for half a surrogate pair, as the export's golden texts have it (Java writes "?"). */
-        private fun utf8(text: String): ByteArray {
-            val encoder = Charsets.UTF_8.newEncoder()
-                .onMalformedInput(CodingErrorAction.REPLACE)
-                .onUnmappableCharacter(CodingErrorAction.REPLACE)
-                .replaceWith(byteArrayOf(0xEF.toByte(), 0xBF.toByte(), 0xBD.toByte()))
-            val buffer: ByteBuffer = encoder.encode(CharBuffer.wrap(text))
-            return ByteArray(buffer.remaining()).also { buffer.get(it) }
+        private const val PROMPT = "the prompt"
+
+        /** UTF-8. Half of a surrogate pair is refused, as in Python and JavaScript; Java alone would write "?". */
+        private fun utf8(text: String, what: String = "the text"): ByteArray = try {
+            val buffer = Charsets.UTF_8.newEncoder().encode(CharBuffer.wrap(text))
+            ByteArray(buffer.remaining()).also { buffer.get(it) }
+        } catch (half: CharacterCodingException) {
+            throw IllegalArgumentException("$what has half of a surrogate pair", half)
         }
     }
 }
