@@ -10,8 +10,9 @@ anything: checkpoints are chosen on held-out pairs and STSb dev.
 
 The score of a row is the mean over its seeds. Its interval covers seeds and items: the variance of the mean over the
 seeds, plus that over bootstrap resamples of the items (the same items for every row and seed), with Student's t at the
-degrees of freedom of Satterthwaite. A difference uses the seeds that both rows have; it is separated if that interval
-excludes zero. With fewer than three seeds nothing is claimed.
+degrees of freedom of Satterthwaite. A difference uses the seeds that both rows have; it is separated if its p-value, by
+Holm over all orderings of the page that are judged, is below 0.05. With fewer than three seeds, or with both rows below
+the table's floor, nothing is claimed.
 
 Shapes: N items or queries, M candidates, D width, R resamples.
 """
@@ -134,6 +135,13 @@ def read_set(name: str, data: Path) -> TestSet:
 RESAMPLES = 1000
 SEED = 0
 SEEDS = 3  # of an ordering of which anything is claimed: with fewer, their spread is hardly known
+LEVEL = 0.05  # of all orderings of a page together
+JUDGED = (
+    "An ordering is separated if the p-value of the paired difference, corrected by Holm's method over all judged "
+    "orderings of the page, is below 0.05; its interval is not corrected. 80 % power: the difference that four of "
+    "five such comparisons alone would find. With fewer than three seeds, or with both rows below a table's floor, an "
+    "ordering is not judged. With one seed an interval covers the items only."
+)
 Gold = Mapping[str, np.ndarray | None]
 
 
@@ -161,18 +169,17 @@ class RowResult(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """A number, its interval over seeds and items, its values by seed; `least`: what has a power of 80 %."""
+    """A number, its interval over seeds and items, its values by seed.
+
+    `least` is what a single such comparison finds with a power of 80 %, `p` the two-sided p-value of zero.
+    """
 
     mean: float
     low: float
     high: float
     by_seed: tuple[float, ...]
     least: float
-
-    @property
-    def separated(self) -> bool:
-        """Whether the sign of a difference is sure: zero is outside the interval of at least three seeds."""
-        return len(self.by_seed) >= SEEDS and (self.low > 0 or self.high < 0)
+    p: float
 
 
 def _estimate(values: Sequence[float], resampled: Sequence[np.ndarray]) -> Estimate:
@@ -189,7 +196,8 @@ def _estimate(values: Sequence[float], resampled: Sequence[np.ndarray]) -> Estim
     error = np.sqrt(total)
     half, power = (float(student_t.ppf(level, freedom)) * error for level in (0.975, 0.8))
     mean = float(np.mean(values))
-    return Estimate(mean, mean - half, mean + half, tuple(values), half + power)
+    p = 2 * float(student_t.sf(abs(mean) / error, freedom)) if error else float(mean == 0)
+    return Estimate(mean, mean - half, mean + half, tuple(values), half + power, p)
 
 
 def estimate(results: Sequence[RowResult], measure: Measure, gold: Gold) -> Estimate:
@@ -208,15 +216,76 @@ def difference(
     return _estimate(values, [one.resampled(measure, gold) - other.resampled(measure, gold) for one, other in pairs])
 
 
-def verdict(found: Estimate, published: float | None) -> str:
+def holm(values: Sequence[float]) -> list[float]:
+    """P-values corrected for their number, in the order given (Holm 1979)."""
+    order = np.argsort(values)
+    corrected = np.empty(len(values))
+    steps = [(len(values) - rank) * values[at] for rank, at in enumerate(order)]
+    corrected[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return corrected.tolist()
+
+
+def verdict(found: Estimate, corrected: float, published: float | None) -> str:
     """The verdict on an ordering; `published` is the paper's difference, if it has both rows."""
-    side = "above" if found.mean > 0 else "below"
-    if not found.separated:
-        few = ", too few seeds" if len(found.by_seed) < SEEDS else ""
-        return f"not separated{few}" + ("" if published is None else f" (the paper: {published:+.1f})")
+    p = f"corrected p {corrected:.3f}" if corrected >= 0.001 else "corrected p < 0.001"
+    if corrected >= LEVEL:
+        return f"not separated, {p}" + ("" if published is None else f" (the paper: {published:+.1f})")
+    sides = ("separated", "above" if found.mean > 0 else "below", p)
     if not published:
-        return f"separated, {side}" + (", equal in the paper" if published == 0 else "")
-    return f"separated, {side}, {'as in' if published * found.mean > 0 else 'against'} the paper ({published:+.1f})"
+        return ", ".join((*sides, *["equal in the paper"] * (published == 0)))
+    return ", ".join((*sides, f"{'as in' if published * found.mean > 0 else 'against'} the paper ({published:+.1f})"))
+
+
+class Ordering(NamedTuple):
+    """Two rows of a table, their difference by one of its measures, and why nothing is claimed of it."""
+
+    table: PaperTable
+    rows: tuple[Row, Row]
+    measure: Measure
+    found: Estimate
+    published: float | None
+    unjudged: str
+
+    def line(self, corrected: float) -> str:
+        one, other = self.rows
+        seeds = ", ".join(f"{value:+.1f}" for value in self.found.by_seed)
+        said = self.unjudged or verdict(self.found, corrected, self.published)
+        power = "" if self.unjudged else f" 80 % power: {self.found.least:.1f}."
+        by = f" by {self.measure.name}" * (self.measure is not self.table.measures[0])
+        return (
+            f"* **{one.label}** against **{other.label}**{by}: {self.found.mean:+.1f} [{self.found.low:+.1f}, "
+            f"{self.found.high:+.1f}], by seed {seeds}: {said}.{power}"
+        )
+
+
+def orderings(table: PaperTable, results: Sequence[RowResult], gold: Gold) -> list[Ordering]:
+    """The planned orderings of a table of which both rows were measured."""
+    found = []
+    for first, second, *by in table.orderings:
+        rows, measure = (table.row(first), table.row(second)), table.measure(*by)
+        both = [[one for one in results if one.key[:2] == (table.name, row.name)] for row in rows]
+        paper = measure.paper or next((one.paper for one in table.measures if one.paper), "")
+        change = difference(both[0], both[1], measure, gold)
+        if change is None:
+            continue
+        mine, theirs = (row.paper(paper) for row in rows)
+        unjudged = ""
+        if len(change.by_seed) < SEEDS:
+            unjudged = "too few seeds, not judged"
+        elif max(np.mean([one.value(measure) for one in some]) for some in both) < table.floor:
+            unjudged = f"both below {table.floor:g}, not judged"
+        published = None if mine is None or theirs is None else mine - theirs
+        found.append(Ordering(table, rows, measure, change, published, unjudged))
+    return found
+
+
+def ordering_lines(found: Sequence[Ordering]) -> dict[str, list[str]]:
+    """A line per ordering, by table; p-values are corrected over all that are judged."""
+    corrected = iter(holm([one.found.p for one in found if not one.unjudged]))
+    lines: dict[str, list[str]] = {}
+    for one in found:
+        lines.setdefault(one.table.name, []).append(one.line(1.0 if one.unjudged else next(corrected)))
+    return lines
 
 
 def _cell(found: Estimate) -> str:
@@ -250,25 +319,9 @@ def _shares(table: PaperTable, by_row: Mapping[str, list[RowResult]]) -> str:
     return markdown(("row", "steps by stage", "loss shares, last stage"), lines)
 
 
-def _orderings(table: PaperTable, by_row: Mapping[str, list[RowResult]], gold: Gold) -> str:
-    paper = next((measure.paper for measure in table.measures if measure.paper), "")
-    lines = []
-    for rows in (tuple(map(table.row, pair)) for pair in table.orderings):
-        both = [by_row.get(row.name, ()) for row in rows]
-        found = difference(both[0], both[1], table.measures[0], gold)
-        if found is not None:
-            mine, theirs = (row.paper(paper) for row in rows)
-            published = None if mine is None or theirs is None else mine - theirs
-            seeds = ", ".join(f"{value:+.1f}" for value in found.by_seed)
-            power = f" 80 % power: {found.least:.1f}." if len(found.by_seed) >= SEEDS else ""
-            lines.append(
-                f"* **{rows[0].label}** against **{rows[1].label}**: {found.mean:+.1f} [{found.low:+.1f}, "
-                f"{found.high:+.1f}], by seed {seeds}: {verdict(found, published)}.{power}"
-            )
-    return "\n".join(lines)
-
-
-def _section(table: PaperTable, results: Sequence[RowResult], gold: Gold, notes: Mapping[str, str]) -> str:
+def _section(
+    table: PaperTable, results: Sequence[RowResult], lines: Sequence[str], gold: Gold, notes: Mapping[str, str]
+) -> str:
     by_row: dict[str, list[RowResult]] = {}
     for one in sorted(results, key=lambda one: one.key):
         by_row.setdefault(one.key[1], []).append(one)
@@ -278,7 +331,7 @@ def _section(table: PaperTable, results: Sequence[RowResult], gold: Gold, notes:
         _scores(table, by_row, gold),
         "Scored on: " + "; ".join(f"{name}: {notes[name]}" for name in table.sets) + ".",
         f"### Orderings, by {table.measures[0].name}",
-        _orderings(table, by_row, gold),
+        "\n".join(lines),
         "### Steps and loss shares",
         _shares(table, by_row),
     ])  # fmt: skip
@@ -287,16 +340,17 @@ def _section(table: PaperTable, results: Sequence[RowResult], gold: Gold, notes:
 def page(tables: Sequence[PaperTable], results: Sequence[RowResult], gold: Gold, notes: Mapping[str, str]) -> str:
     """The page below its header; `notes` describe the test sets."""
     precision = sorted({one.raw["precision"] for one in results if "steps" in one.raw})
+    lines = ordering_lines([one for table in tables for one in orderings(table, results, gold)])
     return "\n\n".join([
         f"Trained in {', '.join(precision)} on one thread. These students are tiny and trained "
         "for a few hundred steps: compare orders, not scores; the papers used other data, sizes and test sets.",
         "A cell is the mean over seeds, in brackets the 95 % interval over seeds and test items together (variance of "
         "the mean over seeds plus that over resampled items, Student's t), then the lowest and highest score of a "
-        "seed. An ordering is separated if that interval of the paired difference, of at least three seeds, excludes "
-        "zero; otherwise nothing is claimed. 80 % power: the difference that four of five such studies would have "
-        "found. With one seed an interval covers the items only. Orderings are not corrected for their number. Test "
-        "sets were scored once per student and chose nothing; checkpoints were chosen on held-out pairs and STSb dev.",
-        *(_section(table, [one for one in results if one.key[0] == table.name], gold, notes) for table in tables),
+        f"seed. {JUDGED} "
+        "Test sets were scored once per student and chose nothing; checkpoints were chosen on held-out pairs and STSb "
+        "dev.",
+        *(_section(table, [one for one in results if one.key[0] == table.name], lines.get(table.name, ()), gold, notes)
+          for table in tables),
     ])  # fmt: skip
 
 

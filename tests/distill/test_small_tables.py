@@ -25,20 +25,52 @@ def results(papers, row, right):
 @pytest.mark.parametrize(
     ("first", "second", "said"),
     [
-        ((300, 310, 305), (200, 190, 195), "separated, above, as in the paper (+0.4)"),
-        ((200, 202, 199), (200, 200, 200), "not separated (the paper: +0.4)"),
-        ((340, 190, 260), (200, 200, 200), "not separated (the paper: +0.4)"),  # sure in its items, not in its seeds
-        ((320, 321), (200, 200), "not separated, too few seeds"),
+        ((300, 310, 305), (200, 190, 195), "separated, above, corrected p < 0.001, as in the paper (+0.4)"),
+        ((300, 310, 305), (320, 330, 325), "separated, below, corrected p < 0.001, against the paper (+0.4)"),
+        ((200, 202, 199), (200, 200, 200), "not separated, corrected p 0."),
+        ((340, 190, 260), (200, 200, 200), "not separated, corrected p 0."),  # sure in its items, not in its seeds
     ],
 )
-def test_only_a_difference_beyond_its_interval_of_seeds_and_items_is_separated(first, second, said):
+def test_only_a_difference_beyond_its_spread_of_seeds_and_items_is_separated(first, second, said):
     papers, small_tables = importlib.import_module("papers"), importlib.import_module("small_tables")
     measure = small_tables.Measure("XSR en-de", ("XSR en-de",), "xsr")
     one, other = results(papers, "a", first), results(papers, "b", second)
     found = papers.difference(one, other, measure, {"XSR en-de": None})
     assert found.mean == pytest.approx(100 * (np.mean(first) - np.mean(second)) / ITEMS)
-    assert said in papers.verdict(found, 0.4) and found.separated == said.startswith("separated")
+    assert papers.verdict(found, found.p, 0.4).startswith(said)
+    assert (found.p < 0.05) == (not found.low <= 0 <= found.high)
     assert found.low < found.mean < found.high and found.least > (found.high - found.low) / 2
+
+
+def test_orderings_are_corrected_for_their_number():
+    """Holm against the definition: the smallest of k is multiplied by k, the next by k - 1, and none falls again."""
+    papers = importlib.import_module("papers")
+    assert papers.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert papers.holm([0.9, 0.8]) == [1.0, 1.0] and papers.holm([0.04]) == [0.04]
+    # Studies of no difference at all: without a correction a page of twenty orderings claims one of them in most.
+    draw = np.random.default_rng(3)
+    pages = draw.uniform(size=(2000, 20))
+    assert 0.03 < np.mean([min(papers.holm(page)) < 0.05 for page in pages]) < 0.07 < (pages.min(1) < 0.05).mean()
+
+
+def test_what_is_not_judged_is_not_counted():
+    """Orderings of rows on the floor, or of too few seeds, neither claim anything nor correct the others."""
+    papers, small_tables = importlib.import_module("papers"), importlib.import_module("small_tables")
+    lxs, gold = small_tables.LXS, dict.fromkeys(small_tables.LXS.sets)
+    made = []
+    for row, right in (("ugt-align", (300, 301, 302)), ("ugt", (20, 22, 21)), ("xtr", (4, 5, 6)), ("smlm", (30, 31))):
+        for one in results(papers, row, right):
+            answers = dict.fromkeys(lxs.sets, one.answers["XSR en-de"])
+            scores = dict.fromkeys(lxs.sets, one.raw["scores"]["XSR en-de"])
+            made.append(papers.RowResult(one.raw | {"scores": scores}, answers))
+    found = papers.orderings(lxs, made, gold)
+    said = {tuple(row.name for row in one.rows): one.unjudged for one in found}
+    assert not said["ugt-align", "ugt"] and said["ugt", "xtr"] == "both below 10, not judged"
+    assert said["ugt", "smlm"] == said["xtr", "smlm"] == "too few seeds, not judged"
+    (judged,) = (one for one in found if not one.unjudged)
+    lines = papers.ordering_lines(found)["lxs"]
+    assert sum("corrected p" in line for line in lines) == 1 and len(lines) == len(found)
+    assert papers.verdict(judged.found, judged.found.p, judged.published) in "".join(lines)
 
 
 @pytest.mark.parametrize(("by_seed", "by_item"), [(1.0, 0.1), (0.1, 1.0), (0.5, 0.5)])
@@ -77,7 +109,7 @@ def test_every_row_is_a_recipe_and_every_ordering_names_rows():
         for row in table.rows:
             if row.model is None:
                 assert load_recipe(row.recipe, (), "anywhere").stages
-        for first, second in table.orderings:
-            assert table.row(first) != table.row(second)
+        for first, second, *by in table.orderings:
+            assert table.row(first) != table.row(second) and table.measure(*by) in table.measures
     msd = small_tables.MSD
     assert msd.row("single-mse").paper("cross") == 71.1 and msd.row("single-mcl").paper("cross") is None
