@@ -34,7 +34,7 @@ from small_tables import TABLES, Measure, PaperTable, Row
 from msdc.bench.accuracy.parallel import Parallel
 from msdc.bench.accuracy.retrieval import XSR
 from msdc.bench.accuracy.similarity import STS
-from msdc.bench.accuracy.statistics import Items, resampled_scores
+from msdc.bench.accuracy.statistics import Items, resampled_scores, resampled_spearman
 from msdc.bench.accuracy.task import AccuracyTask, Settings
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.distill.catalog import load_recipe
@@ -42,7 +42,7 @@ from msdc.distill.recipe import Recipe
 from msdc.distill.run import Run
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.errors import MsdcError
-from msdc.scores import unit_rows
+from msdc.scores import spearman, unit_rows
 from msdc.text.scored_pairs import read_pairs
 from msdc.text.text_files import iterate_lines
 
@@ -155,10 +155,16 @@ class RowResult(NamedTuple):
     def key(self) -> tuple[str, str, int]:
         return self.raw["table"], self.raw["row"], self.raw["seed"]
 
-    def value(self, measure: Measure) -> float:
-        return float(np.mean([self.raw["scores"][name] for name in measure.sets]))
+    def value(self, measure: Measure, gold: Gold) -> float:
+        mean = float(np.mean([self.raw["scores"][name] for name in measure.sets]))
+        if not measure.pooled:
+            return mean
+        answers, wanted = (np.concatenate([one[name] for name in measure.sets]) for one in (self.answers, gold))
+        return spearman(answers, wanted) - mean
 
     def resampled(self, measure: Measure, gold: Gold) -> np.ndarray:
+        if measure.pooled:
+            return self._resampled_pool(measure, gold)
         parts = []
         for name in measure.sets:
             gold_N = gold[name]
@@ -166,6 +172,19 @@ class RowResult(NamedTuple):
             # A student that gives every pair of a resample the same cosine ranks nothing.
             parts.append(np.nan_to_num(resampled_scores([items], RESAMPLES, SEED)[0]))
         return np.mean(parts, axis=0)
+
+    def _resampled_pool(self, measure: Measure, gold: Gold) -> np.ndarray:
+        """The pool minus the mean of its sets, both on the same resample of each set."""
+        generator, parts, start = np.random.default_rng(SEED), [], 0
+        for name in measure.sets:
+            wanted_N = gold[name]
+            assert wanted_N is not None
+            picks_RN = generator.integers(0, len(wanted_N), size=(RESAMPLES, len(wanted_N)))
+            parts.append((self.answers[name], wanted_N, picks_RN, picks_RN + start))
+            start += len(wanted_N)
+        means = np.mean([resampled_spearman(*part[:3]) for part in parts], axis=0)
+        values_N, wanted_N, _, picks_RN = (np.concatenate(one, axis=-1) for one in zip(*parts, strict=True))
+        return np.nan_to_num(resampled_spearman(values_N, wanted_N, picks_RN) - means)
 
 
 class Estimate(NamedTuple):
@@ -201,7 +220,7 @@ def _estimate(values: Sequence[float], resampled: Sequence[np.ndarray]) -> Estim
 
 
 def estimate(results: Sequence[RowResult], measure: Measure, gold: Gold) -> Estimate:
-    return _estimate([one.value(measure) for one in results], [one.resampled(measure, gold) for one in results])
+    return _estimate([one.value(measure, gold) for one in results], [one.resampled(measure, gold) for one in results])
 
 
 def difference(
@@ -212,7 +231,7 @@ def difference(
     pairs = [(one, theirs[one.key[2]]) for one in first if one.key[2] in theirs]
     if not pairs:
         return None
-    values = [one.value(measure) - other.value(measure) for one, other in pairs]
+    values = [one.value(measure, gold) - other.value(measure, gold) for one, other in pairs]
     return _estimate(values, [one.resampled(measure, gold) - other.resampled(measure, gold) for one, other in pairs])
 
 
@@ -272,7 +291,7 @@ def orderings(table: PaperTable, results: Sequence[RowResult], gold: Gold) -> li
         unjudged = ""
         if len(change.by_seed) < SEEDS:
             unjudged = "too few seeds, not judged"
-        elif max(np.mean([one.value(measure) for one in some]) for some in both) < table.floor:
+        elif max(np.mean([one.value(measure, gold) for one in some]) for some in both) < table.floor:
             unjudged = f"both below {table.floor:g}, not judged"
         published = None if mine is None or theirs is None else mine - theirs
         found.append(Ordering(table, rows, measure, change, published, unjudged))

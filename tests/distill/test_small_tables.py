@@ -103,6 +103,23 @@ def test_retrieval_without_the_offset_of_a_language():
     assert by_cosine < 0.6 < 0.75 < papers.found_without_offset(store, pairs, ["hub"]).mean()
 
 
+def test_language_bias_is_the_pool_minus_the_mean_of_its_sets():
+    """Sets that rank alike but whose cosines are offset: each is perfect, the pool is not."""
+    papers, small_tables = importlib.import_module("papers"), importlib.import_module("small_tables")
+    draw, names = np.random.default_rng(2), ("a", "b")
+    gold = {name: draw.uniform(0, 5, 200) for name in names}
+    apart = {name: gold[name] / 5 + shift for name, shift in zip(names, (0.0, 0.8), strict=True)}
+    measure = small_tables.Measure("bias", names, pooled=True)
+    raw = {"table": "t", "row": "r", "seed": 1, "scores": dict.fromkeys(names, 100.0)}
+    one, none = papers.RowResult(raw, apart), papers.RowResult(raw, gold)
+    pool = papers.spearman(np.concatenate(list(apart.values())), np.concatenate(list(gold.values())))
+    assert one.value(measure, gold) == pytest.approx(pool - 100) and pool < 80
+    assert none.value(measure, gold) == pytest.approx(0, abs=1e-9)
+    bias_R = one.resampled(measure, gold)
+    # Both terms are of one resample: the sets are perfect in each, so the spread is the pool's alone.
+    assert bias_R.mean() == pytest.approx(pool - 100, abs=1.0) and np.abs(none.resampled(measure, gold)).max() < 1e-6
+
+
 def test_every_row_is_a_recipe_and_every_ordering_names_rows():
     small_tables = importlib.import_module("small_tables")
     for table in small_tables.TABLES:
