@@ -8,26 +8,10 @@ from typing import Any
 import click
 
 from msdc.bench.benchmark import bench
-from msdc.bench.devices import usage
-from msdc.commands import VerbCommand, encode_options, quiet_option, wide_option
+from msdc.bench.options import BenchOptions
+from msdc.commands import VerbCommand, encode_options, options_of, quiet_option, wide_option
 from msdc.export.runtimes import runtime_choices
 from msdc.progress import say
-
-
-class Numbers(click.ParamType):
-    """Comma-separated whole numbers, as a tuple of int."""
-
-    name = "N,N"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """Parse the text of an option; a tuple (a default) passes through."""
-        if isinstance(value, tuple):
-            return value
-        try:
-            return tuple(int(part) for part in str(value).split(",") if part.strip())
-        except ValueError:
-            self.fail(f"{value!r} is not a list of whole numbers; expected numbers such as 8,32,128", param, ctx)
-
 
 GROUPS = {
     "Common options": "device runtime tasks data output json_file compare gate force",
@@ -39,41 +23,20 @@ GROUPS = {
 
 @click.command(cls=VerbCommand, verb="msdc.bench.benchmark:bench", groups=GROUPS)
 @click.argument("bundle", required=False, type=click.Path(path_type=Path))
-@click.option("--device", help=f"Comma-separated list of {usage()}; or all.")
-@click.option("--runtime", type=click.Choice(runtime_choices()), help="Default: all the bundle holds.")
-@click.option(
-    "--lengths",
-    type=Numbers(),
-    help="Lengths in tokens, special ids included.  [default: 8,32,128, limited by the artifact]",
-)
-@click.option("--runs", type=int, help="Timed runs per length.")
-@click.option("--warmup", type=int, help="Untimed runs before the timed ones, per length.")
-@click.option("--threads", type=int)
-@click.option("--tasks",
-              help="Comma-separated list of graded-pairs, sts17, stsb, sts=FILE; none for no accuracy.  "
-                   "[default: graded-pairs, with --data sts17 and stsb; none on emulators]")  # fmt: skip
-@click.option("--data", type=click.Path(path_type=Path), help="Data folder of the named tasks.")
+@options_of(
+    BenchOptions,
+    ("prompt_name", "prompt", "truncate_dim", "from_text", "progress"),
+    runtime={"type": click.Choice(runtime_choices())},
+    sustain_s={"metavar": "SECONDS"},
+    address={"metavar": "IP[:PORT]"},
+    gate={"type": click.FloatRange(0, 1e6), "metavar": "PERCENT"},
+    output={"names": ("-o", "--output")},
+    json_file={"names": ("--json",), "type": click.Path(path_type=Path, allow_dash=True),
+               "help": "Result file to write; - prints it."},
+)  # fmt: skip
 @encode_options
-@click.option("--affinity", type=Numbers(), help="CPU numbers to run on.")
-@click.option("--cooldown", "cooldown_s", type=float, help="Seconds to pause before each length.")
-@click.option("--sustain", "sustain_s", type=float, metavar="SECONDS",
-              help="Also run the middle length without a pause: median per second, heat and battery.")  # fmt: skip
-@click.option("--timeout", "timeout_s", type=float, help="Seconds per artifact.")
-@click.option("--runner", type=click.Path(path_type=Path), help="A native runner that you built.")
-@click.option("--address", metavar="IP[:PORT]",
-              help="Where the server of a link listens (127.0.0.1 with adb reverse).  "
-                   "[default: the default route's address]")  # fmt: skip
-@click.option("--tls", is_flag=True, help="Serve the link with a self-signed certificate (needs cryptography).")
-@click.option("--expect", type=int, help="Phones that answer the link.")
 @click.option("--build-runner", is_flag=True,
               help="Build the native runner for this machine and arm64 devices (kept in the cache).")  # fmt: skip
-@click.option("--compare", type=click.Path(path_type=Path), help="Earlier result to compare with.")
-@click.option("--gate", type=click.FloatRange(0, 1e6), metavar="PERCENT",
-              help="Fail when a time is more than PERCENT above --compare's, beyond noise.")  # fmt: skip
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Report to write: .html, .md or .json.")
-@click.option("--json", "json_file", type=click.Path(path_type=Path, allow_dash=True),
-              help="Result file to write; - prints it.")  # fmt: skip
-@click.option("--force", is_flag=True, help="Replace existing files.")
 @wide_option
 @quiet_option
 def command(

@@ -45,7 +45,7 @@ class Difference:
     change: float
     interval: tuple[float, float] | None
     verdict: Verdict
-    # Relative change of the fastest tenth, and in words whose samples say that the machine was noisy.
+    # Relative change of the fastest tenth, and in words which side's samples were noisy.
     fastest: float | None = None
     noisy: str = ""
 
@@ -59,7 +59,7 @@ class Difference:
 class Comparison:
     """All figures of one artifact on one device. `where` names runtime and device; `title` also both artifacts.
 
-    `doubts` say why a slower time is not the artifact's: it is the same program, or other work was on the machine.
+    `doubts`: why a slower time is not the artifact's: it is the same program, or the machine did other work.
     `same_program`: both have the same program, run by the same versions, so no difference is the artifact's.
     """
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from msdc.bench.cli import Numbers
-from msdc.commands import VerbCommand, prompt_options, quiet_option, wide_option
+from msdc.commands import Numbers, VerbCommand, prompt_options, quiet_option, wide_option
 from msdc.export.runtimes import RUNTIMES
 
 

@@ -11,80 +11,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from msdc.bench.accuracy.sets import find_data_folder, select_sets
 from msdc.bench.accuracy.task import AccuracyTask, Settings, plain
 from msdc.bench.accuracy.vectors import VectorStore
+from msdc.bench.options import BenchSettings
 from msdc.bench.result import Accuracy, Artifact, DeviceParity, DeviceRun
 from msdc.errors import InputError, MsdcError
-from msdc.export.bundle import defaults_of
 from msdc.export.golden import UNIT_LENGTH_ERROR, length_error, parity_cosines
 from msdc.export.manifest import GOLDEN_FILE, Manifest
 from msdc.export.mobile.sizes import deflated
 from msdc.export.schema import RuntimeName
 
 USUAL_LENGTHS = (8, 32, 128)
+USUAL_TASKS, USUAL_DATA_TASKS = ("graded-pairs",), ("bench",)
 RESAMPLES = 1000
 
 
 def usual_lengths(longest: int) -> tuple[int, ...]:
     """8, 32 and 128 tokens; lengths beyond the artifact's longest input are replaced by it."""
     return tuple(sorted({min(length, longest) for length in USUAL_LENGTHS}))
-
-
-class BenchSettings(BaseModel):
-    """What to measure; the same for every device, so that their numbers can be compared."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    runtimes: tuple[RuntimeName, ...] = Field(default=(), description="empty: every program the bundle holds")
-    # A length counts the two special ids, so it is at least 2.
-    lengths: Annotated[tuple[Annotated[int, Field(ge=2)], ...], AfterValidator(lambda n: tuple(sorted(set(n))))] = (
-        Field(default=USUAL_LENGTHS, min_length=1, description="tokens with special ids")
-    )
-    runs: int = Field(default=100, ge=1, le=100_000, description="timed runs per length")
-    sustain_s: float = Field(default=0.0, ge=0, le=3600, description="seconds without a pause at the middle length")
-    stop_after_s: float = Field(
-        default=0.0, ge=0, le=3600, description="end the timed runs of a length; 0: after `runs`"
-    )
-    from_text: bool = Field(default=True, description="also time tokenization and the way from text to vector")
-    warmup: int = Field(default=10, ge=0, le=10_000, description="untimed runs before them, per length")
-    threads: int = Field(default=1, ge=1, le=256)
-    tasks: tuple[str, ...] = Field(default=(), description="graded-pairs, sts17, sts=FILE; scored on device vectors")
-    tasks_asked: bool = Field(default=True, description="false: the default, which slow devices skip")
-    prompt_name: str | None = Field(default=None, description="prompt before the tasks' texts, by name")
-    prompt: str | None = Field(default=None, description="the same, as text")
-    truncate_dim: int | None = Field(default=None, ge=1, description="width of the tasks' vectors; None: the bundle's")
-    data: Path | None = Field(default=None, description="folder of the named tasks' files")
-    timeout_s: float = Field(default=900.0, gt=0, le=1e6, description="per artifact")
-    cooldown_s: float = Field(default=0.0, ge=0, le=1e6, description="pause between artifacts and lengths, for phones")
-    affinity: tuple[int, ...] = Field(default=(), description="CPU numbers to run on; empty: any")
-    runner: Path | None = Field(default=None, description="a native runner built by the user, for native devices")
-    address: str | None = Field(default=None, description="IP[:PORT] that a link's server listens at; None: found")
-    tls: bool = Field(default=False, description="the link's server has a self-signed certificate")
-    expect: int = Field(default=1, ge=1, le=100, description="phones that answer a link")
-    progress: bool = False
-
-    def prompt_text(self, manifest: Manifest) -> str:
-        """The prompt before the tasks' texts; `InputError` for a name that the bundle lacks."""
-        return defaults_of(manifest).prompt(self.prompt, self.prompt_name)
-
-    def vector_width(self, manifest: Manifest) -> int:
-        """Numbers of a vector that the tasks score; `InputError` for more than the bundle's."""
-        return defaults_of(manifest).width(manifest.width, self.truncate_dim)
-
-
-def settings_of(**values: Any) -> BenchSettings:
-    """The settings; an `InputError` names an argument of `bench` that is out of range."""
-    try:
-        return BenchSettings(**values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise InputError(f"`{first['loc'][0]}`: {first['msg']}") from error
 
 
 @dataclass(frozen=True)
@@ -122,7 +71,8 @@ class Tasks:
 
 def collect(settings: BenchSettings) -> Tasks:
     """Read the data of every requested task, by the names of `msdc evaluate`: graded-pairs, sts17/es-en, sts=FILE."""
-    found, absent = select_sets(settings.tasks, find_data_folder(settings.data))
+    tasks = (USUAL_TASKS if settings.data is None else USUAL_DATA_TASKS) if settings.tasks is None else settings.tasks
+    found, absent = select_sets(tuple(tasks), find_data_folder(settings.data))
     if absent and not found:
         looked = ", ".join(dict.fromkeys(one["looked_for"] for one in absent))
         raise InputError(f"{settings.data}: no {looked} in it; name other tasks")

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Literal
 
 from msdc.bench.devices.host import PythonDevice
-from msdc.bench.measure import BenchSettings, Tasks, collect, parity_failures, usual_lengths
+from msdc.bench.measure import Tasks, collect, parity_failures
+from msdc.bench.options import BenchSettings
 from msdc.bench.report.model import Twin
 from msdc.bench.report.page import build_report, write_report
 from msdc.bench.result import BenchFile, ModelScores
@@ -48,7 +49,7 @@ class Quickstart:
     seconds: dict[str, float]
 
 
-def prepare(folder: Path, force: bool) -> bool:
+def prepare_folder(folder: Path, force: bool) -> bool:
     """Prepare the folder of a run; True when it holds an unfinished run to resume. What is no run is never deleted."""
     run = RunFolder(folder)
     with run.held():
@@ -133,11 +134,11 @@ def run_quickstart(
     """Distill, export, bench, report; `runs` are timed runs per length, `overrides` are `--set` of the recipe.
 
     Raises:
-        InputError: the folder cannot be used (see `prepare`).
+        InputError: the folder cannot be used (see `prepare_folder`).
         GateError: an artifact misses a gate.
         MsdcError: a step failed; run again to resume.
     """
-    resume = prepare(folder, force)
+    resume = prepare_folder(folder, force)
     with RunFolder(folder).held():
         return _run(folder, resume, runs, overrides, report_line)
 
@@ -174,8 +175,7 @@ def _run(
     finished("export")
 
     student = load_encoder(trained.student)
-    lengths = usual_lengths(student.max_length)
-    settings = BenchSettings(tasks=("graded-pairs",), runs=runs, progress=True, lengths=lengths)
+    settings = BenchSettings(runs=runs, progress=True)
     measured = [one for bundle in bundles for one in PythonDevice().run(bundle, settings)]
     finished("bench")
 

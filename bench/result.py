@@ -31,8 +31,8 @@ Unit = Literal["ms", "instructions"]
 UNITS: dict[Clock, Unit] = {"wall": "ms", "instructions": "instructions"}
 # 1e15 ms are 30,000 years; what is larger overflows when it is added up.
 Sample = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
-Positive = Annotated[int, Field(ge=1, le=2**63 - 1)]
+Natural = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Nonzero = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Mib = Annotated[float, Field(ge=0, le=1e12)]
 Cosine = Annotated[float, Field(ge=-1.001, le=1.001)]
 MAX_SAMPLES = 1_000_000
@@ -51,11 +51,11 @@ class Artifact(Record):
     runtime: RuntimeName
     precision: str
     file: str
-    bytes: Count
+    bytes: Natural
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    parameters: Count | None = None
-    bundle_bytes: Count | None = Field(default=None, description="every file of the bundle that the device needs")
-    compressed_bytes: Count | None = Field(default=None, description="the same, as stores and web servers compress it")
+    parameters: Natural | None = None
+    bundle_bytes: Natural | None = Field(default=None, description="every file of the bundle that the device needs")
+    compressed_bytes: Natural | None = Field(default=None, description="the same, as stores and servers compress it")
     delegated_share: float | None = Field(default=None, ge=0, le=1, description="of operators, inside the delegate")
 
 
@@ -66,7 +66,7 @@ class DeviceInfo(Record):
     kind: str = Field(pattern=r"^[a-z][a-z0-9_]{0,31}$", description="a device of msdc bench, or other")
     cpu: str = ""
     isa: tuple[str, ...] = ()
-    cores: Positive | None = Field(default=None, description="None: unknown")
+    cores: Nonzero | None = Field(default=None, description="None: unknown")
     memory_mib: Mib | None = Field(default=None, description="None: unknown")
     os: str = ""
     emulated: bool = False
@@ -102,8 +102,8 @@ class Timing(Record):
     """Raw samples in order of measurement, without warm-up runs: milliseconds, or executed instructions."""
 
     unit: Unit = "ms"
-    length: Positive | None = Field(default=None, description="tokens with special ids; None for text in, vector out")
-    warmup: Count = 0
+    length: Nonzero | None = Field(default=None, description="tokens with special ids; None for text in, vector out")
+    warmup: Natural = 0
     samples: tuple[Annotated[Sample, AfterValidator(lambda sample: round(sample, 6))], ...] = Field(
         min_length=1, max_length=MAX_SAMPLES
     )
@@ -135,14 +135,14 @@ class Timing(Record):
 
     @property
     def noisy(self) -> bool:
-        """Does the spread of these times say that the machine was noisy? Counted instructions are not times."""
+        """Whether the spread of these times shows a noisy machine; counted instructions are not times."""
         return self.unit == "ms" and self.spread > NOISY
 
 
 class Sustained(Record):
     """The same input without a pause: heat slows a phone down after seconds. Medians of each second, in ms."""
 
-    length: Positive
+    length: Nonzero
     medians: tuple[Sample, ...] = Field(min_length=1, max_length=100_000)
     before: DeviceState | None = None
     after: DeviceState | None = None
@@ -156,7 +156,7 @@ class Sustained(Record):
 class MemoryPhase(Record):
     """VmHWM of /proc/self/status; the others from smaps_rollup. PSS divides shared pages among the processes.
 
-    Outside Linux PSS is None, and a note of the run says what replaces the others.
+    Outside Linux PSS is None, and a note of the run states what replaces the others.
     """
 
     vmhwm_mib: Mib
@@ -176,7 +176,7 @@ class Memory(Record):
 class DeviceParity(Record):
     """The artifact's golden vectors on this device against its own of the export and, `float_`, the float model's."""
 
-    texts: Count
+    texts: Natural
     mean_cosine: Cosine
     min_cosine: Cosine
     float_mean_cosine: Cosine | None = None
@@ -195,7 +195,7 @@ class BrowserFacts(Record):
     isolated: bool = Field(description="cross-origin isolated: the runtime may have threads, clocks are finer")
     worker: bool
     clock_step_ms: Sample = Field(description="smallest step that the page's clock was seen to make")
-    claimed_cores: int | None = Field(default=None, ge=1, le=2**20, description="what the browser says")
+    claimed_cores: int | None = Field(default=None, ge=1, le=2**20, description="as the browser reports")
     claimed_memory_gib: float | None = Field(default=None, ge=0, le=2**20, description="the same, rounded by it")
     calls_per_sample: dict[str, int] = Field(default_factory=dict, description="calls that one sample is the mean of")
     cold_ms: dict[str, Sample] = Field(default_factory=dict)
@@ -229,7 +229,7 @@ class DeviceRun(Record):
     artifact: Artifact
     device: DeviceInfo
     versions: dict[str, str] = Field(default_factory=dict)
-    threads: Positive
+    threads: Nonzero
     clock: Clock = "wall"
     load: Sample | None = Field(default=None, description="opening the program")
     init: Sample | None = Field(default=None, description="opening the tokenizer")
@@ -267,10 +267,10 @@ class ModelScores(Record):
 
     role: Literal["teacher", "assistant", "student", "peer", "other"]
     name: str
-    parameters: Count
-    embedding_parameters: Count | None = None
-    encoder_parameters: Count | None = None
-    bytes: Count | None = Field(default=None, description="bytes of its weights on disk")
+    parameters: Natural
+    embedding_parameters: Natural | None = None
+    encoder_parameters: Natural | None = None
+    bytes: Natural | None = Field(default=None, description="bytes of its weights on disk")
     accuracy: tuple[Accuracy, ...] = ()
 
 

@@ -22,7 +22,7 @@ PACKAGES = {
 }
 
 
-def missing(programs: Sequence[str]) -> list[str]:
+def missing_programs(programs: Sequence[str]) -> list[str]:
     """Those of `programs` that are not installed."""
     return [name for name in programs if find(name) is None]
 
@@ -34,9 +34,9 @@ def find(program: str) -> str | None:
     return found if found is not None and os.path.isabs(found) else None
 
 
-def require(*programs: str) -> list[str]:
+def require_programs(*programs: str) -> list[str]:
     """Paths of `programs`; `MsdcError` names the packages of missing ones."""
-    absent = missing(programs)
+    absent = missing_programs(programs)
     if absent:
         packages = " ".join(dict.fromkeys(PACKAGES.get(name, name) for name in absent))
         raise MsdcError(f"{', '.join(absent)} not found: apt-get install {packages}")

@@ -39,7 +39,7 @@ from msdc.bench.devices.adb import run_remote
 from msdc.bench.devices.base import open_jobs
 from msdc.bench.devices.emulator import EmulatorMachine, emulated
 from msdc.bench.devices.emulator_image import create_image
-from msdc.bench.measure import BenchSettings
+from msdc.bench.options import BenchSettings
 from msdc.bench.toolchain.build import build_runner
 from msdc.encoders.encoder import load_encoder
 from msdc.export.golden import read_golden, write_golden
@@ -101,7 +101,7 @@ def measure(name: str, bundle: Path, rows: KeptRows, mix: Sequence[int] = (), ru
         if rows.has(name=name, runtime=runtime):
             continue
         own = build_runner(program, "aarch64", defines=(BUILDS[build],)).program.parent if build else runner
-        asked = BenchSettings(lengths=LENGTHS, runs=3, warmup=1, timeout_s=3000, runner=own, runtimes=(program,))
+        asked = BenchSettings(tasks=(), lengths=LENGTHS, runs=3, warmup=1, timeout_s=3000, runner=own, runtime=program)
         with EmulatorMachine(create_image(), "a76", memory_mib=MEMORY_MIB, disk_mib=DISK_MIB) as machine:
             remote = emulated(machine, "a76", ())
             (run,) = run_remote(remote, open_jobs(bundle, asked))

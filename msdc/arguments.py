@@ -44,7 +44,8 @@ def checked(function: Function) -> Function:
         for name, one in signature.parameters.items():
             # A type that is imported for type checkers alone is checked by the function itself.
             try:
-                found[name] = eval(str(one.annotation), getattr(function, "__globals__"))  # noqa: B009
+                hint = one.annotation
+                found[name] = eval(hint, getattr(function, "__globals__")) if isinstance(hint, str) else hint  # noqa: B009
             except NameError:
                 found[name] = Any
         return found

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from msdc.bench.devices import runner_protocol as protocol
-from msdc.bench.devices.base import Device, Job, as_far_as, open_jobs
-from msdc.bench.measure import BenchSettings
+from msdc.bench.devices.base import Device, Job, collect_runs, open_jobs
+from msdc.bench.options import BenchSettings
 from msdc.bench.result import Clock, DeviceRun, DeviceState
-from msdc.bench.system_programs import find, last_words, require, run_tool
+from msdc.bench.system_programs import find, last_words, require_programs, run_tool
 from msdc.bench.toolchain.build import RunnerBuild, can_build, native_runner
 from msdc.errors import InputError, MsdcError
 from msdc.files import sha256_file
@@ -36,7 +36,7 @@ PREFIX = "msdc-run-"
 # Added to the device's own limit: for start-up, for the answer, and for devices without `timeout`.
 GRACE_S = 20.0
 COME_BACK_S = 20.0
-# What a runner says of a bundle that differs from its manifest, and a shell of a program of another machine.
+# A runner's words for a bundle that differs from its manifest, and a shell's for a program of another machine.
 DAMAGED = ("sha256 differs", "bytes where the manifest says", "seal does not match")
 FOREIGN = ("exec format error", "syntax error", "not executable", "wrong elf class", "cannot execute",
            "invalid elf header")  # fmt: skip
@@ -66,21 +66,21 @@ def attached(program: str) -> dict[str, str]:
     return {serial: state.strip() for serial, separator, state in rows if separator}
 
 
-def choose_serial(program: str, asked: str | None) -> str:
+def choose_serial(program: str, wanted: str | None) -> str:
     """The serial to use: exactly the requested one, or the only one attached; `InputError` lists the attached ones."""
     found = attached(program)
-    if asked is None:
+    if wanted is None:
         ready = [serial for serial, state in found.items() if state == "device"] or list(found)
         if len(ready) != 1:
             which = "plug one in with USB debugging on" if not ready else "name one of adb:" + ", adb:".join(ready)
             raise InputError(f"{len(ready)} devices attached: {which}")
-        (asked,) = ready
+        (wanted,) = ready
     # A prefix is refused, even a unique one: another phone of a rack would be measured by mistake.
-    if asked not in found:
-        raise InputError(f"no device with serial {asked}; attached: {', '.join(found) or 'none'}")
-    if found[asked] != "device":
-        raise MsdcError(f"device {asked} is {found[asked]}: unlock it, allow USB debugging, check the connection")
-    return asked
+    if wanted not in found:
+        raise InputError(f"no device with serial {wanted}; attached: {', '.join(found) or 'none'}")
+    if found[wanted] != "device":
+        raise MsdcError(f"device {wanted} is {found[wanted]}: unlock it, allow USB debugging, check the connection")
+    return wanted
 
 
 class Adb:
@@ -88,7 +88,7 @@ class Adb:
 
     def __init__(self, serial: str, program: str | None = None) -> None:
         self.serial = serial
-        self.program = program or require("adb")[0]
+        self.program = program or require_programs("adb")[0]
 
     def _run(self, *arguments: str, timeout_s: float = 600.0, grows: tuple[Path, int] | None = None) -> Finished | None:
         return run_program([self.program, "-s", self.serial, *arguments], timeout_s=timeout_s, grows=grows)
@@ -206,7 +206,7 @@ class RemoteFolder:
             word = last_words(f"{done.output}\n{done.errors}")
             what = "its disk is full" if "No space left" in word else f"no writable folder among {places}"
             raise MsdcError(f"device {self.adb.serial}: {what} ({word})")
-        # What the device prints is not trusted: it only chooses among the paths that were asked for.
+        # What the device prints is not trusted: it only chooses among the paths that were offered.
         answer = (done.output.strip().splitlines() or [""])[-1].strip()
         known = [f"{place}/{self.name}" for place in PLACES]
         if answer not in known:
@@ -267,7 +267,7 @@ def _start_line(runner: RunnerBuild, timeout_s: float) -> str:
 
 
 def _number(facts: Mapping[str, str], path: str) -> float | None:
-    """The first number of a fact; None where it is absent, or none: broken sensors say nan."""
+    """The first number of a fact; None where it is absent, or none: broken sensors report nan."""
     with contextlib.suppress(ValueError, IndexError):
         number = float(facts.get(path, "").split()[0])
         return number if math.isfinite(number) else None
@@ -342,7 +342,7 @@ def _failure(adb: Adb, job: Job, done: Finished | None, elapsed_s: float) -> Msd
         # The file is present and intact (its hash was compared), so "not found" is its interpreter or its format.
         line = f"the runner is not a program for this device ({tail})"
     elif done.code in (137, 124, 9):
-        line = out_of_memory(adb, elapsed_s) or "the runner was killed (out of memory? the device's log does not say)"
+        line = out_of_memory(adb, elapsed_s) or "the runner was killed (out of memory? the device's log has no line)"
     else:
         line = f"the runner ended with code {done.code} and no result ({tail})"
     return kind(f"{where}: {line}")
@@ -351,8 +351,8 @@ def _failure(adb: Adb, job: Job, done: Finished | None, elapsed_s: float) -> Msd
 def _run_in(folder: RemoteFolder, remote: Remote, job: Job, runner: RunnerBuild, local: Path) -> protocol.Answer:
     """Push, run, pull."""
     adb = remote.adb
-    nonce, asked = protocol.write_request(job, local, f"{folder.path}/bundle", folder.path, remote.clock)
-    program = [runner.program, *asked]
+    nonce, request = protocol.write_request(job, local, f"{folder.path}/bundle", folder.path, remote.clock)
+    program = [runner.program, *request]
     pushed = {"": program, "lib": runner.libraries}
     for name, files in (pushed | {"bundle": [job.bundle / name for name in protocol.bundle_files(job)]}).items():
         if files:
@@ -428,9 +428,9 @@ class AdbDevice(Device):
     def run(self, bundle: Path, settings: BenchSettings) -> list[DeviceRun]:
         """See `Device.run`."""
         jobs = open_jobs(bundle, settings)
-        (program,) = require("adb")
+        (program,) = require_programs("adb")
         adb = Adb(choose_serial(program, self.argument), program)
         title = f"bench {jobs[0].manifest.name} on {adb.serial}"
         if settings.progress:
             say(title)
-        return as_far_as(track(run_remote(Remote(adb), jobs), title, enabled=settings.progress))
+        return collect_runs(track(run_remote(Remote(adb), jobs), title, enabled=settings.progress))

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from msdc.bench.measure import BenchSettings, Tasks, artifact_of, collect, compare_golden
+from msdc.bench.measure import Tasks, artifact_of, collect, compare_golden, usual_lengths
+from msdc.bench.options import BenchSettings
 from msdc.bench.result import MAX_SAMPLES, Accuracy, DeviceRun, Sustained
 from msdc.encoders.folder import with_prompt
 from msdc.errors import InputError, MsdcError
@@ -43,7 +44,7 @@ class Incomplete(MsdcError):
         self.runs = list(runs)
 
 
-def as_far_as(runs: Iterable[DeviceRun]) -> list[DeviceRun]:
+def collect_runs(runs: Iterable[DeviceRun]) -> list[DeviceRun]:
     """All `runs`; where one fails after others, they are in an `Incomplete`."""
     found: list[DeviceRun] = []
     try:
@@ -51,11 +52,11 @@ def as_far_as(runs: Iterable[DeviceRun]) -> list[DeviceRun]:
     except Exception as error:
         if not found:
             raise
-        raise Incomplete(_said(error), found) from error
+        raise Incomplete(_error_line(error), found) from error
     return found
 
 
-def _said(error: Exception) -> str:
+def _error_line(error: Exception) -> str:
     """The line of one of our errors; of another one, what kind it is, too: a device's answers may break anything."""
     line = " ".join(str(error).split())
     if isinstance(error, MsdcError):
@@ -68,7 +69,7 @@ class Device(ABC):
 
     kind: str
     # Whether other work on this machine leaves its figures unchanged, so that it may run next to other such devices.
-    undisturbed = False
+    runs_in_parallel = False
 
     def __init__(self, argument: str | None = None) -> None:
         self.argument = argument
@@ -109,6 +110,21 @@ class Job:
         return read_golden(self.bundle)
 
     @cached_property
+    def lengths(self) -> tuple[int, ...]:
+        """Tokens of the timed rows."""
+        return tuple(self.settings.lengths or usual_lengths(self.manifest.max_length))
+
+    @cached_property
+    def prompt(self) -> str:
+        """The prompt before the tasks' texts; `InputError` for a name that the bundle lacks."""
+        return defaults_of(self.manifest).prompt(self.settings.prompt, self.settings.prompt_name)
+
+    @cached_property
+    def width(self) -> int:
+        """Numbers of a vector that the tasks score; `InputError` for more than the bundle's."""
+        return defaults_of(self.manifest).width(self.manifest.width, self.settings.truncate_dim)
+
+    @cached_property
     def texts(self) -> list[str]:
         """Texts of the tasks, without the prompt."""
         return self.tasks.texts()
@@ -116,29 +132,28 @@ class Job:
     @cached_property
     def prompted(self) -> list[str]:
         """The same as the device receives them: the prompt before each."""
-        return with_prompt(self.settings.prompt_text(self.manifest), self.texts)
+        return with_prompt(self.prompt, self.texts)
 
     def native_tokenizer(self) -> str:
-        """The file that the native core reads; `InputError` says why a tokenizer.json was not compiled at export."""
+        """The file that the native core reads; `InputError` with the reason where none was compiled at export."""
         if self.manifest.tokenizer.native_file is None:
             raise InputError(f"{self.bundle}: {self.manifest.tokenizer.no_native()}")
         return self.manifest.tokenizer.native_file
 
     def scored(self, ids: Sequence[Sequence[int]], golden_ND: np.ndarray, vectors_UD: np.ndarray) -> dict[str, Any]:
         """Artifact, parity and accuracy of a run whose device answered with ids and vectors."""
-        name, width = f"{self.manifest.name} {self.runtime}", self.settings.vector_width(self.manifest)
+        name = f"{self.manifest.name} {self.runtime}"
         return {
             "artifact": artifact_of(self.bundle, self.manifest, self.runtime),
             "parity": compare_golden(self.golden, self.runtime, ids, golden_ND),
-            "accuracy": self.tasks.score_vectors(name, self.texts, vectors_UD[:, :width]),
+            "accuracy": self.tasks.score_vectors(name, self.texts, vectors_UD[:, : self.width]),
             "float_accuracy": self.float_accuracy(),
         }
 
     def float_accuracy(self) -> tuple[Accuracy, ...]:
         """Scores of the float model that the bundle holds, where the settings ask for the bundle's prompt and width."""
-        asked, default = self.settings, defaults_of(self.manifest)
-        changed = asked.prompt_text(self.manifest) != default.prompt()
-        if changed or asked.vector_width(self.manifest) != default.width(self.manifest.width):
+        default = defaults_of(self.manifest)
+        if (self.prompt, self.width) != (default.prompt(), default.width(self.manifest.width)):
             return ()
         return tuple(Accuracy(**one.model_dump()) for one in self.manifest.float_scores)
 
@@ -148,22 +163,23 @@ def open_jobs(bundle: Path, settings: BenchSettings) -> list[Job]:
     bundle = bundle.resolve()
     manifest = read_manifest(bundle)
     check_files(bundle, manifest)
-    if max(settings.lengths) > manifest.max_length:
-        longest = f"the bundle's longest input of {manifest.max_length} tokens"
-        raise InputError(f"{bundle}: length {max(settings.lengths)} exceeds {longest}")
+    if (most := max(settings.lengths or [0])) > manifest.max_length:
+        raise InputError(f"{bundle}: length {most} exceeds the bundle's longest input of {manifest.max_length} tokens")
     held: list[RuntimeName] = [name for name in RUNTIMES.names() if name in manifest.runtimes]
     for name in settings.runtimes:
         if name not in held:
             raise InputError(f"{bundle}: no {name} program in it; export it with runtime {name}")
-    settings.vector_width(manifest)
     tasks = collect(settings)
-    return [Job(bundle, manifest, runtime, settings, tasks) for runtime in settings.runtimes or held]
+    jobs = [Job(bundle, manifest, runtime, settings, tasks) for runtime in settings.runtimes or held]
+    # A name or a width that the bundle lacks is an error before anything is measured.
+    _ = [(job.prompt, job.width) for job in jobs]
+    return jobs
 
 
-Outcome = tuple[list[DeviceRun], list[str]]
+RunsAndFailures = tuple[list[DeviceRun], list[str]]
 
 
-def run_devices(devices: Sequence[Device], bundle: Path, settings: BenchSettings) -> Outcome:
+def run_devices(devices: Sequence[Device], bundle: Path, settings: BenchSettings) -> RunsAndFailures:
     """The runs of `bundle` on every device, and one line per device that failed.
 
     A single device that measured nothing raises its own error. Else a failure is recorded and the others continue;
@@ -176,7 +192,7 @@ def run_devices(devices: Sequence[Device], bundle: Path, settings: BenchSettings
     if len(devices) == 1:
         return _run(devices[0], bundle, settings)
 
-    def attempt(device: Device) -> Outcome:
+    def attempt(device: Device) -> RunsAndFailures:
         try:
             return _run(device, bundle, settings)
         except MsdcError as error:
@@ -185,8 +201,8 @@ def run_devices(devices: Sequence[Device], bundle: Path, settings: BenchSettings
             return [], [failure]
 
     # Devices that measure time run one after another, undisturbed; those that count instructions run in parallel after.
-    outcomes = {device: attempt(device) for device in devices if not device.undisturbed}
-    counting = [device for device in devices if device.undisturbed]
+    outcomes = {device: attempt(device) for device in devices if not device.runs_in_parallel}
+    counting = [device for device in devices if device.runs_in_parallel]
     with ThreadPoolExecutor(max_workers=len(usable_cores())) as pool:
         try:
             outcomes |= dict(zip(counting, pool.map(attempt, counting), strict=True))
@@ -200,7 +216,7 @@ def run_devices(devices: Sequence[Device], bundle: Path, settings: BenchSettings
 
 
 def _line(device: Device, error: Exception) -> str:
-    return f"{device.spec}: {_said(error)}"
+    return f"{device.spec}: {_error_line(error)}"
 
 
 def _sustained(device: Device, bundle: Path, settings: BenchSettings, run: DeviceRun) -> DeviceRun:
@@ -215,7 +231,7 @@ def _sustained(device: Device, bundle: Path, settings: BenchSettings, run: Devic
     calls = min(MAX_SAMPLES, max(1, math.ceil(2000 * settings.sustain_s / max(timing.minimum, 1e-3))))
     again = settings.model_copy(
         update={
-            "runtimes": (run.artifact.runtime,), "lengths": (timing.length,), "runs": calls, "tasks": (), "warmup": 0,
+            "runtime": run.artifact.runtime, "lengths": (timing.length,), "runs": calls, "tasks": (), "warmup": 0,
             "stop_after_s": settings.sustain_s,
             "from_text": False, "cooldown_s": 0.0, "timeout_s": settings.timeout_s + 10 * settings.sustain_s,
         }
@@ -231,7 +247,7 @@ def _sustained(device: Device, bundle: Path, settings: BenchSettings, run: Devic
     return run.model_copy(update={"sustained": load})
 
 
-def _run(device: Device, bundle: Path, settings: BenchSettings) -> Outcome:
+def _run(device: Device, bundle: Path, settings: BenchSettings) -> RunsAndFailures:
     """Results of one device; an exception that is not one of ours becomes its `MsdcError`."""
     failures: list[str] = []
     try:

@@ -20,10 +20,10 @@ from pathlib import Path
 
 from msdc.bench.devices import emulator_image
 from msdc.bench.devices.adb import Adb, Remote, disconnect, run_remote
-from msdc.bench.devices.base import Device, as_far_as, open_jobs
-from msdc.bench.measure import BenchSettings
+from msdc.bench.devices.base import Device, collect_runs, open_jobs
+from msdc.bench.options import BenchSettings
 from msdc.bench.result import DeviceRun
-from msdc.bench.system_programs import find, last_words, missing, require
+from msdc.bench.system_programs import find, last_words, missing_programs, require_programs
 from msdc.bench.toolchain.build import can_build
 from msdc.errors import InputError, MsdcError
 from msdc.progress import say
@@ -67,7 +67,7 @@ class EmulatorMachine:
         self._folder = contextlib.ExitStack()
 
     def _command(self, folder: Path) -> list[str]:
-        (qemu,) = require("qemu-system-aarch64")
+        (qemu,) = require_programs("qemu-system-aarch64")
         forward = f"hostfwd=tcp:{self.serial}-:{emulator_image.GUEST_ADBD_PORT}"
         counting = ["-icount", "shift=0,sleep=off"] if self.count else []
         # When msdc is killed, the virtual machine must end too.
@@ -125,7 +125,7 @@ class EmulatorMachine:
         self._folder.close()
 
 
-def counted(settings: BenchSettings) -> BenchSettings:
+def counting_settings(settings: BenchSettings) -> BenchSettings:
     """The settings of a run that counts instructions: few repetitions, no pauses, one thread on one processor.
 
     Default tasks are skipped: they would take half of the time, and the golden vectors already show that the machine
@@ -134,7 +134,7 @@ def counted(settings: BenchSettings) -> BenchSettings:
     if settings.threads > 1 or settings.affinity:
         raise InputError("the emulator has one processor: `threads` and `affinity` are for other devices")
     few = {"runs": min(settings.runs, MOST_RUNS), "warmup": min(settings.warmup, MOST_WARMUP), "cooldown_s": 0.0}
-    return settings.model_copy(update=few | {"tasks": settings.tasks if settings.tasks_asked else ()})
+    return settings.model_copy(update=few | {"tasks": settings.tasks or ()})
 
 
 def emulated(machine: EmulatorMachine, cpu: str, notes: Sequence[str] = (NOTE,)) -> Remote:
@@ -146,13 +146,15 @@ class EmulatorDevice(Device):
     """The emulated phone; the argument names the processor."""
 
     kind = "emulator"
-    undisturbed = True
+    runs_in_parallel = True
 
     @classmethod
     def available(cls) -> Sequence[str]:
         """Every processor, where the image was created and a runner can be built."""
         ready = (
-            not missing(emulator_image.PROGRAMS) and can_build("aarch64") and emulator_image.find_image() is not None
+            not missing_programs(emulator_image.PROGRAMS)
+            and can_build("aarch64")
+            and emulator_image.find_image() is not None
         )
         return [f"emulator:{cpu}" for cpu in CPUS] if ready else ()
 
@@ -161,9 +163,9 @@ class EmulatorDevice(Device):
         cpu = self.argument or DEFAULT_CPU
         if cpu not in CPUS:
             raise InputError(f"unknown emulated processor {cpu!r}; known: {', '.join(CPUS)}")
-        settings = counted(settings)
+        settings = counting_settings(settings)
         jobs = open_jobs(bundle, settings)
         if settings.progress:
             say(f"bench {jobs[0].manifest.name} on {self.spec}")
         with EmulatorMachine(emulator_image.create_image(), cpu, memory_mib=MEMORY_MIB) as machine:
-            return as_far_as(run_remote(emulated(machine, cpu), jobs))
+            return collect_runs(run_remote(emulated(machine, cpu), jobs))

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from msdc.bench.system_programs import require, run_tool
+from msdc.bench.system_programs import require_programs, run_tool
 from msdc.bench.toolchain.packages import SUITE, cached_folder, extract, recipe_key
 from msdc.errors import MsdcError
 from msdc.files import user_cache
@@ -105,7 +105,7 @@ def _root_tree(root: Path) -> None:
 
 def make_disk(target: Path, mib: int, tree: Path | None = None) -> None:
     """An ext4 disk image of `mib` MiB, holding `tree` where one is given."""
-    (mke2fs,) = require("mke2fs")
+    (mke2fs,) = require_programs("mke2fs")
     with open(target, "wb") as handle:
         handle.truncate(mib * 1024 * 1024)
     # No journal: these disks need not survive a crash.
@@ -135,5 +135,5 @@ def create_image() -> Path:
     """The folder of the image: `vmlinuz`, `initrd.gz`, `root.img`; created now (10 seconds and 60 MB of packages) or
     found in the cache.
     """
-    require(*PROGRAMS)
+    require_programs(*PROGRAMS)
     return cached_folder("emulator", _recipe(), _make)

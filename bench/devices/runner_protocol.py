@@ -1,4 +1,4 @@
-"""The protocol of the native runner, the same on every device: its request, its answer, and the result made of it.
+"""The protocol of runners, native or in Python, the same on every device: request, answer, and the result made of it.
 
 Shapes: G golden texts, U texts of tasks, D sentence width.
 """
@@ -16,24 +16,37 @@ from typing import Any
 import numpy as np
 
 from msdc.bench.devices.base import Job
-from msdc.bench.devices.python_worker import ordinary_texts, row_of_length
+from msdc.bench.devices.python_worker import ANSWER_FORMAT, DONE, ERROR
 from msdc.bench.result import UNITS, Clock, DeviceInfo, DeviceRun, DeviceState, Memory, MemoryPhase, Timing
 from msdc.bench.toolchain.build import RunnerBuild
-from msdc.errors import MsdcError
+from msdc.errors import InputError, MsdcError
 from msdc.export.manifest import GOLDEN_FILE, MANIFEST_FILE
 from msdc.export.runtimes import RUNTIMES
 from msdc.files import parse_json
 from msdc.machine import parse_cpuinfo
 
-DONE = "msdc-runner done"
-ERROR = "msdc-runner error: "
 ANSWER, VECTORS, REQUEST, EMBED = "answer.json", "vectors.bin", "request.json", "texts.bin"
-ANSWER_FORMAT = 1
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
 USAGE_CODE = 2
 
 # The runner's answer, checked against its last line of output; vectors [G, D] and [U, D].
 Answer = tuple[dict[str, Any], np.ndarray, np.ndarray]
+
+
+def row_of_length(golden_ids: Sequence[Sequence[int]], length: int) -> list[int]:
+    """A row of exactly `length` ids: the first and last id of a golden row around tokens of all golden rows."""
+    full = max(golden_ids, key=len)
+    inner = [i for row in golden_ids if row != full for i in row[1:-1]] + list(full[1:-1])
+    if not inner:
+        raise InputError("the golden texts hold no token: cannot make a row to time")
+    repeats = -(-(length - 2) // len(inner))
+    return [full[0], *(inner * repeats)[: length - 2], full[-1]]
+
+
+def ordinary_texts(texts: Sequence[str], ids: Sequence[Sequence[int]]) -> list[str]:
+    """Golden texts of 5 to 40 ids, in order; tokenization and the whole pipeline are timed on them in turn."""
+    usual = [text for text, row in zip(texts, ids, strict=True) if 5 <= len(row) <= 40]
+    return usual or list(texts)
 
 
 def bundle_files(job: Job) -> list[str]:
@@ -51,8 +64,9 @@ def write_request(job: Job, target: Path, bundle: str, folder: str, clock: Clock
     request = {
         "nonce": nonce,
         "clock": clock,
+        "runtime": job.runtime,
         "bundle": bundle,
-        "rows": [{"length": n, "ids": row_of_length(golden["ids"], n)} for n in settings.lengths],
+        "rows": [{"length": n, "ids": row_of_length(golden["ids"], n)} for n in job.lengths],
         "texts": ordinary_texts(golden["texts"], golden["ids"]) if settings.from_text else [],
         "runs": settings.runs,
         "stop_ms": round(settings.stop_after_s * 1000),
@@ -63,7 +77,7 @@ def write_request(job: Job, target: Path, bundle: str, folder: str, clock: Clock
         "deadline_s": int(settings.timeout_s) + 30,
         "affinity": list(settings.affinity),
         "embed_file": f"{folder}/{EMBED}" if job.tasks.loaded else "",
-        "prompt": settings.prompt_text(job.manifest),
+        "prompt": job.prompt,
         "answer_file": f"{folder}/{ANSWER}",
         "vectors_file": f"{folder}/{VECTORS}",
     }
@@ -110,10 +124,10 @@ def read_answer(job: Job, where: str, folder: Path, hashes: tuple[str, str], clo
     return value, rows_RD[:golden], rows_RD[golden:]
 
 
-def _phase(kib: dict[str, int]) -> MemoryPhase:
+def _phase(kib: dict[str, Any]) -> MemoryPhase:
     sizes = {"vmhwm": kib["vmhwm_kib"], "pss": kib["pss_kib"], "anon": kib["anon_kib"]}
     sizes["file"] = kib["rss_kib"] - kib["anon_kib"]
-    return MemoryPhase.model_validate({f"{name}_mib": round(size / 1024, 3) for name, size in sizes.items()})
+    return MemoryPhase.model_validate({f"{name}_mib": size and round(size / 1024, 3) for name, size in sizes.items()})
 
 
 def device_info(value: dict[str, Any], *, name: str, kind: str, os: str = "", emulated: bool = False) -> DeviceInfo:
@@ -133,10 +147,12 @@ def device_info(value: dict[str, Any], *, name: str, kind: str, os: str = "", em
 
 
 def device_run(
-    job: Job, answer: Answer, device: DeviceInfo, runner: RunnerBuild, *,
+    job: Job, answer: Answer, device: DeviceInfo, runner: RunnerBuild | None, *,
     before: DeviceState | None = None, after: DeviceState | None = None, notes: Sequence[str] = (),
 ) -> DeviceRun:  # fmt: skip
-    """The result of a run. `load` is the program's, `init` the tokenizer's; files are read from a warm page cache."""
+    """The result of a run; `runner` is None for Python's. `load` is the program's, `init` the tokenizer's; files are
+    read from a warm page cache.
+    """
     value, golden_GD, vectors_UD = answer
     clock: Clock = value["clock"]
 
@@ -150,15 +166,18 @@ def device_run(
         figures = tuple(map(figure, samples))
         return Timing(unit=UNITS[clock], samples=figures, warmup=job.settings.warmup, length=length)
 
-    version = value["runtime_version"] or runner.version
+    versions: dict[str, str] = value.get("versions", {})
+    if runner is not None:
+        version = value["runtime_version"] or runner.version
+        versions = {RUNTIMES[job.runtime].runs_with[0]: version} if version else {}
     return DeviceRun(
-        harness="native",
+        harness="python" if runner is None else "native",
         device=device,
-        versions={RUNTIMES[job.runtime].runs_with[0]: version} if version else {},
+        versions=versions,
         threads=value["threads"],
         clock=clock,
         load=figure(value["load"]),
-        init=figure(value["init"]),
+        init=figure(value["init"]) if "init" in value else None,
         first=figure(value["first"]),
         latency=tuple(filter(None, (timing(row["samples"], row["length"]) for row in value["latency"]))),
         tokenize=timing(value["tokenize"]),

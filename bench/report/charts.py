@@ -79,7 +79,7 @@ def lines(
 def bars(
     title: str, rows: Sequence[tuple[Style, Sequence[float], str]], caption: str = "", *, unit: str = ""
 ) -> Figure:
-    """One bar per row with its name above it, so that long names fit a phone; its parts stand in ever paler colors."""
+    """One bar per row with its name above it, so that long names fit a phone; its parts are ever paler."""
     canvas = Canvas(ROW * len(rows) + 6)
     axis = linear_axis([sum(parts) for _, parts, _ in rows], zero=True, pad=0)
     for i, (style, parts, shown) in enumerate(rows):

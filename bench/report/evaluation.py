@@ -37,7 +37,7 @@ MAX_WORDS, MAX_DOTS = 4, 16
 # The level at which p and the 95 % interval are compared.
 ALPHA = 0.05
 
-AnyScore = TypeVar("AnyScore", bound=Score)
+ScoreT = TypeVar("ScoreT", bound=Score)
 Details = tuple[list[Table], list[Figure]]
 
 
@@ -58,9 +58,9 @@ def _p(value: float | None) -> str:
     return fixed(value, 3) if value is None or value >= 0.001 else "< 0.001"
 
 
-def _by(results: Iterable[AnyScore], key: str) -> dict[str, list[AnyScore]]:
+def _by(results: Iterable[ScoreT], key: str) -> dict[str, list[ScoreT]]:
     """Results grouped by their `name`, `task` or `model`."""
-    grouped: dict[str, list[AnyScore]] = {}
+    grouped: dict[str, list[ScoreT]] = {}
     for result in results:
         grouped.setdefault(getattr(result, key), []).append(result)
     return grouped
@@ -121,11 +121,11 @@ def _score_table(task: str, results: Sequence[Score]) -> Table:
 
 
 def _grids(
-    results: Iterable[AnyScore],
+    results: Iterable[ScoreT],
     caption: str,
     head: str,
-    cells: Callable[[AnyScore], Iterable[tuple[str, str]]],
-    note: Callable[[AnyScore], str] = lambda _: "",
+    cells: Callable[[ScoreT], Iterable[tuple[str, str]]],
+    note: Callable[[ScoreT], str] = lambda _: "",
 ) -> list[Table]:
     """One table per set with a column per model; `cells` are the (name of a row, text) of a result."""
     tables = []

@@ -45,7 +45,7 @@ HOME_MADE = {"graded-pairs"}
 class ReportSection:
     """One section; `lead` states its main finding. Below a recommendation it is folded unless `open`.
 
-    Figures stand above the tables unless `tables_first`.
+    Figures are above the tables unless `tables_first`.
     """
 
     id: str
@@ -64,7 +64,7 @@ Sentence = Sequence[str]
 
 @dataclass(frozen=True)
 class Report:
-    """The whole report. Without `created` (a date and time) no date is shown. `warnings` stand at the top, then the
+    """The whole report. Without `created` (a date and time) no date is shown. `warnings` are at the top, then the
     sentences of the `recommendation`; `missed` has one line per target that is not met; `source` is what it was made
     from.
     """
@@ -215,7 +215,7 @@ def sets_text(entries: Sequence[Accuracy]) -> str:
 
 
 class Shown(NamedTuple):
-    """A run, the style of its artifact (its name says what distinguishes it), and where it was measured."""
+    """A run, the style of its artifact (named by what distinguishes it), and where it was measured."""
 
     run: DeviceRun
     style: Style

@@ -39,7 +39,7 @@ CONSTANT = ("Device", "Threads")
 
 
 def _training(run_folder: Path, twin: Twin | None) -> list[StageLog]:
-    """The stages of a run, and those that its twin trained otherwise than by taking them over."""
+    """The stages of a run, and those that its twin trained itself."""
     own = read_training(run_folder)
     if twin is None:
         return own

@@ -41,7 +41,7 @@ ALIKE = 1.02
 TAKEN, OTHER_OUTPUT = "recommended", "rejected: other output"
 
 
-class Sizes(NamedTuple):
+class AppSizes(NamedTuple):
     """Bytes of an artifact in an app: program with tokenizer, and runtime with module; as they are and compressed."""
 
     own: int
@@ -72,11 +72,11 @@ def _libraries(app: str, runtime: str) -> tuple[int, int]:
     return sum(file.bytes for file in files) + len(module), small
 
 
-def sizes_of(run: DeviceRun) -> Sizes:
+def sizes_of(run: DeviceRun) -> AppSizes:
     """What an app grows by with the artifact of `run`; of old results without the tokenizer."""
     artifact = run.artifact
     own = artifact.bundle_bytes or artifact.bytes
-    return Sizes(own, artifact.compressed_bytes, *_libraries(app_of(run), artifact.runtime))
+    return AppSizes(own, artifact.compressed_bytes, *_libraries(app_of(run), artifact.runtime))
 
 
 def rise_mib(run: DeviceRun) -> float | None:
@@ -133,7 +133,7 @@ def may_be_phone(run: DeviceRun) -> bool:
 
 
 def _rank(shown: Shown) -> tuple[bool, bool, bool]:
-    """Runs that say most about a phone come first."""
+    """Runs on phones, and those most like one, come first."""
     run = shown.run
     return run.clock != "wall", not may_be_phone(run), run.harness == "python"
 

@@ -40,7 +40,7 @@ MEGA = 1e6
 PHASES = ("start", "loaded", "warm")
 # At most this many data sets get a chart of scores; the table lists all.
 MAX_CHARTS = 6
-# Points of Spearman x 100 that one run each on a small corpus can tell apart.
+# Points of Spearman x 100 that one run each on a small corpus can separate.
 EVIDENCE = 2.0
 # Of fewer samples the 99th percentile is made of one or two: the largest is shown.
 ENOUGH_FOR_P99 = 500
@@ -172,7 +172,7 @@ def recurrence(data: ReportData) -> ReportSection | None:
         if twin.missed_gate:
             lead += f"; its int8 program misses the gate ({twin.missed_gate}), so only the float model is compared"
         if abs(first - second) < EVIDENCE:
-            lead += ": too close to tell whether recurrence pays."
+            lead += ": the difference is not significant."
         else:
             lead += f": recurrence {'pays in accuracy' if first > second else 'does not pay'} here."
     note = (

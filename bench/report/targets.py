@@ -13,8 +13,8 @@ from msdc.bench.result import Accuracy, DeviceRun
 from msdc.errors import InputError
 from msdc.tables import Column, Table, fixed, number
 
-Kind = Literal["latency", "size", "memory", "accuracy"]
-Verdict = Literal["pass", "fail", "not measured"]
+TargetKind = Literal["latency", "size", "memory", "accuracy"]
+TargetVerdict = Literal["pass", "fail", "not measured"]
 MIB = 2**20
 BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": MIB, "GIB": 2**30}
 _NUMBER = r"([0-9]{1,9}(?:\.[0-9]{1,9})?)"
@@ -22,7 +22,7 @@ LATENCY = re.compile(_NUMBER + r" ?(ms|s)@([0-9]{1,6})")
 AMOUNT = re.compile(_NUMBER + r" ?([kKMG]?i?B)")
 ACCURACY = re.compile(_NUMBER + r"(?:@(\S.{0,199}))?")
 # kind -> what is limited, unit of limit and value, format of a value
-KINDS: dict[Kind, tuple[str, str, Callable[[float | None], str]]] = {
+KINDS: dict[TargetKind, tuple[str, str, Callable[[float | None], str]]] = {
     "latency": ("latency at {} tokens", " ms", number),
     "size": ("program with tokenizer, uncompressed", " MB", partial(fixed, decimals=2)),
     "memory": ("peak memory", " MiB", partial(fixed, decimals=1)),
@@ -34,7 +34,7 @@ KINDS: dict[Kind, tuple[str, str, Callable[[float | None], str]]] = {
 class Limit:
     """A limit in the unit of its kind (ms, MB, MiB, Spearman x 100); `at` is a length in tokens or a data set."""
 
-    kind: Kind
+    kind: TargetKind
     limit: float
     at: str = ""
 
@@ -53,7 +53,7 @@ class Limit:
         _, unit, shown = KINDS[self.kind]
         return shown(value) + unit
 
-    def verdict(self, value: float | None) -> Verdict:
+    def verdict(self, value: float | None) -> TargetVerdict:
         """Whether `value` keeps the limit."""
         if value is None:
             return "not measured"
@@ -69,7 +69,7 @@ class Judged(NamedTuple):
     noisy: bool = False
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> TargetVerdict:
         """Whether the run keeps the limit."""
         return self.target.verdict(self.value)
 
@@ -96,7 +96,7 @@ def parse_targets(
     for text in latency:
         match = parts(LATENCY, "latency", text, "20ms@32 (median at 32 tokens)")
         targets.append(Limit("latency", float(match[1]) * (1000 if match[2] == "s" else 1), str(int(match[3]))))
-    amounts: tuple[tuple[Kind, str | None, int], ...] = (("size", size, 10**6), ("memory", memory, MIB))
+    amounts: tuple[tuple[TargetKind, str | None, int], ...] = (("size", size, 10**6), ("memory", memory, MIB))
     for kind, amount, unit in amounts:
         if amount is not None:
             match = parts(AMOUNT, kind, amount, "12MB or 60MiB")
@@ -107,7 +107,7 @@ def parse_targets(
     return targets
 
 
-def peak_mib(run: DeviceRun) -> float | None:
+def peak_of(run: DeviceRun) -> float | None:
     """Peak of the native runner's process, PSS of a browser's renderer; None where an app's memory is unknown, as of a
     run from Python, whose peak is the interpreter's.
     """
@@ -131,7 +131,7 @@ def _judged(target: Limit, shown: Shown, data: ReportData) -> Judged:
         return Judged(target, shown, None) if timing is None else Judged(target, shown, timing.p50, timing.noisy)
     if target.kind == "size":
         return Judged(target, shown, (run.artifact.bundle_bytes or run.artifact.bytes) / 1e6)
-    return Judged(target, shown, peak_mib(run) if target.kind == "memory" else _accuracy(target, run.accuracy, data))
+    return Judged(target, shown, peak_of(run) if target.kind == "memory" else _accuracy(target, run.accuracy, data))
 
 
 def judge(data: ReportData, targets: Sequence[Limit]) -> list[list[Judged]]:

@@ -28,7 +28,7 @@ struct Request {
   int32_t deadline_s = 0;        // the runner ends itself after this time; 0: never
   std::vector<int32_t> affinity;  // CPU numbers; empty: any
   std::string embed_file;        // texts to embed, each ended by a NUL byte; empty: none
-  std::string prompt;            // what embed_file's texts begin with: programs that do not pool it are told its tokens
+  std::string prompt;            // what embed_file's texts begin with: programs that do not pool it get its number of tokens
   std::string answer_file;
   std::string vectors_file;      // float32, little-endian: golden texts, then those of embed_file
 };

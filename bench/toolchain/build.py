@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from msdc.bench.system_programs import missing, require, run_tool
+from msdc.bench.system_programs import missing_programs, require_programs, run_tool
 from msdc.bench.toolchain.packages import cached_folder
 from msdc.bench.toolchain.sdk import NativeSdk, native_sdk
 from msdc.errors import InputError, MsdcError
@@ -80,7 +80,7 @@ def compiler_name(machine: str, host: str) -> str:
 
 def can_build(machine: str) -> bool:
     """Whether this machine has the compiler to build a runner for `machine`."""
-    return not missing([compiler_name(machine, platform.machine())])
+    return not missing_programs([compiler_name(machine, platform.machine())])
 
 
 def _sources(runtime: RuntimeName) -> list[Path]:
@@ -162,7 +162,7 @@ def build_runner(
     machine = machine or host
     sdk = native_sdk(runtime, machine, host)
     sdk = replace(sdk, defines=(*sdk.defines, *defines))
-    (compiler,) = require(compiler_name(machine, host))
+    (compiler,) = require_programs(compiler_name(machine, host))
     sources = [*_sources(runtime), *(CORE / "src").glob("*.h"), *(CORE / "include").glob("*.h"), *SOURCES.glob("*.h")]
     recipe: dict[str, Any] = {
         "format": 1,
@@ -181,14 +181,14 @@ def build_runner(
     return RunnerBuild(folder / RUNNER, libraries, machine, LOADERS[machine] if payload else None, sdk.version)
 
 
-def native_runner(runtime: RuntimeName, machine: str | None = None, own: Path | None = None) -> RunnerBuild:
+def native_runner(runtime: RuntimeName, machine: str | None = None, own: str | Path | None = None) -> RunnerBuild:
     """The runner of `runtime` for a device's `machine` (as `uname -m` prints it), or for this machine (None).
 
     `own` is a runner that the user built; without it ours is built, or taken from the cache.
     """
     if own is None:
         return build_runner(runtime, machine)
-    found = own_runner(own)
+    found = own_runner(Path(own))
     wanted = machine or platform.machine()
     if found.machine not in (None, wanted):
         raise MsdcError(f"{own}: a runner for {found.machine}, but the device is {wanted}")
@@ -198,7 +198,7 @@ def native_runner(runtime: RuntimeName, machine: str | None = None, own: Path | 
 def build_runners(machines: Sequence[str | None] = (None, "aarch64")) -> list[str]:
     """Build the native runner of every runtime for this machine (None) and for devices, also where one is in the cache.
 
-    Returns one line per runner; `MsdcError` says what is missing where none could be built.
+    Returns one line per runner; `MsdcError` lists what is missing where none could be built.
     """
     lines: dict[str, bool] = {}
     for machine in machines:

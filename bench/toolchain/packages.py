@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from msdc.bench.system_programs import find, require, run_tool
+from msdc.bench.system_programs import find, require_programs, run_tool
 from msdc.errors import MsdcError
 from msdc.files import locked, read_json, sha256_file, staged_folder, user_cache, write_json
 from msdc.processes import is_root
@@ -81,7 +81,7 @@ def extract(
     `@name` as download means the only dependency of a virtual package. apt checks every package against the
     release's signature; nothing of a package is executed.
     """
-    program, unpack = require("mmdebstrap", "dpkg-deb")
+    program, unpack = require_programs("mmdebstrap", "dpkg-deb")
     mirror = os.environ.get("MSDC_DEBIAN_MIRROR") or MIRROR
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="msdc-debian-") as temporary:

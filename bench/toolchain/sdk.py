@@ -128,7 +128,7 @@ SDKS: dict[str, Callable[[str, str], NativeSdk]] = {"executorch": _executorch, "
 
 
 def native_sdk(runtime: RuntimeName, machine: str, host: str) -> NativeSdk:
-    """Headers and libraries of `runtime` for `machine`, when building on `host` (both as `uname -m` says)."""
+    """Headers and libraries of `runtime` for `machine`, when building on `host` (both as `uname -m` prints them)."""
     if machine not in HOST_MACHINES:
         raise InputError(f"no published {runtime} libraries for {machine}: build a runner yourself and pass it by path")
     return SDKS[runtime](machine, host)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 import click
 
 from msdc.errors import InputError
 from msdc.lazy import higher, load
 from msdc.progress import be_quiet
+
+if TYPE_CHECKING:
+    from msdc.options import Options
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -88,6 +93,54 @@ encode_options = _combined(
         help="Keep the first N dimensions of every vector. Default: the model's own.",
     ),
 )  # fmt: skip
+
+
+class Numbers(click.ParamType[tuple[int, ...]]):
+    """Comma-separated whole numbers, as a tuple of int."""
+
+    name = "N,N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Parse the text of an option; a tuple (a default) passes through."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            return tuple(int(part) for part in str(value).split(",") if part.strip())
+        except ValueError:
+            self.fail(f"{value!r} is not a list of whole numbers; expected numbers such as 8,32,128", param, ctx)
+
+
+def _kind(annotation: Any) -> Any:
+    """The type of an option whose value has this annotation."""
+    found = [annotation]
+    for hint in found:  # grows by what is inside of each
+        found += [*get_args(hint), *filter(None, [get_origin(hint)])]
+    if int in found and Sequence in found:
+        return Numbers()
+    return click.Path(path_type=Path) if Path in found else next((kind for kind in (int, float) if kind in found), str)
+
+
+def option_of(model: type[Options], name: str, **changes: Any) -> Callable[[Any], Any]:
+    """The click option of a field; `changes` are arguments of `click.option`, with `names` its spellings."""
+    field = model.documented()[name]
+    text, _, default = (field.description or "").partition("; None: ")
+    text = text[:1].upper() + text[1:] + "." + (f"  [default: {default}]" if default else "")
+    text = re.sub(r"`(\w+)`", lambda found: f"--{found[1]}" if found[1] in model.model_fields else found[1], text)
+    names = changes.pop("names", (f"--{name.removesuffix('_s').replace('_', '-')}",))
+    kind = {"is_flag": True} if field.annotation is bool else {"type": _kind(field.annotation)}
+    return click.option(*names, name, **{"help": text, **kind, **changes})
+
+
+def options_of(model: type[Options], leave_out: Sequence[str], **changes: Mapping[str, Any]) -> Callable[[Any], Any]:
+    """The options of all fields of `model` but `leave_out`, in order, as one decorator; `changes` as in `option_of`."""
+
+    def add(command: Any) -> Any:
+        for name in reversed(model.documented()):
+            if name not in leave_out:
+                command = option_of(model, name, **changes.get(name, {}))(command)
+        return command
+
+    return add
 
 
 def runtime_option(command: Command) -> Command:

@@ -11,7 +11,8 @@ from bench_results import make_file, make_run
 from click.testing import CliRunner
 from refusals import one_line, spoil
 
-from msdc.bench.measure import BenchSettings, parity_failures
+from msdc.bench.measure import parity_failures
+from msdc.bench.options import BenchSettings
 from msdc.bench.result import read_result
 from msdc.cli import msdc as cli
 from msdc.commands.encode import encode_stream

@@ -10,7 +10,7 @@ import tiny_models as tiny
 
 import msdc
 from msdc.bench.devices.host import PythonDevice
-from msdc.bench.measure import BenchSettings
+from msdc.bench.options import BenchSettings
 from msdc.bench.system_programs import find, run_tool
 from msdc.bench.toolchain.sdk import download_wheel
 from msdc.encoders.encoder import open_model
@@ -50,7 +50,7 @@ def test_the_trap_works(hostile):
 def test_measuring_process(hostile, tiny_bundle, monkeypatch):
     # An empty entry of PYTHONPATH stands for the working directory.
     monkeypatch.setenv("PYTHONPATH", ":" + os.environ.get("PYTHONPATH", ""))
-    settings = BenchSettings(runtimes=("onnx",), lengths=(4,), runs=2, warmup=0)
+    settings = BenchSettings(tasks=(), runtime="onnx", lengths=(4,), runs=2, warmup=0)
     assert PythonDevice().run(tiny_bundle, settings)[0].parity.ids_equal
     assert ran(hostile) == ""
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from write_events import contents, differences, no_clock, recipe_tree, run_until, stage, verb
 
-from msdc.bench.quickstart import prepare
+from msdc.bench.quickstart import prepare_folder
 from msdc.distill import distill
 from msdc.distill.sweep import run_sweep
 from msdc.files import HOLDER_FILE, LOCK_FILE
@@ -189,7 +189,7 @@ def test_quickstart_again_over_a_finished_run(tmp_path):
 
     def work():
         if folder.exists():
-            prepare(folder, True)
+            prepare_folder(folder, True)
         (root / "end").write_text("x")
 
     Work(work, work, finished, kept).audit(root, every)

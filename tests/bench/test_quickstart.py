@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from msdc.bench.quickstart import BUNDLE, REPORT, RESULTS, TWIN, prepare
+from msdc.bench.quickstart import BUNDLE, REPORT, RESULTS, TWIN, prepare_folder
 from msdc.bench.result import BenchFile
 from msdc.errors import InputError
 
@@ -20,17 +20,17 @@ def run_folder(folder: Path, *names: str) -> Path:
 
 
 def test_a_fresh_place_and_an_unfinished_run(tmp_path):
-    assert prepare(tmp_path / "new", force=False) is False
+    assert prepare_folder(tmp_path / "new", force=False) is False
     (tmp_path / "empty").mkdir()
-    assert prepare(tmp_path / "empty", force=False) is False
-    assert prepare(run_folder(tmp_path / "begun"), force=False) is True
+    assert prepare_folder(tmp_path / "empty", force=False) is False
+    assert prepare_folder(run_folder(tmp_path / "begun"), force=False) is True
 
 
 def test_a_finished_run_says_where_its_report_is(tmp_path):
     folder = run_folder(tmp_path / "done", REPORT, "environment.json")
     with pytest.raises(InputError, match=r"report\.html: pass `force`"):
-        prepare(folder, force=False)
-    assert prepare(folder, force=True) is False and not folder.exists()
+        prepare_folder(folder, force=False)
+    assert prepare_folder(folder, force=True) is False and not folder.exists()
 
 
 def test_a_folder_of_something_else_is_never_deleted(tmp_path):
@@ -39,11 +39,11 @@ def test_a_folder_of_something_else_is_never_deleted(tmp_path):
     (folder / "cat.jpg").write_text("x")
     for force in (False, True):
         with pytest.raises(InputError, match="not a run folder"):
-            prepare(folder, force=force)
+            prepare_folder(folder, force=force)
     # Beside a recipe of the user's own.
     (folder / "recipe.yaml").touch()
     with pytest.raises(InputError, match="not a run folder"):
-        prepare(folder, force=True)
+        prepare_folder(folder, force=True)
     assert (folder / "cat.jpg").is_file()
 
 

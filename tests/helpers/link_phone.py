@@ -16,7 +16,7 @@ import tiny_models as tiny
 from msdc.bench.devices.web.link import LinkDevice
 from msdc.bench.devices.web.measurement import Measurement
 from msdc.bench.devices.web.server import Accept, AnswerServer
-from msdc.bench.measure import BenchSettings
+from msdc.bench.options import BenchSettings
 from msdc.bench.result import DeviceRun
 from msdc.errors import MsdcError
 from msdc.export.golden import encode_vectors, read_golden
@@ -27,7 +27,7 @@ ANDROID = (
 )
 
 
-SETTINGS = BenchSettings(runs=3, warmup=0, lengths=(8, 16), address="127.0.0.2", timeout_s=WAIT_S)
+SETTINGS = BenchSettings(tasks=(), runs=3, warmup=0, lengths=(8, 16), address="127.0.0.2", timeout_s=WAIT_S)
 
 
 def tiny_bundle() -> Path:

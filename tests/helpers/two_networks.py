@@ -108,10 +108,10 @@ def engines(bundle: Path, settings: Any) -> dict[str, Any]:
 def main(part: str) -> None:
     import tiny_models as tiny
 
-    from msdc.bench.measure import BenchSettings
+    from msdc.bench.options import BenchSettings
 
     bundle = tiny.bundle("fp32", ("onnx",))
-    settings = BenchSettings(runs=3, warmup=0, lengths=(8,), timeout_s=WAIT_S)
+    settings = BenchSettings(tasks=(), runs=3, warmup=0, lengths=(8,), timeout_s=WAIT_S)
     with phone_network() as enter:
         print(json.dumps(cable(bundle, settings, enter) if part == "cable" else engines(bundle, settings)))
 

@@ -21,12 +21,12 @@ PARALLEL = """
 import sys
 from msdc import cli
 from msdc.bench.devices.base import run_devices
-from msdc.bench.measure import BenchSettings
+from msdc.bench.options import BenchSettings
 from msdc.processes import run_program
 
 class Sleeper:
     spec = kind = "sleeper"
-    undisturbed = True
+    runs_in_parallel = True
     def run(self, bundle, settings):
         code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])"
         run_program([sys.executable, "-c", code], timeout_s=600)

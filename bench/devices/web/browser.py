@@ -23,7 +23,7 @@ from msdc.bench.devices.base import Device
 from msdc.bench.devices.host import check_cores, host_info, host_state
 from msdc.bench.devices.web.measurement import MIB, RUNTIME, Measurement
 from msdc.bench.devices.web.server import AnswerServer
-from msdc.bench.measure import BenchSettings
+from msdc.bench.options import BenchSettings
 from msdc.bench.result import DeviceRun
 from msdc.bench.system_programs import find
 from msdc.errors import InputError, MsdcError
@@ -74,7 +74,7 @@ class Engine:
         return [self.program(), *self.options, *folder, *sandbox, *more]
 
     def version(self) -> str | None:
-        """What the program says about its version, None where it says nothing."""
+        """The version that the program prints, None where it prints none."""
         with shown(self) as environment:
             command = [self.program(), "--version"]
             done = run_program(command, timeout_s=60, env={**os.environ, **environment})
@@ -129,7 +129,7 @@ def engine_of(name: str | None) -> Engine:
 
 
 def renderer_pss_mib(pid: int, marker: str) -> float | None:
-    """PSS of the largest renderer below process `pid`, None where the system does not tell."""
+    """PSS of the largest renderer below process `pid`, None where the system does not report it."""
     sizes = []
     with contextlib.suppress(psutil.Error):
         for child in psutil.Process(pid).children(recursive=True):

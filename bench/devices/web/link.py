@@ -22,7 +22,8 @@ import numpy as np
 from msdc.bench.devices.base import Device, Incomplete
 from msdc.bench.devices.web.measurement import RUNTIME, Hints, Measurement, PageAnswer
 from msdc.bench.devices.web.server import SILENCE_S, AnswerServer, json_bytes, plain
-from msdc.bench.measure import BenchSettings, vectors_agree
+from msdc.bench.measure import vectors_agree
+from msdc.bench.options import BenchSettings
 from msdc.bench.result import LINK_NOTE, NOISY, DeviceInfo, DeviceRun
 from msdc.errors import InputError, MsdcError
 from msdc.extras import installed, require
@@ -31,7 +32,7 @@ from msdc.progress import live_lines, say, warn
 PAGE = {"index.html": "link.html", "link.css": "link.css", "link.js": "link.js"}
 # Files that get much smaller: phones may be on a slow network. Weights hardly do.
 PACKED = (".html", ".css", ".js", ".mjs", ".json", ".wasm")
-# Addresses for documentation: nothing is sent to them, the system only says from where it would send.
+# Addresses for documentation: nothing is sent to them, the system only gives the address from which it would send.
 ELSEWHERE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 VALID = datetime.timedelta(days=2)
 WHITE_ON_BLACK, PLAIN = "\x1b[97;40m", "\x1b[0m"
@@ -129,13 +130,13 @@ def browser_of(answer: PageAnswer) -> tuple[str, str | None, str]:
         found = re.search(pattern, answer.page.agent)
         if found:
             version = (answer.hints.version if answer.hints else None) or found[1]
-            # Chromium says 156.0.0.0 whatever the rest of its version is.
+            # Chromium reports 156.0.0.0 whatever the rest of its version is.
             return (engine, re.sub(r"(\.0)+$", "", plain(version)) if version else None, title)
     return "unknown", None, ""
 
 
 def device_of(answer: PageAnswer) -> DeviceInfo:
-    """The device: as its owner calls it, or what its browser says it is."""
+    """The device: as its owner calls it, or as its browser describes it."""
     agent, hints = answer.page.agent, answer.hints or Hints()
     usual, system = next(((name, system) for word, name, system in SYSTEMS if word in agent), ("device", ""))
     if hints.platform:
@@ -179,7 +180,7 @@ class LinkDevice(Device):
             server = AnswerServer(
                 {**files, "about.json": json_bytes(about)}, accept, measurement.max_answer, link=True,
                 expect=settings.expect, host=host, port=port, tls=tls, packed=packed, silence_s=self.silence_s,
-                tell=say,
+                report=say,
             )  # fmt: skip
         except OSError as error:
             raise InputError(f"`address` {host}: cannot listen there ({error.strerror or error})") from error

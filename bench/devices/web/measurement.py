@@ -1,6 +1,6 @@
 """One measurement of a bundle in a browser: what the page is asked, which files it may fetch, its checked answer.
 
-An answer is not under our control: every field is bounded, and what a phone says about itself is only claimed.
+An answer is not under our control: every field is bounded, and a phone's description of itself is only a claim.
 
 Shapes: U texts of the tasks, N golden texts, D sentence width.
 """
@@ -17,9 +17,9 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from msdc.bench.devices.base import open_jobs
-from msdc.bench.devices.python_worker import ordinary_texts, row_of_length
+from msdc.bench.devices.runner_protocol import ordinary_texts, row_of_length
 from msdc.bench.devices.web.server import json_bytes
-from msdc.bench.measure import BenchSettings
+from msdc.bench.options import BenchSettings
 from msdc.bench.result import MAX_SAMPLES, BrowserFacts, DeviceInfo, DeviceRun, DeviceState, Record, Sample, Timing
 from msdc.errors import InputError, MsdcError, first_problem
 from msdc.export.golden import decode_vectors
@@ -107,7 +107,7 @@ class PageAnswer(Record):
     battery_after: Battery | None = None
 
     def notes(self, threads: int) -> list[str]:
-        """What a reader of the figures must know; `threads` were asked for."""
+        """What a reader of the figures must know; `threads` were requested."""
         notes = []
         unsettled = [f"{timed.length} tokens" for timed in self.latency if not timed.settled]
         if unsettled:
@@ -115,7 +115,7 @@ class PageAnswer(Record):
         if self.page.timer_gap_ms > LONGEST_GAP_MS:
             notes.append(f"the page's timer was held back for {self.page.timer_gap_ms / 1000:.0f} s: a busy machine")
         if self.threads != threads:
-            notes.append(f"{threads} threads were asked for, the runtime has {self.threads}")
+            notes.append(f"{threads} threads were requested, the runtime has {self.threads}")
         return notes
 
 
@@ -157,11 +157,11 @@ class Measurement:
             "warmup": settings.warmup,
             "threads": settings.threads,
             "cooldown_ms": settings.cooldown_s * 1000,
-            "rows": [row_of_length(golden["ids"], length) for length in settings.lengths],
+            "rows": [row_of_length(golden["ids"], length) for length in self.job.lengths],
             "usual": ordinary_texts(golden["texts"], golden["ids"]),
             "golden": golden["texts"],
             "texts": self.job.prompted,
-            "prompt": settings.prompt_text(self.manifest),
+            "prompt": self.job.prompt,
             "files": {name: path.stat().st_size for name, path in held.items()},
         }
         return {
@@ -178,7 +178,7 @@ class Measurement:
     def max_answer(self) -> int:
         """Bytes that an answer may have."""
         vectors = 4 * self.manifest.width * (len(self.texts) + len(self.golden["texts"]))
-        samples = SAMPLE_BYTES * self.settings.runs * (len(self.settings.lengths) + 2)
+        samples = SAMPLE_BYTES * self.settings.runs * (len(self.job.lengths) + 2)
         ids = ID_BYTES * sum(len(row) for row in self.golden["ids"])
         return MAX_REST_BYTES + samples + ids + math.ceil(vectors * 4 / 3)
 
@@ -188,11 +188,11 @@ class Measurement:
             answer = PageAnswer.model_validate(raw)
         except ValidationError as error:
             raise MsdcError(f"the page's answer: {first_problem(error)}") from error
-        if [timed.length for timed in answer.latency] != list(self.settings.lengths):
-            raise MsdcError("the page's answer: other lengths than those asked for")
+        if [timed.length for timed in answer.latency] != list(self.job.lengths):
+            raise MsdcError("the page's answer: other lengths than requested")
         timings = (*answer.latency, answer.tokenize, answer.pipeline)
         if any(len(timed.samples) != self.settings.runs for timed in timings):
-            raise MsdcError("the page's answer: another number of samples than asked for")
+            raise MsdcError("the page's answer: another number of samples than requested")
         if answer.page.hidden:
             raise MsdcError("the page was hidden while it measured, and browsers slow hidden pages down; run it again")
         return answer

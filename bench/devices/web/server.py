@@ -122,7 +122,7 @@ class AnswerServer(socketserver.ThreadingTCPServer):
         link: pages join; else there is one page, which posts to `answer` and `alive`.
         packed: some of the files compressed by gzip, for clients that accept it.
         silence_s, token_s: a page that was silent for so long is gone; a connection without the secret is closed.
-        tell: called with one line when something happens.
+        report: called with one line when something happens.
     """
 
     daemon_threads = True
@@ -133,9 +133,9 @@ class AnswerServer(socketserver.ThreadingTCPServer):
         self, files: Mapping[str, Path | bytes], accept: Accept, max_answer: int, *, link: bool = False,
         expect: int = 1, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None,
         packed: Mapping[str, bytes] | None = None, silence_s: float = SILENCE_S, token_s: float = TOKEN_S,
-        tell: Callable[[str], None] = lambda line: None,
+        report: Callable[[str], None] = lambda line: None,
     ) -> None:  # fmt: skip
-        self.files, self.packed, self.accept, self.tell = files, packed or {}, accept, tell
+        self.files, self.packed, self.accept, self.report = files, packed or {}, accept, report
         self.max_answer, self.expect, self.link = max_answer, expect, link
         self.silence_s, self.token_s = silence_s, token_s
         self.token = secrets.token_urlsafe(16)
@@ -315,7 +315,7 @@ class AnswerServer(socketserver.ThreadingTCPServer):
             seat.beat(b"")
             seat.title = plain(str(wanted.get("name") or "")) or seat.title
         if started:
-            self.tell(f"{seat.title} has opened the link; its page shows: phone {seat.number}, {seat.words}")
+            self.report(f"{seat.title} has opened the link; its page shows: phone {seat.number}, {seat.words}")
         return 200, json_bytes({"seat": seat.token, "number": seat.number, "words": seat.words})
 
     def _answer(self, seat: Seat, raw: bytes) -> Reply:
@@ -335,14 +335,14 @@ class AnswerServer(socketserver.ThreadingTCPServer):
                 self.answers.append(kept)
                 seat.state, seat.title = "answered", shown.get("name", seat.title)
                 self.settled.set()
-        self.tell(f"{seat.title} has answered")
+        self.report(f"{seat.title} has answered")
         return 200, json_bytes(shown)
 
     def _fail(self, seat: Seat, line: str) -> None:
         with self._lock:
             seat.state, seat.line = "failed", line
             self.settled.set()
-        self.tell(f"{seat.title}: {line}")
+        self.report(f"{seat.title}: {line}")
 
     # The wait for phones
 
@@ -366,7 +366,9 @@ class AnswerServer(socketserver.ThreadingTCPServer):
                 if self._lost(seat) and seat.phase != "silent":
                     seat.phase = "silent"
                     left = max(1, round((end - time.monotonic()) / 60))
-                    self.tell(f"{seat.title} {SILENT}; it may open the link again for {left} min, Ctrl-C ends the wait")
+                    self.report(
+                        f"{seat.title} {SILENT}; it may open the link again for {left} min, Ctrl-C ends the wait"
+                    )
             show([seat.status() for seat in self.seats])
             time.sleep(STEP_S)
         self._open = False

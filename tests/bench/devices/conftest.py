@@ -8,7 +8,7 @@ import pytest
 from msdc.bench.devices.emulator import EmulatorMachine, free_port
 from msdc.bench.devices.emulator_image import PROGRAMS, create_image
 from msdc.bench.devices.web.browser import ENGINES
-from msdc.bench.system_programs import PACKAGES, missing
+from msdc.bench.system_programs import PACKAGES, missing_programs
 from msdc.errors import MsdcError
 from msdc.export.mobile.web.npm import runtime_folder
 
@@ -18,7 +18,7 @@ CROSS = "aarch64-linux-gnu-g++"
 @pytest.fixture(scope="session", autouse=True)
 def adb_server():
     """A server of our own: the user's phones and server stay out of the tests."""
-    if missing(["adb"]):
+    if missing_programs(["adb"]):
         yield None
         return
     before = os.environ.get("ANDROID_ADB_SERVER_PORT")
@@ -58,7 +58,7 @@ def chromium(onnxruntime_web, tmp_path_factory) -> None:
 @pytest.fixture(scope="session")
 def emulator_image():
     """The disk image; skips where it cannot be made."""
-    absent = missing([*PROGRAMS, CROSS])
+    absent = missing_programs([*PROGRAMS, CROSS])
     if absent:
         packages = " ".join(PACKAGES[name] for name in absent)
         pytest.skip(f"the emulated phone needs {', '.join(absent)}: apt-get install {packages}")

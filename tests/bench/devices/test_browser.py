@@ -24,13 +24,13 @@ from msdc.bench.devices.web import browser as engines
 from msdc.bench.devices.web.browser import ENGINES, PAGE, BrowserDevice, Engine, opened, shown, wait_for_answer
 from msdc.bench.devices.web.measurement import Measurement, page_vectors
 from msdc.bench.devices.web.server import AnswerServer
-from msdc.bench.measure import BenchSettings
+from msdc.bench.options import BenchSettings
 from msdc.bench.result import BenchFile, parse_result
 from msdc.errors import InputError, MsdcError
 from msdc.export.golden import encode_vectors
 
 CHROMIUM = ENGINES["chromium"]
-ENDLESS = BenchSettings(runs=100_000, warmup=10_000, lengths=(8,))
+ENDLESS = BenchSettings(tasks=(), runs=100_000, warmup=10_000, lengths=(8,))
 
 
 def bundle() -> Path:
@@ -83,7 +83,7 @@ def test_vectors_that_are_none_are_one_line():
 
 def test_an_unknown_browser_is_refused():
     with pytest.raises(InputError, match="known: chromium"):
-        BrowserDevice("netscape").run(bundle(), BenchSettings(lengths=(8,)))
+        BrowserDevice("netscape").run(bundle(), BenchSettings(tasks=(), lengths=(8,)))
 
 
 def test_tiny_bundle_in_chromium(chromium):
@@ -153,7 +153,7 @@ def test_time_limit_ends_the_run(chromium):
         BrowserDevice().run(bundle(), ENDLESS.model_copy(update={"timeout_s": 10}))
 
 
-QUICK = BenchSettings(runs=5, warmup=0, lengths=(2, 8))
+QUICK = BenchSettings(tasks=(), runs=5, warmup=0, lengths=(2, 8))
 
 
 def installed(name: str) -> Engine:

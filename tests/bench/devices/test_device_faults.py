@@ -12,7 +12,7 @@ from msdc.bench.devices import open_devices
 from msdc.bench.devices.adb import AdbDevice, DeviceGone, RemoteFolder, connect
 from msdc.bench.devices.base import run_devices
 from msdc.bench.devices.emulator import EmulatorMachine
-from msdc.bench.measure import BenchSettings
+from msdc.bench.options import BenchSettings
 from msdc.bench.toolchain.build import build_runner
 from msdc.errors import InputError, MsdcError
 
@@ -20,7 +20,7 @@ LOOK = "ls -d /data/local/tmp/msdc-run-* 2>/dev/null; ps | grep -E 'msdc-runner|
 
 
 def settings(**changes) -> BenchSettings:
-    usual = {"lengths": (8,), "runs": 2, "warmup": 0, "runtimes": ("executorch",), "timeout_s": 60}
+    usual = {"lengths": (8,), "runs": 2, "warmup": 0, "runtime": "executorch", "timeout_s": 60, "tasks": ()}
     return BenchSettings(**usual | changes)
 
 

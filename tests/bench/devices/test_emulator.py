@@ -16,9 +16,10 @@ import pytest
 from msdc.bench.devices import open_devices
 from msdc.bench.devices.adb import SCRIPT, AdbDevice, parse_state
 from msdc.bench.devices.base import run_devices
-from msdc.bench.devices.emulator import CPUS, NOTE, EmulatorDevice, EmulatorMachine, counted, free_port
+from msdc.bench.devices.emulator import CPUS, NOTE, EmulatorDevice, EmulatorMachine, counting_settings, free_port
 from msdc.bench.devices.emulator_image import INITRD_INIT, write_cpio
-from msdc.bench.measure import BenchSettings, parity_failures
+from msdc.bench.measure import parity_failures
+from msdc.bench.options import BenchSettings
 from msdc.bench.system_programs import last_words
 from msdc.bench.toolchain.build import build_runner
 from msdc.errors import InputError, MsdcError
@@ -30,7 +31,7 @@ LENGTHS = (8, 32)
 @pytest.fixture(scope="session")
 def counted_runs(emulator_image, tiny_bundle):
     """The tiny bundle on the three processors, a76 twice, side by side."""
-    settings = BenchSettings(lengths=LENGTHS, runs=3, warmup=1, runtimes=("executorch",))
+    settings = BenchSettings(tasks=(), lengths=LENGTHS, runs=3, warmup=1, runtime="executorch")
     devices = open_devices("emulator,emulator:a53,emulator:a76,emulator:i8mm")
     runs, failures = run_devices(devices, tiny_bundle, settings)
     assert failures == []
@@ -54,7 +55,7 @@ def test_every_processor_reproduces_the_golden_vectors_and_counts(counted_runs):
 def test_xnnpack_s_own_kernels_take_fewer_instructions_for_equal_vectors(counted_runs, tiny_bundle):
     """A core built with MSDC_XNNPACK_KERNELS; with i8mm it changes nothing."""
     runner = build_runner("executorch", "aarch64", defines=("MSDC_XNNPACK_KERNELS",)).program.parent
-    settings = BenchSettings(lengths=LENGTHS, runs=3, warmup=1, runtimes=("executorch",), runner=runner)
+    settings = BenchSettings(tasks=(), lengths=LENGTHS, runs=3, warmup=1, runtime="executorch", runner=runner)
     runs, failures = run_devices(open_devices("emulator:a76,emulator:i8mm"), tiny_bundle, settings)
     assert failures == [] and parity_failures(runs) == []
     ratios = {
@@ -97,7 +98,8 @@ def test_memory_is_measured_on_the_phone(counted_runs):
 
 
 def test_onnx_on_the_phone(phone, tiny_bundle):
-    (run,) = AdbDevice(phone.serial).run(tiny_bundle, BenchSettings(lengths=(8,), runs=1, warmup=0, runtimes=("onnx",)))
+    quick = BenchSettings(tasks=(), lengths=(8,), runs=1, warmup=0, runtime="onnx")
+    (run,) = AdbDevice(phone.serial).run(tiny_bundle, quick)
     assert run.artifact.runtime == "onnx" and run.versions["onnxruntime"]
     assert parity_failures([run]) == []
 
@@ -145,12 +147,11 @@ def test_machine_that_cannot_start_says_why(emulator_image, tmp_path):
 
 
 def test_settings_that_an_emulator_cannot_follow():
-    assert counted(BenchSettings(runs=100, warmup=10, cooldown_s=3)).runs <= 5
-    usual = BenchSettings(tasks=("graded-pairs",), tasks_asked=False)
-    assert counted(usual).tasks == ()
-    assert counted(usual.model_copy(update={"tasks_asked": True})).tasks == ("graded-pairs",)
+    assert counting_settings(BenchSettings(runs=100, warmup=10, cooldown_s=3)).runs <= 5
+    assert counting_settings(BenchSettings()).tasks == ()
+    assert counting_settings(BenchSettings(tasks="graded-pairs")).tasks == ["graded-pairs"]
     with pytest.raises(InputError, match="one processor"):
-        counted(BenchSettings(threads=2))
+        counting_settings(BenchSettings(threads=2))
     with pytest.raises(InputError, match="unknown emulated processor 'm1'"):
         EmulatorDevice("m1").run(Path("nowhere"), BenchSettings())
 

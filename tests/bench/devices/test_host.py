@@ -14,8 +14,9 @@ from folder_kinds import UNPOOLED, kind_bundle
 from msdc.bench.devices.base import Job, run_devices
 from msdc.bench.devices.host import HostDevice, PythonDevice
 from msdc.bench.devices.runner_protocol import read_answer, runner_error, sentinel
-from msdc.bench.measure import BenchSettings, Tasks, collect
-from msdc.bench.system_programs import missing
+from msdc.bench.measure import Tasks, collect
+from msdc.bench.options import BenchSettings
+from msdc.bench.system_programs import missing_programs
 from msdc.bench.toolchain.build import build_runner, elf_machine, own_runner
 from msdc.bench.toolchain.sdk import native_sdk
 from msdc.encoders.encoder import configured
@@ -27,12 +28,12 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not 
 
 
 def settings(**changes) -> BenchSettings:
-    return BenchSettings(**{"lengths": (4, 16), "runs": 3, "warmup": 1, "runtimes": ("executorch",)} | changes)
+    return BenchSettings(**{"lengths": (4, 16), "runs": 3, "warmup": 1, "runtime": "executorch", "tasks": ()} | changes)
 
 
 @pytest.fixture(scope="session")
 def native_runs(tiny_bundle):
-    return HostDevice().run(tiny_bundle, settings(runtimes=(), tasks=("graded-pairs",)))
+    return HostDevice().run(tiny_bundle, settings(runtime=None, tasks=("graded-pairs",)))
 
 
 def test_both_runtimes_reproduce_the_export(native_runs):
@@ -46,7 +47,7 @@ def test_both_runtimes_reproduce_the_export(native_runs):
 
 
 def test_timed_calls_end_in_time(tiny_bundle):
-    asked = settings(runtimes=("onnx",), lengths=(4,), runs=100_000, stop_after_s=0.05, from_text=False)
+    asked = settings(runtime="onnx", lengths=(4,), runs=100_000, stop_after_s=0.05, from_text=False)
     (run,) = HostDevice().run(tiny_bundle, asked)
     (timing,) = run.latency
     assert sum(timing.samples[:-1]) < 50 <= sum(timing.samples)
@@ -67,7 +68,7 @@ def test_scores_are_those_of_the_vectors_that_python_makes(native_runs, tiny_bun
 def test_prompts_that_are_not_pooled(runtime):
     """The runner tells the program how many tokens are the prompt's: of the golden texts, and of a task's."""
     _, folder = kind_bundle(UNPOOLED, runtime)
-    chosen = settings(runtimes=(runtime,), tasks=("graded-pairs",), prompt="the cat: ")
+    chosen = settings(runtime=runtime, tasks=("graded-pairs",), prompt="the cat: ")
     (native,), (python,) = HostDevice().run(folder, chosen), PythonDevice().run(folder, chosen)
     for run in (native, python):
         assert run.parity.ids_equal and run.parity.min_cosine > 0.9999
@@ -145,7 +146,7 @@ def test_without_a_compiler_python_measures_and_the_result_says_so(tiny_bundle, 
         raise MsdcError("g++ not found: apt-get install g++")
 
     monkeypatch.setattr("msdc.bench.toolchain.build.build_runner", nothing)
-    (run,) = HostDevice().run(tiny_bundle, settings(runtimes=("onnx",)))
+    (run,) = HostDevice().run(tiny_bundle, settings(runtime="onnx"))
     assert run.harness == "python" and run.device.kind == "host" and run.parity.ids_equal
     assert any("apt-get install g++" in note for note in run.notes)
     # A runner of the user's own is never replaced by something else.
@@ -198,7 +199,7 @@ def test_the_runner_names_its_version():
 
 
 def test_payload_needs_nothing_of_the_device():
-    if missing(["aarch64-linux-gnu-g++"]):
+    if missing_programs(["aarch64-linux-gnu-g++"]):
         pytest.skip("aarch64-linux-gnu-g++ is not installed: apt-get install g++-aarch64-linux-gnu")
     build = build_runner("executorch", "aarch64")
     names = {path.name for path in build.libraries}
@@ -248,14 +249,14 @@ def test_a_wordpiece_bundle_takes_text_natively_and_one_that_was_not_compiled_ru
     out = tmp_path / "out"
     wanted = ["--target", "linux", "--runtime", "onnx", "--precision", "fp32", "-o", str(out)]
     CliRunner().invoke(command, [str(model), *wanted], catch_exceptions=False)
-    [run] = HostDevice().run(out, settings(runtimes=("onnx",)))
+    [run] = HostDevice().run(out, settings(runtime="onnx"))
     assert run.harness == "native" and run.tokenize is not None
     assert run.parity.ids_equal and run.parity.min_cosine > 0.999
 
     manifest = json.loads((out / "bundle.json").read_text(encoding="utf-8"))
     manifest["tokenizer"] |= {"compiled": None, "refused": "the native core does not support the model Other"}
     (out / "bundle.json").write_text(seal(manifest), encoding="utf-8")
-    [run] = HostDevice().run(out, settings(runtimes=("onnx",)))
+    [run] = HostDevice().run(out, settings(runtime="onnx"))
     assert run.harness == "python" and run.parity.ids_equal and run.parity.min_cosine > 0.999
     assert any("does not support the model Other" in note for note in run.notes)
 
@@ -268,6 +269,6 @@ def test_what_was_measured_before_a_device_is_lost_is_kept(tiny_bundle, tmp_path
         mkdir {tmp_path}/used || exit 7
         LD_LIBRARY_PATH={libraries} exec {real.program} "$@"\n""")
     runner.chmod(0o755)
-    both = settings(runner=runner, runtimes=("executorch", "onnx"))
+    both = settings(runner=runner, runtime="both")
     runs, (failure,) = run_devices([HostDevice()], tiny_bundle, both)
     assert [run.artifact.runtime for run in runs] == ["executorch"] and "ended with code 7" in failure

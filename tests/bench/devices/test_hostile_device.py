@@ -13,7 +13,7 @@ from refusals import one_line
 
 from msdc.bench.devices.adb import Adb, DeviceGone, Remote, RemoteFolder, _start_line, choose_serial, run_remote
 from msdc.bench.devices.base import open_jobs, run_devices
-from msdc.bench.measure import BenchSettings
+from msdc.bench.options import BenchSettings
 from msdc.bench.system_programs import run_tool
 from msdc.bench.toolchain.build import own_runner
 from msdc.cli import _one_line
@@ -83,7 +83,7 @@ def test_escape_codes_do_not_reach_the_terminal(tmp_path, tiny_bundle):
 
 
 def quick(**changes) -> BenchSettings:
-    return BenchSettings(lengths=(4,), runs=2, warmup=0, **changes)
+    return BenchSettings(**{"tasks": (), "lengths": (4,), "runs": 2, "warmup": 0} | changes)
 
 
 @pytest.mark.parametrize("name", ["my runner", "run;touch owned", "$(touch owned)", "-rf", "it's"])
@@ -106,7 +106,7 @@ def test_name_of_a_runner_is_no_shell_code(tmp_path, name, monkeypatch):
 def test_broken_device_loses_no_result_of_another(tiny_bundle, error):
     class Good:
         kind = spec = "good"
-        undisturbed = False
+        runs_in_parallel = False
 
         def run(self, *_):
             return [make_run()]
@@ -114,14 +114,14 @@ def test_broken_device_loses_no_result_of_another(tiny_bundle, error):
     class Broken:
         kind = spec = "broken"
 
-        def __init__(self, undisturbed):
-            self.undisturbed = undisturbed
+        def __init__(self, runs_in_parallel):
+            self.runs_in_parallel = runs_in_parallel
 
         def run(self, *_):
             raise error
 
-    for undisturbed in (False, True):
-        both = [Broken(undisturbed), Good()]
+    for runs_in_parallel in (False, True):
+        both = [Broken(runs_in_parallel), Good()]
         runs, (failure,) = run_devices(both, tiny_bundle, quick())
         assert len(runs) == 1 and failure.startswith("broken: ") and type(error).__name__ in failure
     assert type(error).__name__ in one_line(lambda: run_devices([Broken(False)], tiny_bundle, quick()))

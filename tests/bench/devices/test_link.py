@@ -30,7 +30,7 @@ from msdc.bench.devices.web.link import (
 )
 from msdc.bench.devices.web.measurement import PageAnswer
 from msdc.bench.devices.web.server import WORDS, Seat
-from msdc.bench.measure import BenchSettings
+from msdc.bench.options import BenchSettings
 from msdc.bench.result import BenchFile, parse_result
 from msdc.cli import main
 from msdc.errors import InputError, MsdcError
@@ -133,7 +133,7 @@ def test_a_silent_phone_is_waited_for_and_may_come_back():
     run = SimpleNamespace(device=SimpleNamespace(name="Ada's phone"))
     told, lines = list[str](), list[str]()
     with link_server(accept=lambda answer, name: (run, {}), silence_s=0.5) as server:
-        server.tell = told.append
+        server.report = told.append
         client = Client(server.address)
         _, shown = client.post("join", {"name": "Ada", "seat": None})
         assert shown["number"] == 1 and len(shown["words"].split()) == 4
@@ -329,7 +329,7 @@ def test_an_interrupt_keeps_what_has_been_measured(onnxruntime_web, monkeypatch)
 def test_results_of_others_are_written(onnxruntime_web, tmp_path, capsys, monkeypatch, devices, good, line):
     def phones(self, link, *_):
         client = Client(link)
-        answer = phone_answer(tiny_bundle(), BenchSettings(runs=2, lengths=(8,)))
+        answer = phone_answer(tiny_bundle(), BenchSettings(tasks=(), runs=2, lengths=(8,)))
         for _ in range(good):
             assert client.post(f"{client.join('Ada')}/answer", answer)[0] == 200
         client.post(f"{client.join('Bob')}/answer", {"error": "out of memory"})
@@ -352,7 +352,7 @@ def test_results_of_others_are_written(onnxruntime_web, tmp_path, capsys, monkey
 @pytest.mark.parametrize(
     "settings, word",
     [
-        ({"runtimes": ("executorch",)}, "no executorch program"),
+        ({"runtime": "executorch"}, "no executorch program"),
         ({"affinity": (0,)}, "takes no `affinity`"),
         ({"lengths": (999,)}, "exceeds"),
         ({"truncate_dim": 9999}, "9999"),
@@ -366,5 +366,5 @@ def test_what_pages_cannot_do_is_refused_before_work(device, settings, word):
 @pytest.mark.parametrize("settings", [{"address": "127.0.0.1"}, {"tls": True}, {"expect": 2}])
 def test_its_options_need_it(settings):
     with pytest.raises(InputError, match="is for device link"):
-        run_devices(open_devices("python"), tiny_bundle(), BenchSettings(runs=1, lengths=(8,), **settings))
+        run_devices(open_devices("python"), tiny_bundle(), BenchSettings(tasks=(), runs=1, lengths=(8,), **settings))
     assert all(device.kind != "link" for device in open_devices("all"))

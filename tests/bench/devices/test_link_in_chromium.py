@@ -10,7 +10,7 @@ import two_networks
 from link_phone import Link, tiny_bundle
 
 from msdc.bench.devices.web import link as links
-from msdc.bench.measure import BenchSettings
+from msdc.bench.options import BenchSettings
 from msdc.bench.result import DeviceRun
 from msdc.errors import InputError, MsdcError
 
@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.usefixtures("chromium"),
     pytest.mark.skipif(ADDRESS == "127.0.0.2", reason="this machine has no address but its own loopback"),
 ]
-SETTINGS = BenchSettings(runs=3, warmup=0, lengths=(8,), address=ADDRESS, timeout_s=600)
+SETTINGS = BenchSettings(tasks=(), runs=3, warmup=0, lengths=(8,), address=ADDRESS, timeout_s=600)
 ENDLESS = SETTINGS.model_copy(update={"runs": 100_000, "warmup": 10_000})
 MEASURES = "document.getElementById('progress').value > 0.2"
 ENDED = "!document.getElementById('after').hidden || !document.getElementById('failure').hidden"

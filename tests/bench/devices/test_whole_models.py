@@ -17,7 +17,8 @@ from msdc.bench.devices.base import run_devices
 from msdc.bench.devices.emulator import EmulatorDevice, EmulatorMachine
 from msdc.bench.devices.emulator_image import create_image
 from msdc.bench.devices.host import HostDevice
-from msdc.bench.measure import BenchSettings, collect, parity_failures
+from msdc.bench.measure import collect, parity_failures
+from msdc.bench.options import BenchSettings
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.texts import quickstart_texts
 from msdc.distill import distill
@@ -69,7 +70,7 @@ def test_four_stages_then_a_module_that_takes_text(student, bundle, xlmr):
 
 
 def measured(bundle, device):
-    settings = BenchSettings(lengths=(8,), runs=2, warmup=1, runtimes=("executorch",))
+    settings = BenchSettings(tasks=(), lengths=(8,), runs=2, warmup=1, runtime="executorch")
     (found,), failures = run_devices(open_devices(device), bundle, settings)
     assert failures == [] and parity_failures([found]) == []
     assert found.parity.ids_equal and found.parity.min_cosine > 0.9999
@@ -113,7 +114,7 @@ UNIT_BYTES = SHAPE["unit"] * 12 * SHAPE["hidden"] ** 2
 PEAK_MIB = 40.0
 ANON_MIB = 1.2 * UNIT_BYTES / 2**20 + 4.0
 PHONE_MIB = 256
-MEMORY = BenchSettings(lengths=(8, 32, 128), runs=2, warmup=0, timeout_s=1800, runtimes=("executorch",))
+MEMORY = BenchSettings(tasks=(), lengths=(8, 32, 128), runs=2, warmup=0, timeout_s=1800, runtime="executorch")
 
 
 @pytest.fixture(scope="module", params=["multi-method", "forward"])

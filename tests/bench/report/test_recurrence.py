@@ -25,7 +25,7 @@ def results(recurring_score: float) -> BenchFile:
 
 @pytest.mark.parametrize(
     ("gain", "said"),
-    [(5.0, "recurrence pays in accuracy here"), (-5.0, "does not pay here"), (0.4, "too close to tell")],
+    [(5.0, "recurrence pays in accuracy here"), (-5.0, "does not pay here"), (0.4, "not significant")],
 )
 def test_whether_recurrence_pays_is_what_the_figures_say(tmp_path, gain, said):
     runs = {}

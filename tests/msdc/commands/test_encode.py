@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from folder_kinds import kind_bundle
 
 import msdc
-from msdc.bench.measure import BenchSettings, collect
+from msdc.bench.measure import collect
+from msdc.bench.options import BenchSettings
 from msdc.cli import msdc as cli
 from msdc.commands.encode import encode_stream, encode_to_file
 from msdc.encoders.encoder import configured

@@ -1,4 +1,4 @@
-// The page behind a link: it says what it will do, measures when its owner starts it, sends the answer, shows the result.
+// The page behind a link: it explains what it will do, measures when its owner starts it, sends the answer, shows the result.
 
 import { Session } from "./session.js";
 
@@ -46,23 +46,23 @@ function fail(text, again = false) {
   show("failure", ...(again ? ["again"] : []));
 }
 
-// Chromium tells these on https and localhost only, other browsers never: null is unknown.
+// Chromium gives these on https and localhost only, other browsers never: null is unknown.
 async function hints() {
   const wanted = ["model", "platformVersion", "fullVersionList"];
-  const told = await navigator.userAgentData?.getHighEntropyValues(wanted).catch(() => null);
-  if (!told) return null;
+  const values = await navigator.userAgentData?.getHighEntropyValues(wanted).catch(() => null);
+  if (!values) return null;
   const text = (value) => (value ? String(value).slice(0, 100) : null);
   return {
-    model: text(told.model),
-    platform: text(told.platform),
-    platform_version: text(told.platformVersion),
-    version: text(told.fullVersionList?.find(({ brand }) => brand === "Chromium")?.version),
+    model: text(values.model),
+    platform: text(values.platform),
+    platform_version: text(values.platformVersion),
+    version: text(values.fullVersionList?.find(({ brand }) => brand === "Chromium")?.version),
   };
 }
 
 async function battery() {
-  const told = await navigator.getBattery?.().catch(() => null);
-  return told ? { percent: Math.round(100 * told.level), charging: told.charging } : null;
+  const found = await navigator.getBattery?.().catch(() => null);
+  return found ? { percent: Math.round(100 * found.level), charging: found.charging } : null;
 }
 
 // Distance of the 10th and the 90th percentile, relative to the median, as the computer's report judges noise.
@@ -96,7 +96,7 @@ function result({ name, latency, load_ms: load, agrees, texts, scores }) {
   };
   $("verdict").textContent = agrees
     ? `Done. The computer has the result of ${name}.`
-    : `Done, but this device computes something else than the computer that made the model. The result of ${name} says so.`;
+    : `Done, but this device gives different output than the computer that made the model. The result of ${name} is marked.`;
   $("rows").replaceChildren();
   for (const [tokens, value] of latency) row(`${tokens} tokens`, ms(value));
   row("Loading the model, once", ms(load));
@@ -131,9 +131,9 @@ async function start() {
   if (document.hidden) return fail(HIDDEN, true);
   let phase = "load", percent = 0, charge = before.battery_before?.percent ?? "";
   beat = setInterval(async () => {
-    const said = fetch(`${seat}/alive`, { method: "POST", body: `${phase} ${percent} ${charge}` });
-    battery().then((told) => (charge = told?.percent ?? ""));
-    const got = await said.catch(() => null);
+    const sent = fetch(`${seat}/alive`, { method: "POST", body: `${phase} ${percent} ${charge}` });
+    battery().then((now) => (charge = now?.percent ?? ""));
+    const got = await sent.catch(() => null);
     // While the result is sent there is no session: what becomes of it is the answer's reply.
     if (got && !got.ok && session && mine === attempt) fail(GONE);
   }, BEAT_MS);

@@ -2,7 +2,7 @@
 
 const BLOCK = 8, STEADY_BLOCKS = 4, STEADY = 0.03, MOST_WARM_CALLS = 600, MOST_WARM_MS_PER_RUN = 150, COLD_CALLS = 10;
 const STEPS_PER_SAMPLE = 20, MOST_CALLS_PER_SAMPLE = 256;
-const TELL_MS = 500;
+const REPORT_MS = 500;
 
 const median = (values) => {
   const sorted = [...values].sort((a, b) => a - b), middle = sorted.length >> 1;
@@ -10,10 +10,10 @@ const median = (values) => {
 };
 
 // What the page shows: `done` is the part of the whole, 0 to 1. At most twice a second, and never while a call is timed.
-let told = -Infinity;
-function tell(phase, text, done) {
-  if (performance.now() - told < TELL_MS) return;
-  told = performance.now();
+let reported = -Infinity;
+function report(phase, text, done) {
+  if (performance.now() - reported < REPORT_MS) return;
+  reported = performance.now();
   globalThis.postMessage({ phase, text, done });
 }
 
@@ -111,7 +111,7 @@ async function measure() {
   const step = clockStep(), limits = { runs: request.runs, warmup: request.warmup, step };
   const base = new URL("bundle/", globalThis.location.href).href;
   const options = { threads: request.threads, cache: false, runtime: new URL("runtime/ort.mjs", globalThis.location.href).href };
-  const release = await download(request.files, (loaded, total) => tell("load", "Downloading", (0.2 * loaded) / total));
+  const release = await download(request.files, (loaded, total) => report("load", "Downloading", (0.2 * loaded) / total));
   await import(options.runtime);
   const start = performance.now();
   const engine = await Engine.open(base, options, { report: () => {} });
@@ -121,7 +121,7 @@ async function measure() {
   loaded.first_ms = await timed(() => engine.run(shortest), 1);
   const steps = request.rows.length + 3;
   let finished = 0;
-  const during = (text) => (part) => tell("warm", text, 0.2 + (0.8 * (finished + part)) / steps);
+  const during = (text) => (part) => report("warm", text, 0.2 + (0.8 * (finished + part)) / steps);
   const latency = [];
   for (const row of request.rows) {
     if (request.cooldown_ms) await new Promise((resolve) => setTimeout(resolve, request.cooldown_ms));

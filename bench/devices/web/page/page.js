@@ -1,4 +1,4 @@
-// The page around the measuring worker: it says every second that it lives, and sends the answer.
+// The page around the measuring worker: it signals every second that it is alive, and sends the answer.
 
 import { Session } from "./session.js";
 
