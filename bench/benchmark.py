@@ -48,8 +48,8 @@ class Bench(Protocol[P]):
         """See `_bench`."""
 
 
-def _typed(options: Callable[P, BenchOptions], function: Callable[..., BenchResult]) -> Bench[P]:
-    return cast(Bench[P], takes(options)(function))
+def _verb(options: Callable[P, BenchOptions]) -> Bench[P]:
+    return cast(Bench[P], takes(BenchOptions, _bench))
 
 
 def _bench(bundle: str | Path | None = None, *, options: BenchOptions) -> BenchResult:
@@ -84,12 +84,12 @@ def _bench(bundle: str | Path | None = None, *, options: BenchOptions) -> BenchR
 
     # Everything that can be checked is checked before minutes of measuring.
     folder = bundle_or_shipped(None if bundle is None else Path(bundle))
-    read_manifest(folder)
     if options.output is not None:
         check_output(Path(options.output), options.force)
     if options.json_file is not None:
         refuse_existing(Path(options.json_file), options.force)
     opened, gate = open_devices(options.device), options.gate
+    read_manifest(folder)
     before = None if options.compare is None else read_result(Path(options.compare))
     measured, failures = run_devices(opened, folder, options)
     slower: list[str] = []
@@ -118,4 +118,4 @@ def _bench(bundle: str | Path | None = None, *, options: BenchOptions) -> BenchR
     return BenchResult(results, report, tuple(failures), (*parity_failures(measured), *slower), tuple(undecided))
 
 
-bench = _typed(BenchOptions, _bench)
+bench = _verb(BenchOptions)

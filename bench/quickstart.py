@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -123,14 +122,7 @@ def score_model(
     )
 
 
-def run_quickstart(
-    folder: Path,
-    *,
-    force: bool = False,
-    runs: int = 60,
-    overrides: tuple[str, ...] = (),
-    report_line: Callable[[str], None] = say,
-) -> Quickstart:
+def run_quickstart(folder: Path, *, force: bool = False, runs: int = 60, overrides: tuple[str, ...] = ()) -> Quickstart:
     """Distill, export, bench, report; `runs` are timed runs per length, `overrides` are `--set` of the recipe.
 
     Raises:
@@ -140,58 +132,52 @@ def run_quickstart(
     """
     resume = prepare_folder(folder, force)
     with RunFolder(folder).held():
-        return _run(folder, resume, runs, overrides, report_line)
+        recipe, recurring = load_recipe(RECIPE, overrides), load_recipe(f"{RECIPE}:{TWIN}", overrides)
+        seconds: dict[str, float] = {}
+        began = time.monotonic()
 
+        def finished(step: str) -> None:
+            seconds[step] = round(time.monotonic() - began - sum(seconds.values()), 1)
+            say(f"{step}: {seconds[step]:.0f} s")
 
-def _run(
-    folder: Path, resume: bool, runs: int, overrides: tuple[str, ...], report_line: Callable[[str], None]
-) -> Quickstart:
-    recipe, recurring = load_recipe(RECIPE, overrides), load_recipe(f"{RECIPE}:{TWIN}", overrides)
-    seconds: dict[str, float] = {}
-    began = time.monotonic()
+        try:
+            trained = distill(recipe, folder, resume)
+            # The twin shares the assistant: its stage is taken over, not trained again.
+            twin = distill(recurring, folder / TWIN, (folder / TWIN / "recipe.yaml").is_file(), reuse=[folder])
+        except InputError as error:
+            # Started with another version of the recipe: the run cannot be resumed.
+            raise InputError(f"{error}; `force` starts again") if resume else error from error
+        finished("distill")
 
-    def finished(step: str) -> None:
-        seconds[step] = round(time.monotonic() - began - sum(seconds.values()), 1)
-        report_line(f"{step}: {seconds[step]:.0f} s")
+        bundles, missed = [folder / BUNDLE], ""
+        _export(recipe, trained.student, folder / BUNDLE, RUNTIMES.names())
+        try:
+            # One runtime is enough to compare the two, and the quicker one to write.
+            _export(recurring, twin.student, folder / TWIN / BUNDLE, ("onnx",))
+            bundles.append(folder / TWIN / BUNDLE)
+        except GateError as error:
+            missed = str(error)
+            say(f"{recurring.name}: no bundle: {missed}")
+        finished("export")
 
-    try:
-        trained = distill(recipe, folder, resume)
-        # The twin shares the assistant: its stage is taken over, not trained again.
-        twin = distill(recurring, folder / TWIN, (folder / TWIN / "recipe.yaml").is_file(), reuse=[folder])
-    except InputError as error:
-        # Started with another version of the recipe: the run cannot be resumed.
-        raise InputError(f"{error}; `force` starts again") if resume else error from error
-    finished("distill")
+        student = load_encoder(trained.student)
+        settings = BenchSettings(runs=runs, progress=True)
+        measured = [one for bundle in bundles for one in PythonDevice().run(bundle, settings)]
+        finished("bench")
 
-    bundles, missed = [folder / BUNDLE], ""
-    _export(recipe, trained.student, folder / BUNDLE, RUNTIMES.names())
-    try:
-        # One runtime is enough to compare the two, and the quicker one to write.
-        _export(recurring, twin.student, folder / TWIN / BUNDLE, ("onnx",))
-        bundles.append(folder / TWIN / BUNDLE)
-    except GateError as error:
-        missed = str(error)
-        report_line(f"{recurring.name}: no bundle: {missed}")
-    finished("export")
-
-    student = load_encoder(trained.student)
-    settings = BenchSettings(runs=runs, progress=True)
-    measured = [one for bundle in bundles for one in PythonDevice().run(bundle, settings)]
-    finished("bench")
-
-    tasks = collect(settings)
-    teacher = load_named(recipe.teacher)
-    models = [score_model(teacher, "teacher", tasks, teacher.name)]
-    if trained.assistant is not None:
-        models.append(score_model(load_encoder(trained.assistant), "assistant", tasks, "transplanted vocabulary"))
-    models.append(score_model(student, "student", tasks, recipe.name))
-    models.append(score_model(load_encoder(twin.student), "other", tasks, recurring.name))
-    results = BenchFile(runs=tuple(measured), models=tuple(models))
-    write_json(folder / RESULTS, results.model_dump(mode="json"))
-    if failures := parity_failures(measured):
-        raise GateError("; ".join(failures))
-    title = "Quickstart: from an English teacher to a phone"
-    report = build_report(results, run_folder=folder, title=title, twin=Twin(recurring.name, folder / TWIN, missed))
-    path = write_report(report, folder / REPORT, force=True)
-    finished("report")
-    return Quickstart(path, results, seconds)
+        tasks = collect(settings)
+        teacher = load_named(recipe.teacher)
+        models = [score_model(teacher, "teacher", tasks, teacher.name)]
+        if trained.assistant is not None:
+            models.append(score_model(load_encoder(trained.assistant), "assistant", tasks, "transplanted vocabulary"))
+        models.append(score_model(student, "student", tasks, recipe.name))
+        models.append(score_model(load_encoder(twin.student), "other", tasks, recurring.name))
+        results = BenchFile(runs=tuple(measured), models=tuple(models))
+        write_json(folder / RESULTS, results.model_dump(mode="json"))
+        if failures := parity_failures(measured):
+            raise GateError("; ".join(failures))
+        title = "Quickstart: from an English teacher to a phone"
+        report = build_report(results, run_folder=folder, title=title, twin=Twin(recurring.name, folder / TWIN, missed))
+        path = write_report(report, folder / REPORT, force=True)
+        finished("report")
+        return Quickstart(path, results, seconds)

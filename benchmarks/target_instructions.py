@@ -35,9 +35,8 @@ from artifact_models import (
 )
 from results_page import KeptRows, model_version, options_for, table, write_page
 
-from msdc.bench.devices.adb import run_remote
 from msdc.bench.devices.base import open_jobs
-from msdc.bench.devices.emulator import EmulatorMachine, emulated
+from msdc.bench.devices.emulator import EmulatorMachine, run_emulated
 from msdc.bench.devices.emulator_image import create_image
 from msdc.bench.options import BenchSettings
 from msdc.bench.toolchain.build import build_runner
@@ -103,8 +102,7 @@ def measure(name: str, bundle: Path, rows: KeptRows, mix: Sequence[int] = (), ru
         own = build_runner(program, "aarch64", defines=(BUILDS[build],)).program.parent if build else runner
         asked = BenchSettings(tasks=(), lengths=LENGTHS, runs=3, warmup=1, timeout_s=3000, runner=own, runtime=program)
         with EmulatorMachine(create_image(), "a76", memory_mib=MEMORY_MIB, disk_mib=DISK_MIB) as machine:
-            remote = emulated(machine, "a76", ())
-            (run,) = run_remote(remote, open_jobs(bundle, asked))
+            (run,) = run_emulated(machine, "a76", open_jobs(bundle, asked))
             assert run.memory is not None and run.parity is not None
             memory = run.memory.warm
             row = {"name": name, "runtime": runtime, "bytes": run.artifact.bytes,
@@ -114,7 +112,7 @@ def measure(name: str, bundle: Path, rows: KeptRows, mix: Sequence[int] = (), ru
                 row["cosines"] = [run.parity.float_mean_cosine, run.parity.float_min_cosine]
                 # In a process of its own: a runtime that reuses memory counts otherwise after other lengths.
                 mixed = asked.model_copy(update={"lengths": tuple(sorted({*mix})), "runs": 1})
-                (run,) = run_remote(remote, open_jobs(bundle, mixed))
+                (run,) = run_emulated(machine, "a76", open_jobs(bundle, mixed))
                 counts = {timing.length: timing.minimum for timing in run.latency}
                 row["mix"] = statistics.mean(counts[n] for n in mix)
         rows.add(row)

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from msdc.errors import InputError, did_you_mean
 
@@ -23,6 +23,7 @@ def fitting(name: str, value: Any, hint: Any) -> Any:
         InputError: not one of the values of a `Literal`, or a list where one text is expected.
     """
     members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    members = tuple(get_args(member)[0] if get_origin(member) is Annotated else member for member in members)
     kinds = {get_origin(member) or member for member in members}
     choices = [choice for member in members if get_origin(member) is Literal for choice in get_args(member)]
     if kinds <= {Literal, NoneType} and not (value is None and NoneType in kinds) and value not in choices:

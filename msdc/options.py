@@ -32,43 +32,32 @@ class Options(BaseModel):
         """The fields that are arguments of the verb, by name."""
         return {name: field for name, field in cls.model_fields.items() if field.description is not None}
 
-    @classmethod
-    def of(cls, **given: Any) -> Any:
-        """The options; an `InputError` names the first argument that is out of range."""
+
+def takes(model: type[Options], function: Callable[..., Any]) -> Any:
+    """`function`, which takes `options` (a `model`), with the fields of the model as keywords instead: in its
+    signature, and in its docstring behind its own `Args`. An `InputError` names the argument that is out of range.
+
+    The static type is declared by the caller: a protocol over the parameters of the model.
+    """
+    whole, fields = inspect.signature(function, eval_str=True), model.documented()
+    own = [one for name, one in whole.parameters.items() if name != "options"]
+    keywords = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default,
+                                  annotation=field.annotation) for name, field in fields.items()]  # fmt: skip
+
+    @functools.wraps(function)
+    def call(*positional: Any, **given: Any) -> Any:
+        mine = {one.name: given.pop(one.name) for one in own if one.name in given}
         try:
-            return cls(**given)
+            options = model(**given)
         except ValidationError as error:
             name, _, problem = first_problem(error).partition(": ")
             raise InputError(f"`{name.partition('.')[0]}`: {problem}") from error
+        return function(*positional, **mine, options=options)
 
-
-def takes(model: Callable[..., Options]) -> Callable[[Callable[..., Any]], Any]:
-    """A decorator for a function of its own arguments and `options`, a `model`: it takes the fields of the model as
-    keywords instead. They are in its signature, and in the docstring behind its own `Args`.
-
-    The static type is declared where it is used: a protocol over the parameters of the model.
-    """
-    assert isinstance(model, type) and issubclass(model, Options)
-
-    def decorate(function: Callable[..., Any]) -> Any:
-        whole = inspect.signature(function, eval_str=True)
-        own = [one for name, one in whole.parameters.items() if name != "options"]
-        keyword, documented = inspect.Parameter.KEYWORD_ONLY, model.documented()
-        fields = [inspect.Parameter(name, keyword, default=field.default, annotation=field.annotation)
-                  for name, field in documented.items()]  # fmt: skip
-
-        @functools.wraps(function)
-        def call(*positional: Any, **given: Any) -> Any:
-            mine = {one.name: given.pop(one.name) for one in own if one.name in given}
-            return function(*positional, **mine, options=model.of(**given))
-
-        vars(call)["__signature__"] = whole.replace(parameters=[*own, *fields])
-        call.__annotations__ = {one.name: one.annotation for one in (*own, *fields)}
-        head, _, rest = inspect.cleandoc(function.__doc__ or "").partition("Args:\n")
-        lines, _, tail = rest.partition("\n\n")
-        texts = [f"{name}: {field.description}." for name, field in documented.items()]
-        filled = [textwrap.fill(text, 116, initial_indent="    ", subsequent_indent=8 * " ") for text in texts]
-        call.__doc__ = head + "\n".join(["Args:", *filter(None, [lines]), *filled]) + f"\n\n{tail}".rstrip()
-        return checked(call)
-
-    return decorate
+    call.__name__ = function.__name__.lstrip("_")
+    vars(call)["__signature__"] = whole.replace(parameters=[*own, *keywords])
+    head, args, tail = inspect.cleandoc(function.__doc__ or "").partition("\n\nReturns:")
+    lines = [textwrap.fill(f"{name}: {field.description}.", 116, initial_indent=4 * " ", subsequent_indent=8 * " ")
+             for name, field in fields.items()]  # fmt: skip
+    call.__doc__ = "\n".join([head, *lines]) + args + tail
+    return checked(call)

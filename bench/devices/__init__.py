@@ -5,10 +5,10 @@ Records name classes as text: `msdc bench --help` imports no device, and the hos
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from msdc.errors import InputError
+from msdc.lazy import load
 
 if TYPE_CHECKING:
     from msdc.bench.devices.base import Device
@@ -38,9 +38,7 @@ def usage() -> str:
 
 def device_class(kind: str) -> type[Device]:
     """The class of a kind of device."""
-    module, name = DEVICES[kind].target.split(":")
-    found: type[Device] = getattr(importlib.import_module(module), name)
-    return found
+    return cast("type[Device]", load(DEVICES[kind].target))
 
 
 def open_devices(specs: str) -> list[Device]:

@@ -15,7 +15,6 @@ import shlex
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from msdc.bench.devices import runner_protocol as protocol
@@ -165,17 +164,6 @@ def disconnect(address: str, program: str) -> None:
     """`adb disconnect`; errors are ignored."""
     with contextlib.suppress(MsdcError, OSError):
         run_tool([program, "disconnect", address], "adb disconnect", timeout_s=30)
-
-
-@dataclass(frozen=True)
-class Remote:
-    """A device behind adb: its kind, its name, and what its clock counts."""
-
-    adb: Adb
-    kind: str = "adb"
-    name: str | None = None
-    clock: Clock = "wall"
-    notes: tuple[str, ...] = ()
 
 
 class RemoteFolder:
@@ -348,10 +336,10 @@ def _failure(adb: Adb, job: Job, done: Finished | None, elapsed_s: float) -> Msd
     return kind(f"{where}: {line}")
 
 
-def _run_in(folder: RemoteFolder, remote: Remote, job: Job, runner: RunnerBuild, local: Path) -> protocol.Answer:
+def _run_in(folder: RemoteFolder, clock: Clock, job: Job, runner: RunnerBuild, local: Path) -> protocol.Answer:
     """Push, run, pull."""
-    adb = remote.adb
-    nonce, request = protocol.write_request(job, local, f"{folder.path}/bundle", folder.path, remote.clock)
+    adb = folder.adb
+    nonce, request = protocol.write_request(job, local, f"{folder.path}/bundle", folder.path, clock)
     program = [runner.program, *request]
     pushed = {"": program, "lib": runner.libraries}
     for name, files in (pushed | {"bundle": [job.bundle / name for name in protocol.bundle_files(job)]}).items():
@@ -377,12 +365,16 @@ def _run_in(folder: RemoteFolder, remote: Remote, job: Job, runner: RunnerBuild,
         raise _failure(adb, job, done, time.monotonic() - start)
     for name in (protocol.ANSWER, protocol.VECTORS):
         adb.pull(f"{folder.path}/{name}", local / name, protocol.MAX_ANSWER_BYTES)
-    return protocol.read_answer(job, f"{job.runtime} on {adb.serial}", local, hashes, remote.clock)
+    return protocol.read_answer(job, f"{job.runtime} on {adb.serial}", local, hashes, clock)
 
 
-def run_remote(remote: Remote, jobs: Sequence[Job]) -> Iterator[DeviceRun]:
-    """Run each job on a device that responds; where it fails, files of the run are removed if it still responds."""
-    adb = remote.adb
+def run_remote(
+    adb: Adb, jobs: Sequence[Job], *, clock: Clock = "wall", emulated: str | None = None, notes: Sequence[str] = ()
+) -> Iterator[DeviceRun]:
+    """Run each job on a device that responds; where it fails, files of the run are removed if it still responds.
+
+    `emulated` is the name of an emulated device.
+    """
     machine = adb.shell("uname -m").output.strip()
     model, release = (
         adb.shell(f"command -v getprop >/dev/null 2>&1 && getprop {name}; true").output.strip()
@@ -398,16 +390,16 @@ def run_remote(remote: Remote, jobs: Sequence[Job]) -> Iterator[DeviceRun]:
             tempfile.TemporaryDirectory(prefix="msdc-bench-") as local,
             RemoteFolder(adb, secrets.token_hex(8)) as folder,
         ):
-            answer = _run_in(folder, remote, job, runner, Path(local))
+            answer = _run_in(folder, clock, job, runner, Path(local))
             after = read_state(adb)
         info = protocol.device_info(
             answer[0],
-            name=remote.name or model or adb.serial,
-            kind=remote.kind,
+            name=emulated or model or adb.serial,
+            kind="emulator" if emulated else "adb",
             os=f"Android {release}" if release else "",
-            emulated=remote.kind == "emulator",
+            emulated=emulated is not None,
         )
-        yield protocol.device_run(job, answer, info, runner, before=before, after=after, notes=remote.notes)
+        yield protocol.device_run(job, answer, info, runner, before=before, after=after, notes=notes)
 
 
 class AdbDevice(Device):
@@ -433,4 +425,4 @@ class AdbDevice(Device):
         title = f"bench {jobs[0].manifest.name} on {adb.serial}"
         if settings.progress:
             say(title)
-        return collect_runs(track(run_remote(Remote(adb), jobs), title, enabled=settings.progress))
+        return collect_runs(track(run_remote(adb, jobs), title, enabled=settings.progress))

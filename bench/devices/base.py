@@ -251,7 +251,7 @@ def _run(device: Device, bundle: Path, settings: BenchSettings) -> RunsAndFailur
     """Results of one device; an exception that is not one of ours becomes its `MsdcError`."""
     failures: list[str] = []
     try:
-        with named_extras(f"--device {device.kind}"):
+        with named_extras(f"device {device.kind}"):
             runs = list(device.run(bundle, settings))
     except Incomplete as error:
         runs, failures = error.runs, [_line(device, error)]

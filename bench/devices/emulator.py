@@ -15,12 +15,12 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msdc.bench.devices import emulator_image
-from msdc.bench.devices.adb import Adb, Remote, disconnect, run_remote
-from msdc.bench.devices.base import Device, collect_runs, open_jobs
+from msdc.bench.devices.adb import Adb, disconnect, run_remote
+from msdc.bench.devices.base import Device, Job, collect_runs, open_jobs
 from msdc.bench.options import BenchSettings
 from msdc.bench.result import DeviceRun
 from msdc.bench.system_programs import find, last_words, missing_programs, require_programs
@@ -36,7 +36,6 @@ CPUS = {
     "i8mm": ("max,sme=off,pauth-impdef=on", "Armv8.6 (sdot, i8mm)"),
 }
 DEFAULT_CPU = "a76"
-MEMORY_MIB = 256
 # Counts repeat exactly: more runs would only take time.
 MOST_RUNS, MOST_WARMUP = 3, 1
 NOTE = "emulated: figures are executed instructions, not time; compare them only with each other"
@@ -137,9 +136,10 @@ def counting_settings(settings: BenchSettings) -> BenchSettings:
     return settings.model_copy(update=few | {"tasks": settings.tasks or ()})
 
 
-def emulated(machine: EmulatorMachine, cpu: str, notes: Sequence[str] = (NOTE,)) -> Remote:
-    """A machine that counts instructions, as a device behind adb."""
-    return Remote(machine.adb, "emulator", f"emulated {CPUS[cpu][1]}", "instructions", tuple(notes))
+def run_emulated(machine: EmulatorMachine, cpu: str, jobs: Sequence[Job]) -> Iterator[DeviceRun]:
+    """Run each job on a machine that counts instructions."""
+    name = f"emulated {CPUS[cpu][1]}"
+    return run_remote(machine.adb, jobs, clock="instructions", emulated=name, notes=(NOTE,))
 
 
 class EmulatorDevice(Device):
@@ -167,5 +167,5 @@ class EmulatorDevice(Device):
         jobs = open_jobs(bundle, settings)
         if settings.progress:
             say(f"bench {jobs[0].manifest.name} on {self.spec}")
-        with EmulatorMachine(emulator_image.create_image(), cpu, memory_mib=MEMORY_MIB) as machine:
-            return collect_runs(run_remote(emulated(machine, cpu), jobs))
+        with EmulatorMachine(emulator_image.create_image(), cpu) as machine:
+            return collect_runs(run_emulated(machine, cpu, jobs))

@@ -76,23 +76,17 @@ def lines(
     return Figure(title, frame.canvas.svg(alt), alt, caption, shown)
 
 
-def bars(
-    title: str, rows: Sequence[tuple[Style, Sequence[float], str]], caption: str = "", *, unit: str = ""
-) -> Figure:
-    """One bar per row with its name above it, so that long names fit a phone; its parts are ever paler."""
+def bars(title: str, rows: Sequence[tuple[Style, float, str]]) -> Figure:
+    """One bar per row with its name above it, so that long names fit a phone."""
     canvas = Canvas(ROW * len(rows) + 6)
-    axis = linear_axis([sum(parts) for _, parts, _ in rows], zero=True, pad=0)
-    for i, (style, parts, shown) in enumerate(rows):
-        top, done = i * ROW, 0.0
+    axis = linear_axis([value for _, value, _ in rows], zero=True, pad=0)
+    for i, (style, value, shown) in enumerate(rows):
+        top, right = i * ROW, axis.at(value, 0, WIDTH - 150)
         canvas.text(0, top + FONT, style.name, color="ink")
-        for opacity, part in zip((1, 0.6, 0.3), parts, strict=False):
-            left, right = axis.at(done, 0, WIDTH - 150), axis.at(done + part, 0, WIDTH - 150)
-            tooltip = f"{style.name}: {number(part)} {unit}"
-            canvas.rect(left, top + FONT + 5, max(right - left, 1), 9, style.color, tooltip, opacity)
-            done += part
-        canvas.text(axis.at(done, 0, WIDTH - 150) + 6, top + FONT + 14, shown, color="ink")
+        canvas.rect(0, top + FONT + 5, max(right, 1), 9, style.color, f"{style.name}: {number(value)}")
+        canvas.text(right + 6, top + FONT + 14, shown, color="ink")
     alt = f"{title}: " + _listed([(style, shown) for style, _, shown in rows])
-    return Figure(title, canvas.svg(alt), alt, caption)
+    return Figure(title, canvas.svg(alt), alt)
 
 
 def focus(values: Sequence[float]) -> float:
@@ -141,7 +135,7 @@ def dots(title: str, rows: Sequence[Dot], caption: str, *, percent: bool = False
         bounds = f" ({fixed(span[0], 1)} to {fixed(span[1], 1)})" if span else ""
         tooltip = f"{style.name}: {fixed(value, 1)}{bounds}"
         canvas.marker(style.shape, axis.at(value, left, right), y, style.color, tooltip)
-        canvas.text(WIDTH, y + 4, text, anchor="end", color="ink", bold=True)
+        canvas.text(WIDTH, y + 4, text, anchor="end", color="ink", weight=600)
     alt = f"{title}: " + _listed([(style, text) for style, _, _, text in rows])
     return Figure(title, canvas.svg(alt), alt, caption)
 

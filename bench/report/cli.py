@@ -50,7 +50,7 @@ def command(
     from msdc.bench.result import read_result, result_files
     from msdc.errors import GateError
 
-    targets = parse_targets(**{name.removeprefix("target_"): limit for name, limit in limits.items()})
+    targets = parse_targets(**limits)
     if must_pass and not targets:
         raise click.UsageError("--fail needs a target")
     if output is None and len(results) == 1 and is_run(results[0]):

@@ -10,6 +10,7 @@ import html
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 WIDTH = 400.0
 FONT = 12.0
@@ -131,57 +132,52 @@ def tick_text(value: float) -> str:
     return f"{value:.6g}".replace("-", "−")
 
 
+def element(tag: str, inside: str = "", *, title: str = "", **attributes: Any) -> str:
+    """An SVG element with `title` as its tooltip; of the names of attributes `_` is written as `-`."""
+    shown = {name.replace("_", "-"): value if isinstance(value, str) else f"{round(value, 2):.12g}"
+             for name, value in attributes.items()}  # fmt: skip
+    text = "".join(f' {name}="{html.escape(value)}"' for name, value in shown.items())
+    return f"<{tag}{text}>{f'<title>{html.escape(title)}</title>' if title else ''}{inside}</{tag}>"
+
+
+def _path(points: Iterable[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+
 class Canvas:
     """Shapes in drawing order. `color` is the name of a CSS variable of the page (`c1`, `ink`)."""
 
-    def __init__(self, height: float, width: float = WIDTH) -> None:
-        self.width, self.height = width, height
+    def __init__(self, height: float) -> None:
+        self.height = height
         self.parts: list[str] = []
 
-    def line(
-        self, x1: float, y1: float, x2: float, y2: float, color: str = "grid", width: float = 1, dash: str = ""
-    ) -> None:
+    def _add(self, tag: str, inside: str = "", **attributes: Any) -> None:
+        self.parts.append(element(tag, inside, **attributes))
+
+    def line(self, x1: float, y1: float, x2: float, y2: float, color: str = "grid", width: float = 1) -> None:
         """A straight line."""
-        dashes = f' stroke-dasharray="{dash}"' if dash else ""
-        self.parts.append(
-            f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" '
-            f'style="stroke:var(--{color})" stroke-width="{width:g}"{dashes}/>'
-        )
+        self._add("line", x1=x1, y1=y1, x2=x2, y2=y2, style=f"stroke:var(--{color})", stroke_width=width)
 
-    def polyline(self, points: Sequence[tuple[float, float]], color: str, width: float = 2, dash: str = "") -> None:
+    def polyline(self, points: Sequence[tuple[float, float]], color: str) -> None:
         """Connected lines; nothing for fewer than two points."""
-        if len(points) < 2:
-            return
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        dashes = f' stroke-dasharray="{dash}"' if dash else ""
-        self.parts.append(
-            f'<polyline points="{path}" fill="none" style="stroke:var(--{color})" stroke-width="{width:g}" '
-            f'stroke-linejoin="round" stroke-linecap="round"{dashes}/>'
-        )
+        if len(points) > 1:
+            self._add("polyline", points=_path(points), fill="none", style=f"stroke:var(--{color})", stroke_width=2,
+                      stroke_linejoin="round", stroke_linecap="round")  # fmt: skip
 
-    def area(self, points: Sequence[tuple[float, float]], color: str, opacity: float = 0.15) -> None:
+    def area(self, points: Sequence[tuple[float, float]], color: str) -> None:
         """A filled polygon."""
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        self.parts.append(f'<polygon points="{path}" style="fill:var(--{color})" fill-opacity="{opacity:g}"/>')
+        self._add("polygon", points=_path(points), style=f"fill:var(--{color})", fill_opacity=0.15)
 
-    def rect(
-        self, x: float, y: float, width: float, height: float, color: str, title: str = "", opacity: float = 1
-    ) -> None:
+    def rect(self, x: float, y: float, width: float, height: float, color: str, title: str) -> None:
         """A rectangle with slightly rounded corners; `title` is its tooltip."""
-        inside = f"<title>{html.escape(title)}</title>" if title else ""
-        self.parts.append(
-            f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{height:.1f}" rx="1.5" '
-            f'style="fill:var(--{color})" fill-opacity="{opacity:g}">{inside}</rect>'
-        )
+        self._add("rect", x=x, y=y, width=width, height=height, rx=1.5, style=f"fill:var(--{color})", title=title)
 
-    def text(self, x: float, y: float, text: str, *, anchor: str = "start", color: str = "ink2", size: float = FONT,
-             bold: bool = False) -> None:  # fmt: skip
+    def text(
+        self, x: float, y: float, text: str, *, anchor: str = "start", color: str = "ink2", weight: float = 400
+    ) -> None:
         """A line of text with its baseline at `y`."""
-        weight = ' font-weight="600"' if bold else ""
-        self.parts.append(
-            f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size:g}"{weight} '
-            f'style="fill:var(--{color})" class="over">{html.escape(text)}</text>'
-        )
+        self._add("text", html.escape(text), x=x, y=y, text_anchor=anchor, font_size=FONT, font_weight=weight,
+                  style=f"fill:var(--{color})", **{"class": "over"})  # fmt: skip
 
     def marker(self, shape: str, x: float, y: float, color: str, title: str = "", size: float = 5) -> None:
         """A data point; see `marker` below."""
@@ -189,24 +185,22 @@ class Canvas:
 
     def svg(self, alt: str) -> str:
         """The finished drawing; `alt` describes it to readers who cannot see it."""
-        return (
-            f'<svg viewBox="0 0 {self.width:g} {self.height:g}" role="img" aria-label="{html.escape(alt, quote=True)}" '
-            f'xmlns="http://www.w3.org/2000/svg">{"".join(self.parts)}</svg>'
-        )
+        return element("svg", "".join(self.parts), viewBox=f"0 0 {WIDTH:g} {self.height:g}", role="img",
+                       aria_label=alt, xmlns="http://www.w3.org/2000/svg")  # fmt: skip
 
 
 def marker(shape: str, x: float, y: float, color: str, title: str = "", size: float = 5) -> str:
     """One marker with a rim in the background color of the page, so that overlapping ones stay distinct."""
-    rim = f'style="fill:var(--{color});stroke:var(--ground)" stroke-width="1.5"'
-    hollow = f'style="stroke:var(--{color});fill:var(--ground)" stroke-width="2.5"'
-    inside = f"<title>{html.escape(title)}</title>" if title else ""
+    hollow = shape in ("cross", "ring")
+    fill, stroke, width = ("ground", color, 2.5) if hollow else (color, "ground", 1.5)
+    look: dict[str, Any] = {"style": f"fill:var(--{fill});stroke:var(--{stroke})", "stroke_width": width}
     if shape in POLYGONS:
-        points = " ".join(f"{x + size * dx:.1f},{y + size * dy:.1f}" for dx, dy in POLYGONS[shape])
-        return f'<polygon points="{points}" {rim}>{inside}</polygon>'
+        points = _path((x + size * dx, y + size * dy) for dx, dy in POLYGONS[shape])
+        return element("polygon", title=title, points=points, **look)
     if shape == "cross":
         path = "".join(f"M{x - size:.1f} {y - d * size:.1f}L{x + size:.1f} {y + d * size:.1f}" for d in (1, -1))
-        return f'<path d="{path}" {hollow}>{inside}</path>'
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size:g}" {hollow if shape == "ring" else rim}>{inside}</circle>'
+        return element("path", title=title, d=path, **look)
+    return element("circle", title=title, cx=x, cy=y, r=size, **look)
 
 
 @dataclass(frozen=True)

@@ -199,7 +199,7 @@ def _drift(results: Sequence[scored.DriftScore]) -> Details:
     for result in (result for own in _by(results, "name").values() for result in own):
         labels = [f"{low:g} to {high:g}" for low, high in itertools.pairwise(result.histogram.edges)]
         title, total = f"{result.name}: cosine of {result.model} with {result.reference}", sum(result.histogram.counts)
-        bins = [(Style(label), (float(count),), f"{count} ({100 * count / max(total, 1):.1f} %)")
+        bins = [(Style(label), float(count), f"{count} ({100 * count / max(total, 1):.1f} %)")
                 for label, count in zip(labels, result.histogram.counts, strict=True)]  # fmt: skip
         figures.append(charts.bars(title, bins))
     note = "Cosine with {0.reference}.".format

@@ -217,15 +217,12 @@ def comparison(data: ReportData) -> ReportSection | None:
             figures.append(charts.dots(one.where, spans, caption, percent=True))
         notes += [f"{one.where}: {note}." for note in one.notes]
     same = all(one.same_program for one in data.comparisons)
-    notes += (
-        []
-        if same
-        else [
+    if not same:
+        notes.append(
             "95 % interval: bootstrap over blocks of consecutive samples. A timing changed when its median and its "
             "fastest tenth moved beyond their intervals; a gate looks at the smaller of both changes. A slower machine "
             "looks like a slower artifact: measure both in one session."
-        ]
-    )
+        )
     verdicts = [one.verdict(item) for one in data.comparisons for item in one.differences if item.unit != "bytes"]
     changed, unclear = (sum(verdict.startswith(words) for verdict in verdicts)
                         for words in (("faster", "slower"), "not decided"))  # fmt: skip
@@ -286,13 +283,9 @@ def latency(data: ReportData) -> ReportSection | None:
     if not timed:
         return None
     figures, tables = _timings(timed, "ms")
-    known = [(time, shown) for shown in timed if (time := data.latency(shown.run))]
-    _, best = min(known, key=lambda pair: pair[0], default=(None, None))
-    lead = (
-        ""
-        if best is None
-        else f"At {data.length} tokens {best.style.name} takes {data.time(best.run)} on {best.place}."
-    )
+    known = [shown for shown in timed if data.latency(shown.run)]
+    best = min(known, key=lambda shown: data.latency(shown.run) or 0.0, default=None)
+    lead = f"At {data.length} tokens {best.style.name} takes {data.time(best.run)} on {best.place}." if best else ""
     return ReportSection("latency", "Latency by length", lead, figures, tables)
 
 

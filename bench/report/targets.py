@@ -16,18 +16,31 @@ from msdc.tables import Column, Table, fixed, number
 TargetKind = Literal["latency", "size", "memory", "accuracy"]
 TargetVerdict = Literal["pass", "fail", "not measured"]
 MIB = 2**20
-BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": MIB, "GIB": 2**30}
+UNITS = {"ms": 1, "s": 1000, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": MIB, "GIB": 2**30}
 _NUMBER = r"([0-9]{1,9}(?:\.[0-9]{1,9})?)"
-LATENCY = re.compile(_NUMBER + r" ?(ms|s)@([0-9]{1,6})")
-AMOUNT = re.compile(_NUMBER + r" ?([kKMG]?i?B)")
-ACCURACY = re.compile(_NUMBER + r"(?:@(\S.{0,199}))?")
-# kind -> what is limited, unit of limit and value, format of a value
-KINDS: dict[TargetKind, tuple[str, str, Callable[[float | None], str]]] = {
-    "latency": ("latency at {} tokens", " ms", number),
-    "size": ("program with tokenizer, uncompressed", " MB", partial(fixed, decimals=2)),
-    "memory": ("peak memory", " MiB", partial(fixed, decimals=1)),
-    "accuracy": ("Spearman × 100, {}", "", partial(fixed, decimals=1)),
-}
+_AMOUNT = re.compile(_NUMBER + r" ?([kKMG]?i?B)()")
+
+
+class _Facts(NamedTuple):
+    """What is limited, the unit of limit and value, the format of a value, how a limit is written, an example."""
+
+    what: str
+    unit: str
+    show: Callable[[float | None], str]
+    pattern: re.Pattern[str]
+    example: str
+    scale: float = 1.0
+
+
+# The groups of a pattern: a number, its unit, and where it holds.
+KINDS: dict[TargetKind, _Facts] = {
+    "latency": _Facts("latency at {} tokens", " ms", number, re.compile(_NUMBER + r" ?(ms|s)@([0-9]{1,6})"),
+                      "20ms@32 (median at 32 tokens)"),
+    "size": _Facts("program with tokenizer, uncompressed", " MB", partial(fixed, decimals=2), _AMOUNT, "12MB", 10**6),
+    "memory": _Facts("peak memory", " MiB", partial(fixed, decimals=1), _AMOUNT, "60MiB", MIB),
+    "accuracy": _Facts("Spearman × 100, {}", "", partial(fixed, decimals=1),
+                       re.compile(_NUMBER + r"()(?:@(\S.{0,199}))?"), "70 or 70@sts17/en-en"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -41,17 +54,16 @@ class Limit:
     @property
     def what(self) -> str:
         """What is limited: "latency at 32 tokens"."""
-        return KINDS[self.kind][0].format(self.at or "mean")
+        return KINDS[self.kind].what.format(self.at or "mean")
 
     @property
     def bound(self) -> str:
         """The limit: "at most 20 ms"."""
-        return f"at {'least' if self.kind == 'accuracy' else 'most'} {self.limit:.6g}{KINDS[self.kind][1]}"
+        return f"at {'least' if self.kind == 'accuracy' else 'most'} {self.limit:.6g}{KINDS[self.kind].unit}"
 
     def show(self, value: float) -> str:
         """`value` with its unit."""
-        _, unit, shown = KINDS[self.kind]
-        return shown(value) + unit
+        return KINDS[self.kind].show(value) + KINDS[self.kind].unit
 
     def verdict(self, value: float | None) -> TargetVerdict:
         """Whether `value` keeps the limit."""
@@ -82,28 +94,21 @@ class Judged(NamedTuple):
 
 
 def parse_targets(
-    latency: Sequence[str] = (), size: str | None = None, memory: str | None = None, accuracy: Sequence[str] = ()
+    target_latency: Sequence[str] = (),
+    target_size: str | None = None,
+    target_memory: str | None = None,
+    target_accuracy: Sequence[str] = (),
 ) -> list[Limit]:
-    """Targets from the text of the command line's options: "20ms@32", "12MB", "60MiB", "70" or "70@sts17/en-en"."""
-
-    def parts(pattern: re.Pattern[str], option: str, text: str, example: str) -> re.Match[str]:
-        found = pattern.fullmatch(text.strip())
-        if found is None or float(found[1]) <= 0:
-            raise InputError(f"--target-{option} {text!r}: expected a limit such as {example}")
-        return found
-
+    """Targets as text: "20ms@32", "12MB", "60MiB", "70" or "70@sts17/en-en"."""
     targets = []
-    for text in latency:
-        match = parts(LATENCY, "latency", text, "20ms@32 (median at 32 tokens)")
-        targets.append(Limit("latency", float(match[1]) * (1000 if match[2] == "s" else 1), str(int(match[3]))))
-    amounts: tuple[tuple[TargetKind, str | None, int], ...] = (("size", size, 10**6), ("memory", memory, MIB))
-    for kind, amount, unit in amounts:
-        if amount is not None:
-            match = parts(AMOUNT, kind, amount, "12MB or 60MiB")
-            targets.append(Limit(kind, float(match[1]) * BYTES[match[2].upper()] / unit))
-    for text in accuracy:
-        match = parts(ACCURACY, "accuracy", text, "70 or 70@sts17/en-en")
-        targets.append(Limit("accuracy", float(match[1]), match[2] or ""))
+    for kind, given in zip(KINDS, (target_latency, target_size, target_memory, target_accuracy), strict=True):
+        for text in [given] if isinstance(given, str) else given or ():
+            found = KINDS[kind].pattern.fullmatch(text.strip())
+            if found is None or float(found[1]) <= 0:
+                raise InputError(f"`target_{kind}` {text!r}: expected a limit such as {KINDS[kind].example}")
+            unit, at = found[2], found[3] or ""
+            limit = float(found[1]) * UNITS.get(unit if unit in UNITS else unit.upper(), 1) / KINDS[kind].scale
+            targets.append(Limit(kind, limit, str(int(at)) if kind == "latency" else at))
     return targets
 
 

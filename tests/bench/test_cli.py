@@ -191,7 +191,9 @@ def test_a_data_folder_replaces_the_home_made_pairs(tiny_bundle, tmp_path):
         note = ran.report.sections[0].tables[0].note
         assert ("on stsb (25 pairs) [95 % interval]" in note) == (name == "stsb")
         assert ("112 home-made pairs" in note) == (name == "graded-pairs")
-    assert [one.name for one in done(data=tmp_path, tasks="graded-pairs").results.runs[0].accuracy] == ["graded-pairs"]
+    assert [one.name for one in done(data=tmp_path, tasks=["graded-pairs"]).results.runs[0].accuracy] == [
+        "graded-pairs"
+    ]
 
 
 def test_help_of_the_verbs_imports_no_torch():

@@ -11,7 +11,7 @@ import pytest
 from bench_results import make_run
 from refusals import one_line
 
-from msdc.bench.devices.adb import Adb, DeviceGone, Remote, RemoteFolder, _start_line, choose_serial, run_remote
+from msdc.bench.devices.adb import Adb, DeviceGone, RemoteFolder, _start_line, choose_serial, run_remote
 from msdc.bench.devices.base import open_jobs, run_devices
 from msdc.bench.options import BenchSettings
 from msdc.bench.system_programs import run_tool
@@ -76,7 +76,7 @@ def test_flood(tmp_path):
 
 def test_escape_codes_do_not_reach_the_terminal(tmp_path, tiny_bundle):
     adb = device(tmp_path, "printf '\\033]0;owned\\007\\033[2Jerror: \\302\\233evil' >&2; exit 1")
-    text = one_line(lambda: list(run_remote(Remote(adb), open_jobs(tiny_bundle, quick()))))
+    text = one_line(lambda: list(run_remote(adb, open_jobs(tiny_bundle, quick()))))
     shown = _one_line(MsdcError(text))
     assert "evil" in shown and not set("\x1b\x07\x9b") & set(shown)
     assert printable("a\tb\nc\u202e\x1b[1m") == "a\tb\nc\ufffd\ufffd[1m"

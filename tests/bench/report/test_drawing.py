@@ -62,7 +62,7 @@ EVIL = 'x"><script>alert(1)</script>&'
 
 STYLES = [Style(EVIL, "c1", "square"), Style("b", "c2", "ring")]
 FIGURES = [
-    charts.bars(EVIL, [(STYLES[0], (5.0, 1.0, 0.2), EVIL)]),
+    charts.bars(EVIL, [(STYLES[0], 5.0, EVIL)]),
     charts.dots(EVIL, [(STYLES[0], 70.0, (60.0, 80.0), "70"), (STYLES[1], 71.0, None, "71")], EVIL),
     charts.dots("t", [(STYLES[0], 10.0, (5.0, 20.0), "slower"), (STYLES[1], -9.0, (-20.0, 10.0), "noise")], "",
                 percent=True),

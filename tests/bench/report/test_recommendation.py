@@ -52,7 +52,7 @@ def facts(**changes):
 )  # fmt: skip
 def test_what_is_no_limit_is_refused(options):
     with pytest.raises(InputError, match="expected a limit such as") as stop:
-        parse_targets(**options)
+        parse_targets(**{f"target_{kind}": limit for kind, limit in options.items()})
     assert "\n" not in str(stop.value)
 
 
@@ -185,7 +185,7 @@ def test_regressions_and_what_is_undecided_stand_at_the_top():
 
 def test_targets_without_a_run_are_refused():
     with pytest.raises(InputError, match="no run"):
-        build_report(BenchFile(models=make_models()), targets=parse_targets(size="12MB"))
+        build_report(BenchFile(models=make_models()), targets=parse_targets(target_size="12MB"))
 
 
 def test_the_exit_code_says_missed_targets_only_where_asked(tmp_path, capsys):
