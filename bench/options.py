@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from msdc.bench.devices import usage
 from msdc.export.runtimes import expand
 from msdc.export.schema import RuntimeName
 from msdc.options import AnyPath, Options
@@ -74,7 +73,11 @@ class BenchSettings(Options):
 class BenchOptions(BenchSettings):
     """Where to measure, what to compare with, what to write."""
 
-    device: str = Field(default="host", description=f"comma-separated list of {usage()}; or all")
+    device: str = Field(
+        default="host",
+        description="comma-separated list of host, python, adb[:SERIAL], emulator[:CPU], browser[:NAME], link[:NAME]; "
+        "or all",
+    )
     compare: AnyPath | None = Field(default=None, description="earlier result to compare with")
     gate: float | None = Field(
         default=None, ge=0, le=1e6,
