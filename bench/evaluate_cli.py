@@ -25,6 +25,7 @@ def _listing(context: click.Context, _: click.Parameter, asked: bool) -> None:
     lines += [f"  {task.name:15} {task.summary}" for task in TASKS.values()]
     lines += ["Sets (found under --data; SET/PART names one part):"]
     lines += [f"  {one.name:15} {one.summary}" for one in SETS.values()]
+    lines += ["Tasks of mteb by name: mteb:STS17, mteb:STS17/en-en (`mteb available-tasks` lists them)"]
     lines += ["Suites:"] + [f"  {name:15} {', '.join(members)}" for name, members in SUITES.items()]
     click.echo("\n".join(lines))
     context.exit()
@@ -42,7 +43,11 @@ GROUPS = {
 @click.command("evaluate", cls=VerbCommand, verb="msdc.bench.accuracy.verbs:evaluate_all", groups=GROUPS)
 @click.argument("model", default="msdc-mini")
 @click.option(
-    "--tasks", "-t", required=True, callback=_words, help="Comma-separated sets, suites, or TASK=PATH; see --list."
+    "--tasks",
+    "-t",
+    required=True,
+    callback=_words,
+    help="Comma-separated sets, suites, TASK=PATH or mteb:TASK; see --list.",
 )
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_listing,
               help="List tasks, sets and suites, then exit.")  # fmt: skip
@@ -76,6 +81,8 @@ GROUPS = {
               help="Bootstrap resamples; 0 skips intervals and tests.")  # fmt: skip
 @click.option("--threads", type=click.IntRange(1), help="Threads of artifacts and of the neighbour search.")
 @click.option("--cache", type=click.Path(file_okay=False, path_type=Path), help="Folder to cache vectors in.")
+@click.option("--mteb-output", type=click.Path(file_okay=False, path_type=Path),
+              help="Folder for mteb's own files of mteb:TASK; tasks finished there are not run again.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Also write this file: .json, .md or .html."
@@ -98,10 +105,13 @@ def command(
     """
     from msdc.bench.accuracy.verbs import evaluate_all
     from msdc.bench.report.page import check_output, evaluation_report, to_text, write_report
+    from msdc.progress import warn
 
     if output is not None:
         check_output(output, force)
     document = evaluate_all(model, tasks, progress=True, **options)
+    if document.contamination is not None and not document.contamination.checked:
+        warn(f"contamination not checked: {document.contamination.reason}")
     if output is not None:
         write_report(evaluation_report(document), output, force)
     if as_json:

@@ -31,6 +31,7 @@ PACKAGES = {
     "polib": ("polib", "polib"),
     "cryptography": ("cryptography", "cryptography"),
     "segno": ("segno", "segno"),
+    "mteb": ("mteb", "mteb"),
 }
 # Extra -> packages it adds, by name on PyPI. An error names the first extra with a package, or the verb's own if that
 # has it too. pyproject.toml has the versions; a test compares the two.
@@ -45,6 +46,7 @@ EXTRAS = {
     "link": ("segno",),
     "signature": ("cryptography",),
 }  # fmt: skip
+EXTRAS["mteb"] = (*EXTRAS["train"], "mteb")
 # The extra with all packages of a verb.
 VERBS = {
     "quickstart": "all",

@@ -20,6 +20,7 @@ import numpy as np
 from msdc.bench.accuracy import SupportsEncode
 from msdc.bench.accuracy.contamination import Findings, corpus_streams
 from msdc.bench.accuracy.document import FORMAT, KIND, Evaluation, read_document
+from msdc.bench.accuracy.mteb_tasks import PREFIX, select_tasks
 from msdc.bench.accuracy.paper_tables import paper_tables
 from msdc.bench.accuracy.parallel import Parallel
 from msdc.bench.accuracy.sets import SETS, SHIPPED, SUITES, DataFolder, DataSet, read_path, select_sets
@@ -43,19 +44,29 @@ NO_CORPUS = "no training text given (corpora, --corpus)"
 PACKAGES = ("msdc", "numpy", "scipy", "scikit-learn", "torch", "executorch", "onnxruntime")
 
 
-def load_one(task: str, path: str | Path | None, folder: DataFolder) -> tuple[DataSet, TaskData]:
-    """The data set that `task` names (with `path`: this file), with its content."""
+def load_one(task: str, path: str | Path | None, folder: DataFolder) -> str | DataSet:
+    """The one data set that `task` names (with `path`: this file), read; a task of mteb as its word."""
     if path is not None:
         one = read_path(task, path)
         content = one.load()
-        return one._replace(name=content.name), content
-    found, _ = select_sets((task,), folder)
-    if len(found) != 1:
-        raise InputError(f"{task} is {len(found)} data sets; name one of: {', '.join(one.name for one in found)}")
-    return found[0], found[0].load()
+        return one._replace(name=content.name, load=lambda: content)
+    if task.startswith(PREFIX):
+        (named,) = select_tasks([task], None)
+        names = [f"{PREFIX}{named.metadata.name}/{subset}" for subset in named.hf_subsets]
+    else:
+        found, _ = select_sets((task,), folder)
+        names = [one.name for one in found]
+    if len(names) != 1:
+        raise InputError(f"{task} is {len(names)} data sets; name one of: {', '.join(names)}")
+    if task.startswith(PREFIX):
+        return task
+    content = found[0].load()
+    return found[0]._replace(load=lambda: content)
 
 
-def load_sets(tasks: Sequence[str], folder: DataFolder) -> tuple[list[tuple[DataSet, TaskData]], list[dict[str, str]]]:
+def load_sets(
+    tasks: Sequence[str | DataSet], folder: DataFolder
+) -> tuple[list[tuple[DataSet, TaskData]], list[dict[str, str]]]:
     """The data sets that `tasks` name, with their content; and those that are absent."""
     if not tasks:
         raise InputError(f"no tasks; give sets ({', '.join(SETS)}) or suites ({', '.join(SUITES)})")

@@ -455,7 +455,7 @@ class DataSet(NamedTuple):
     load: Callable[[], TaskData]
 
 
-def select_sets(words: Iterable[str], data: DataFolder) -> tuple[list[DataSet], list[dict[str, str]]]:
+def select_sets(words: Iterable[str | DataSet], data: DataFolder) -> tuple[list[DataSet], list[dict[str, str]]]:
     """The data sets that the words of `--tasks` name: a suite, a set (`sts17`), a part (`sts17/en-en`), or `task=PATH`.
 
     Second, those of a suite that the data folder lacks.
@@ -463,6 +463,9 @@ def select_sets(words: Iterable[str], data: DataFolder) -> tuple[list[DataSet], 
     sets: dict[str, DataSet] = {}
     absent: list[dict[str, str]] = []
     for word in words:
+        if isinstance(word, DataSet):
+            sets[word.name] = word
+            continue
         if "=" in word:
             name, _, path = word.partition("=")
             sets[word] = read_path(name, path)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msdc.arguments import checked
 from msdc.bench.accuracy import contamination
@@ -25,40 +25,16 @@ from msdc.bench.accuracy.evaluation import (
     score_set,
     training_text,
 )
-from msdc.bench.accuracy.sets import CARD, SUITES, find_data_folder
+from msdc.bench.accuracy.mteb_tasks import PREFIX, score_task, select_tasks
+from msdc.bench.accuracy.sets import CARD, SUITES, DataSet, find_data_folder
 from msdc.bench.accuracy.statistics import RESAMPLES
 from msdc.bench.accuracy.task import Margin, Settings
 from msdc.errors import InputError
 from msdc.export.manifest import read_manifest
-from msdc.progress import warn
-
-if TYPE_CHECKING:
-    from pydantic import JsonValue
 
 
 @checked
-def evaluate(
-    model: ModelLike,
-    task: str = "sts",
-    path: str | Path | None = None,
-    *,
-    reference: ModelLike | None = None,
-    runtime: str | None = None,
-    prompt_name: str | None = None,
-    prompt: str | None = None,
-    data: str | Path | None = None,
-    languages: Sequence[str] | None = None,
-    cache: Path | None = None,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    threads: int | None = None,
-    neighbours: int = 4,
-    margin: Margin = "ratio",
-    candidates: int = 200_000,
-    queries: int = 2_000,
-    folds: int = 10,
-    progress: bool = False,
-) -> dict[str, JsonValue]:
+def evaluate(model: ModelLike, task: str = "sts", path: str | Path | None = None, **options: Any) -> dict[str, Any]:
     """Measure the accuracy of `model` on one data set.
 
         from msdc.bench import evaluate
@@ -70,49 +46,24 @@ def evaluate(
     x 100.
 
     Args:
-        model: a shipped name, a folder, a hub id, a bundle, or anything with `.encode(texts) -> float32 [N, D]`.
+        model: as for `evaluate_all`.
         task: a task (with `path`), or the name of one data set such as `graded-pairs`.
         path: file or folder of the task.
-        reference: float model for drift, teacher for mse.
-        runtime: runtime of `model` when it is a bundle.
-        prompt_name: prompt of `model` and its artifacts, by name.
-        prompt: the same, as text.
-        data: data folder; None: that of MSDC_DATA.
-        languages: two-letter codes; None: those of the set or the model.
-        cache: folder to keep vectors in.
-        resamples: of bootstrap and permutation; 0 skips intervals and tests.
-        seed: of both.
-        threads: of bundles and of the neighbour search.
-        neighbours: k of the margin of bitext mining.
-        margin: ratio, distance or absolute.
-        candidates: sentences in XSR's pool.
-        queries: of XSR.
-        folds: of SentEval's cross-validation.
-        progress: show progress.
+        options: all others of `evaluate_all`, such as `reference`, `data` and `resamples`.
 
     Raises:
-        InputError: an unknown task or set, absent data, a bad file (with the line), a model that cannot be opened.
+        InputError: as `evaluate_all`; a name of several data sets.
         MsdcError: vectors that cannot be scored (NaN, all the same).
     """
-    own = Settings(resamples, seed, threads, progress, neighbours, margin, candidates, queries, folds)
-    folder = find_data_folder(data, tuple(languages) if languages else None)
-    one, content = load_one(task, path, folder)
-    folder.check_sums(content.sources)
-    opened = partial(open_evaluated, settings=own, taken=set(), cache=cache)
-    scored = opened(model, runtime, prompt_name=prompt_name, prompt=prompt)
-    goal = None if reference is None else opened(reference)
-    found = score_set(one, content, [scored], goal, own, None)
-    if not found:
-        raise InputError(f"{one.name} compares with another model: name it as `reference`")
-    for each in filter(None, (scored, goal)):
-        each.store.save()
-    return found[0]
+    one = load_one(task, path, find_data_folder(options.get("data"), options.get("languages")))
+    result: dict[str, Any] = evaluate_all(model, [one], **options).as_json()["results"][0]
+    return result
 
 
 @checked
 def evaluate_all(
     model: ModelLike,
-    tasks: Sequence[str],
+    tasks: Sequence[str | DataSet],
     *,
     against: ModelLike | None = None,
     artifacts: Sequence[str | Path] = (),
@@ -126,6 +77,7 @@ def evaluate_all(
     data: str | Path | None = None,
     languages: Sequence[str] | None = None,
     cache: Path | None = None,
+    mteb_output: Path | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
     threads: int | None = None,
@@ -147,7 +99,7 @@ def evaluate_all(
 
     Args:
         model: a shipped name, a folder, a hub id, a bundle, or anything with `.encode(texts) -> float32 [N, D]`.
-        tasks: sets, suites and `TASK=PATH`; `msdc evaluate --list` shows them.
+        tasks: sets, suites, `TASK=PATH` (`msdc evaluate --list` shows them), and tasks of mteb (`mteb:STS17`).
         against: also score this model, with a paired test on the same items.
         artifacts: bundles of `model`, scored on every runtime they contain.
         truncate_dims: also score vectors truncated to their first N dimensions.
@@ -160,6 +112,7 @@ def evaluate_all(
         data: data folder; None: that of MSDC_DATA.
         languages: two-letter codes; None: those of the set or the model.
         cache: folder to keep vectors in.
+        mteb_output: folder for the files that mteb writes; a task of mteb whose file is there is not run again.
         resamples: of bootstrap and permutation; 0 skips intervals and tests.
         seed: of both.
         threads: of bundles and of the neighbour search.
@@ -175,13 +128,16 @@ def evaluate_all(
         MsdcError: vectors that cannot be scored (NaN, all the same).
     """
     own = Settings(resamples, seed, threads, progress, neighbours, margin, candidates, queries, folds)
+    words = [task if isinstance(task, str) else task.name for task in tasks]
+    external = select_tasks([word for word in words if word.startswith(PREFIX)], languages)
     opened = partial(open_evaluated, settings=own, taken=set(), cache=cache)
     prompted = partial(opened, prompt_name=prompt_name, prompt=prompt)
     main = prompted(model, runtime)
     if CARD in tasks and not languages:
         languages = card_languages(main)
     folder = find_data_folder(data, tuple(languages) if languages else None)
-    loaded, absent = load_sets(tasks, folder)
+    sets = [task for task, word in zip(tasks, words, strict=True) if not word.startswith(PREFIX)]
+    loaded, absent = load_sets(sets, folder) if sets or not external else ([], [])
     listed_sums = folder.check_sums(source for _, content in loaded for source in content.sources)
 
     reason = NO_CORPUS
@@ -204,10 +160,10 @@ def evaluate_all(
         if corpora:
             tests = {one.name: content.tested for one, content in loaded if one.task.name != "drift"}
             findings = contamination.check(tests, corpora, near=near or None, progress=progress, data=folder.folder)
-        else:
-            warn(f"contamination not checked: {reason}")
         results: list[dict[str, Any]] = []
-        named = {word for word in tasks if word not in SUITES}
+        for task in external:
+            results += score_task(task, scored, mteb_output, progress)
+        named = set(words) - SUITES.keys()
         for one, content in loaded:
             found = score_set(one, content, scored, goal, own, findings)
             if not found and len(scored) == 1 and not named.isdisjoint((one.name, one.name.split("/")[0])):
@@ -220,4 +176,4 @@ def evaluate_all(
         searched: dict[str, Any] = {"checked": False, "reason": reason}
         if findings is not None:
             searched = {"checked": True, "near_at": near or None, "corpora": findings.corpora}
-        return document_of(tasks, scored, results, absent, listed_sums, searched, own)
+        return document_of(words, scored, results, absent, listed_sums, searched, own)

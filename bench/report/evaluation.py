@@ -27,12 +27,13 @@ TASKS = {
     "geometry": ("uniformity", 3, "Geometry: uniformity (lower is better)"),
     "mse": ("MSE x 100", 3, "Distance to the teacher: MSE x 100 (lower is better)"),
     "drift": ("cosine", 4, "Drift of an artifact from its float model: mean cosine"),
+    "mteb": ("main score", 1, "Tasks of mteb: main score x 100"),
 }
 # Columns whose cells are words; the cells of all others are numbers.
 WORDS = ("set", "sets", "model", "against", "runs on", "precision", "gates of msdc export", "measure", "system")
 UNSEEN = "unseen pairs"
 # Tasks whose scores are x 100 and better when higher; a chart shows these.
-HUNDREDS = ("sts", "mining", "tatoeba", "xsr", "retrieval", "classification", "transfer")
+HUNDREDS = ("sts", "mining", "tatoeba", "xsr", "retrieval", "classification", "transfer", "mteb")
 MAX_WORDS, MAX_DOTS = 4, 16
 # The level at which p and the 95 % interval are compared.
 ALPHA = 0.05
