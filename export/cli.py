@@ -7,18 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from msdc.commands import VerbCommand, quiet_option
+from msdc.errors import InputError
 from msdc.export import export
 from msdc.export.runtimes import default_runtimes_help, runtime_choices
 from msdc.export.schema import TARGETS
 
-GROUPS = {"Common options": "target runtime precision out max_length force as_json"}
+GROUPS = {"Common options": "target model_folder runtime precision out max_length force as_json"}
 
 
 @click.command(cls=VerbCommand, verb="msdc.export.exporters:export", groups=GROUPS)
 @click.argument("model", default="msdc-mini")
-@click.option("--target", type=click.Choice(TARGETS.names()), required=True, help="Platform the bundle is written for.")
+@click.option("--target", type=click.Choice(TARGETS.names()), help="Platform the bundle is written for.")
+@click.option("--sentence-transformers", "model_folder", is_flag=True,
+              help="Write no bundle but a model folder of sentence-transformers' own classes.")  # fmt: skip
 @click.option("--runtime", type=click.Choice(runtime_choices()), help=f"Default: {default_runtimes_help()}.")
 @click.option(
     "--precision",
@@ -51,12 +55,27 @@ GROUPS = {"Common options": "target runtime precision out max_length force as_js
 @click.option("--force", is_flag=True, help="Replace an existing folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 @quiet_option
-def command(model: str, as_json: bool, **options: Any) -> None:
+@click.pass_context
+def command(
+    context: click.Context, model: str, as_json: bool, model_folder: bool, target: str | None, **options: Any
+) -> None:
     """Write the bundle of MODEL for a target: programs, tokenizer, golden vectors, manifest.
 
     MODEL is a shipped name, a folder, or a hub id: a student, or any encoder that sentence-transformers loads.
     """
-    folder, manifest = export(model, **options)
+    if model_folder:
+        of_bundles = [
+            option.opts[-1] for option in context.command.params
+            if option.name not in ("model", "model_folder", "out", "force", "as_json")
+            and context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
+        ]  # fmt: skip
+        if of_bundles:
+            raise InputError(f"--sentence-transformers writes no bundle: omit {', '.join(of_bundles)}")
+        _write_model_folder(model, options["out"], options["force"], as_json)
+        return
+    if target is None:
+        raise click.MissingParameter(ctx=context, param=next(p for p in context.command.params if p.name == "target"))
+    folder, manifest = export(model, target=target, **options)
     if as_json:
         click.echo(manifest.model_dump_json(indent=2))
         return
@@ -69,6 +88,17 @@ def command(model: str, as_json: bool, **options: Any) -> None:
             share = 100 * (parity.delegated_share or 0)
             click.echo(f"{'':<10}  {share:.0f} % of operators delegated; outside: {named}")
     click.echo(folder)
+
+
+def _write_model_folder(model: str, out: Path | None, force: bool, as_json: bool) -> None:
+    from msdc.export.exporters import export_sentence_transformers
+
+    folder = export_sentence_transformers(model, out, force=force)
+    files = {str(file.relative_to(folder)): file.stat().st_size for file in folder.rglob("*") if file.is_file()}
+    if as_json:
+        click.echo(json.dumps({"folder": str(folder), "bytes": sum(files.values()), "files": files}, indent=2))
+        return
+    click.echo(f"{sum(files.values()):,} bytes, of which weights {files['model.safetensors']:,}\n{folder}")
 
 
 @click.command()

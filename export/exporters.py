@@ -12,16 +12,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import yaml
 from pydantic import ValidationError
 
 from msdc import __version__
 from msdc.arguments import checked
 from msdc.compress.quantization.plan import PRECISIONS, PrecisionPlan, check_plan, plan_for
 from msdc.compress.student.config import parameter_counts
-from msdc.encoders.encoder import Encoder, load_encoder
-from msdc.encoders.folder import EncodeDefaults, locate_model, shipped_names
-from msdc.errors import InputError, first_problem
-from msdc.export.golden import thresholds_for
+from msdc.encoders.encoder import Encoder, load_encoder, own_vectors
+from msdc.encoders.folder import OWN_TYPE, EncodeDefaults, locate_model, read_layout, shipped_names
+from msdc.errors import GateError, InputError, first_problem
+from msdc.export.golden import golden_texts, thresholds_for
 from msdc.export.manifest import Manifest
 from msdc.export.mobile.module import package_folder
 from msdc.export.mobile.web.npm import runtime_folder
@@ -32,9 +33,10 @@ from msdc.export.runtimes import RUNTIMES, expand
 from msdc.export.schema import MANIFEST_FILE, READS_PADDING
 from msdc.export.smoothing import TorchModel, calibration_texts, smooth
 from msdc.export.writer import Ready, write
-from msdc.extras import installed
+from msdc.extras import installed, require
 from msdc.files import read_json, refuse_existing, sha256_files, user_cache
 from msdc.progress import say
+from msdc.scores import cosine_rows
 from msdc.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -260,6 +262,56 @@ def generic(encoder: Encoder, facts: ModelFacts, options: ExportOptions) -> Read
         counts=models.parameter_counts(model), config=config,
         source_sha256=encoder.fingerprint(),
         vectors=lambda rows, prompt_tokens: models.reference_vectors(modules, rows, prompt_tokens), made=made,
+    )  # fmt: skip
+
+
+def export_sentence_transformers(
+    model: str | Path = "msdc-mini", folder: str | Path | None = None, *, force: bool = False
+) -> Path:
+    """Write a student as a model folder of sentence-transformers' own classes: no msdc, no `trust_remote_code`.
+
+    The vectors are the same. A coded or narrow table is multiplied out to float rows of full width and a recurring unit
+    is unrolled, so the folder is larger than the student's.
+
+    Args:
+        model: a shipped name or the folder of a student.
+        folder: to write; None: MODEL-sentence-transformers here.
+        force: replace an existing folder.
+
+    Raises:
+        InputError: a bundle, or a model of standard classes.
+        GateError: sentence-transformers computes other vectors from the folder.
+    """
+    if (Path(model) / MANIFEST_FILE).is_file():
+        raise InputError(f"{model}: a bundle holds programs, not weights; name the model that it was exported from")
+    encoder = load_encoder(model)
+    require("torch", "a folder of sentence-transformers")
+    from msdc.compress.gate import SAME_COSINE
+    from msdc.compress.student.io import save_student
+    from msdc.compress.student.model import Student
+
+    if not isinstance(encoder.module, Student) or read_layout(locate_model(model)).model_type != OWN_TYPE:
+        raise InputError(f"{model}: its classes are sentence-transformers' own: SentenceTransformer(FOLDER) opens it")
+    facts = read_card(encoder.folder)
+    block = yaml.safe_dump({"library_name": "sentence-transformers", "language": list(facts.languages)})
+    card = (
+        f"---\n{block}---\n\n# {encoder.name}\n\nThe vectors of {encoder.name} by standard classes, written by msdc "
+        f"{__version__}.\n\n## Licenses\n\n" + "".join(f"* {line}\n" for line in facts.licenses)
+    )
+
+    def check(made: Path) -> None:
+        texts = golden_texts()
+        their_ND = own_vectors(load_encoder(made), texts, encoder.max_length, encoder.defaults.prompt())
+        lowest = float(cosine_rows(their_ND[:, : encoder.width], encoder.encode(texts)).min())  # type: ignore[index]
+        if lowest < SAME_COSINE:
+            raise GateError(
+                f"{encoder.name}: sentence-transformers computes other vectors from standard classes (lowest cosine "
+                f"{lowest:.4f} on the golden texts); nothing was written"
+            )
+
+    return save_student(
+        encoder.module, encoder.tokenizer, Path(folder or f"{encoder.name}-sentence-transformers"), card=card,
+        force=force, defaults=encoder.defaults, stock=True, check=check,
     )  # fmt: skip
 
 

@@ -85,26 +85,23 @@ def read_mldoc(path: str | Path, source: str = "en") -> TaskData:
     return LabelledSet(f"mldoc/{source}", training, parts, development, source).data(list(read.values()))
 
 
-def fit_linear(
+def _fit(
     features_ND: np.ndarray, labels: list[str], development: tuple[np.ndarray, list[str]] | None, seed: int
 ) -> tuple[Any, float]:
     """Logistic regression whose inverse strength is chosen without test rows; returns classifier and strength."""
     from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import StratifiedKFold, cross_val_score
+    from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
-    def model(strength: float) -> Any:
-        return LogisticRegression(C=strength, max_iter=2000)
-
-    folds = min(FOLDS, min(labels.count(label) for label in set(labels)))
+    count, folds = len(labels), min(FOLDS, min(map(labels.count, set(labels))))
+    rows, truth, split = features_ND, labels, StratifiedKFold(max(folds, 2), shuffle=True, random_state=seed)
     if development is not None:
-        marks = [model(c).fit(features_ND, labels).score(*development) for c in STRENGTHS]
-    elif folds >= 2:
-        split = StratifiedKFold(folds, shuffle=True, random_state=seed)
-        marks = [cross_val_score(model(c), features_ND, labels, cv=split).mean() for c in STRENGTHS]
-    else:
-        marks = [0.0, 1.0, 0.0, 0.0]
-    strength = STRENGTHS[int(np.argmax(marks))]
-    return model(strength).fit(features_ND, labels), strength
+        rows, truth = np.concatenate([rows, development[0]]), labels + development[1]
+        split = [(np.arange(count), np.arange(count, len(truth)))]
+    model, strength = LogisticRegression(max_iter=2000), 1.0
+    if development is not None or folds >= 2:
+        search = GridSearchCV(model, {"C": STRENGTHS}, cv=split, refit=False).fit(rows, truth)
+        strength = search.best_params_["C"]
+    return model.set_params(C=strength).fit(features_ND, labels), strength
 
 
 def fit_by_minibatches(features_ND: np.ndarray, labels: list[str], strength: float, seed: int) -> Any:
@@ -128,6 +125,16 @@ def fit_by_minibatches(features_ND: np.ndarray, labels: list[str], strength: flo
         return make_pipeline(StandardScaler(), linear).fit(features_ND, labels)
 
 
+def _share(right_N: np.ndarray, settings: Settings) -> dict[str, Any]:
+    """Accuracy x 100 of rows that are right (1) or wrong (0), with its interval."""
+    bounds = interval(Items(right_N), settings.resamples, settings.seed)
+    return {"accuracy": 100.0 * float(right_N.mean()), "interval": bounds}
+
+
+def _chosen_on(store: VectorStore, part: Labelled | None) -> tuple[np.ndarray, list[str]] | None:
+    return None if part is None else (_features(store, part), part.labels)
+
+
 def score_classification(store: VectorStore, data: LabelledSet, settings: Settings) -> Outcome:
     """Zero-shot cross-lingual classification (LXS section 4.1): accuracy x 100 by test language.
 
@@ -135,54 +142,38 @@ def score_classification(store: VectorStore, data: LabelledSet, settings: Settin
     """
     from sklearn.metrics import f1_score
 
-    training = data.training
-    if len(set(training.labels)) < 2:
+    labels, source = data.training.labels, data.source_language
+    if len(set(labels)) < 2:
         raise InputError(f"{data.name}: the training rows have one class only")
-    development = None
-    if data.development is not None:
-        development = (store.encode(data.development.texts), data.development.labels)
-    features_ND = store.encode(training.texts)
-    classifier, strength = fit_linear(features_ND, training.labels, development, settings.seed)
+    features_ND = store.encode(data.training.texts)
+    classifier, strength = _fit(features_ND, labels, _chosen_on(store, data.development), settings.seed)
+    five = range(settings.seed, settings.seed + RUNS) if data.name.startswith("mldoc") else ()
+    classifiers = [fit_by_minibatches(features_ND, labels, strength, seed) for seed in five]
     by_language: dict[str, Any] = {}
     answers: dict[str, np.ndarray] = {}
     for language, test in data.tests.items():
-        predicted = classifier.predict(store.encode(test.texts))
-        answers[language] = right_N = (predicted == np.array(test.labels)).astype(np.float64)
-        by_language[language] = {
-            "accuracy": 100.0 * float(right_N.mean()),
-            "interval": interval(Items(right_N), settings.resamples, settings.seed),
-            "macro_f1": 100.0 * float(f1_score(test.labels, predicted, average="macro", zero_division=0)),
-            "texts": len(test.texts),
-        }
-    targets = [language for language in data.tests if language != data.source_language] or list(data.tests)
-    runs: dict[str, Any] = {}
-    if data.name.startswith("mldoc"):
-        seeds = range(settings.seed, settings.seed + RUNS)
-        classifiers = [fit_by_minibatches(features_ND, training.labels, strength, seed) for seed in seeds]
-        for language, test in data.tests.items():
-            vectors_ND, truth = store.encode(test.texts), np.array(test.labels)
-            right = [100.0 * float((one.predict(vectors_ND) == truth).mean()) for one in classifiers]
+        vectors_ND, truth = store.encode(test.texts), np.array(test.labels)
+        predicted = classifier.predict(vectors_ND)
+        answers[language] = (predicted == truth).astype(np.float64)
+        macro = 100.0 * float(f1_score(test.labels, predicted, average="macro", zero_division=0))
+        by_language[language] = _share(answers[language], settings) | {"macro_f1": macro, "texts": len(test.texts)}
+        if right := [100.0 * float((one.predict(vectors_ND) == truth).mean()) for one in classifiers]:
             by_language[language] |= {"runs": right, "mean_of_runs": float(np.mean(right))}
+    targets = [language for language in data.tests if language != source] or list(data.tests)
+    runs: dict[str, Any] = {}
+    if classifiers:
         means = [float(np.mean([by_language[language]["runs"][run] for language in targets])) for run in range(RUNS)]
         runs["runs"] = {"count": RUNS, "accuracy": float(np.mean(means)), "deviation": float(np.std(means, ddof=1))}
     items = Items(np.concatenate([answers[language] for language in targets]))
-    majority = max(set(training.labels), key=training.labels.count)
+    majority = max(set(labels), key=labels.count)
     tested = [label for language in targets for label in data.tests[language].labels]
-    return Outcome(
-        {
-            "accuracy": float(np.mean([by_language[language]["accuracy"] for language in targets])),
-            "interval": interval(items, settings.resamples, settings.seed),
-            "majority_class": 100.0 * tested.count(majority) / len(tested),
-            "classes": len(set(training.labels)),
-            "training_language": data.source_language,
-            "training_texts": len(training.texts),
-            "strength": strength,
-            "languages": by_language,
-            **runs,
-            "pairs": len(items.values_N),
-        },
-        items,
-    )
+    scores = _share(items.values_N, settings) | {
+        "accuracy": float(np.mean([by_language[language]["accuracy"] for language in targets])),
+        "majority_class": 100.0 * tested.count(majority) / len(tested), "classes": len(set(labels)),
+        "training_language": source, "training_texts": len(labels), "strength": strength, "languages": by_language,
+        **runs, "pairs": len(items.values_N),
+    }  # fmt: skip
+    return Outcome(scores, items)
 
 
 # SentEval-style transfer (DCSE, appendix): logistic regression on frozen embeddings of MR CR SUBJ MPQA SST2 TREC MRPC,
@@ -264,33 +255,21 @@ def score_transfer(store: VectorStore, data: LabelledSet, settings: Settings) ->
     if len(counts) < 2 or (test is None and min(counts.values()) < folds):
         raise InputError(f"{data.name}: needs two classes with at least {folds} rows each, got {counts}")
     training_NF = _features(store, data.training)
-    scores: dict[str, object] = {}
+    protocol: dict[str, Any] = {"protocol": f"{folds}-fold cross-validation"}
     if test is not None:
-        development = None
-        if data.development is not None:
-            development = (_features(store, data.development), data.development.labels)
-        classifier, _ = fit_linear(training_NF, data.training.labels, development, settings.seed)
+        chosen = _chosen_on(store, data.development)
+        classifier, _ = _fit(training_NF, data.training.labels, chosen, settings.seed)
         predicted, truth = classifier.predict(_features(store, test)), np.array(test.labels)
-        scores["protocol"] = "test rows"
+        protocol = {"protocol": "test rows"}
         if test.second:
-            scores["f1"] = 100.0 * float(f1_score(truth, predicted, pos_label="1"))
+            protocol["f1"] = 100.0 * float(f1_score(truth, predicted, pos_label="1"))
     else:
         predicted, truth = np.empty_like(labels), labels
         for fit, held in StratifiedKFold(folds, shuffle=True, random_state=settings.seed).split(training_NF, labels):
-            classifier, _ = fit_linear(training_NF[fit], labels[fit].tolist(), None, settings.seed)
+            classifier, _ = _fit(training_NF[fit], labels[fit].tolist(), None, settings.seed)
             predicted[held] = classifier.predict(training_NF[held])
-        scores["protocol"] = f"{folds}-fold cross-validation"
-    items = Items((predicted == truth).astype(np.float64))
-    return Outcome(
-        {
-            "accuracy": 100.0 * float(items.values_N.mean()),
-            "interval": interval(items, settings.resamples, settings.seed),
-            **scores,
-            "classes": counts,
-            "pairs": len(truth),
-        },
-        items,
-    )
+    right_N = (predicted == truth).astype(np.float64)
+    return Outcome(_share(right_N, settings) | protocol | {"classes": counts, "pairs": len(truth)}, Items(right_N))
 
 
 CLASSIFICATION = AccuracyTask(

@@ -64,7 +64,7 @@ def pool_data(pairs: Parallel, distractors: list[str], sources: list[SourceFile]
     return TaskData(pairs.name, (pairs, distractors), pairs.texts(), distractors, sources, pairs.notes)
 
 
-def score_retrieval(store: VectorStore, data: tuple[Parallel, list[str]], settings: Settings) -> Outcome:
+def score_xsr(store: VectorStore, data: tuple[Parallel, list[str]], settings: Settings) -> Outcome:
     """P@1 and MRR x 100 over the whole pool; distractors fill the pool up to `settings.candidates`.
 
     Equal texts are one candidate. Ties with the answer give the expected result of breaking them at random, so that a
@@ -251,4 +251,4 @@ TATOEBA = AccuracyTask(
     "tatoeba", "Nearest-neighbour translation retrieval, both directions", "accuracy",
     lambda path: TaskData.of(read_parallel(path)), score_tatoeba,
 )  # fmt: skip
-XSR = AccuracyTask("xsr", " P@1 and MRR of translations in a large pool", "p_at_1", read_pool, score_retrieval)
+XSR = AccuracyTask("xsr", "P@1 and MRR of translations in a large pool", "p_at_1", read_pool, score_xsr)

@@ -173,7 +173,7 @@ def ranking(score_QM: np.ndarray, grades: Sequence[dict[int, float]]) -> dict[st
     return found
 
 
-def score_search(store: VectorStore, data: Collection, settings: Settings) -> Outcome:
+def score_retrieval(store: VectorStore, data: Collection, settings: Settings) -> Outcome:
     """MRR@10 (the headline), accuracy at 1 and 5, nDCG@10, all x 100: of vectors, and also of words and of both.
 
     Of more than `settings.queries` questions an even spread is asked.
@@ -199,5 +199,5 @@ def score_search(store: VectorStore, data: Collection, settings: Settings) -> Ou
 
 SEARCH = AccuracyTask(
     "retrieval", "Questions to paragraphs: MRR@10 of vectors, of words (BM25) and of both", "mrr",
-    read_collection, score_search,
+    read_collection, score_retrieval,
 )  # fmt: skip

@@ -21,8 +21,8 @@ from msdc.bench.accuracy.classification import (
     read_senteval,
 )
 from msdc.bench.accuracy.parallel import Parallel, read_aligned, read_parallel
-from msdc.bench.accuracy.retrieval import MINING, TATOEBA, XSR, Split, mining_data, pool_data, read_bucc
-from msdc.bench.accuracy.search import SEARCH, read_collection
+from msdc.bench.accuracy.retrieval import MINING, TATOEBA, XSR, Split, mining_data, pool_data
+from msdc.bench.accuracy.search import SEARCH
 from msdc.bench.accuracy.similarity import BIAS, DRIFT, GEOMETRY, MSE, STS, bias_data, drift_data, geometry_data
 from msdc.bench.accuracy.task import AccuracyTask, TaskData
 from msdc.errors import InputError, did_you_mean
@@ -293,14 +293,17 @@ def _shipped_pair(code: str, name: str) -> Parallel:
     return read_parallel(PARALLEL).pair("en", code, name)
 
 
-def _bucc(data: DataFolder) -> Iterator[SetPart]:
-    looked = "bucc*/**/*.training.gold*"
-    files = data.all(looked)
-    if not files:
-        yield SetPart("bucc", None, looked)
-    for file in files:
-        pair = file.name.split(".")[0]
-        yield SetPart(f"bucc/{pair}", partial(_named, read_bucc, file.parent / pair, f"bucc/{pair}"))
+def _by_file(name: str, task: AccuracyTask, summary: str, looked: str, place: Callable[[Path], Path]) -> NamedSet:
+    """A set with one part per file that matches `looked`; `place` is what the task reads, which names the part."""
+
+    def parts(data: DataFolder) -> Iterable[SetPart]:
+        paths = [place(file) for file in data.all(looked)]
+        for part, path in ((f"{name}/{path.name}", path) for path in paths):
+            yield SetPart(part, partial(_named, task.read, path, part))
+        if not paths:
+            yield SetPart(name, None, looked)
+
+    return NamedSet(name, task, summary, parts)
 
 
 def _flores_mining(data: DataFolder) -> Iterator[SetPart]:
@@ -339,16 +342,6 @@ def _load_xsr(data: DataFolder, query: str, answer: str, distractors: list[Path]
     # plain sentences, or the last column of a parallel corpus
     texts = [text for lines in files for line in lines.lines if (text := line.rpartition("\t")[2].strip())]
     return pool_data(joined, texts, [lines.source for lines in files])
-
-
-def _retrieval(data: DataFolder) -> Iterator[SetPart]:
-    looked = "retrieval/*/corpus.jsonl*"
-    folders = [file.parent for file in data.all(looked)]
-    if not folders:
-        yield SetPart("retrieval", None, looked)
-    for folder in folders:
-        name = f"retrieval/{folder.name}"
-        yield SetPart(name, partial(_named, read_collection, folder, name))
 
 
 def _drift(data: DataFolder) -> Iterator[SetPart]:
@@ -419,10 +412,12 @@ _LISTED = (
     NamedSet("tatoeba", TATOEBA, "LASER's Tatoeba test sets, by language", _tatoeba),
     NamedSet("flores", TATOEBA, "FLORES-200 devtest retrieval, by language", partial(_flores_pairs, family="flores")),
     NamedSet("quickstart", TATOEBA, "retrieval on the shipped parallel sentences", _quickstart),
-    NamedSet("bucc", MINING, "BUCC 2018 bitext mining", _bucc),
+    _by_file("bucc", MINING, "BUCC 2018 bitext mining", "bucc*/**/*.training.gold*",
+             lambda gold: gold.parent / gold.name.split(".")[0]),
     NamedSet("flores-mining", MINING, "bitext mining made of FLORES, one third parallel", _flores_mining),
     NamedSet("xsr", XSR, "FLORES queries among sentences of the other language", _xsr),
-    NamedSet("retrieval", SEARCH, "questions to paragraphs, by vectors, words and both", _retrieval),
+    _by_file("retrieval", SEARCH, "questions to paragraphs, by vectors, words and both", "retrieval/*/corpus.jsonl*",
+             lambda corpus: corpus.parent),
     NamedSet("mse", MSE, "MSE to a teacher on FLORES", partial(_flores_pairs, family="mse")),
     NamedSet("drift", DRIFT, "cosine with the float model", _drift),
     NamedSet("mldoc", CLASSIFICATION, "MLDoc, from each language to the others (needs its licence)", _mldoc),

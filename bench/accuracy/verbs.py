@@ -34,7 +34,9 @@ from msdc.export.manifest import read_manifest
 
 
 @checked
-def evaluate(model: ModelLike, task: str = "sts", path: str | Path | None = None, **options: Any) -> dict[str, Any]:
+def evaluate(
+    model: ModelLike, task: str = "sts", path: str | Path | None = None, *, margin: Margin = "ratio", **options: Any
+) -> dict[str, Any]:
     """Measure the accuracy of `model` on one data set.
 
         from msdc.bench import evaluate
@@ -49,6 +51,7 @@ def evaluate(model: ModelLike, task: str = "sts", path: str | Path | None = None
         model: as for `evaluate_all`.
         task: a task (with `path`), or the name of one data set such as `graded-pairs`.
         path: file or folder of the task.
+        margin: of bitext mining: ratio, distance or absolute.
         options: all others of `evaluate_all`, such as `reference`, `data` and `resamples`.
 
     Raises:
@@ -56,7 +59,7 @@ def evaluate(model: ModelLike, task: str = "sts", path: str | Path | None = None
         MsdcError: vectors that cannot be scored (NaN, all the same).
     """
     one = load_one(task, path, find_data_folder(options.get("data"), options.get("languages")))
-    result: dict[str, Any] = evaluate_all(model, [one], **options).as_json()["results"][0]
+    result: dict[str, Any] = evaluate_all(model, [one], margin=margin, **options).as_json()["results"][0]
     return result
 
 
