@@ -147,14 +147,15 @@ LXS = PaperTable(
 # --- MSD: stages, contrastive settings, repeats -------------------------------------------------------------------
 
 
+ASSISTANT = {"train": 16000, "sentences_per_language": 20000}
+
+
 def assistant_folder(work: Path, data: Path) -> Path:
     """The untrained assistant that all seeds start from: the teacher's body with a vocabulary of 16,000 tokens."""
     folder = work / "assistant"
     if not (folder / "config.json").is_file():
-        recipe = load_recipe(
-            "msd:small", ('assistant.vocabulary={"train":16000,"sentences_per_language":20000}',), data
-        )
-        make_assistant(recipe, Run(recipe, work / "assistant-run").stream(), folder)
+        recipe = load_recipe("msd:small", (f"assistant.vocabulary={json.dumps(ASSISTANT)}",), data)
+        make_assistant(recipe, Run(recipe, work / "assistant-run").text(), folder)
     return folder
 
 

@@ -1,5 +1,6 @@
 """The papers' tables at small size: every row is a recipe, and what the page says of the difference of two rows."""
 
+import gzip
 import importlib
 from types import SimpleNamespace
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from msdc.distill.catalog import load_recipe
+from msdc.encoders.encoder import load_encoder
 
 ITEMS = 400
 
@@ -101,6 +103,19 @@ def test_retrieval_without_the_offset_of_a_language():
     )
     by_cosine = ((queries_ND @ candidates_MD.T).argmax(1) == np.arange(60)).mean()
     assert by_cosine < 0.6 < 0.75 < papers.found_without_offset(store, pairs, ["hub"]).mean()
+
+
+def test_the_assistant_that_all_seeds_start_from(tmp_path, monkeypatch, parallel_tsv):
+    small_tables = importlib.import_module("small_tables")
+    monkeypatch.setattr(small_tables, "ASSISTANT", {"train": 400, "sentences_per_language": 300})
+    rows = [line.split("\t") for line in parallel_tsv.read_text(encoding="utf-8").splitlines()[1:]]
+    (tmp_path / "tatoeba").mkdir()
+    for column, code in ((1, "de"), (2, "es")):
+        pairs = "".join(f"{row[0]}\t{row[column]}\n" for row in rows)
+        (tmp_path / f"tatoeba/tatoeba.en-{code}.tsv.gz").write_bytes(gzip.compress(pairs.encode()))
+    folder = small_tables.assistant_folder(tmp_path / "work", tmp_path)
+    assert load_encoder(folder).encode(["Ein Hund", "un perro"]).shape == (2, 384)
+    assert small_tables.assistant_folder(tmp_path / "work", tmp_path) == folder
 
 
 def test_language_bias_is_the_pool_minus_the_mean_of_its_sets():
