@@ -251,8 +251,9 @@ MKD = PaperTable(
     "MKD (Reimers and Gurevych 2020), tables 1, 2 and 8: `mkd:small`",
     "Teacher all-MiniLM-L6-v2, which reads English. The student starts as the teacher's body with 16,000 tokens of "
     "three languages, rows aligned (the paper: XLM-R), and is trained on 100 batches of 32 English-German and "
-    "English-Spanish pairs: Tatoeba, 20,000 of each, and NTREX and PUD, 1,000 to 2,000. Bias: Spearman of the three "
-    "STS2017 sets as one pool minus the mean of the sets; the paper has it of other models.",
+    "English-Spanish pairs: Tatoeba (20,000 of each, at most 60 characters), NTREX and PUD (800 and 500 of each, at "
+    "most 120). Bias: Spearman of the three STS2017 sets as one pool minus the mean of the sets; the paper has it of "
+    "other models.",
     (
         Measure("STS2017 cross", STS2017[:1], "cross", "STS2017 cross, 7 pairs"),
         Measure("STS2017 mono", STS2017[1:], "mono", "STS2017 mono, 3 sets"),
