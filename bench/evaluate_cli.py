@@ -8,12 +8,9 @@ from typing import Any
 
 import click
 
-from msdc.commands import Numbers, VerbCommand, prompt_options, quiet_option, wide_option
+from msdc.bench.accuracy.verbs import EvaluateOptions, evaluate_all
+from msdc.commands import VerbCommand, options_of, prompt_options, quiet_option, wide_option
 from msdc.export.runtimes import RUNTIMES
-
-
-def _words(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def _listing(context: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -31,7 +28,7 @@ def _listing(context: click.Context, _: click.Parameter, asked: bool) -> None:
     context.exit()
 
 
-FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 GROUPS = {
@@ -46,43 +43,26 @@ GROUPS = {
     "--tasks",
     "-t",
     required=True,
-    callback=_words,
     help="Comma-separated sets, suites, TASK=PATH or mteb:TASK; see --list.",
 )
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_listing,
               help="List tasks, sets and suites, then exit.")  # fmt: skip
-@click.option("--against", metavar="MODEL", help="Also score this model, with a paired test on the same items.")
-@click.option(
-    "--artifact",
-    "artifacts",
-    multiple=True,
-    metavar="BUNDLE",
-    help="A bundle of MODEL: same scores on each of its runtimes, drift, paired test. Repeatable.",
+@options_of(
+    EvaluateOptions,
+    ("seed", "neighbours", "margin", "candidates", "queries", "folds", "progress", "near", "prompt_name", "prompt"),
+    against={"metavar": "MODEL", "type": str},
+    artifacts={"names": ("--artifact",), "metavar": "BUNDLE", "multiple": True, "type": str},
+    truncate_dims={"names": ("--truncate-dim",)},
+    reference={"metavar": "MODEL", "type": str},
+    runtime={"type": click.Choice(RUNTIMES.names())},
+    data={"type": click.Path(exists=True, file_okay=False, path_type=Path)},
+    corpora={"names": ("--corpus",), "metavar": "TEXT", "multiple": True, "type": str},
+    resamples={"type": click.IntRange(0)},
+    threads={"type": click.IntRange(1)},
+    cache={"type": FOLDER},
+    mteb_output={"type": FOLDER},
 )
-@click.option("--truncate-dim", "truncate_dims", type=Numbers(),
-              help="Also score vectors truncated to their first N dimensions.")  # fmt: skip
-@click.option(
-    "--reference", metavar="MODEL", help="Float model for drift, teacher for mse.  [default: the model of --against]"
-)
-@click.option("--runtime", type=click.Choice(RUNTIMES.names()), help="Runtime when MODEL is a bundle.")
 @prompt_options
-@click.option("--data", type=FOLDER, help="Data folder.  [env: MSDC_DATA]")
-@click.option(
-    "--languages", callback=_words, help="Comma-separated two-letter codes.  [default: those of the set or the model]"
-)
-@click.option(
-    "--corpus",
-    "corpora",
-    multiple=True,
-    metavar="TEXT",
-    help="Training text of the model (file, folder or recipe) to search for test sentences. Repeatable.",
-)
-@click.option("--resamples", type=click.IntRange(0),
-              help="Bootstrap resamples; 0 skips intervals and tests.")  # fmt: skip
-@click.option("--threads", type=click.IntRange(1), help="Threads of artifacts and of the neighbour search.")
-@click.option("--cache", type=click.Path(file_okay=False, path_type=Path), help="Folder to cache vectors in.")
-@click.option("--mteb-output", type=click.Path(file_okay=False, path_type=Path),
-              help="Folder for mteb's own files of mteb:TASK; tasks finished there are not run again.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Also write this file: .json, .md or .html."
@@ -91,7 +71,7 @@ GROUPS = {
 @wide_option
 @quiet_option
 def command(
-    model: str, tasks: tuple[str, ...], as_json: bool, output: Path | None, force: bool, wide: bool, **options: Any
+    model: str, tasks: str, as_json: bool, output: Path | None, force: bool, wide: bool, **options: Any
 ) -> None:
     """Measure the accuracy of MODEL: a shipped name, a folder, a hub id, or an exported bundle, run as it is.
 
@@ -103,7 +83,6 @@ def command(
 
     `card` exports MODEL for both runtimes and searches its recipe's corpora for test sentences.
     """
-    from msdc.bench.accuracy.verbs import evaluate_all
     from msdc.bench.report.page import check_output, evaluation_report, to_text, write_report
     from msdc.progress import warn
 

@@ -20,6 +20,11 @@ from msdc.errors import InputError, first_problem
 AnyPath = Annotated[str | Path, AfterValidator(lambda path: Path(path))]
 
 
+def listed(value: Any) -> Any:
+    """The parts of a comma-separated text; a list as it is."""
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
 class Options(BaseModel):
     """Base of a verb's options. A description that ends in "; None: WHAT" states what the default means; a field
     without a description is internal.

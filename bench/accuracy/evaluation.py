@@ -11,7 +11,7 @@ import datetime
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ from msdc.text.duplicates import normalise
 
 ModelLike = str | Path | SupportsEncode
 RECIPE = "recipe.yaml"
-NO_CORPUS = "no training text given (corpora, --corpus)"
+NO_CORPUS = "no training text given (`corpora`)"
 PACKAGES = ("msdc", "numpy", "scipy", "scikit-learn", "torch", "executorch", "onnxruntime")
 
 
@@ -143,7 +143,7 @@ def open_evaluated(
     *,
     taken: set[str],
     settings: Settings,
-    cache: Path | None = None,
+    cache: str | Path | None = None,
     prompt_name: str | None = None,
     prompt: str | None = None,
 ) -> EvaluatedModel:
@@ -167,7 +167,7 @@ def open_evaluated(
         label = f"{label} [{source}]"
     taken.add(label)
     key = None if cache is None else model.fingerprint()
-    store = VectorStore(model, progress=settings.progress, cache=cache, key=key)
+    store = VectorStore(model, progress=settings.progress, cache=None if cache is None else Path(cache), key=key)
     store.name = label
     return EvaluatedModel(label, store)
 
@@ -256,7 +256,8 @@ def score_set(
         if task.needs_reference and goal is None:
             continue
         started = time.perf_counter()
-        outcome = task.score(model.store, content.content, replace(settings, reference=goal.store if goal else None))
+        compared = settings.model_copy(update={"goal": goal.store if goal else None})
+        outcome = task.score(model.store, content.content, compared)
         result: dict[str, Any] = {"task": task.name, "name": one.name, "model": model.label, "main": task.main}
         result |= outcome.scores | {"data": [source.as_dict() for source in content.sources]}
         if content.notes:

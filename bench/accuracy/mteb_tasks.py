@@ -78,7 +78,7 @@ def select_tasks(words: Sequence[str], languages: Sequence[str] | None) -> list[
 
 
 def score_task(
-    task: AbsTask, models: Sequence[EvaluatedModel], folder: Path | None, progress: bool
+    task: AbsTask, models: Sequence[EvaluatedModel], folder: str | Path | None, progress: bool
 ) -> list[dict[str, Any]]:
     """Results of every model on one task, one per subset and split; `folder` gets mteb's own files.
 

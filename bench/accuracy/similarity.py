@@ -280,9 +280,9 @@ def read_drift_texts(path: str | Path) -> TaskData:
 
 def _reference(store: VectorStore, settings: Settings, texts: list[str], mine_ND: np.ndarray) -> tuple[np.ndarray, str]:
     """The reference model's vectors of `texts` [N, D] and its name."""
-    if settings.reference is None:
+    if settings.goal is None:
         raise InputError("this task compares with another model: name it as `reference`")
-    goal_ND, name = settings.reference.encode(texts), settings.reference.name
+    goal_ND, name = settings.goal.encode(texts), settings.goal.name
     if goal_ND.shape[1] != mine_ND.shape[1]:
         raise InputError(f"{store.name} has width {mine_ND.shape[1]} and {name} {goal_ND.shape[1]}")
     return goal_ND, name

@@ -9,30 +9,36 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from pydantic import ConfigDict, Field
 
 from msdc.bench.accuracy.parallel import Parallel
 from msdc.bench.accuracy.statistics import RESAMPLES, Items
 from msdc.bench.accuracy.vectors import VectorStore
+from msdc.options import Options
 from msdc.text.scored_pairs import ScoredPairs
 from msdc.text.text_files import SourceFile
 
 Margin = Literal["ratio", "distance", "absolute"]
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Options):
     """Settings of the tasks."""
 
-    resamples: int = RESAMPLES  # of bootstrap and permutation; 0 skips intervals and tests
-    seed: int = 0
-    threads: int | None = None  # of bundles and of the neighbour search
-    progress: bool = False
-    neighbours: int = 4  # k of the margin of bitext mining
-    margin: Margin = "ratio"
-    candidates: int = 200_000  # XSR's pool
-    queries: int = 2_000
-    folds: int = 10  # SentEval's cross-validation
-    reference: VectorStore | None = None  # float model (drift) or teacher (mse) to compare with
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    resamples: int = Field(
+        default=RESAMPLES, ge=0, description="resamples of bootstrap and permutation; 0 skips intervals and tests"
+    )
+    seed: int = Field(default=0, description="seed of both")
+    threads: int | None = Field(default=None, ge=1, description="threads of artifacts and of the neighbour search")
+    neighbours: int = Field(default=4, description="k of the margin of bitext mining")
+    margin: Margin = Field(default="ratio", description="ratio, distance or absolute")
+    candidates: int = Field(default=200_000, description="sentences in XSR's pool")
+    queries: int = Field(default=2_000, description="queries of XSR")
+    folds: int = Field(default=10, description="folds of SentEval's cross-validation")
+    progress: bool = Field(default=False, description="show progress")
+    # The float model (drift) or teacher (mse) to compare with.
+    goal: VectorStore | None = None
 
 
 @dataclass(frozen=True)

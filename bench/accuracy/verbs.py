@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ParamSpec, Protocol, cast
 
-from msdc.arguments import checked
+from pydantic import BeforeValidator, Field, SkipValidation
+
 from msdc.bench.accuracy import contamination
 from msdc.bench.accuracy.document import Evaluation
 from msdc.bench.accuracy.evaluation import (
@@ -27,15 +28,74 @@ from msdc.bench.accuracy.evaluation import (
 )
 from msdc.bench.accuracy.mteb_tasks import PREFIX, score_task, select_tasks
 from msdc.bench.accuracy.sets import CARD, SUITES, DataSet, find_data_folder
-from msdc.bench.accuracy.statistics import RESAMPLES
-from msdc.bench.accuracy.task import Margin, Settings
+from msdc.bench.accuracy.task import Settings
 from msdc.errors import InputError
 from msdc.export.manifest import read_manifest
+from msdc.options import AnyPath, listed, takes
+
+P = ParamSpec("P")
+Names = Annotated[Sequence[str] | None, BeforeValidator(listed)]
 
 
-@checked
-def evaluate(
-    model: ModelLike, task: str = "sts", path: str | Path | None = None, *, margin: Margin = "ratio", **options: Any
+class EvaluateOptions(Settings):
+    """What to score, and how; see `evaluate_all`."""
+
+    against: Annotated[ModelLike | None, SkipValidation] = Field(
+        default=None, description="also score this model, with a paired test on the same items"
+    )
+    artifacts: Sequence[str | Path] = Field(
+        default=(), description="bundles of `model`: the same scores on each of their runtimes, drift, paired test"
+    )
+    truncate_dims: Sequence[int] = Field(
+        default=(), description="also score vectors truncated to their first N dimensions"
+    )
+    reference: Annotated[ModelLike | None, SkipValidation] = Field(
+        default=None, description="float model for drift, teacher for mse; None: the baseline of each model"
+    )
+    corpora: Sequence[str | Path] = Field(
+        default=(), description="training text of the model (files, folders, recipes) to search for test sentences"
+    )
+    near: float | None = Field(
+        default=0.7, description="Jaccard similarity of near duplicates; None searches for exact ones only"
+    )
+    runtime: str | None = Field(default=None, description="runtime of `model` when it is a bundle")
+    prompt_name: str | None = Field(default=None, description="prompt of `model` and its artifacts, by name")
+    prompt: str | None = Field(default=None, description="the same, as text")
+    data: AnyPath | None = Field(default=None, description="data folder; None: that of MSDC_DATA")
+    languages: Names = Field(
+        default=None, description="comma-separated two-letter codes, or a list; None: those of the set or the model"
+    )
+    cache: AnyPath | None = Field(default=None, description="folder to keep vectors in")
+    mteb_output: AnyPath | None = Field(
+        default=None, description="folder for the files that mteb writes; a task whose file is there is not run again"
+    )
+
+
+class Evaluate(Protocol[P]):
+    """The type of `evaluate`: the fields of `EvaluateOptions` are its keywords."""
+
+    def __call__(
+        self, model: ModelLike, task: str = "sts", path: str | Path | None = None, *args: P.args, **options: P.kwargs
+    ) -> dict[str, Any]:
+        """See `_evaluate`."""
+
+
+class EvaluateAll(Protocol[P]):
+    """The type of `evaluate_all`."""
+
+    def __call__(
+        self, model: ModelLike, tasks: str | Sequence[str | DataSet], *args: P.args, **options: P.kwargs
+    ) -> Evaluation:
+        """See `_evaluate_all`."""
+
+
+def _verbs(options: Callable[P, EvaluateOptions]) -> tuple[Evaluate[P], EvaluateAll[P]]:
+    found = [takes(EvaluateOptions, function) for function in (_evaluate, _evaluate_all)]
+    return cast(Evaluate[P], found[0]), cast(EvaluateAll[P], found[1])
+
+
+def _evaluate(
+    model: ModelLike, task: str = "sts", path: str | Path | None = None, *, options: EvaluateOptions
 ) -> dict[str, Any]:
     """Measure the accuracy of `model` on one data set.
 
@@ -48,49 +108,21 @@ def evaluate(
     x 100.
 
     Args:
-        model: as for `evaluate_all`.
+        model: a shipped name, a folder, a hub id, a bundle, or anything with `.encode(texts) -> float32 [N, D]`.
         task: a task (with `path`), or the name of one data set such as `graded-pairs`.
         path: file or folder of the task.
-        margin: of bitext mining: ratio, distance or absolute.
-        options: all others of `evaluate_all`, such as `reference`, `data` and `resamples`.
 
     Raises:
         InputError: as `evaluate_all`; a name of several data sets.
         MsdcError: vectors that cannot be scored (NaN, all the same).
     """
-    one = load_one(task, path, find_data_folder(options.get("data"), options.get("languages")))
-    result: dict[str, Any] = evaluate_all(model, [one], margin=margin, **options).as_json()["results"][0]
+    languages = tuple(options.languages) if options.languages else None
+    one = load_one(task, path, find_data_folder(options.data, languages))
+    result: dict[str, Any] = _evaluate_all(model, [one], options=options).as_json()["results"][0]
     return result
 
 
-@checked
-def evaluate_all(
-    model: ModelLike,
-    tasks: Sequence[str | DataSet],
-    *,
-    against: ModelLike | None = None,
-    artifacts: Sequence[str | Path] = (),
-    truncate_dims: Sequence[int] = (),
-    reference: ModelLike | None = None,
-    corpora: Sequence[str | Path] = (),
-    near: float | None = 0.7,
-    runtime: str | None = None,
-    prompt_name: str | None = None,
-    prompt: str | None = None,
-    data: str | Path | None = None,
-    languages: Sequence[str] | None = None,
-    cache: Path | None = None,
-    mteb_output: Path | None = None,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    threads: int | None = None,
-    neighbours: int = 4,
-    margin: Margin = "ratio",
-    candidates: int = 200_000,
-    queries: int = 2_000,
-    folds: int = 10,
-    progress: bool = False,
-) -> Evaluation:
+def _evaluate_all(model: ModelLike, tasks: str | Sequence[str | DataSet], *, options: EvaluateOptions) -> Evaluation:
     """Measure the accuracy of several models on several data sets, as `msdc evaluate`.
 
         from msdc.bench import evaluate_all
@@ -102,43 +134,22 @@ def evaluate_all(
 
     Args:
         model: a shipped name, a folder, a hub id, a bundle, or anything with `.encode(texts) -> float32 [N, D]`.
-        tasks: sets, suites, `TASK=PATH` (`msdc evaluate --list` shows them), and tasks of mteb (`mteb:STS17`).
-        against: also score this model, with a paired test on the same items.
-        artifacts: bundles of `model`, scored on every runtime they contain.
-        truncate_dims: also score vectors truncated to their first N dimensions.
-        reference: float model for drift, teacher for mse; None: the baseline of each model.
-        corpora: training text (files, folders, recipes) to search for test sentences.
-        near: Jaccard similarity of near duplicates; None searches for exact ones only.
-        runtime: runtime of `model` when it is a bundle.
-        prompt_name: prompt of `model` and its artifacts, by name.
-        prompt: the same, as text.
-        data: data folder; None: that of MSDC_DATA.
-        languages: two-letter codes; None: those of the set or the model.
-        cache: folder to keep vectors in.
-        mteb_output: folder for the files that mteb writes; a task of mteb whose file is there is not run again.
-        resamples: of bootstrap and permutation; 0 skips intervals and tests.
-        seed: of both.
-        threads: of bundles and of the neighbour search.
-        neighbours: k of the margin of bitext mining.
-        margin: ratio, distance or absolute.
-        candidates: sentences in XSR's pool.
-        queries: of XSR.
-        folds: of SentEval's cross-validation.
-        progress: show progress.
+        tasks: sets, suites, `TASK=PATH` (`msdc evaluate --list` shows them), and tasks of mteb (`mteb:STS17`);
+            comma-separated or a list.
 
     Raises:
         InputError: an unknown task or set, absent data, a bad file (with the line), a model that cannot be opened.
         MsdcError: vectors that cannot be scored (NaN, all the same).
     """
-    own = Settings(resamples, seed, threads, progress, neighbours, margin, candidates, queries, folds)
+    tasks, corpora, artifacts, languages = listed(tasks), options.corpora, options.artifacts, options.languages
     words = [task if isinstance(task, str) else task.name for task in tasks]
     external = select_tasks([word for word in words if word.startswith(PREFIX)], languages)
-    opened = partial(open_evaluated, settings=own, taken=set(), cache=cache)
-    prompted = partial(opened, prompt_name=prompt_name, prompt=prompt)
-    main = prompted(model, runtime)
+    opened = partial(open_evaluated, settings=options, taken=set(), cache=options.cache)
+    prompted = partial(opened, prompt_name=options.prompt_name, prompt=options.prompt)
+    main = prompted(model, options.runtime)
     if CARD in tasks and not languages:
         languages = card_languages(main)
-    folder = find_data_folder(data, tuple(languages) if languages else None)
+    folder = find_data_folder(options.data, tuple(languages) if languages else None)
     sets = [task for task, word in zip(tasks, words, strict=True) if not word.startswith(PREFIX)]
     loaded, absent = load_sets(sets, folder) if sets or not external else ([], [])
     listed_sums = folder.check_sums(source for _, content in loaded for source in content.sources)
@@ -150,25 +161,26 @@ def evaluate_all(
                 corpora, reason = training_text(main, folder.folder)
             if not artifacts and main.manifest is None and isinstance(model, (str, Path)):
                 artifacts = (temporary.enter_context(exported(model)),)
-        scored = [main, *(main.truncated(width) for width in truncate_dims)]
+        scored = [main, *(main.truncated(width) for width in options.truncate_dims)]
         for bundle in artifacts:
             scored += [replace(prompted(bundle, name), baseline=main) for name in read_manifest(bundle).runtimes]
-        if against is not None:
+        if (against := options.against) is not None:
             same = isinstance(against, (str, Path)) and is_bundle(against)
-            main.baseline = opened(against, runtime if same else None)
+            main.baseline = opened(against, options.runtime if same else None)
             scored.append(main.baseline)
+        reference = options.reference
         goal = None if reference is None else main if reference == model else opened(reference)
 
-        findings = None
+        findings, near = None, options.near or None
         if corpora:
             tests = {one.name: content.tested for one, content in loaded if one.task.name != "drift"}
-            findings = contamination.check(tests, corpora, near=near or None, progress=progress, data=folder.folder)
+            findings = contamination.check(tests, corpora, near=near, progress=options.progress, data=folder.folder)
         results: list[dict[str, Any]] = []
         for task in external:
-            results += score_task(task, scored, mteb_output, progress)
+            results += score_task(task, scored, options.mteb_output, options.progress)
         named = set(words) - SUITES.keys()
         for one, content in loaded:
-            found = score_set(one, content, scored, goal, own, findings)
+            found = score_set(one, content, scored, goal, options, findings)
             if not found and len(scored) == 1 and not named.isdisjoint((one.name, one.name.split("/")[0])):
                 raise InputError(f"{one.name} compares with another model: name it as `reference`")
             if not found:
@@ -178,5 +190,8 @@ def evaluate_all(
             each.store.save()
         searched: dict[str, Any] = {"checked": False, "reason": reason}
         if findings is not None:
-            searched = {"checked": True, "near_at": near or None, "corpora": findings.corpora}
-        return document_of(words, scored, results, absent, listed_sums, searched, own)
+            searched = {"checked": True, "near_at": near, "corpora": findings.corpora}
+        return document_of(words, scored, results, absent, listed_sums, searched, options)
+
+
+evaluate, evaluate_all = _verbs(EvaluateOptions)

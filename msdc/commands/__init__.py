@@ -126,6 +126,7 @@ def option_of(model: type[Options], name: str, **changes: Any) -> Callable[[Any]
     text, _, default = (field.description or "").partition("; None: ")
     text = text[:1].upper() + text[1:] + "." + (f"  [default: {default}]" if default else "")
     text = re.sub(r"`(\w+)`", lambda found: f"--{found[1]}" if found[1] in model.model_fields else found[1], text)
+    text += "  Repeatable." * bool(changes.get("multiple"))
     names = changes.pop("names", (f"--{name.removesuffix('_s').replace('_', '-')}",))
     kind = {"is_flag": True} if field.annotation is bool else {"type": _kind(field.annotation)}
     return click.option(*names, name, **{"help": text, **kind, **changes})

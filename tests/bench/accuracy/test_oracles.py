@@ -85,10 +85,10 @@ def test_mse_evaluator_agrees(static_model):
     teacher = WordBag(width=24, seed=5)
     evaluator = MSEEvaluator(first, second, teacher_model=static_model, name="x")
     theirs = evaluator(static_model)
-    ours = score_mse(VectorStore(static_model), pair, Settings(reference=VectorStore(static_model))).scores
+    ours = score_mse(VectorStore(static_model), pair, Settings(goal=VectorStore(static_model))).scores
     assert ours["mse"] == pytest.approx(-theirs["x_negative_mse"], rel=1e-6)
     assert ours["mse_source"] == pytest.approx(0.0, abs=1e-9)
-    other = score_mse(VectorStore(static_model), pair, Settings(reference=VectorStore(teacher))).scores
+    other = score_mse(VectorStore(static_model), pair, Settings(goal=VectorStore(teacher))).scores
     by_hand = np.mean((teacher.encode(first).astype(np.float64) - static_model.encode(second)) ** 2)
     assert other["mse"] == pytest.approx(100 * by_hand, rel=1e-6)
 
