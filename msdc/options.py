@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -61,8 +62,8 @@ def takes(model: type[Options], function: Callable[..., Any]) -> Any:
 
     call.__name__ = function.__name__.lstrip("_")
     vars(call)["__signature__"] = whole.replace(parameters=[*own, *keywords])
-    head, args, tail = inspect.cleandoc(function.__doc__ or "").partition("\n\nReturns:")
+    head, *tail = re.split(r"(?=\n\n(?:Returns|Raises):)", inspect.cleandoc(function.__doc__ or ""), maxsplit=1)
     lines = [textwrap.fill(f"{name}: {field.description}.", 116, initial_indent=4 * " ", subsequent_indent=8 * " ")
              for name, field in fields.items()]  # fmt: skip
-    call.__doc__ = "\n".join([head, *lines]) + args + tail
+    call.__doc__ = "\n".join([head, *lines]) + "".join(tail)
     return checked(call)
