@@ -60,7 +60,7 @@ def takes(model: type[Options], function: Callable[..., Any]) -> Any:
             raise InputError(f"`{name.partition('.')[0]}`: {problem}") from error
         return function(*positional, **mine, options=options)
 
-    call.__name__ = function.__name__.lstrip("_")
+    call.__name__ = call.__qualname__ = function.__name__.lstrip("_")
     vars(call)["__signature__"] = whole.replace(parameters=[*own, *keywords])
     head, *tail = re.split(r"(?=\n\n(?:Returns|Raises):)", inspect.cleandoc(function.__doc__ or ""), maxsplit=1)
     lines = [textwrap.fill(f"{name}: {field.description}.", 116, initial_indent=4 * " ", subsequent_indent=8 * " ")

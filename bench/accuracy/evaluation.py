@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from msdc.bench.accuracy import SupportsEncode
 from msdc.bench.accuracy.contamination import Findings, corpus_streams
 from msdc.bench.accuracy.document import FORMAT, KIND, Evaluation, read_document
 from msdc.bench.accuracy.mteb_tasks import PREFIX, select_tasks
@@ -26,7 +25,7 @@ from msdc.bench.accuracy.parallel import Parallel
 from msdc.bench.accuracy.sets import SETS, SHIPPED, SUITES, DataFolder, DataSet, read_path, select_sets
 from msdc.bench.accuracy.statistics import Items, interval, paired_test
 from msdc.bench.accuracy.task import Settings, TaskData, plain
-from msdc.bench.accuracy.vectors import TruncatedVectors, VectorStore
+from msdc.bench.accuracy.vectors import SupportsEncode, TruncatedVectors, VectorStore
 from msdc.distill.catalog import shipped
 from msdc.encoders.encoder import configured, open_model
 from msdc.encoders.folder import is_reserved

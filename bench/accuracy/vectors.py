@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
-from msdc.bench.accuracy import SupportsEncode
 from msdc.errors import InputError, MsdcError
 from msdc.files import atomic_path
 from msdc.progress import track
@@ -21,6 +21,14 @@ CHUNK = 1024
 
 def _key(text: str) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+class SupportsEncode(Protocol):
+    """Anything that turns a list of N texts into numbers [N, D]: ours, a SentenceTransformer, a class of your own."""
+
+    def encode(self, texts: list[str], /) -> object:
+        """One row per text; numpy must be able to read it."""
+        ...
 
 
 class VectorStore:
