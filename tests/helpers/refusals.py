@@ -12,7 +12,9 @@ def one_line(attempt, kind: type[MsdcError] = MsdcError) -> str:
     with pytest.raises(kind) as caught:
         attempt()
     text = str(caught.value)
-    assert text and "\n" not in text and len(text) < 1500, text
+    assert text, attempt
+    assert "\n" not in text, text
+    assert len(text) < 1500, text
     return text
 
 
