@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from msdc.arguments import checked
 from msdc.encoders.encoder import SentenceEncoder
 from msdc.encoders.folder import EncodeDefaults
-from msdc.errors import InputError
+from msdc.errors import InputError, named_memory
 from msdc.export.manifest import Manifest, check_files, read_manifest
 from msdc.export.runtimes import RUNTIMES
 from msdc.export.schema import Runner
@@ -133,6 +133,7 @@ def open_tokenizer(folder: Path, manifest: Manifest) -> Tokenizer:
 
 
 @named_extras("msdc.load_bundle")
+@named_memory("msdc.load_bundle")
 @checked
 def load_bundle(
     folder: str | Path,

@@ -15,7 +15,7 @@ from typing import Any, cast
 import click
 
 from msdc import __version__
-from msdc.errors import MsdcError, did_you_mean, printable
+from msdc.errors import MsdcError, did_you_mean, named_memory, printable
 from msdc.extras import named_extras
 from msdc.lazy import load
 
@@ -194,7 +194,7 @@ def main(arguments: list[str] | None = None) -> None:
     _end_by_signals()
     _write_utf8()
     try:
-        with named_extras(f"msdc {verb}".strip(), verb):
+        with named_extras(called := f"msdc {verb}".strip(), verb), named_memory(called):
             code: Any = msdc.main(words, prog_name="msdc", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except click.exceptions.Exit as error:

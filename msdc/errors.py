@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 # Control characters except line end and tab (ESC starts a terminal's commands), and marks that change text direction.
@@ -26,12 +27,13 @@ RENAMED = {"guide": "teacher", "links": "nonzeros"}
 
 
 def first_problem(error: Any) -> str:
-    """`KEY: problem` of the first mistake in a `pydantic.ValidationError`."""
+    """`KEY: problem` of the first mistake in a `pydantic.ValidationError`: one line of bounded length."""
     first = error.errors()[0]
     problem = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden" and first["loc"][-1] in RENAMED:
         problem = f"unknown key; since 0.3 it is called {RENAMED[first['loc'][-1]]!r}: rename it"
-    return ": ".join(filter(None, (".".join(map(str, first["loc"])), problem)))
+    where = ".".join(map(str, first["loc"]))[:500]
+    return printable(" ".join(": ".join(filter(None, (where, problem[:500]))).split()))
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -67,6 +69,29 @@ class TornFile(InputError):
 
 class GateError(MsdcError):
     """A quality gate failed (parity, size, delegation). Exit code 1."""
+
+
+# A thread that finds no memory for its stack is a resource that is "temporarily unavailable".
+_NO_MEMORY = re.compile(
+    r"bad.alloc|out of memory|not enough memory|(can't|cannot|failed to) allocate memory|resource temporarily unavail",
+    re.I,
+)
+
+
+@contextlib.contextmanager
+def named_memory(what: str) -> Iterator[None]:
+    """One line that names the lack of memory, whatever it led to: libraries report it as a fault of a file."""
+    try:
+        yield
+    except Exception as error:
+        cause: BaseException | None = error
+        while cause is not None:
+            # An error of our own may quote the words of a child process, whose memory is bounded.
+            if isinstance(cause, MemoryError) or (not isinstance(cause, MsdcError) and _NO_MEMORY.search(str(cause))):
+                detail = f" ({first_line(cause)})" if str(cause) else ""
+                raise MsdcError(f"{what}: out of memory{detail}") from error
+            cause = cause.__cause__
+        raise
 
 
 class InconclusiveError(MsdcError):
