@@ -36,6 +36,7 @@ from msdc.export.golden import (
     length_error,
     measure,
     read_golden,
+    run_once,
     shortfalls,
     thresholds_for,
     tokenizers_agree,
@@ -284,6 +285,19 @@ def test_a_length_other_than_the_models_is_not_exported():
     assert shortfalls(parity, INT8) == []
     assert shortfalls(parity, thresholds_for({"int8"}, True)) == ["a vector's length differs by 10 % (at most 0.1 %)"]
     assert len(shortfalls(measure(reference_ND, 2 * reference_ND, None), INT8)) == 1
+
+
+@pytest.mark.parametrize(("longest", "lengths"), [(1, [1]), (2, [1, 2]), (24, [1, 2, 24])])
+def test_a_fresh_program_runs_at_its_shortest_and_longest_texts(longest, lengths):
+    seen = []
+    run_once(lambda rows: seen.extend(rows) or np.ones((1, 4), np.float32), 5, 4, longest, "x")
+    assert [len(row) for row in seen] == lengths
+    assert all(type(one) is int and 0 <= one < 5 for row in seen for one in row) and len(set(seen[-1])) == min(
+        longest, 5
+    )
+    for wrong in (np.ones((1, 3)), np.ones((2, 4)), np.full((1, 4), np.nan), np.array([[1, 1, 1, np.inf]])):
+        with pytest.raises(GateError, match=f"x: no finite vector of width 4 at length {lengths[-1]}"):
+            run_once(lambda rows, end=wrong: end if len(rows[0]) == longest else np.ones((1, 4)), 5, 4, longest, "x")
 
 
 @pytest.mark.parametrize("runtime", ["executorch", "onnx"])

@@ -99,6 +99,32 @@ def test_a_size_keeps_the_tokens_that_the_corpus_uses_most():
     assert all(chosen[:last]) and sum(chosen[last:]) <= 2
 
 
+def test_of_tokens_that_are_used_equally_often_the_likeliest_stay():
+    vocabulary = open_vocabulary(tiny_models.tokenizer(3000))
+    scored = [index for index, token in enumerate(vocabulary.tokens) if token.text and len(token.text) > 2]
+    kept = set(choose_tokens(vocabulary, counts={vocabulary.tokens[index].row: 1 for index in scored}, size=1000))
+    chosen = [index in kept for index in sorted(scored, key=lambda index: -vocabulary.tokens[index].score)]
+    last = sum(chosen) - 1
+    assert 0 < last < len(chosen) - 1 and all(chosen[:last]) and sum(chosen[last:]) <= 2
+
+
+def test_the_proof_counts_what_changed(piece_student, tmp_path, corpus):
+    """Each figure from the ids and vectors of both encoders: the cosine is of the texts that changed alone."""
+    _, after = trimmed(piece_student, tmp_path / "out", corpus=(corpus,), languages=("de",), size=600)
+    before, texts = msdc.load_encoder(piece_student), read_texts(corpus)[:60]
+    names = [after.tokenizer.processor.id_to_piece(index) for index in range(after.tokenizer.size)]
+    rows = [before.tokenizer.processor.piece_to_id(name) for name in names]
+    proof = prove(before, after, rows, texts, "x")
+    old, new = before.tokenize(texts), after.tokenize(texts)
+    changed = [text for text, one, other in zip(texts, old, new, strict=True) if one != [rows[i] for i in other]]
+    assert 0 < len(changed) < len(texts) == proof.texts and proof.changed_share == pytest.approx(len(changed) / 60)
+    first_ND, second_ND = before.encode(changed), after.encode(changed)
+    cosine_N = (first_ND * second_ND).sum(1) / np.linalg.norm(first_ND, axis=1) / np.linalg.norm(second_ND, axis=1)
+    assert proof.changed_mean_cosine == pytest.approx(cosine_N.mean(), abs=1e-6) and cosine_N.mean() < 0.9999
+    assert proof.unchanged_max_abs < 1e-6
+    assert (proof.tokens_before, proof.tokens_after) == tuple(np.mean([len(row) for row in ids]) for ids in (old, new))
+
+
 def test_a_quantized_student_keeps_its_integers(piece_student, tmp_path):
     student = load_student(piece_student)
     plan = plan_for(student, "int8")

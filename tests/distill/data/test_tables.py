@@ -46,6 +46,24 @@ def test_a_table_has_the_rows_of_its_file_in_their_order(tmp_path):
     assert table.about["rows"] == READ + 100 and table.about["dropped"] == []
 
 
+def test_text_without_translations_has_one_side(tmp_path):
+    path = tmp_path / "lines.txt"
+    path.write_text("".join(f"Line number {i}.\n" for i in range(40)), encoding="utf-8")
+    table = open_table(source_of(path, kind="text"))
+    assert table.sides == 1 and table.keys.shape == (40, 1)
+    assert [(row.source, row.target) for row in all_rows(table)] == [(f"Line number {i}.", "") for i in range(40)]
+
+
+def test_tokens_are_those_of_every_text_in_the_order_of_rows_and_sides(tmp_path):
+    """Also of rows in the second batch, whose ids start where those of the first end."""
+    table, tokenizer = open_table(source_of(pairs(tmp_path, READ + 30))), tiny_models.tokenizer(400)
+    ids, ends = table.tokens(tokenizer, 16)
+    texts = [text for row in all_rows(table) for text in (row.source, row.target)]
+    wanted = tokenizer.encode(texts, 16)
+    assert len(ends) == len(texts) + 1 and len(ids) == ends[-1] == sum(map(len, wanted))
+    assert [ids[ends[n] : ends[n + 1]].tolist() for n in range(len(texts))] == wanted
+
+
 def test_it_is_read_once(tmp_path, monkeypatch):
     path = pairs(tmp_path)
     open_table(source_of(path))
