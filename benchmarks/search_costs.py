@@ -23,9 +23,9 @@ from results_page import KeptRows, model_version, options_for, run_json, spread,
 
 import msdc
 from msdc.machine import peak_mib
-from msdc.search.cache import Passage
 from msdc.search.documents import Document
 from msdc.search.index import Index, open_index
+from msdc.search.vectors import Passage
 
 WORDS, ASKED, TOP = 15, 40, 10
 Ask = Callable[[np.ndarray], Any]
@@ -68,10 +68,7 @@ def build(entries: int, path: Path) -> None:
             vectors_ND[start : start + len(texts)] = codes_BD
             passages = [[Passage(0, len(text), float(scale), codes.tobytes())]
                         for text, scale, codes in zip(texts, scales_B, codes_BD, strict=True)]  # fmt: skip
-            documents = [Document(str(start + n), text) for n, text in enumerate(texts)]
-            with index._transaction() as db:
-                index._create(db)
-                index._insert(db, documents, passages, replace=False)
+            index._write([Document(str(start + n), text) for n, text in enumerate(texts)], passages, replace=False)
     vectors_ND.flush()
 
 

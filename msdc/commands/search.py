@@ -19,7 +19,7 @@ from msdc.errors import InputError, printable
 from msdc.files import regular_size
 from msdc.progress import say
 from msdc.search.documents import Hit
-from msdc.search.index import open_entries
+from msdc.search.index import open_index
 from msdc.tables import Table, heads, to_text
 
 SHOWN = 160  # characters of a passage
@@ -120,8 +120,8 @@ def command(
     def reading() -> SentenceEncoder:
         return configured(loaded(), line_prompt_name, line_prompt, encoding["truncate_dim"])
 
-    opened = open_entries(
-        reading, file, column=column, id_column=id_column, title_column=title_column, missing=missing, index=index,
+    opened = open_index(
+        file, reading, column=column, id_column=id_column, title_column=title_column, missing=missing, index=index,
         force=force, query_model=lambda: configured(loaded(), **encoding), encode=mode != "words" or index is not None,
     )  # fmt: skip
     with opened:

@@ -7,64 +7,43 @@ its owner can read it, and it may be deleted at any time.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sqlite3
 import struct
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from msdc.encoders.encoder import SentenceEncoder
-from msdc.errors import InputError, MsdcError
+from msdc.errors import MsdcError
 from msdc.files import locked, user_cache
 from msdc.progress import warn
+from msdc.search.vectors import Passage, passage_crc
 
-HEAD = struct.Struct("<IIf")  # first character, one past the last, scale (0: no vector); the int8 vector follows
 MOST_BYTES = 2**31  # above it the older half is dropped
-AT_ONCE = 500  # keys per statement
+# Passage `part` of the `parts` of a text; a text without all of them is encoded again.
+TABLE = """CREATE TABLE IF NOT EXISTS vectors (
+  key TEXT, part INTEGER, parts INTEGER, start INTEGER, end INTEGER, scale REAL, vector BLOB, crc INTEGER,
+  UNIQUE (key, part))"""
 Result = TypeVar("Result")
-
-
-class Passage(NamedTuple):
-    """A part of a text, `[start:end]`, with its vector: int8 and a scale; None where the model cannot read it."""
-
-    start: int
-    end: int
-    scale: float | None
-    vector: bytes | None
-
-
-def packed(passages: Sequence[Passage]) -> bytes:
-    """Passages as bytes."""
-    return b"".join(HEAD.pack(one.start, one.end, one.scale or 0.0) + (one.vector or b"") for one in passages)
-
-
-def unpacked(data: bytes, width: int) -> list[Passage]:
-    """The passages in bytes of `packed`, with vectors of `width` dimensions."""
-    found, at = [], 0
-    while at < len(data):
-        start, end, scale = HEAD.unpack_from(data, at)
-        at += HEAD.size + (width if scale else 0)
-        found.append(Passage(start, end, scale or None, data[at - width : at] if scale else None))
-    return found
 
 
 class VectorCache:
     """Passages of texts by one model, which reads at most `most` tokens of a passage."""
 
     def __init__(self, model: SentenceEncoder, most: int) -> None:
-        self._width, self._salt = model.width, f"{most}\0".encode()
-        self.path = user_cache() / "search" / f"vectors-{model.fingerprint()[:32]}.sqlite"
+        self._salt = f"{most}\0".encode()
+        self.path = user_cache() / "search" / f"passages-{model.fingerprint()[:32]}.sqlite"
         self._usable = True
         # Indexes of files by earlier versions held texts that others could read.
         for old in self.path.parent.glob("[0-9a-f]" * 32 + ".sqlite*"):
             with suppress(OSError):
                 old.unlink()
 
-    def _key(self, title: str, text: str) -> bytes:
-        return hashlib.sha256(self._salt + f"{title}\0{text}".encode()).digest()[:16]
+    def _key(self, title: str, text: str) -> str:
+        return hashlib.sha256(self._salt + f"{title}\0{text}".encode()).hexdigest()[:32]
 
     def _use(self, work: Callable[[sqlite3.Connection], Result], otherwise: Result) -> Result:
         """What `work` returns on the file, held by no other process; a damaged file is replaced."""
@@ -77,26 +56,20 @@ class VectorCache:
                         os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
                         with closing(sqlite3.connect(self.path)) as db, db:
                             db.execute("PRAGMA synchronous = NORMAL")
-                            db.execute(
-                                "CREATE TABLE IF NOT EXISTS vectors (key BLOB UNIQUE, passages BLOB, crc INTEGER)"
-                            )
+                            db.execute(TABLE)
                             return work(db)
-                    except sqlite3.OperationalError as error:
+                    except (sqlite3.DatabaseError, ValueError, TypeError, KeyError, struct.error) as error:
                         if "full" in str(error):
                             raise MsdcError(
                                 f"disk full while writing {self.path}: free some space and run again"
                             ) from error
-                        if "malformed" not in str(error):
-                            raise MsdcError(f"{self.path}: {error}") from error
+                        if isinstance(error, sqlite3.OperationalError) and "malformed" not in str(error):
+                            raise
                         self._discard(error)
-                    except InputError:
-                        raise
-                    except (sqlite3.DatabaseError, ValueError, TypeError, KeyError, struct.error) as error:
-                        self._discard(error)
-        except (OSError, MsdcError) as error:
+        except (OSError, sqlite3.Error, MsdcError) as error:
             if "disk full" in str(error):
                 raise
-            warn(f"{error}; the vectors are not kept")
+            warn(f"{self.path}: {error}; the vectors are not kept")
         self._usable = False
         return otherwise
 
@@ -108,28 +81,28 @@ class VectorCache:
     def get(self, documents: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[Passage]]:
         """The passages of those of `documents` (title, text) that are in the cache."""
         places = {self._key(*one): one for one in documents}
-        keys = list(places)
 
         def read(db: sqlite3.Connection) -> dict[tuple[str, str], list[Passage]]:
-            found = {}
-            for at in range(0, len(keys), AT_ONCE):
-                part = keys[at : at + AT_ONCE]
-                marks = ",".join("?" * len(part))
-                for key, data, crc in db.execute(f"SELECT * FROM vectors WHERE key IN ({marks})", part):
-                    if zlib.crc32(key + data) != crc:
-                        raise ValueError("a wrong checksum")
-                    found[places[key]] = unpacked(data, self._width)
-            return found
+            found, whole = dict[tuple[str, str], list[Passage]](), set[tuple[str, str]]()
+            wanted = "SELECT * FROM vectors WHERE key IN (SELECT value FROM json_each(?)) ORDER BY key, part"
+            for key, part, parts, *passage, crc in db.execute(wanted, (json.dumps(list(places)),)):
+                if passage_crc(part, *passage) != crc:
+                    raise ValueError("a wrong checksum")
+                found.setdefault(places[key], []).append(Passage(*passage))
+                whole |= {places[key]} if part + 1 == parts == len(found[places[key]]) else set()
+            return {one: found[one] for one in whole}
 
         return self._use(read, {})
 
     def put(self, passages: Mapping[tuple[str, str], Sequence[Passage]]) -> None:
         """Keep the passages of documents (title, text)."""
-        rows = [(self._key(*one), packed(found)) for one, found in passages.items()]
+        rows = [
+            (self._key(*one), part, len(parts), *passage, passage_crc(part, *passage))
+            for one, parts in passages.items() for part, passage in enumerate(parts)
+        ]  # fmt: skip
 
         def write(db: sqlite3.Connection) -> None:
-            db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)",
-                           [(key, data, zlib.crc32(key + data)) for key, data in rows])  # fmt: skip
+            db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
             pages, free, size = (db.execute(f"PRAGMA {name}").fetchone()[0]
                                  for name in ("page_count", "freelist_count", "page_size"))  # fmt: skip
             if (pages - free) * size > MOST_BYTES:

@@ -82,7 +82,7 @@ def require_characters(text: str, what: str) -> str:
     return text
 
 
-def _plain(value: object, where: str, missing: Missing) -> object:
+def _plain(value: object, where: str, missing: Missing) -> Any:
     """A value as JSON has it: numbers of NumPy as numbers, dates as text, a missing number as the caller decides."""
     if hasattr(value, "tolist"):
         value = value.tolist()
@@ -97,9 +97,12 @@ def _plain(value: object, where: str, missing: Missing) -> object:
     return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)
 
 
-def _metadata(values: Mapping[Any, object], place: str, missing: Missing) -> str:
-    plain = {str(key): _plain(value, f"{place}: {key!r}", missing) for key, value in values.items()}
-    return json.dumps(plain, ensure_ascii=False, sort_keys=True, allow_nan=False)
+def _document(key: str, text: str, title: str, values: Mapping[Any, object], place: str, missing: Missing) -> Document:
+    plain = {str(name): _plain(value, f"{place}: {str(name)!r}", missing) for name, value in values.items()}
+    found = Document(key, text, title, json.dumps(plain, ensure_ascii=False, sort_keys=True, allow_nan=False))
+    for name, value in zip(found._fields, found, strict=True):
+        require_characters(value, f"{place}: {name}")
+    return found
 
 
 def as_document(row: str | Mapping[str, object], place: str, missing: Missing = "refuse") -> Document:
@@ -117,27 +120,23 @@ def as_document(row: str | Mapping[str, object], place: str, missing: Missing = 
         raise InputError(f"{place}: text and title must be strings")
     if not text.strip():
         raise InputError(f"{place} has no text")
-    found = Document("" if key is None else str(key), text, title, _metadata(values, place, missing))
-    for name, value in zip(found._fields, found, strict=True):
-        require_characters(value, f"{place}: {name}")
-    return found
+    return _document("" if key is None else str(key), text, title, values, place, missing)
 
 
 def conditions(where: Mapping[str, object]) -> str:
     """A filter for the statement `filter`: each column has a value, a list of alternatives, or (least, most)."""
-    parts = []
+    parts = {}
     for name, wanted in where.items():
         if '"' in name:
             raise InputError(f"filter {name!r}: a column name with a double quote cannot be filtered by")
-        some = wanted if isinstance(wanted, list) else [wanted]
-        sides = [one if isinstance(one, tuple) else (one, one) for one in some]
-        ranges = [[_plain(side, f"filter {name!r}", "refuse") for side in one] for one in sides]
-        if any(len(one) != 2 or not all(isinstance(side, (str, int, float, type(None))) for side in one)
-               or one == [None, None] for one in ranges):  # fmt: skip
-            raise InputError(
-                f"filter {name!r}: {wanted!r}; expected a text, a number, a list of them, or (least, most)"
-            )
-        parts.append({"path": f'$."{name}"', "ranges": ranges})
+        parts[name] = _plain(wanted if isinstance(wanted, list) else [wanted], f"filter {name!r}", "refuse")
+        for one in parts[name]:
+            sides = one if isinstance(one, list) else [one, one]
+            plain = all(isinstance(side, str | int | float | None) for side in sides)
+            if len(sides) != 2 or sides == [None, None] or not plain:
+                raise InputError(
+                    f"filter {name!r}: {wanted!r}; expected a text, a number, a list of them, or (least, most)"
+                )
     return require_characters(json.dumps(parts, ensure_ascii=False), "filter")
 
 
@@ -151,20 +150,18 @@ def numbered_rows(
     """
     size = 0
     for number, text, cells in iterate_rows(file, column):
-        place = f"{file} line {number}"
-        named = []
+        place, text = f"{file} line {number}", text.strip()
         for option, name in (("id_column", id_column), ("title_column", title_column)):
             if name is not None and name not in cells:
                 raise InputError(
                     f"{file}: `{option}` {name!r} is not another column (it has {', '.join(cells) or 'none'})"
                 )
-            cell = cells[name] if name is not None else ""
-            named.append("" if cell is None else require_characters(str(cell), f"{place}: {name}"))
-        if stripped := require_characters(text.strip(), place):
-            size += len(stripped)
+        if text:
+            size += len(text)
             if size > MAX_TEXT_BYTES:
-                raise InputError(f"{file} line {number}: more than {MAX_TEXT_BYTES >> 20} MiB of text")
-            if id_column is not None and not named[0]:
+                raise InputError(f"{place}: more than {MAX_TEXT_BYTES >> 20} MiB of text")
+            named = [None if name is None else cells[name] for name in (id_column, title_column)]
+            key, title = ("" if cell is None else str(cell) for cell in named)
+            if id_column is not None and not key:
                 raise InputError(f"{place}: no id in column {id_column!r}")
-            metadata = require_characters(_metadata(cells, place, missing), place)
-            yield Document(named[0] or str(number), stripped, named[1], metadata)
+            yield _document(key or str(number), text, title, cells, place, missing)

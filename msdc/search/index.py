@@ -9,7 +9,6 @@ Shapes: N passages, D width.
 
 from __future__ import annotations
 
-import heapq
 import json
 import sqlite3
 import struct
@@ -20,7 +19,7 @@ from contextlib import closing, contextmanager, suppress
 from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +32,6 @@ from msdc.extras import named_extras
 from msdc.files import atomic_path, refuse_existing
 from msdc.progress import track, warn
 from msdc.scores import unit_rows
-from msdc.search.cache import Passage, VectorCache
 from msdc.search.documents import (
     Document,
     Found,
@@ -44,15 +42,13 @@ from msdc.search.documents import (
     numbered_rows,
     require_characters,
 )  # fmt: skip
-from msdc.search.passages import WEIGHT, passage_texts, token_counter
-from msdc.search.vectors import PassageVectors, passage_crc
+from msdc.search.passages import PassageEncoder
+from msdc.search.vectors import Passage, PassageVectors, passage_crc
 from msdc.search.words import index_words, match_expression
-from msdc.text.tokenizer import Reader
 
 SUFFIXES = (".sqlite", ".db")
 SEARCH_SQL = Path(__file__).with_name("search.sql")
 MAGIC = b"SQLite format 3\0"
-FORMAT = "2"
 BLOCK = 256  # documents that are encoded and written per transaction
 CANDIDATES = 1000  # documents by words and by vectors that are ranked together
 LOCK_SECONDS = 60.0
@@ -62,13 +58,9 @@ Mode = Literal["words", "vectors", "both"]
 Model = SentenceEncoder | Callable[[], SentenceEncoder]
 
 
-def _name_of(error: sqlite3.Error) -> str:
+def _name_of(error: Exception) -> str:
     # Errors of the module itself have none.
     return getattr(error, "sqlite_errorname", "").removeprefix("SQLITE_")
-
-
-class Damaged(InputError):
-    """An index that cannot be used: a damaged file, a wrong checksum."""
 
 
 @cache
@@ -106,7 +98,7 @@ class Index:
         return f"Index({str(self.path) if self.path else 'in memory'!r}, {len(self)} texts)"
 
     def __len__(self) -> int:
-        return int(self._one("SELECT count(*) FROM documents"))
+        return self._count("documents")
 
     def __enter__(self) -> Index:
         return self
@@ -121,8 +113,7 @@ class Index:
     @property
     def unread(self) -> int:
         """Number of documents whose characters the model does not know: they are found by their words only."""
-        return int(self._one("SELECT count(*) FROM documents WHERE id NOT IN "
-                             "(SELECT document FROM passages WHERE vector IS NOT NULL)"))  # fmt: skip
+        return self._count("documents WHERE id NOT IN (SELECT document FROM passages WHERE vector IS NOT NULL)")
 
     # --- the model ----------------------------------------------------------------------------------------------------
 
@@ -142,19 +133,12 @@ class Index:
         return PassageVectors(self.model.width)
 
     @cached_property
-    def _counter(self) -> tuple[Callable[[Sequence[str]], list[int]], int]:
-        return token_counter(self.model)
-
-    @cached_property
-    def _reader(self) -> Reader:
-        return Reader(self.model.tokenizer, self.model.max_length)
-
-    @cached_property
-    def _cache(self) -> VectorCache | None:
-        return VectorCache(self.model, self._counter[1]) if self._keep else None
+    def _encoder(self) -> PassageEncoder:
+        return PassageEncoder(self.model, self._keep)
 
     def _require_model(self, model: SentenceEncoder) -> SentenceEncoder:
-        found = self._facts()
+        with self._lock, self._errors():
+            found = {} if self._empty() else dict(self._db.execute("SELECT name, value FROM facts"))
         # A phone identifies its bundle by the model that was exported.
         if self.path is not None and found and found.get("model") not in (model.fingerprint(), model.source):
             raise InputError(
@@ -163,18 +147,13 @@ class Index:
             )
         return model
 
-    def _facts(self) -> dict[str, str]:
-        with self._lock, self._errors():
-            return {} if self._empty() else dict(self._db.execute("SELECT name, value FROM facts"))
-
     # --- the file -----------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
         path = self.path
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            if path.is_file() and path.stat().st_size and not is_index(path, by_name=False):
-                raise InputError(f"{path}: exists and is not a search index; choose another file")
+            _require_index(path)
         with self._errors():
             self._db = self._connect(path or ":memory:")
             try:
@@ -203,31 +182,24 @@ class Index:
     def _empty(self) -> bool:
         return self._db.execute("SELECT 1 FROM sqlite_master").fetchone() is None
 
+    def _value(self, name: str, *given: object) -> Any:
+        """The first value of a statement's first row; None without one."""
+        return (self._db.execute(sql(name), given).fetchone() or (None,))[0]
+
     def _check(self) -> None:
         """Compare the file with its checksums."""
-        db, tables = (
-            self._db,
-            {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")},
-        )
-        if not tables:
+        db = self._db
+        if self._empty():
             size = self.path.stat().st_size if self.path is not None else 0
             if size not in (0, db.execute("PRAGMA page_size").fetchone()[0]):
-                raise Damaged(f"{self.path}: damaged ({size} bytes without a table)")
+                raise InputError(f"{self.path}: damaged ({size} bytes without a table)")
             return
-        if not {"facts", "documents", "passages", "words"} <= tables:
-            raise InputError(f"{self.path}: exists and is not a search index; choose another file")
-        if (message := db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-            raise Damaged(f"{self.path}: damaged ({' '.join(message.split())[:100]})")
-        if (found := dict(db.execute("SELECT name, value FROM facts")).get("format")) != FORMAT:
-            raise InputError(
-                f"{self.path}: an index of another msdc version (format {found}, this one reads {FORMAT}); write its "
-                f"documents to a new one: msdc search {self.path} QUERY --index NEW.sqlite"
-            )
-        if strays := db.execute(sql("strays")).fetchone()[0]:
-            raise Damaged(f"{self.path}: damaged ({strays} parts of documents are missing)")
+        if problem := self._value("check", None) or self._value("strays"):
+            new = f"; write its documents to a new one: msdc search {self.path} QUERY --index NEW.sqlite"
+            raise InputError(f"{self.path}: {problem}{new if 'version' in problem else ''}")
         for *fields, crc in db.execute(sql("check_documents")):
             if Document(*fields).crc != crc:
-                raise Damaged(f"{self.path}: damaged (document {fields[0]})")
+                raise InputError(f"{self.path}: damaged (document {fields[0]})")
         try:
             db.execute("PRAGMA busy_timeout = 0")
             db.execute(sql("check_words"))
@@ -245,21 +217,21 @@ class Index:
             yield
         except InputError:  # which is a ValueError too
             raise
-        except sqlite3.OperationalError as error:
-            message = first_line(error)
+        except (sqlite3.Error, ValueError, TypeError, OverflowError, struct.error) as error:
+            message, name = first_line(error), _name_of(error)
             if "locked" in message:
                 raise InputError(f"{place}: another process has held the lock for {LOCK_SECONDS:.0f} s") from error
-            if _name_of(error) in FULL:
+            if name in FULL:
                 raise MsdcError(f"disk full while writing {place}: free some space and run again") from error
-            if _name_of(error) in UNWRITABLE:
+            if name in UNWRITABLE:
                 raise MsdcError(f"cannot write {place}: {message}") from error
-            raise Damaged(f"{place}: damaged ({message})") from error
-        except sqlite3.IntegrityError as error:
-            raise InputError(f"{place}: {first_line(error)}") from error
-        except sqlite3.ProgrammingError as error:
-            raise InputError(f"{place}: the index is closed") from error
-        except (sqlite3.DatabaseError, ValueError, TypeError, OverflowError, struct.error) as error:
-            raise Damaged(f"{place}: damaged ({first_line(error)})") from error
+            if "no such table" in message:
+                raise InputError(f"{place}: exists and is not a search index; choose another file") from error
+            if isinstance(error, sqlite3.IntegrityError):
+                raise InputError(f"{place}: {message}") from error
+            if isinstance(error, sqlite3.ProgrammingError):
+                raise InputError(f"{place}: the index is closed") from error
+            raise InputError(f"{place}: damaged ({message})") from error
 
     @contextmanager
     def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[sqlite3.Connection]:
@@ -277,9 +249,9 @@ class Index:
                     self._db.execute("ROLLBACK")
                 raise
 
-    def _one(self, sql: str) -> Any:
+    def _count(self, documents: str) -> int:
         with self._lock, self._errors():
-            return 0 if self._empty() else self._db.execute(sql).fetchone()[0]
+            return 0 if self._empty() else int(self._db.execute(f"SELECT count(*) FROM {documents}").fetchone()[0])
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -311,59 +283,45 @@ class Index:
         total = len(given) if isinstance(given, Sequence) else None
         blocks = iter(lambda: list(islice(source, BLOCK)), [])
         for block in track(blocks, "encoding", total=total, size=len):
-            passages: Sequence[Sequence[Passage]] = self._passages(block) if encode else [()] * len(block)
-            with self._transaction() as db:
-                self._create(db)
-                self._insert(db, block, passages, replace)
-                self._stale = True
+            self._write(block, self._passages(block) if encode else [()] * len(block), replace)
             written += len(block)
         return written
+
+    def _write(self, block: Sequence[Document], passages: Sequence[Sequence[Passage]], replace: bool) -> None:
+        """Write a block in one transaction, in which ids are given and compared."""
+        rows = {one.id or number: (one, parts) for number, (one, parts) in enumerate(zip(block, passages, strict=True))}
+        keys = json.dumps([one.id for one in block if one.id])
+        with self._transaction() as db:
+            self._stale = True
+            self._create(db)
+            if replace:
+                db.execute(sql("remove"), (keys,))
+            # Of one id the last stays.
+            for one, parts in rows.values() if replace else zip(block, passages, strict=True):
+                one = one if one.id else one._replace(id=self._value("key", keys))
+                try:
+                    row = db.execute(sql("add_document"), (*one, one.crc)).lastrowid or 0
+                except sqlite3.IntegrityError as error:
+                    place = self.path or "index"
+                    raise InputError(f"{place}: a document {one.id!r} exists already; use update") from error
+                db.execute(sql("add_words"), (row, index_words(one.title), index_words(one.text)))
+                db.executemany(sql("add_passage"), [(row, *part, passage_crc(row, *part)) for part in parts])
 
     def _create(self, db: sqlite3.Connection) -> None:
         """Create the tables with the first documents."""
         if self._empty():
             for statement in sql("schema").split(";\n"):
                 db.execute(statement)
-            facts = {"format": FORMAT}
-            if self.path is not None:  # `source`: the model in the bundle of a phone
-                facts |= {"model": self.model.fingerprint(), "name": self.model.name, "source": self.model.source}
-            db.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
-
-    def _insert(
-        self, db: sqlite3.Connection, block: Sequence[Document], passages: Sequence[Sequence[Passage]], replace: bool
-    ) -> None:
-        """Write a block inside a transaction, in which ids are given and compared."""
-        place, keyed, seen = self.path or "index", dict[str | int, tuple[Document, Sequence[Passage]]](), set[str]()
-        if not replace:
-            given = json.dumps([one.id for one in block if one.id])
-            seen = {key for (key,) in db.execute(sql("known"), (given,))}
-        for number, (one, parts) in enumerate(zip(block, passages, strict=True)):
-            if not replace and one.id in seen:
-                raise InputError(f"{place}: a document {one.id!r} exists already; use update")
-            seen |= {one.id} - {""}
-            keyed[one.id or number] = one, parts
-        db.execute(sql("remove"), (json.dumps([key for key in keyed if isinstance(key, str)]),))
-        last = db.execute(sql("next")).fetchone()[0]
-        for one, parts in keyed.values():
-            while not one.id:
-                if not db.execute(sql("known"), (json.dumps([str(last)]),)).fetchone():
-                    one = one._replace(id=str(last))
-                last += 1
-            row = db.execute(sql("add_document"), (*one, one.crc)).lastrowid or 0
-            db.execute(sql("add_words"), (row, index_words(one.title), index_words(one.text)))
-            db.executemany(sql("add_passage"), [(row, *part, passage_crc(row, *part)) for part in parts])
+            if self.path is not None:
+                db.execute(sql("add_facts"), (self.model.fingerprint(), self.model.name, self.model.source))
 
     def _passages(self, block: Sequence[Document]) -> list[list[Passage]]:
-        """The passages of documents: of the same id and text in the index, of the cache, else new ones."""
+        """The passages of documents: of the same id and text in the index, else of the cache or the model."""
+        texts = [(one.title, one.text) for one in block]
         found = self._stored(block)
-        if self._cache is not None:
-            found |= self._cache.get([(one.title, one.text) for one in block])
-        wanted = dict.fromkeys((one.title, one.text) for one in block)
-        new = self._encoded([one for one in wanted if one not in found])
-        if self._cache is not None:
-            self._cache.put(new)
-        self.encoded += sum((one.title, one.text) in new for one in block)
-        return [(found | new)[one.title, one.text] for one in block]
+        new, encoded = self._encoder.passages([one for one in dict.fromkeys(texts) if one not in found])
+        self.encoded += sum(one in encoded for one in texts)
+        return [(found | new)[one] for one in texts]
 
     def _stored(self, block: Sequence[Document]) -> dict[tuple[str, str], list[Passage]]:
         found: dict[tuple[str, str], list[Passage]] = {}
@@ -373,38 +331,10 @@ class Index:
         with self._transaction("DEFERRED") as db:
             for key, title, text, row, *part, crc in db.execute(sql("stored"), (json.dumps(list(keys)),)):
                 if passage_crc(row, *part) != crc:
-                    raise Damaged(f"{self.path}: damaged (document {key})")
+                    raise InputError(f"{self.path}: damaged (document {key})")
                 if keys[key] == (title, text):
                     found.setdefault((title, text), []).append(Passage(*part))
         return found
-
-    def _encoded(self, documents: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[Passage]]:
-        """The passages of documents (title, text); no vector for one that the model cannot read."""
-        if not documents:
-            return {}
-        found = passage_texts(documents, *self._counter)
-        distinct = list(dict.fromkeys(text for parts in found for _, _, text in parts))
-        place = {text: row for row, text in enumerate(distinct)}
-        known_N = ~self._reader.unread(distinct)
-        vectors_ND = np.zeros((len(distinct), self.model.width), np.float32)
-        if known_N.any():
-            readable = [text for text, known in zip(distinct, known_N, strict=True) if known]
-            vectors_ND[known_N] = unit_rows(self.model.encode(readable))
-        scale_N = np.maximum(np.abs(vectors_ND).max(1, initial=0.0) / 127, np.float32(1e-12))
-        codes_ND = np.rint(vectors_ND / scale_N[:, None]).astype(np.int8)
-        # With this scale the rounded vector has length 1, so that no cosine exceeds 1.
-        scale_N = 1 / np.linalg.norm(codes_ND.astype(np.float32), axis=1).clip(1e-12)
-
-        def passage(start: int, end: int, text: str) -> Passage:
-            at = place[text]
-            read = known_N[at] and vectors_ND[at].any()
-            return (
-                Passage(start, end, float(scale_N[at]), codes_ND[at].tobytes())
-                if read
-                else Passage(start, end, None, None)
-            )
-
-        return {one: [passage(*part) for part in parts] for one, parts in zip(documents, found, strict=True)}
 
     # --- search -------------------------------------------------------------------------------------------------------
 
@@ -436,21 +366,25 @@ class Index:
         if mode not in ("words", "vectors", "both"):
             raise InputError(f"`mode` {mode!r} is unknown; known: words, vectors, both")
         began = time.perf_counter()
-        wanted = conditions(where) if where else None
+        filtered = conditions(where) if where else None
         query_D = self._query_vector(query) if mode != "words" else None
         encoded = time.perf_counter()
-        with self._transaction("DEFERRED"):  # one state of the file for the whole search
-            hits = [] if self._empty() else self._search(query, query_D, top, threshold, mode, wanted)
+        with self._transaction("DEFERRED") as db:  # one state of the file for the whole search
+            hits: list[Hit] = []
+            if not self._empty():
+                most, allowed = max(CANDIDATES, 4 * top), self._allowed(filtered)
+                rows = json.dumps(self._candidates(query, query_D, mode, most, allowed))
+                hits = [self._hit(*one) for one in db.execute(sql("ranked"), (rows, mode, threshold, top)).fetchall()]
         return Found(query, hits, 1e3 * (encoded - began), 1e3 * (time.perf_counter() - encoded))
 
     def _query_vector(self, query: str) -> NDArray[np.float32] | None:
         """The unit vector of a query; None if the model cannot read it."""
-        if self._reader.unread([query]).any():
+        encoder = self._encoder
+        if encoder.reader.unread([query]).any():
             warn(f"the query {query!r} is mostly characters that {self.query_model.name} does not know")
             return None
-        count, most = self._counter
-        if (tokens := count([query])[0]) > most:
-            warn(f"the query has {tokens} tokens; {self.query_model.name} reads the first {most}")
+        if (tokens := encoder.count([query])[0]) > encoder.most:
+            warn(f"the query has {tokens} tokens; {self.query_model.name} reads the first {encoder.most}")
         return np.asarray(unit_rows(self.query_model.encode([query]))[0])
 
     def _allowed(self, wanted: str | None) -> list[int] | None:
@@ -458,59 +392,33 @@ class Index:
         if not wanted:
             return None
         found = [row for (row,) in self._db.execute(sql("filter"), (wanted,))]
-        if not found and len(self):
-            columns = [name for (name,) in self._db.execute(sql("columns"))]
-            for part in json.loads(wanted):
-                if (name := part["path"][3:-1]) not in columns:
-                    raise InputError(f"no column {name!r} to filter by (columns: {', '.join(columns) or 'none'})")
+        if not found and (unknown := self._db.execute(sql("unknown"), (wanted,)).fetchone()):
+            raise InputError("no column {!r} to filter by (columns: {})".format(*unknown))
         return found
 
-    def _search(
-        self,
-        query: str,
-        query_D: NDArray[np.float32] | None,
-        top: int,
-        threshold: float | None,
-        mode: Mode,
-        wanted: str | None,
-    ) -> list[Hit]:
-        """The hits, inside a transaction, which also reports SQLite's errors."""
-        allowed, most, weight = self._allowed(wanted), max(CANDIDATES, 4 * top), WEIGHT if mode == "both" else 1.0
+    def _candidates(
+        self, query: str, query_D: NDArray[np.float32] | None, mode: Mode, most: int, allowed: list[int] | None
+    ) -> list[tuple[int, float | None, float | None]]:
+        """The documents nearest by vectors and by words, at most `most` of each, with both scores."""
         cosine, words = dict[int, float](), dict[int, float]()
         if query_D is not None:
             self._vectors.refresh(self._db, sql("vectors"), self._stale)
             self._stale = False
             self._vectors.compare(query_D)
             cosine = self._vectors.nearest(most, allowed)
-        near = list(cosine)
         if mode != "vectors" and (expression := match_expression(query)):
             ids = None if allowed is None else json.dumps(allowed)
-            words = dict(self._db.execute(sql("words"), (expression, ids, most)))
+            words = dict(self._db.execute(sql("words"), (expression, ids, most, json.dumps([*cosine]))))
             if query_D is not None:
                 cosine |= self._vectors.of(words)
-            if len(words) == most:
-                # Also BM25 of documents near in meaning that may be among the first: it is at most the lowest of these.
-                lowest = min(words.values())
-                sure = sorted((words.get(row, 0.0) + weight * value for row, value in cosine.items()), reverse=True)
-                least = sure[top - 1] - lowest if len(sure) >= top else -np.inf
-                others = [row for row in near if row not in words and weight * cosine[row] >= least - 1e-3]
-                words |= dict(self._db.execute(sql("words_of"), (expression, json.dumps(others))))
-        free = threshold is None or mode == "words"
-        kept = [row for row in {*cosine, *words} if free or cosine.get(row, -1.0) >= (threshold or 0.0)]
-        score = {row: words.get(row, 0.0) + weight * cosine.get(row, 0.0) for row in kept}
-        # Six digits, so that machines that round differently rank alike.
-        best = heapq.nlargest(top, score.values())
-        score = {row: float(f"{value:.6g}") for row, value in score.items() if value >= best[-1] - 1e-5 * abs(best[-1])}
-        rows = sorted(score, key=lambda row: (-score[row], row))[:top]
-        by_words = {row: None if mode == "vectors" else words.get(row, 0.0) for row in rows}
-        return [self._hit(row, score[row], cosine.get(row), by_words[row]) for row in rows]
+        bm25 = dict[int, float | None].fromkeys(cosine, None if mode == "vectors" else 0.0) | words
+        return [(row, cosine.get(row), value) for row, value in bm25.items()]
 
     def _hit(self, row: int, score: float, cosine: float | None, words: float | None) -> Hit:
         best = None if cosine is None else self._vectors.best_passage(row)
         *fields, crc, start, end = self._db.execute(sql("hit"), (row, best)).fetchone() or (None, 0, 0, 0)
         if None in fields or (one := Document(*fields)).crc != crc:
-            raise Damaged(f"{self.path}: damaged (document {row})")
-        cosine, words = (None if value is None else float(f"{value:.6g}") for value in (cosine, words))
+            raise InputError(f"{self.path}: damaged (document {row})")
         start, end = (start, end) if end else (0, len(one.text))
         return Hit(one.id, score, cosine, words, one.text, start, end, one.title, json.loads(one.metadata))
 
@@ -526,6 +434,11 @@ def is_index(path: Path, by_name: bool = True) -> bool:
         return False
 
 
+def _require_index(path: Path) -> None:
+    if path.is_file() and path.stat().st_size and not is_index(path, by_name=False):
+        raise InputError(f"{path}: exists and is not a search index; choose another file")
+
+
 def stored_documents(path: Path) -> Iterator[Document]:
     """The documents of an index of any version and model, which is only read."""
     uri = f"{path.resolve().as_uri()}?mode=ro"
@@ -539,60 +452,11 @@ def stored_documents(path: Path) -> Iterator[Document]:
         raise InputError(f"{path}: no search index, or a damaged one ({error})") from error
 
 
-def refuse_index(index: Path, force: bool) -> None:
-    """Refuse to write an index over a file: without `force`, and over one that is not an index."""
-    if index.is_file() and index.stat().st_size and not is_index(index, by_name=False):
-        raise InputError(f"{index}: exists and is not a search index; choose another file")
-    refuse_existing(index, force)
-
-
-def open_entries(
-    model: Model,
-    source: Path | Iterable[Document],
-    *,
-    column: str | None = None,
-    id_column: str | None = None,
-    title_column: str | None = None,
-    missing: Missing = "refuse",
-    index: Path | None = None,
-    force: bool = False,
-    query_model: Model | None = None,
-    encode: bool = True,
-) -> Index:
-    """The index `source`, or one of the rows of a file or of documents: in memory, or in a new file `index`.
-
-    Vectors of a file's rows are kept in the user's cache: an interrupted call goes on where it stopped. Without
-    `encode` the rows are found by their words only. For the rest see `open_index`.
-    """
-    if index is not None:
-        refuse_index(index, force)
-    named, began = source if isinstance(source, Path) else None, time.perf_counter()
-    if isinstance(source, Path):
-        if is_index(source) and index is None:
-            return Index(model, source, query_model=query_model)
-        source = stored_documents(source) if is_index(source) else numbered_rows(
-            source, column, id_column=id_column, title_column=title_column, missing=missing
-        )  # fmt: skip
-    rows = list(source)
-    if not rows:
-        raise InputError(f"{named}: no text to search in" if named else "no text to search in")
-    if index is None:
-        found = Index(model, query_model=query_model, keep_vectors=named is not None)
-        found._put(rows, rows, False, encode)
-        found.open_s = time.perf_counter() - began
-        return found
-    with atomic_path(index) as stage, Index(model, stage, keep_vectors=True) as found:
-        found._put(rows, rows, False)
-    opened = Index(model, index, query_model=query_model)
-    opened.encoded, opened.open_s = found.encoded, time.perf_counter() - began
-    return opened
-
-
 @named_extras("msdc.open_index")
 @checked
 def open_index(
     source: str | Path | Sequence[str],
-    model: str | SentenceEncoder = DEFAULT_MODEL,
+    model: str | Model = DEFAULT_MODEL,
     *,
     column: str | None = None,
     id_column: str | None = None,
@@ -600,6 +464,8 @@ def open_index(
     index: str | Path | None = None,
     force: bool = False,
     missing: Missing = "refuse",
+    query_model: Model | None = None,
+    encode: bool = True,
 ) -> Index:
     """Search by words and by meaning: in an index file, a text file, or texts.
 
@@ -609,30 +475,50 @@ def open_index(
 
         msdc.open_index("notes.txt").search("Wo ist das Auto?").hits[0].line
 
+    Vectors of a file's rows are kept in the user's cache: an interrupted call goes on where it stopped.
+
     Args:
         source: an index (.sqlite, .db), which `add`, `update` and `remove` change; or a text file, one entry per line
             (plain or gzip), or a table with `column`; or a list of texts.
-        model: a name for `load_encoder`, a bundle's folder, or a loaded model.
+        model: a name for `load_encoder`, a bundle's folder, a loaded model, or a function that loads one when needed.
         column: column of a csv, tsv, jsonl or parquet file, by name or by number from 1. Other columns are for filters.
         id_column: column with the ids; None: the number of the line or row.
         title_column: column with the titles.
         index: write the entries to a new index in this file, also those of an index of another model or version.
         force: replace an index at `index`.
         missing: a missing number (NaN) is an error, or stored as null.
+        query_model: encodes queries, for example with another prompt; None: `model`.
+        encode: without, entries that are not in an index file are found by their words only.
 
     Raises:
         InputError: no text, a file that cannot be read, no such model, an index of another model.
     """
     load: Model = (lambda: open_model(model, program=True)) if isinstance(model, str) else model
-    documents: Path | Iterable[Document]
-    if isinstance(source, (str, Path)):
-        documents = Path(source)
+    place, began = None if index is None else Path(index), time.perf_counter()
+    if place is not None:
+        _require_index(place)
+        refuse_existing(place, force)
+    file = Path(source) if isinstance(source, str | Path) else None
+    if file is not None and is_index(file):
+        if place is None:
+            return Index(load, file, query_model=query_model)
+        rows = list(stored_documents(file))
+    elif file is not None:
+        rows = list(numbered_rows(file, column, id_column=id_column, title_column=title_column, missing=missing))
     elif column is not None or id_column is not None or title_column is not None:
         raise InputError("`column`, `id_column` and `title_column` are for files, not for texts in memory")
     else:
-        texts = ((number, text.strip()) for number, text in enumerate(source, 1))
-        documents = (as_document({"id": number, "text": text}, "") for number, text in texts if text)
-    return open_entries(
-        load, documents, column=column, id_column=id_column, title_column=title_column, missing=missing,
-        index=None if index is None else Path(index), force=force,
-    )  # fmt: skip
+        texts = ((number, text.strip()) for number, text in enumerate(cast(Sequence[str], source), 1))
+        rows = [as_document({"id": number, "text": text}, "") for number, text in texts if text]
+    if not rows:
+        raise InputError(f"{file}: no text to search in" if file else "no text to search in")
+    if place is None:
+        opened = Index(load, query_model=query_model, keep_vectors=file is not None)
+        opened._put(rows, rows, False, encode)
+    else:
+        with atomic_path(place) as stage, Index(load, stage, keep_vectors=True) as written:
+            written._put(rows, rows, False)
+        opened = Index(load, place, query_model=query_model)
+        opened.encoded = written.encoded
+    opened.open_s = time.perf_counter() - began
+    return opened

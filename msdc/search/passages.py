@@ -1,8 +1,10 @@
-"""Split documents into passages that fit the model, and the score that combines words and meaning.
+"""Split documents into passages that fit the model, and encode these in 8 bits.
 
 A passage is a sentence, or short neighbours together: the best sentence of a paragraph finds it better than the
 paragraph's own vector does (docs/results/search.md). Nothing is truncated: a sentence that is too long for the model is
 cut in the middle, and its halves again, until every part fits.
+
+Shapes: N distinct texts, D width.
 """
 
 from __future__ import annotations
@@ -10,9 +12,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from msdc.encoders.encoder import SentenceEncoder
+from msdc.scores import unit_rows
+from msdc.search.cache import VectorCache
+from msdc.search.vectors import Passage
+from msdc.text.tokenizer import Reader
 
 Span = tuple[int, int]  # first character, one past the last
+Passages = dict[tuple[str, str], list[Passage]]  # of documents (title, text)
 # The lookbehind of the last keeps a long run of blanks linear.
 END = re.compile(r"(?<=[.!?…؟।])[\"'”’»)\]]*\s+|(?<=[。！？])|(?<!\s)\s*\n\s*")
 # Tokens: a sentence shorter than the first number (a heading, "Yes.", "e.g.") joins its neighbour, up to the second.
@@ -109,3 +118,44 @@ def passage_texts(
         first = f"{' '.join(words)}. " if words else ""
         found_texts.append([(start, end, first + text[start:end]) for start, end in spans])
     return found_texts
+
+
+class PassageEncoder:
+    """The passages of documents by `model`; with `keep` also from and to the user's cache.
+
+    `count` gives the tokens of texts, `most` how many the model reads, `reader` finds texts that it cannot read.
+    """
+
+    def __init__(self, model: SentenceEncoder, keep: bool) -> None:
+        self.model = model
+        self.count, self.most = token_counter(model)
+        self.reader = Reader(model.tokenizer, model.max_length)
+        self._cache = VectorCache(model, self.most) if keep else None
+
+    def passages(self, documents: Sequence[tuple[str, str]]) -> tuple[Passages, Passages]:
+        """The passages of documents (title, text), and those among them that had to be encoded."""
+        found = self._cache.get(documents) if self._cache is not None else {}
+        new = self._encoded([one for one in documents if one not in found])
+        if self._cache is not None:
+            self._cache.put(new)
+        return found | new, new
+
+    def _encoded(self, documents: Sequence[tuple[str, str]]) -> Passages:
+        if not documents:
+            return {}
+        found = passage_texts(documents, self.count, self.most)
+        distinct = list(dict.fromkeys(text for parts in found for _, _, text in parts))
+        known_N = ~self.reader.unread(distinct)
+        vectors_ND = np.zeros((len(distinct), self.model.width), np.float32)
+        if known_N.any():
+            readable = [text for text, known in zip(distinct, known_N, strict=True) if known]
+            vectors_ND[known_N] = unit_rows(self.model.encode(readable))
+        steps_N = np.maximum(np.abs(vectors_ND).max(1, initial=0.0) / 127, np.float32(1e-12))
+        codes_ND = np.rint(vectors_ND / steps_N[:, None]).astype(np.int8)
+        # With this scale the rounded vector has length 1, so that no cosine exceeds 1.
+        scales_N = 1 / np.linalg.norm(codes_ND.astype(np.float32), axis=1).clip(1e-12)
+        # No vector for a passage that the model cannot read.
+        quantized = {text: (float(scale), codes.tobytes()) if codes.any() else (None, None)
+                     for text, scale, codes in zip(distinct, scales_N, codes_ND, strict=True)}  # fmt: skip
+        return {one: [Passage(start, end, *quantized[text]) for start, end, text in parts]
+                for one, parts in zip(documents, found, strict=True)}  # fmt: skip

@@ -9,6 +9,7 @@ import sqlite3
 import struct
 import zlib
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,17 @@ from numpy.typing import NDArray
 READ = 4096  # passages per read
 # Up to this size vectors are also kept as float32; larger ones are converted block by block per query.
 MOST_FLOAT_BYTES = 2**30
-ROWS = 1024  # of such a block, which fits the processor's cache
+ROWS = 256  # of such a block, which fits the processor's cache
 FIELDS = struct.Struct("<qqqd")
+
+
+class Passage(NamedTuple):
+    """A part of a text, `[start:end]`, with its vector: int8 and a scale; None where the model cannot read it."""
+
+    start: int
+    end: int
+    scale: float | None
+    vector: bytes | None
 
 
 def passage_crc(document: int, start: int, end: int, scale: float | None, vector: bytes | None) -> int:
@@ -29,10 +39,10 @@ class PassageVectors:
     """Vectors of `width` dimensions of an index's passages, and their cosines with the query of `compare`."""
 
     def __init__(self, width: int) -> None:
-        self._version, self._last = -1, 0
-        self._rows_N = self._owner_N = self.documents_M = self._starts_M = np.zeros(0, np.int64)
-        self._codes_ND = np.zeros((0, width), np.int8)
-        self._scale_N = self._cosine_N = self.best_M = np.zeros(0, np.float32)
+        kind = [("row", np.int64), ("document", np.int64), ("scale", np.float32), ("codes", np.int8, (width,))]
+        self._version, self._last, self._passages_N = -1, 0, np.zeros(0, kind)
+        self.documents_M = self._starts_M = np.zeros(0, np.int64)
+        self._cosine_N = self.best_M = np.zeros(0, np.float32)
         self._floats_ND: NDArray[np.float32] | None = None
 
     def refresh(self, db: sqlite3.Connection, statement: str, changed: bool) -> None:
@@ -44,46 +54,42 @@ class PassageVectors:
         version = db.execute("PRAGMA data_version").fetchone()[0]
         if version == self._version and not changed:
             return
-        count = "SELECT count(*) FROM passages WHERE id > ? AND vector IS NOT NULL"
-        many = db.execute(count, (self._last,)).fetchone()[0]
-        columns_N3 = np.zeros((many, 3))
-        codes_ND = np.zeros((many, self._codes_ND.shape[1]), np.int8)
-        found, at, last = db.execute(statement, (self._last,)), 0, self._last
+        old_N, last, at = self._passages_N, self._last, 0
+        count = "SELECT count(vector) FROM passages WHERE id > ?"
+        new_N = np.zeros(db.execute(count, (last,)).fetchone()[0], old_N.dtype)
+        found = db.execute(statement, (last,))
         while block := found.fetchmany(READ):
             for row, *fields, crc in block:
                 if passage_crc(*fields) != crc:
                     raise ValueError(f"passage {row}")
             last = block[-1][0]
-            block = [one for one in block if one[5] is not None]
-            columns_N3[at : at + len(block)] = [(row, document, scale) for row, document, _, _, scale, _, _ in block]
-            codes_N = np.frombuffer(b"".join(fields[5] for fields in block), np.int8)
-            codes_ND[at : at + len(block)] = codes_N.reshape(len(block), codes_ND.shape[1])
-            at += len(block)
-        self._rows_N = np.append(self._rows_N, columns_N3[:, 0].astype(np.int64))
-        self._owner_N = np.append(self._owner_N, columns_N3[:, 1].astype(np.int64))
-        self._scale_N = np.append(self._scale_N, columns_N3[:, 2].astype(np.float32))
-        self._codes_ND = np.concatenate([self._codes_ND, codes_ND]) if len(self._codes_ND) else codes_ND
-        self._last = last
-        if db.execute(count, (0,)).fetchone()[0] != len(self._rows_N):
+            part_N = new_N[at : (at := at + sum(one[5] is not None for one in block))]
+            columns = list(zip(*(one for one in block if one[5] is not None), strict=True))
+            if columns:
+                part_N["row"], part_N["document"], part_N["scale"] = columns[0], columns[1], columns[4]
+                part_N["codes"] = np.frombuffer(b"".join(columns[5]), np.int8).reshape(part_N["codes"].shape)
+        passages_N = np.concatenate([old_N, new_N]) if len(old_N) else new_N
+        if db.execute(count, (0,)).fetchone()[0] != len(passages_N):
             left = [row for (row,) in db.execute("SELECT id FROM passages WHERE vector IS NOT NULL")]
-            kept_N = np.isin(self._rows_N, np.array(left, np.int64))
-            self._rows_N, self._owner_N = self._rows_N[kept_N], self._owner_N[kept_N]
-            self._scale_N, self._codes_ND = self._scale_N[kept_N], self._codes_ND[kept_N]
-        small = 4 * self._codes_ND.size <= MOST_FLOAT_BYTES
-        self._floats_ND = self._codes_ND * self._scale_N[:, None] if small else None
-        self.documents_M, self._starts_M = np.unique(self._owner_N, return_index=True)
-        self._version = version
+            passages_N = passages_N[np.isin(passages_N["row"], np.array(left, np.int64))]
+        codes_ND = passages_N["codes"]
+        self._floats_ND = codes_ND * passages_N["scale"][:, None] if 4 * codes_ND.size <= MOST_FLOAT_BYTES else None
+        self.documents_M, self._starts_M = np.unique(passages_N["document"], return_index=True)
+        self._version, self._passages_N, self._last = version, passages_N, last
 
     def compare(self, query_D: NDArray[np.float32]) -> None:
         """Cosines of a unit vector with every passage, and of each document the highest."""
         if self._floats_ND is not None:
             self._cosine_N = self._floats_ND @ query_D
         else:
-            self._cosine_N = np.empty(len(self._codes_ND), np.float32)
+            self._cosine_N = np.empty(len(self._passages_N), np.float32)
+            floats_RD = np.empty((ROWS, len(query_D)), np.float32)
             for start in range(0, len(self._cosine_N), ROWS):
-                block_RD = self._codes_ND[start : start + ROWS].astype(np.float32)
-                self._cosine_N[start : start + ROWS] = block_RD @ query_D
-            self._cosine_N *= self._scale_N
+                codes_RD = self._passages_N["codes"][start : start + ROWS]
+                part_RD = floats_RD[: len(codes_RD)]
+                part_RD[...] = codes_RD
+                np.dot(part_RD, query_D, out=self._cosine_N[start : start + ROWS])
+            self._cosine_N *= self._passages_N["scale"]
         one_each = len(self._starts_M) == len(self._cosine_N)
         self.best_M = self._cosine_N if one_each else np.maximum.reduceat(self._cosine_N, self._starts_M)
 
@@ -108,5 +114,5 @@ class PassageVectors:
 
     def best_passage(self, document: int) -> int | None:
         """The row of a document's nearest passage."""
-        first, last = np.searchsorted(self._owner_N, [document, document + 1])
-        return int(self._rows_N[first + self._cosine_N[first:last].argmax()]) if first < last else None
+        first, last = np.searchsorted(self._passages_N["document"], [document, document + 1])
+        return int(self._passages_N["row"][first + self._cosine_N[first:last].argmax()]) if first < last else None

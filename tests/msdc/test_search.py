@@ -300,7 +300,7 @@ def test_a_damaged_cache_is_replaced_by_several_processes_at_once(model, file, u
     expected = msdc.open_index(file, model).search("a pet", 5).hits
     (kept,) = user_folder.glob("*.sqlite")
     with sqlite3.connect(kept) as database:
-        database.execute("UPDATE vectors SET passages = zeroblob(12) WHERE rowid = 2")
+        database.execute("UPDATE vectors SET vector = zeroblob(12) WHERE rowid = 2")
     database.close()
     program = "import sys, msdc; print(msdc.open_index(sys.argv[1]).search('a pet', 5).hits[0].id)"
     running = [subprocess.Popen([sys.executable, "-c", program, str(file)], stdout=-1, stderr=-1) for _ in range(3)]
@@ -457,6 +457,10 @@ def test_ids_are_given_inside_the_transaction(model, tmp_path):
     assert len(index) == 2 + 2 * 15 + 2 * 10 and index.search("three", mode="words").hits[0].id == "3"
     index.update([{"id": "x", "text": "first"}, {"id": "y", "text": "other"}, {"id": "x", "text": "second"}])
     assert [hit.text for hit in index.search("first second", mode="words").hits] == ["second"]
+    # A number that another document of the block has as its id is not given.
+    small = Index(model)
+    small.update(["apple", {"id": "1", "text": "river"}, "stone"])
+    assert [small.search(word, mode="words").hits[0].id for word in ("apple", "river", "stone")] == ["2", "1", "3"]
     with pytest.raises(InputError, match="a document 'z' exists already"):
         index.add([{"id": "z", "text": "one"}, {"id": "z", "text": "two"}])
 
@@ -505,10 +509,7 @@ def test_words_alone_load_no_model(tmp_path, file):
     def load():
         raise AssertionError("loaded")
 
-    index = Index(load)
-    index._put(
-        [as_document({"text": "The soup needs salt."}, ""), as_document("A cat.", "")], None, False, encode=False
-    )
+    index = msdc.open_index(["The soup needs salt.", "A cat."], load, encode=False)
     (hit,) = index.search("SOUP", mode="words").hits
     assert hit.cosine is None and hit.words == hit.score > 0
     program = "import sys\nfrom msdc.cli import main\ntry:\n main(sys.argv[1:])\n"

@@ -4,7 +4,7 @@
 import { EncoderError } from "./msdc.js";
 import { indexWords, matchExpression } from "./words.js";
 
-const FORMAT = "2", BLOCK = 256, CANDIDATES = 1000, WEIGHT = 20;
+const BLOCK = 256, CANDIDATES = 1000;
 const SHORT = 8, JOINED = 32, TITLE_SHARE = 3; // tokens, see msdc/search/passages.py
 const PROBES = ["\u{12000}", "\u{103a0}"]; // characters that hardly any vocabulary has
 // Offsets are in characters, as in Python; a character of two units is one of these while a text is taken apart.
@@ -16,8 +16,6 @@ const IS_SPACE = new RegExp(SPACE);
 const SQL = Object.fromEntries("{search_sql}".split("-- name: ").slice(1).map((part) => /^(\w+)\n(.*)$/s.exec(part).slice(1)));
 
 const utf8 = new TextEncoder();
-// Six digits, so that devices that round differently rank alike.
-const rounded = (number) => Number(number.toPrecision(6));
 const damaged = (what) => {
   throw new EncoderError(`the index is damaged (${what})`);
 };
@@ -110,12 +108,10 @@ function joined(parts, most) {
 function conditions(where) {
   const parts = Object.entries(where).map(([name, wanted]) => {
     if (name.includes('"')) throw new RangeError(`filter ${name}: a name with a double quote`);
-    const ranges = (Array.isArray(wanted) ? wanted : [wanted]).map((one) =>
-      one !== null && typeof one === "object" ? [one.least ?? null, one.most ?? null] : [one, one],
-    );
-    return { path: `$."${name}"`, ranges };
+    const side = (one) => (one !== null && typeof one === "object" ? [one.least ?? null, one.most ?? null] : one);
+    return [name, (Array.isArray(wanted) ? wanted : [wanted]).map(side)];
   });
-  return requireText(json(parts), "the filter");
+  return requireText(json(Object.fromEntries(parts)), "the filter");
 }
 
 // JSON without what JSON cannot hold.
@@ -206,18 +202,15 @@ export class SearchIndex {
     if (!this.#made) {
       this.#db.exec(SQL.schema);
       const { source, name } = this.#encoder;
-      const facts = { format: FORMAT, model: source, name, source };
-      for (const fact of Object.entries(facts)) this.#rows("INSERT INTO facts VALUES (?, ?)", fact);
+      this.#rows(SQL.add_facts, [source, name, source]);
     }
     let rows = block.map((one, at) => [one, made[at]]);
     // Of one id the last stays.
     if (replace) rows = [...new Map(rows.map((row) => [row[0].id ?? row, row])).values()];
-    if (replace) this.#rows(SQL.remove, [json(rows.map(([{ id }]) => id).filter((id) => id !== null))]);
-    let number = this.#db.selectValue(SQL.next);
+    const keys = json(rows.map(([{ id }]) => id).filter((id) => id !== null));
+    if (replace) this.#rows(SQL.remove, [keys]);
     for (const [one, parts] of rows) {
-      for (; one.id === null; ++number) {
-        if (!this.#rows(SQL.known, [json([String(number)])]).length) one.id = String(number);
-      }
+      one.id ??= this.#db.selectValue(SQL.key, [keys]);
       this.#rows(SQL.add_document, [one.id, one.text, one.title, one.metadata, crcOf(one)]);
       const row = this.#db.selectValue("SELECT last_insert_rowid()");
       this.#rows(SQL.add_words, [row, indexWords(one.title), indexWords(one.text)]);
@@ -306,7 +299,7 @@ export class SearchIndex {
     const vector = reads ? unit(await this.#encoder.encode(query)) : null;
     if (!this.#made) return [];
     if (vector) this.#refresh();
-    const most = Math.max(CANDIDATES, 4 * top), weight = mode === "both" ? WEIGHT : 1, { owners } = this.#passages;
+    const most = Math.max(CANDIDATES, 4 * top), { owners } = this.#passages;
     const cosines = vector ? this.#cosines(vector) : [], best = new Map(); // document -> its best passage
     const allowed = Object.keys(where).length ? this.#allowed(where) : null;
     cosines.forEach((cosine, at) => {
@@ -314,31 +307,18 @@ export class SearchIndex {
       if ((before === undefined || cosine > cosines[before]) && (allowed?.has(owners[at]) ?? true)) best.set(owners[at], at);
     });
     const near = [...best].sort((a, b) => cosines[b[1]] - cosines[a[1]]).slice(0, most).map(([row]) => row);
-    const expression = mode === "vectors" ? "" : matchExpression(query), cosine = (row) => cosines[best.get(row)];
-    const words = new Map(expression ? this.#rows(SQL.words, [expression, allowed && json([...allowed]), most]) : []);
-    const scoreOf = (row) => (words.get(row) ?? 0) + weight * (cosine(row) ?? 0);
-    if (words.size === most) {
-      // Also bm25 of documents near in meaning that may be among the first: it is at most the lowest of these.
-      const sure = [...new Set([...near, ...words.keys()])].map(scoreOf).sort((a, b) => b - a)[top - 1] ?? -Infinity;
-      const least = sure - Math.min(...words.values()) - 1e-3;
-      const others = near.filter((row) => !words.has(row) && weight * cosine(row) >= least);
-      for (const [row, bm25] of this.#rows(SQL.words_of, [expression, json(others)])) words.set(row, bm25);
-    }
-    return [...new Set([...near, ...words.keys()])]
-      .filter((row) => threshold === null || mode === "words" || (cosine(row) ?? -1) >= threshold)
-      .map((row) => ({ row, score: rounded(scoreOf(row)) }))
-      .sort((a, b) => b.score - a.score || a.row - b.row)
-      .slice(0, top)
-      .map(({ row, score }) => this.#hit(row, score, cosine(row) ?? null, mode === "vectors" ? null : (words.get(row) ?? 0), best.get(row)));
+    const expression = mode === "vectors" ? "" : matchExpression(query), inside = allowed && json([...allowed]);
+    const words = new Map(expression ? this.#rows(SQL.words, [expression, inside, most, json(near)]) : []);
+    const none = mode === "vectors" ? null : 0;
+    const rows = [...new Set([...near, ...words.keys()])].map((row) => [row, cosines[best.get(row)] ?? null, words.get(row) ?? none]);
+    return this.#rows(SQL.ranked, [json(rows), mode, threshold, top]).map((one) => this.#hit(...one, best.get(one[0])));
   }
 
   // The documents that a filter keeps.
   #allowed(where) {
-    const found = new Set(this.#rows(SQL.filter, [conditions(where)]).map(([row]) => row));
-    if (!found.size && this.length) {
-      const columns = this.#rows(SQL.columns).map(([name]) => name), unknown = Object.keys(where).find((name) => !columns.includes(name));
-      if (unknown !== undefined) throw new RangeError(`no column ${unknown} to filter by (columns: ${columns.join(", ")})`);
-    }
+    const filter = conditions(where), found = new Set(this.#rows(SQL.filter, [filter]).map(([row]) => row));
+    const [unknown] = found.size ? [] : this.#rows(SQL.unknown, [filter]);
+    if (unknown) throw new RangeError(`no column ${unknown[0]} to filter by (columns: ${unknown[1]})`);
     return found;
   }
 
@@ -349,8 +329,7 @@ export class SearchIndex {
     const { slice } = charactersOf(text), start = best === null ? 0 : slice(0, first).length;
     const end = best === null ? text.length : start + slice(first, last).length;
     return {
-      id, score, cosine: cosine && rounded(cosine), words: words && rounded(words), text, start, end, passage: text.slice(start, end), title,
-      metadata: JSON.parse(metadata),
+      id, score, cosine, words, text, start, end, passage: text.slice(start, end), title, metadata: JSON.parse(metadata),
     };
   }
 }
@@ -388,16 +367,9 @@ export async function openIndex(source, encoder, { sqlite } = {}) {
       db.checkRc(capi.sqlite3_deserialize(db.pointer, "main", place, copy.length, copy.length, free | grow));
     }
     db.exec("PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF");
-    const tables = db.selectValues("SELECT name FROM sqlite_master WHERE type = 'table'");
-    if (tables.length) {
-      if (!["facts", "documents", "passages", "words"].every((name) => tables.includes(name))) damaged("no search index");
-      const said = db.selectValue("PRAGMA quick_check(1)"), facts = Object.fromEntries(db.selectArrays("SELECT name, value FROM facts"));
-      if (said !== "ok") damaged(said);
-      if (facts.format !== FORMAT) throw new EncoderError("an index of another version of msdc");
-      if (![facts.source, facts.model].includes(encoder.source)) {
-        throw new EncoderError(`the index was made with another ${facts.name} than this ${encoder.name}`);
-      }
-      if (db.selectValue(SQL.strays)) damaged("parts of documents are missing");
+    if (db.selectValue("SELECT count(*) FROM sqlite_master")) {
+      const wrong = db.selectValue(SQL.check, [encoder.source]) ?? db.selectValue(SQL.strays);
+      if (wrong) throw new EncoderError(`the index: ${wrong}`);
       db.exec(SQL.check_words);
       for (const [id, text, title, metadata, crc] of db.selectArrays(SQL.check_documents)) {
         if (crcOf({ id, text, title, metadata }) !== crc) damaged(`document ${id}`);

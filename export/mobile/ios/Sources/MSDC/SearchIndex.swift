@@ -46,11 +46,12 @@ public enum Filter: Sendable, ExpressibleByStringLiteral, ExpressibleByIntegerLi
   public init(stringLiteral value: String) { self = .oneOf([value]) }
   public init(integerLiteral value: Int) { self = .oneOf(["\(value)"]) }
 
-  fileprivate var ranges: [[Any]] {
+  // For the statement `filter`.
+  fileprivate var ranges: [Any] {
     switch self {
-    case .oneOf(let some): return some.map { [$0, $0] }
-    case .between(let least, let most): return [[least.map { $0 as Any } ?? NSNull(), most.map { $0 as Any } ?? NSNull()]]
-    case .range(let least, let most): return [[least.map { $0 as Any } ?? NSNull(), most.map { $0 as Any } ?? NSNull()]]
+    case .oneOf(let some): return some
+    case .between(let least, let most): return [[orNull(least), orNull(most)]]
+    case .range(let least, let most): return [[orNull(least), orNull(most)]]
     }
   }
 }
@@ -64,10 +65,8 @@ public enum Filter: Sendable, ExpressibleByStringLiteral, ExpressibleByIntegerLi
 ///
 /// Uses the system's SQLite. Safe to share between threads.
 public final class SearchIndex: @unchecked Sendable {
-  private static let format = "2"
   private static let block = 256  // documents that are encoded and written together
   private static let candidates = 1000  // documents of each kind that are ranked together
-  private static let weight = 20.0
   // The statements of search.sql by name.
   private static let statements: [String: String] = Dictionary(
     uniqueKeysWithValues: searchSQL.components(separatedBy: "-- name: ").dropFirst().map { part in
@@ -99,19 +98,9 @@ public final class SearchIndex: @unchecked Sendable {
 
   /// Compares the file with its checksums.
   private func check() throws {
-    let tables = Set(try db.texts("SELECT name FROM sqlite_master WHERE type = 'table'"))
-    guard !tables.isEmpty else { return }
-    guard tables.isSuperset(of: ["facts", "documents", "passages", "words"]) else { throw damaged("not a search index") }
-    let state = try db.texts("PRAGMA quick_check(1)")[0]
-    guard state == "ok" else { throw damaged("damaged (\(state.prefix(100)))") }
-    var facts: [String: String] = [:]
-    try db.run("SELECT name, value FROM facts") { facts[$0.text(0)] = $0.text(1) }
-    guard facts["format"] == SearchIndex.format else { throw damaged("an index of another version of msdc") }
-    guard facts["source"] == encoder.source || facts["model"] == encoder.source else {
-      throw damaged("made with another \(facts["name"] ?? "model") than this \(encoder.name)")
-    }
-    let strays = try db.number(sql("strays"))
-    guard strays == 0 else { throw damaged("damaged (\(strays) parts of documents are missing)") }
+    guard try !isEmpty() else { return }
+    let wrong = try db.texts(sql("check"), [.text(encoder.source)]).first { !$0.isEmpty } ?? db.texts(sql("strays")).first
+    if let wrong { throw damaged(wrong) }
     try db.run(sql("check_words"))
     try db.run(sql("check_documents")) { _ = try document($0) }
   }
@@ -211,10 +200,7 @@ public final class SearchIndex: @unchecked Sendable {
     for statement in sql("schema").components(separatedBy: ";\n") where statement.contains(where: { !$0.isWhitespace }) {
       try db.run(statement)
     }
-    let facts = [
-      ("format", SearchIndex.format), ("model", encoder.source), ("name", encoder.name), ("source", encoder.source),
-    ]
-    for (name, value) in facts { try db.run("INSERT INTO facts VALUES (?, ?)", [.text(name), .text(value)]) }
+    try db.run(sql("add_facts"), [.text(encoder.source), .text(encoder.name), .text(encoder.source)])
   }
 
   private func insert(_ one: Document, _ passages: [Passage]) throws {
@@ -240,7 +226,6 @@ public final class SearchIndex: @unchecked Sendable {
   ) throws -> [Found] {
     if vector != nil { try refresh() }
     let most = max(SearchIndex.candidates, 4 * top)
-    let weight = mode == .both ? SearchIndex.weight : 1
     let cosines = try vector.map { try int8Cosines($0, codes, scales) } ?? []
     let allowed = filter.isEmpty ? nil : try self.allowed(filter)
     // Document -> the place of its best passage.
@@ -254,33 +239,22 @@ public final class SearchIndex: @unchecked Sendable {
       return mine != its ? mine > its : one < other
     }
     let near = Array(ordered.prefix(most))
-    func cosine(_ row: Int64) -> Double? { best[row].map { Double(cosines[$0]) } }
     var words: [Int64: Double] = [:]
-    func score(_ row: Int64) -> Double { (words[row] ?? 0) + weight * (cosine(row) ?? 0) }
     let expression = mode == .vectors ? "" : try searchWords(query, isQuery: true)
     if !expression.isEmpty {
       let inside: Value = allowed.map { .text(json(Array($0))) } ?? .null
-      try db.run(sql("words"), [.text(expression), inside, .integer(Int64(most))]) { words[$0.integer(0)] = $0.real(1) }
+      let values: [Value] = [.text(expression), inside, .integer(Int64(most)), .text(json(near))]
+      try db.run(sql("words"), values) { words[$0.integer(0)] = $0.real(1) }
     }
-    if words.count == most {
-      // Also bm25 of documents near in meaning that may be among the first: it is at most the lowest of these.
-      let sure = Set(near).union(words.keys).map(score).sorted(by: >)
-      let least = (sure.count >= top ? sure[top - 1] : -1e9) - words.values.min()! - 1e-3
-      let others = near.filter { words[$0] == nil && weight * cosine($0)! >= least }
-      try db.run(sql("words_of"), [.text(expression), .text(json(others))]) { words[$0.integer(0)] = $0.real(1) }
+    let rows = Set(near).union(words.keys).map { row in
+      [row, orNull(best[row].map { Double(cosines[$0]) }), orNull(words[row])] as [Any]
     }
-    var scores: [Int64: Double] = [:]
-    for row in Set(near).union(words.keys) {
-      if let threshold, mode != .words, (cosine(row) ?? -1) < Double(threshold) { continue }
-      scores[row] = rounded(score(row))
+    let least: Value = threshold.map { .real(Double($0)) } ?? .null
+    var ranked: [Found] = []
+    try db.run(sql("ranked"), [.text(json(rows)), .text(mode.rawValue), least, .integer(Int64(top))]) {
+      try ranked.append(hit($0.integer(0), $0.real(1), $0.real(2), $0.real(3), best[$0.integer(0)]))
     }
-    let ranked = scores.keys.sorted { (one: Int64, other: Int64) -> Bool in
-      let (mine, its): (Double, Double) = (scores[one]!, scores[other]!)
-      return mine != its ? mine > its : one < other
-    }
-    return try ranked.prefix(top).map { row in
-      try hit(row, scores[row]!, cosine(row) ?? 0, words[row] ?? 0, best[row])
-    }
+    return ranked
   }
 
   /// The documents that a filter keeps.
@@ -288,13 +262,12 @@ public final class SearchIndex: @unchecked Sendable {
     for name in filter.keys where name.contains("\"") {
       throw EncoderError.badArgument("filter \(name): a name with a double quote")
     }
-    let parts = filter.map { ["path": "$.\"\($0.key)\"", "ranges": $0.value.ranges] as [String: Any] }
+    let parts = json(filter.mapValues { $0.ranges })
     var found: Set<Int64> = []
-    try db.run(sql("filter"), [.text(json(parts))]) { found.insert($0.integer(0)) }
-    if found.isEmpty, try db.number("SELECT count(*) FROM documents") > 0 {
-      let columns = try db.texts(sql("columns"))
-      if let unknown = filter.keys.first(where: { !columns.contains($0) }) {
-        throw EncoderError.badArgument("no column \(unknown) to filter by (columns: \(columns.joined(separator: ", ")))")
+    try db.run(sql("filter"), [.text(parts)]) { found.insert($0.integer(0)) }
+    if found.isEmpty {
+      try db.run(sql("unknown"), [.text(parts)]) {
+        throw EncoderError.badArgument("no column \($0.text(0)) to filter by (columns: \($0.text(1)))")
       }
     }
     return found
@@ -313,7 +286,7 @@ public final class SearchIndex: @unchecked Sendable {
         }
         passage = String(String.UnicodeScalarView(scalars.dropFirst(start).prefix(end - start)))
       }
-      found = Found(document: one, score: score, cosine: rounded(cosine), words: rounded(words), passage: passage)
+      found = Found(document: one, score: score, cosine: cosine, words: words, passage: passage)
     }
     guard let found else { throw damaged("damaged (words of a document that is not there)") }
     return found
@@ -373,8 +346,7 @@ private func crc(_ document: Int64, _ start: Int64, _ end: Int64, _ scale: Doubl
   return Int64(msdc_crc32(0, bytes, bytes.count))
 }
 
-/// A number with six digits, so that devices that round differently rank alike.
-private func rounded(_ number: Double) -> Double { Double(String(format: "%.6g", number))! }
+private func orNull(_ value: Any?) -> Any { value ?? NSNull() }
 
 private func json(_ value: Any) -> String {
   let data = try! JSONSerialization.data(withJSONObject: value, options: [.withoutEscapingSlashes])
@@ -472,20 +444,21 @@ private final class Database {
     return found
   }
 
-  func texts(_ sql: String) throws -> [String] {
+  func texts(_ sql: String, _ values: [Value] = []) throws -> [String] {
     var found: [String] = []
-    try run(sql) { found.append($0.text(0)) }
+    try run(sql, values) { found.append($0.text(0)) }
     return found
   }
 
   private func failure() -> EncoderError {
-    let said = sqlite3_errmsg(handle).map { String(cString: $0) } ?? "cannot be opened"
-    if said.contains("UNIQUE constraint") {
+    let message = sqlite3_errmsg(handle).map { String(cString: $0) } ?? "cannot be opened"
+    if message.contains("UNIQUE constraint") {
       return .badArgument("\(path): a document of this id is there already; use update")
     }
-    if said.contains("metadata_is") { return .badArgument("\(path): metadata that is not a JSON object") }
+    if message.contains("no such table") { return .damaged("\(path): not a search index") }
+    if message.contains("metadata_is") { return .badArgument("\(path): metadata that is not a JSON object") }
     let code = sqlite3_errcode(handle) & 0xFF
-    if code == SQLITE_CORRUPT || code == SQLITE_NOTADB { return .damaged("\(path): damaged (\(said))") }
-    return .io("\(path): \(said)")
+    if code == SQLITE_CORRUPT || code == SQLITE_NOTADB { return .damaged("\(path): damaged (\(message))") }
+    return .io("\(path): \(message)")
   }
 }

@@ -8,8 +8,6 @@ import java.io.Closeable
 import java.io.File
 import java.io.IOException
 import java.io.RandomAccessFile
-import java.math.BigDecimal
-import java.math.MathContext
 import java.nio.ByteBuffer
 import java.nio.ByteOrder
 import java.util.concurrent.locks.ReentrantLock
@@ -112,8 +110,7 @@ class SearchIndex private constructor(
     private fun create() {
         if (!isEmpty()) return
         for (statement in sql("schema").split(";\n").filter { it.isNotBlank() }) db.select(statement) {}
-        val facts = mapOf("format" to FORMAT, "model" to encoder.source, "name" to encoder.name, "source" to encoder.source)
-        for ((name, value) in facts) db.select("INSERT INTO facts VALUES (?, ?)", name, value) {}
+        db.select(sql("add_facts"), encoder.source, encoder.name, encoder.source) {}
     }
 
     private fun insert(one: Document, passages: ByteBuffer) {
@@ -159,7 +156,6 @@ class SearchIndex private constructor(
         if (vector != null) refresh()
         val allowed = if (where.isEmpty()) null else allowed(where)
         val most = maxOf(CANDIDATES, 4 * top)
-        val weight = if (mode == Mode.BOTH) WEIGHT else 1.0
         val cosines = vector?.let { NativeCore.int8Cosines(it, codes, scales) } ?: FloatArray(0)
         val best = HashMap<Long, Int>() // document -> the place of its best passage
         for (at in cosines.indices) {
@@ -167,40 +163,29 @@ class SearchIndex private constructor(
             if (before != null && cosines[at] <= cosines[before]) continue
             if (allowed == null || owners[at] in allowed) best[owners[at]] = at
         }
-        fun cosine(row: Long) = best[row]?.let { cosines[it].toDouble() }
-        val near = best.keys.sortedByDescending { cosine(it) }.take(most)
+        val near = best.keys.sortedByDescending { cosines[best.getValue(it)] }.take(most)
         val words = HashMap<Long, Double>()
-        fun score(row: Long) = (words[row] ?: 0.0) + weight * (cosine(row) ?: 0.0)
-        fun rank(name: String, vararg values: Any?) = db.select(sql(name), *values) { words[it.getLong(0)] = it.getDouble(1) }
         val expression = if (mode == Mode.VECTORS) "" else words(query, isQuery = true)
-        if (expression.isNotEmpty()) rank("words", expression, allowed?.let(::json), most)
-        if (words.size == most) {
-            // Also bm25 of documents near in meaning that may be among the first: it is at most the lowest of these.
-            val least = (near.toSet() + words.keys).map(::score).sortedDescending().getOrElse(top - 1) { -1e9 } - words.values.min()
-            rank("words_of", expression, json(near.filter { it !in words && weight * cosine(it)!! >= least - 1e-3 }))
+        if (expression.isNotEmpty()) {
+            db.select(sql("words"), expression, allowed?.let(::json), most, json(near)) { words[it.getLong(0)] = it.getDouble(1) }
         }
-        return (near.toSet() + words.keys)
-            .filter { threshold == null || mode == Mode.WORDS || (cosine(it) ?: -1.0) >= threshold }
-            .map { Pair(it, rounded(score(it))) }
-            .sortedWith(compareBy({ -it.second }, { it.first }))
-            .take(top)
-            .map { (row, score) -> hit(row, score, cosine(row) ?: 0.0, words[row] ?: 0.0, best[row]) }
+        val rows = (near + words.keys).distinct().map { row -> listOf(row, best[row]?.let { cosines[it] }, words[row]) }
+        val ranked = mutableListOf<Found>()
+        db.select(sql("ranked"), json(rows), mode.name.lowercase(), threshold, top) {
+            val row = it.getLong(0)
+            ranked += hit(row, it.getDouble(1), it.getDouble(2), it.getDouble(3), best[row])
+        }
+        return ranked
     }
 
     /** The documents that a filter keeps. */
     private fun allowed(where: Map<String, Any>): Set<Long> {
         for (name in where.keys) require('"' !in name) { "filter $name: a name with a double quote" }
-        val parts = where.map { (name, wanted) ->
-            val ranges = (if (wanted is Collection<*>) wanted else listOf(wanted))
-                .map { if (it is Pair<*, *>) listOf(it.first, it.second) else listOf(it, it) }
-            mapOf("path" to "$.\"$name\"", "ranges" to ranges)
-        }
+        val parts = json(where.mapValues { if (it.value is Collection<*>) it.value else listOf(it.value) })
         val found = HashSet<Long>()
-        db.select(sql("filter"), json(parts)) { found += it.getLong(0) }
-        if (found.isEmpty() && size() > 0) {
-            val columns = db.values(sql("columns")) { it.getText(0) }
-            val unknown = where.keys.firstOrNull { it !in columns }
-            require(unknown == null) { "no column $unknown to filter by (columns: ${columns.joinToString()})" }
+        db.select(sql("filter"), parts) { found += it.getLong(0) }
+        if (found.isEmpty()) db.select(sql("unknown"), parts) {
+            throw IllegalArgumentException("no column ${it.getText(0)} to filter by (columns: ${it.getText(1)})")
         }
         return found
     }
@@ -214,7 +199,7 @@ class SearchIndex private constructor(
             found = try {
                 val from = one.text.offsetByCodePoints(0, start)
                 val end = if (place == null) one.text.length else one.text.offsetByCodePoints(from, length)
-                Found(one, score, rounded(cosine), rounded(words), from, end)
+                Found(one, score, cosine, words, from, end)
             } catch (outside: IndexOutOfBoundsException) {
                 damaged("$path: damaged (a passage outside document ${one.id})", outside)
             }
@@ -276,18 +261,10 @@ class SearchIndex private constructor(
     private fun size() = db.values("SELECT count(*) FROM documents") { it.getLong(0).toInt() }.single()
 
     private fun check() {
-        val found = db.values("SELECT name FROM sqlite_master WHERE type = 'table'") { it.getText(0) }
-        if (found.isEmpty()) return
-        if (!found.containsAll(listOf("facts", "documents", "passages", "words"))) damaged("$path: not a search index")
-        val state = db.values("PRAGMA quick_check(1)") { it.getText(0) }.single()
-        if (state != "ok") damaged("$path: damaged (${state.take(100)})")
-        val facts = db.values("SELECT name, value FROM facts") { Pair(it.getText(0), it.getText(1)) }.toMap()
-        if (facts["format"] != FORMAT) damaged("$path: an index of another version of msdc")
-        if (encoder.source != facts["source"] && encoder.source != facts["model"]) {
-            damaged("$path: made with another ${facts["name"]} than this ${encoder.name}")
-        }
-        val strays = db.values(sql("strays")) { it.getLong(0) }.single()
-        if (strays != 0L) damaged("$path: damaged ($strays parts of documents are missing)")
+        if (isEmpty()) return
+        val wrong = db.values(sql("check"), encoder.source) { if (it.isNull(0)) null else it.getText(0) }.single()
+            ?: db.values(sql("strays")) { it.getText(0) }.firstOrNull()
+        if (wrong != null) damaged("$path: $wrong")
         db.select(sql("check_words")) {}
         db.select(sql("check_documents")) {
             val one = Document(it.getText(0), it.getText(1), it.getText(2), it.getText(3))
@@ -296,10 +273,8 @@ class SearchIndex private constructor(
     }
 
     companion object {
-        private const val FORMAT = "2"
         private const val BLOCK = 256 // documents that are encoded and written together
         private const val CANDIDATES = 1000 // documents of each kind that are ranked together
-        private const val WEIGHT = 20.0
         private const val MASK = 0xFFFFFFFFL
         private val copying = ReentrantLock()
         private val SQL = SEARCH_SQL.split("-- name: ").drop(1).associate { it.substringBefore('\n') to it.substringAfter('\n') }
@@ -368,15 +343,13 @@ class SearchIndex private constructor(
             return NativeCore.crc32(0, bytes.array()).toLong() and MASK
         }
 
-        /** A number with six digits, so that devices that round differently rank alike. */
-        private fun rounded(number: Double): Double = BigDecimal(number).round(MathContext(6)).toDouble()
-
         /** The words of a text as the index stores them; of a query, FTS5's expression for any of them. */
         private fun words(text: String, isQuery: Boolean = false): String =
             String(NativeCore.searchWords(text.toByteArray(), isQuery), Charsets.UTF_8)
 
         private fun json(value: Any?): String = when (value) {
             null, is Number, is Boolean -> value.toString()
+            is Pair<*, *> -> json(listOf(value.first, value.second))
             is Map<*, *> -> value.entries.joinToString(",", "{", "}") { "${json(it.key)}:${json(it.value)}" }
             is Collection<*> -> value.joinToString(",", "[", "]") { json(it) }
             else -> value.toString().map {
@@ -404,27 +377,28 @@ class SearchIndex private constructor(
             }
         }
 
-        private fun <T> SQLiteConnection.values(sql: String, value: (SQLiteStatement) -> T): List<T> =
-            mutableListOf<T>().also { list -> select(sql) { list += value(it) } }
+        private fun <T> SQLiteConnection.values(sql: String, vararg given: Any?, value: (SQLiteStatement) -> T): List<T> =
+            mutableListOf<T>().also { list -> select(sql, *given) { list += value(it) } }
 
         /** SQLite's errors as one line. Their class depends on the driver. */
         private inline fun <T> named(path: String, work: () -> T): T = try {
             work()
         } catch (failure: RuntimeException) {
-            val said = failure.message.orEmpty()
+            val message = failure.message.orEmpty()
             when {
                 failure is IllegalArgumentException || failure is kotlin.coroutines.cancellation.CancellationException ->
                     throw failure
-                "UNIQUE constraint" in said -> throw IllegalArgumentException(
+                "UNIQUE constraint" in message -> throw IllegalArgumentException(
                     "$path: a document of this id is there already; use update", failure
                 )
-                "metadata_is" in said -> throw IllegalArgumentException("$path: metadata that is not a JSON object", failure)
-                "no such module: fts5" in said -> throw EncoderException(
+                "metadata_is" in message -> throw IllegalArgumentException("$path: metadata that is not a JSON object", failure)
+                "no such module: fts5" in message -> throw EncoderException(
                     EncoderException.Kind.UNSUPPORTED,
                     "$path: this SQLite has no FTS5; open the index with BundledSQLiteDriver of androidx.sqlite", failure
                 )
-                "malformed" in said || "not a database" in said -> damaged("$path: damaged ($said)", failure)
-                else -> throw EncoderException(EncoderException.Kind.IO, "$path: $said", failure)
+                "no such table" in message -> damaged("$path: not a search index", failure)
+                "malformed" in message || "not a database" in message -> damaged("$path: damaged ($message)", failure)
+                else -> throw EncoderException(EncoderException.Kind.IO, "$path: $message", failure)
             }
         }
     }
