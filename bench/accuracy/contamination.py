@@ -38,7 +38,7 @@ def corpus_streams(words: Iterable[str | Path], data: Path | None = None) -> lis
     """Streams of files, of all files of text in folders, and of recipes (a .yaml file, or the name of a shipped one).
 
     A recipe yields the rows that it trains on: its languages, limits, longest sentence and `exclude` apply. `data` is
-    the folder that {data} stands for in a recipe.
+    the folder that replaces {data} in a recipe.
     """
     streams: dict[str, CorpusText] = {}
     for word in words:
@@ -116,7 +116,7 @@ def check(
 
     `tests` maps a set's name to its sentences. Counts are of distinct test sentences by normal form: `exact`, and
     `near` (similar at or above `near` and not exact). near=None searches for exact ones only. `data` is the folder
-    that {data} stands for in a recipe.
+    that replaces {data} in a recipe.
     """
     if near is not None and not 0 < near <= 1:
         raise InputError(f"the near-duplicate similarity {near} is not between 0 and 1")

@@ -1,7 +1,7 @@
 """The document that `msdc evaluate` writes as JSON and `msdc.bench.report` renders.
 
 Fields that a task adds and no table reads are kept as they are (`extra="allow"`), so documents of earlier versions
-remain readable. All scores are x 100 unless their task says otherwise; a value that is not finite is null.
+remain readable. All scores are x 100 unless their task states otherwise; a value that is not finite is null.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ def read_bucc(path: str | Path) -> TaskData:
 def best_threshold(score_C: np.ndarray, right_C: np.ndarray, gold: int) -> float:
     """The threshold of the best F1: halfway between the last accepted and the first rejected score.
 
-    It lies between two different scores, since a threshold cannot separate equal ones.
+    It is between two different scores, since a threshold cannot separate equal ones.
     """
     if not len(score_C):
         return 0.0

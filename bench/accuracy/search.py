@@ -155,7 +155,7 @@ def vector_scores(
 def ranking(score_QM: np.ndarray, grades: Sequence[dict[int, float]]) -> dict[str, np.ndarray]:
     """Of each question, [Q]: accuracy at 1 and 5, reciprocal rank and nDCG at 10.
 
-    Of documents with equal scores the relevant ones stand last: a score that says nothing earns nothing.
+    Of documents with equal scores the relevant ones come last: a constant score earns nothing.
     """
     found = {name: np.zeros(len(grades)) for name in ("acc1", "acc5", "mrr", "ndcg")}
     discount = 1 / np.log2(np.arange(2, TOP + 2))

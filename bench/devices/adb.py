@@ -36,7 +36,7 @@ PREFIX = "msdc-run-"
 GRACE_S = 20.0
 COME_BACK_S = 20.0
 # A runner's words for a bundle that differs from its manifest, and a shell's for a program of another machine.
-DAMAGED = ("sha256 differs", "bytes where the manifest says", "seal does not match")
+DAMAGED = ("sha256 differs", "bytes where the manifest", "seal does not match")
 FOREIGN = ("exec format error", "syntax error", "not executable", "wrong elf class", "cannot execute",
            "invalid elf header")  # fmt: skip
 # One line per fact: path, equals sign, first line of the file. Absent sources print nothing.

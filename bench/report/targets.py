@@ -65,12 +65,6 @@ class Limit:
         """`value` with its unit."""
         return KINDS[self.kind].show(value) + KINDS[self.kind].unit
 
-    def verdict(self, value: float | None) -> TargetVerdict:
-        """Whether `value` keeps the limit."""
-        if value is None:
-            return "not measured"
-        return "pass" if (value >= self.limit if self.kind == "accuracy" else value <= self.limit) else "fail"
-
 
 class Judged(NamedTuple):
     """One run and one target. `noisy`: the machine was, so a latency may be too high."""
@@ -83,7 +77,10 @@ class Judged(NamedTuple):
     @property
     def verdict(self) -> TargetVerdict:
         """Whether the run keeps the limit."""
-        return self.target.verdict(self.value)
+        if self.value is None:
+            return "not measured"
+        limit = self.target.limit
+        return "pass" if (self.value >= limit if self.target.kind == "accuracy" else self.value <= limit) else "fail"
 
     @property
     def text(self) -> str:

@@ -120,28 +120,22 @@ def _kind(annotation: Any) -> Any:
     return click.Path(path_type=Path) if Path in found else next((kind for kind in (int, float) if kind in found), str)
 
 
-def option_of(model: type[Options], name: str, **changes: Any) -> Callable[[Any], Any]:
-    """The click option of a field; `changes` are arguments of `click.option`, with `names` its spellings."""
-    field = model.documented()[name]
-    text, _, default = (field.description or "").partition("; None: ")
-    text = text[:1].upper() + text[1:] + "." + (f"  [default: {default}]" if default else "")
-    text = re.sub(r"`(\w+)`", lambda found: f"--{found[1]}" if found[1] in model.model_fields else found[1], text)
-    text += "  Repeatable." * bool(changes.get("multiple"))
-    names = changes.pop("names", (f"--{name.removesuffix('_s').replace('_', '-')}",))
-    kind = {"is_flag": True} if field.annotation is bool else {"type": _kind(field.annotation)}
-    return click.option(*names, name, **{"help": text, **kind, **changes})
-
-
 def options_of(model: type[Options], leave_out: Sequence[str], **changes: Mapping[str, Any]) -> Callable[[Any], Any]:
-    """The options of all fields of `model` but `leave_out`, in order, as one decorator; `changes` as in `option_of`."""
+    """The click options of the fields of `model`, without those of `leave_out`, as one decorator.
 
-    def add(command: Any) -> Any:
-        for name in reversed(model.documented()):
-            if name not in leave_out:
-                command = option_of(model, name, **changes.get(name, {}))(command)
-        return command
-
-    return add
+    `changes` are arguments of `click.option` by field, with `names` its spellings.
+    """
+    fields, decorators = model.documented(), []
+    for name in [name for name in fields if name not in leave_out]:
+        given, kind = dict(changes.get(name, {})), fields[name].annotation
+        text, _, default = (fields[name].description or "").partition("; None: ")
+        text = text[:1].upper() + text[1:] + "." + "  Repeatable." * bool(given.get("multiple"))
+        text += f"  [default: {default}]" if default else ""
+        text = re.sub(r"`(\w+)`", lambda found: f"--{found[1]}" if found[1] in fields else found[1], text)
+        names = given.pop("names", (f"--{name.removesuffix('_s').replace('_', '-')}",))
+        typed = {"is_flag": True} if kind is bool else {"type": _kind(kind)}
+        decorators.append(click.option(*names, name, **{"help": text, **typed, **given}))
+    return _combined(*decorators)
 
 
 def runtime_option(command: Command) -> Command:
