@@ -21,7 +21,7 @@ from msdc.compress.quantization.plan import (
     weight_bytes_by_dtype,
 )
 from msdc.compress.size import cut_config
-from msdc.compress.student.coded_table import choose_nonzeros, fit_code, index_type, kept_variance, prune
+from msdc.compress.student.coded_table import _start_base, choose_nonzeros, fit_code, index_type, kept_variance, prune
 from msdc.compress.student.config import CODE, INDEX, SHORT_ROWS, TABLE, parameter_counts, tensor_shapes
 from msdc.compress.student.cut import fit_student, shrink, wide_table
 from msdc.compress.student.io import load_student, save_student
@@ -329,6 +329,17 @@ def test_a_fit_beats_a_random_code_and_the_rows_it_starts_from():
     random = kept_variance(rows, choose_nonzeros(rows, random_numbers(R, E, seed=9), K).rows())
     assert fitted > start > random
     assert fitted > 0.85 and kept_variance(rows, rows) == 1.0
+
+
+def test_a_base_starts_from_rows_of_large_weight_that_no_earlier_one_covers():
+    """Rows n and n + 6 are parallel, the second is longer: one of each pair is chosen, the longer one."""
+    rows_VE = torch.cat([0.9 * torch.eye(6, 8), torch.eye(6, 8)])
+    weight_V = torch.ones(12, dtype=torch.float64)
+    weight_V[[0, 6, 5, 11]] = 10.0
+    base_RE = _start_base(rows_VE, weight_V, 6)
+    assert sorted(map(tuple, base_RE.tolist())) == sorted(map(tuple, rows_VE[6:].tolist()))
+    # Of fewer rows than directions those of the largest weight, which come first.
+    assert set(map(tuple, _start_base(rows_VE, weight_V, 2).tolist())) == {tuple(rows_VE[n].tolist()) for n in (6, 11)}
 
 
 def test_frequent_rows_are_kept_best():
