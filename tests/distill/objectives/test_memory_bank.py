@@ -58,8 +58,9 @@ def test_a_damaged_state_is_refused(pointer: int, filled: int) -> None:
 
 def test_another_size_and_wrong_pushes_are_refused() -> None:
     bank = MemoryBank(2, 4)
-    with pytest.raises(InputError, match=r"\[4, 2\], this run's is \[8, 2\]"):
-        MemoryBank(2, 8).load_state_dict(bank.state_dict())
+    for width, size in ((2, 8), (2, 3), (1, 4), (3, 4)):
+        with pytest.raises(InputError, match=rf"\[4, 2\], this run's is \[{size}, {width}\]"):
+            MemoryBank(width, size).load_state_dict(bank.state_dict())
     for wrong in (torch.zeros(3, 3), torch.zeros(2), torch.zeros(0, 2), torch.zeros(2, 2).long()):
         with pytest.raises(InputError, match=r"MemoryBank\.push"):
             bank.push(wrong)
