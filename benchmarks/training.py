@@ -70,7 +70,7 @@ def ours(folder: Path, pairs: list[list[str]], steps: int, options: argparse.Nam
     }  # fmt: skip
     made = Run(parse_recipe(tree, "speed"), folder / "run")
     if made.cache is not None:
-        CachedTeacher(load_encoder(MODEL), made.cache, MAX_LENGTH, made.precision).outputs([pair[0] for pair in pairs])
+        CachedTeacher(load_encoder(MODEL), made.cache, MAX_LENGTH, made.precision).vectors([pair[0] for pair in pairs])
     some: Any = batches, sentence
     feed, task = some
     if side == "no grouping":

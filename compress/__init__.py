@@ -14,15 +14,15 @@ from msdc.lazy import exports
 
 if TYPE_CHECKING:
     from msdc.compress.budget import plan_budget as plan_budget
+    from msdc.compress.cut import code_table as code_table
+    from msdc.compress.cut import cut_student as cut_student
     from msdc.compress.quantization.search import quantize as quantize
     from msdc.compress.size import plan as plan
-    from msdc.compress.student.cut import code_table as code_table
-    from msdc.compress.student.cut import cut_student as cut_student
     from msdc.compress.vocabulary.trim import trim as trim
 
 _MODULES = {
-    "code_table": "msdc.compress.student.cut",
-    "cut_student": "msdc.compress.student.cut",
+    "code_table": "msdc.compress.cut",
+    "cut_student": "msdc.compress.cut",
     "plan": "msdc.compress.size",
     "plan_budget": "msdc.compress.budget",
     "quantize": "msdc.compress.quantization.search",

@@ -15,16 +15,16 @@ It ranks candidates and does not predict a score: train two or three from the Pa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import inf, log2
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ByteSize, ConfigDict, TypeAdapter, ValidationError
 
 from msdc.arguments import checked
-from msdc.compress.quantization.plan import plan_for
 from msdc.compress.size import (
     PROGRAM_BYTES,
     base_of,
@@ -35,6 +35,7 @@ from msdc.compress.size import (
     require_positive,
 )
 from msdc.compress.student.config import StudentConfig, parameter_counts
+from msdc.compress.student.plan import plan_for
 from msdc.errors import InputError, did_you_mean
 from msdc.scores import pareto
 
@@ -80,7 +81,7 @@ class Candidate(BaseModel):
 @checked
 def plan_budget(
     budget: str | int,
-    model: str | None = None,
+    model: str | Path | None = None,
     *,
     shape: str | None = None,
     runtime: str = "executorch",
@@ -122,13 +123,13 @@ def plan_budget(
     if runtime not in PROGRAM_BYTES:
         raise InputError(f"`runtime` {runtime!r} is unknown{did_you_mean(runtime, PROGRAM_BYTES)}")
     try:
-        size = TypeAdapter(ByteSize).validate_python(budget)
+        budget_bytes = TypeAdapter(ByteSize).validate_python(budget)
     except ValidationError as error:
         raise InputError(f"size {budget!r} is not a number of bytes, such as 10MB or 9.5MiB") from error
     _, base, student = base_of(model, shape)
-    kept = None
+    kept: dict[int, float] = {}
     if student is not None:
-        from msdc.compress.student.cut import kept_shares, wide_table
+        from msdc.compress.cut import kept_shares, wide_table
 
         kept = kept_shares(wide_table(student), [width for width in WIDTHS if width < base.table_width])
     codes: list[tuple[int, int]] = []
@@ -136,57 +137,13 @@ def plan_budget(
         if nonzeros not in (None, *NONZEROS):
             raise InputError(f"`nonzeros` {nonzeros}: a coded row is a sum of 2 to 5 base rows")
         codes = list(product([base_rows] if base_rows else BASE_ROWS, [nonzeros] if nonzeros else NONZEROS))
-    chosen = {name: value for name, value in fixed.items() if value is not None}
-    return enumerate_students(
-        base, size, runtime=runtime, max_length=max_length, place=place, kept=kept, codes=codes, fixed=chosen
-    )
-
-
-def enumerate_students(
-    base: StudentConfig,
-    budget_bytes: int,
-    *,
-    runtime: str = "executorch",
-    max_length: int | None = None,
-    place: str = "word",
-    kept: dict[int, float] | None = None,
-    codes: Sequence[tuple[int, int]] = (),
-    fixed: Mapping[str, int] | None = None,
-) -> list[Candidate]:
-    """Every combination that fits `budget_bytes`, least expected loss first, the Pareto set marked.
-
-    `kept` maps bottleneck widths to the share of the model's own table that they keep; `codes` are pairs of base rows
-    and nonzeros of coded tables, which replace the table of every vocabulary that is larger than the base;
-    `fixed` are values that every candidate's config must have.
-    """
-    layers = base.unit * base.repeats
-    shares: dict[int | None, float] = {
-        width: (kept or {}).get(width, float(np.interp(width / base.hidden, *KEPT_CURVE)))
-        for width in WIDTHS
-        if width < base.table_width and width != base.bottleneck
-    }
-    # None keeps the base's own width.
-    shares[None] = 1.0
-    stacks = [
-        (unit, repeats) for unit in UNITS for repeats in REPEATS if unit <= base.unit and unit * repeats <= layers
-    ]
-    vocabularies = [*(size for size in VOCABULARIES if size < base.vocabulary), base.vocabulary]
-    tables: list[tuple[int, int | None, int | None]] = [(size, None, None) for size in vocabularies]
-    if codes and not base.coded:
-        tables = [(size, rows, nonzeros) for size in vocabularies for rows, nonzeros in codes if rows < size]
+    fixed = {name: value for name, value in fixed.items() if value is not None}
     found: list[Candidate] = []
     smallest = inf
-    for (width, share), (unit, repeats), (vocabulary, rows, nonzeros) in product(shares.items(), stacks, tables):
-        cut: dict[str, Any] = {"unit": unit, "repeats": repeats, "vocabulary": vocabulary}
-        cut |= {"bottleneck": width, "base_rows": rows, "nonzeros": nonzeros}
+    for cut, points in _cuts(base, kept, codes):
         config = cut_config(base, **cut, place=place, max_length=max_length)
-        if any(getattr(config, name) != value for name, value in (fixed or {}).items()):
+        if any(getattr(config, name) != value for name, value in fixed.items()):
             continue
-        points = BOTTLENECK_POINTS * (1 - share) + HALVING_POINTS * log2(layers / unit)
-        points += DEPTH_POINTS * log2(layers / (unit * repeats))
-        points += VOCABULARY_POINTS * log2(base.vocabulary / vocabulary)
-        if rows is not None:
-            points += BOTTLENECK_POINTS * float(np.interp(rows / vocabulary, *CODE_CURVE))
         for precision in precisions_for(config):
             size = predict_bytes(config, plan_for(config, precision), runtime)
             smallest = min(smallest, size)
@@ -202,9 +159,42 @@ def enumerate_students(
                 )
                 found.append(candidate)
     if not found and smallest == inf:
-        raise InputError(f"no candidate has {', '.join(f'`{name}` {value}' for name, value in (fixed or {}).items())}")
+        raise InputError(f"no candidate has {', '.join(f'`{name}` {value}' for name, value in fixed.items())}")
     if not found:
         raise InputError(f"no student of this model fits {budget_bytes} bytes; the smallest takes {smallest}")
     front = pareto([(row.bytes, row.macs_per_token, row.expected_loss) for row in found])
     found = [row.model_copy(update={"pareto": best}) for row, best in zip(found, front, strict=True)]
     return sorted(found, key=lambda row: (row.expected_loss, row.bytes, row.macs_per_token))
+
+
+def _cuts(
+    base: StudentConfig, kept: Mapping[int, float], codes: Sequence[tuple[int, int]]
+) -> Iterator[tuple[dict[str, Any], float]]:
+    """Every combination of arguments of `cut_config`, with its expected loss before quantization.
+
+    `kept` maps bottleneck widths to the share of the model's own table that they keep; `codes` are pairs of base rows
+    and nonzeros of coded tables, which replace the table of every vocabulary that is larger than the base.
+    """
+    layers = base.unit * base.repeats
+    shares: dict[int | None, float] = {
+        width: kept.get(width, float(np.interp(width / base.hidden, *KEPT_CURVE)))
+        for width in WIDTHS
+        if width < base.table_width and width != base.bottleneck
+    }
+    # None keeps the base's own width.
+    shares[None] = 1.0
+    stacks = [
+        (unit, repeats) for unit in UNITS for repeats in REPEATS if unit <= base.unit and unit * repeats <= layers
+    ]
+    vocabularies = [*(size for size in VOCABULARIES if size < base.vocabulary), base.vocabulary]
+    tables: list[tuple[int, int | None, int | None]] = [(size, None, None) for size in vocabularies]
+    if codes and not base.coded:
+        tables = [(size, rows, nonzeros) for size in vocabularies for rows, nonzeros in codes if rows < size]
+    for (width, share), (unit, repeats), (vocabulary, rows, nonzeros) in product(shares.items(), stacks, tables):
+        points = BOTTLENECK_POINTS * (1 - share) + HALVING_POINTS * log2(layers / unit)
+        points += DEPTH_POINTS * log2(layers / (unit * repeats))
+        points += VOCABULARY_POINTS * log2(base.vocabulary / vocabulary)
+        if rows is not None:
+            points += BOTTLENECK_POINTS * float(np.interp(rows / vocabulary, *CODE_CURVE))
+        cut = {"unit": unit, "repeats": repeats, "vocabulary": vocabulary}
+        yield cut | {"bottleneck": width, "base_rows": rows, "nonzeros": nonzeros}, points

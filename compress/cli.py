@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from msdc import compress
-from msdc.commands import VerbCommand, quiet_option, wide_option
+from msdc.commands import VerbCommand, json_option, quiet_option, wide_option
 from msdc.compress.student.config import SHAPES
 from msdc.lazy import higher
 from msdc.tables import Column, Table, megabytes, terminal_width, to_text
@@ -19,7 +19,6 @@ FILE = click.Path(path_type=Path)
 MODEL = click.argument("model", default="msdc-mini")
 OUTPUT = click.option("-o", "--output", type=FILE, required=True, help="Folder to write.")
 FORCE = click.option("--force", is_flag=True, help="Replace the folder if it exists.")
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 PLACE = click.option("--place", type=click.Choice(["word", "embedding"]), default="word", show_default=True,
                      help="word: the paper's bottleneck; embedding: a stock AlbertModel.")  # fmt: skip
 SHOWN = 25
@@ -63,7 +62,7 @@ def _shapes(as_json: bool) -> None:
               help="Runtime whose file the budget is for.")  # fmt: skip
 @click.option("--all", "show_all", is_flag=True, help="With --budget: also candidates outside the Pareto set.")
 @wide_option
-@JSON
+@json_option
 def plan_command(budget: str | None, runtime: str, show_all: bool, wide: bool, as_json: bool, **options: Any) -> None:
     """Parameters, bytes and operations before anything is trained.
 
@@ -117,7 +116,7 @@ def plan_command(budget: str | None, runtime: str, show_all: bool, wide: bool, a
 @click.option("--size", type=int, help="Keep at most this many tokens, the most frequent ones.")
 @click.option("--check", multiple=True, type=FILE, help="Measure the change on this text (repeatable).")
 @FORCE
-@JSON
+@json_option
 @quiet_option
 def vocabulary(languages: str, as_json: bool, **options: Any) -> None:
     """Remove unused tokens and table rows, and verify that nothing else changed."""
@@ -150,7 +149,7 @@ def vocabulary(languages: str, as_json: bool, **options: Any) -> None:
 @click.option("--corpus", type=FILE, help="Text whose token frequencies weight the bottleneck's SVD.")
 @click.option("--materialise", is_flag=True, help="Write the equal plain BertModel: unrolled, V x H table.")
 @FORCE
-@JSON
+@json_option
 @quiet_option
 def student(layers: str | None, as_json: bool, **options: Any) -> None:
     """Cut a student from any encoder: its layers become the recurring unit, an SVD of its table the bottleneck."""
@@ -180,7 +179,7 @@ def student(layers: str | None, as_json: bool, **options: Any) -> None:
 @click.option("--nonzeros", type=int, default=4, show_default=True, help="Base rows that a row is a sum of, 2 to 5.")
 @click.option("--corpus", type=FILE, help="Text whose token frequencies weight the fit.")
 @FORCE
-@JSON
+@json_option
 @quiet_option
 def code(as_json: bool, **options: Any) -> None:
     """Code a model's token table: each row becomes a weighted sum of a few rows of a small base table."""
@@ -206,7 +205,7 @@ def code(as_json: bool, **options: Any) -> None:
 @click.option("--calibration", type=FILE, help="Text to measure on; default: the embedded corpus.")
 @click.option("--int4-linears", is_flag=True, help="With auto: also try int4 linear layers (ExecuTorch only).")
 @FORCE
-@JSON
+@json_option
 @quiet_option
 def quantize_command(as_json: bool, **options: Any) -> None:
     """Store a model as integers and scales, and report what each weight cost."""

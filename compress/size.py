@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from msdc.arguments import checked
-from msdc.compress.quantization import plan as plans
-from msdc.compress.quantization.plan import PrecisionPlan
 from msdc.compress.student import config as names
+from msdc.compress.student import plan as plans
 from msdc.compress.student.config import StudentConfig
+from msdc.compress.student.plan import PrecisionPlan
 from msdc.errors import InputError
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ def size_plan(shape: str, config: StudentConfig) -> SizePlan:
     )
 
 
-def base_of(model: str | None, shape: str | None) -> tuple[str, StudentConfig, Student | None]:
+def base_of(model: str | Path | None, shape: str | None) -> tuple[str, StudentConfig, Student | None]:
     """Name and config of a model or of a published shape, and the model's student."""
     if (model is None) == (shape is None):
         raise InputError("pass either `model` or `shape`")
@@ -201,7 +202,7 @@ def base_of(model: str | None, shape: str | None) -> tuple[str, StudentConfig, S
 
 @checked
 def plan(
-    model: str | None = None,
+    model: str | Path | None = None,
     *,
     shape: str | None = None,
     bottleneck: int | None = None,

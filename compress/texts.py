@@ -58,9 +58,11 @@ def row_frequency(encoder: Encoder, vocabulary: int, corpus: str | Path | None) 
     return frequency_V, "uniform (a corpus improves them)" if frequency_V is None else "the vocabulary's own"
 
 
-def corpus_frequency(tokenizer: Tokenizer, texts: Sequence[str], vocabulary: int, max_length: int) -> Tensor:
-    """Counts of the rows that `texts` use, smoothed, float32 [V]."""
-    counts_V = torch.full((vocabulary,), SMOOTHING)
+def corpus_frequency(
+    tokenizer: Tokenizer, texts: Sequence[str], vocabulary: int, max_length: int, smoothing: float = SMOOTHING
+) -> Tensor:
+    """Counts of the rows that `texts` use, plus `smoothing`, float32 [V]."""
+    counts_V = torch.full((vocabulary,), smoothing)
     for start in range(0, len(texts), 4096):
         rows = tokenizer.encode(list(texts[start : start + 4096]), max_length)
         ids = torch.tensor([index for row in rows for index in row], dtype=torch.int64)

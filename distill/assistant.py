@@ -11,15 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import torch
-from torch import Tensor
 
+from msdc.compress.cut import fit_student, shrink
 from msdc.compress.student.config import CODE, INDEX, POSITION, TABLE
-from msdc.compress.student.cut import fit_student, shrink
 from msdc.compress.student.io import save_student
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.stock import decode, to_student
+from msdc.compress.texts import corpus_frequency
 from msdc.compress.vocabulary.train import train_vocabulary, train_whole_words
 from msdc.distill import vocabulary_transfer as transfer
 from msdc.distill.data import Row
@@ -44,13 +43,6 @@ def load_named(model: NamedModel | str | Path, new_head_seed: int | None = None)
     if isinstance(model, NamedModel):
         return load_encoder(model.model, pooling=model.pooling, head=model.head, head_seed=new_head_seed)
     return load_encoder(model)
-
-
-def token_frequency(tokenizer: Tokenizer, rows: Sequence[Row], max_length: int) -> Tensor:
-    """How often each id occurs in both sides of the rows, plus one, float64 [V]."""
-    texts = [row.source for row in rows] + [row.target for row in rows if row.target]
-    ids = np.concatenate([np.zeros(0, np.int64), *map(np.asarray, tokenizer.encode(texts, max_length))])
-    return torch.from_numpy(1.0 + np.bincount(ids.astype(np.int64), minlength=tokenizer.size))
 
 
 def with_table(teacher: Encoder, tokenizer: PieceTokenizer, wanted: Assistant, rows: Sequence[Row]) -> Student:
@@ -179,7 +171,8 @@ def cut_from_assistant(recipe: Recipe, assistant_folder: Path, text: StageText) 
     count = len(large.layers)
     layers = shape.layers if shape.layers is not None else tuple(range(shape.unit or count))
     repeats, length = shape.repeats or max(1, count // len(layers)), min(shape.max_length, large.config.positions)
-    frequency = token_frequency(encoder.tokenizer, text.sample_rows(20_000), shape.max_length)
+    texts = [text for row in text.sample_rows(20_000) for text in (row.source, row.target) if text]
+    frequency = corpus_frequency(encoder.tokenizer, texts, encoder.tokenizer.size, shape.max_length, smoothing=1.0)
     student = shrink(
         large, layers=layers, repeats=repeats, bottleneck=shape.bottleneck, place=shape.place, frequency_V=frequency,
         max_length=length, dropout=shape.dropout,

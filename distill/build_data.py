@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from msdc.commands import quiet_option
+from msdc.commands import json_option, quiet_option
 from msdc.distill.catalog import load_recipe
 from msdc.distill.data.sources import SourceSet, TextRow, read_sources
 from msdc.distill.recipe import Recipe
@@ -25,7 +25,7 @@ SHOWN = 110  # characters of a reason
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FileOutcome:
     """The outcome for one file; `state` is built, present, planned, training or missing."""
 
     file: str
@@ -84,7 +84,7 @@ def build_data(
     only: Sequence[str] = (),
     copies: Path | None = None,
     dry_run: bool = False,
-) -> list[Outcome]:
+) -> list[FileOutcome]:
     """Build the files that a recipe reads in `data`, the folder it was loaded with; existing files are kept.
 
     Args:
@@ -98,30 +98,30 @@ def build_data(
     wanted, unknown, remote = wanted_files(recipe, data, sets)
     if strange := [name for name in only if name not in wanted.values()]:
         raise InputError(f"`only` {strange[0]}: {recipe.name} reads {', '.join(dict.fromkeys(wanted.values()))}")
-    found = [Outcome(name, "", "training", why="downloaded by training") for name in remote if not only]
+    found = [FileOutcome(name, "", "training", why="downloaded by training") for name in remote if not only]
     for file, name in wanted.items():
         if only and name not in only:
             continue
         entry = sets[name]
         origin = ", ".join(map(str, entry.origins.values()))
         if (present := (data / file).is_file()) or dry_run:
-            found.append(Outcome(file, name, "present" if present else "planned", origin=origin))
+            found.append(FileOutcome(file, name, "present" if present else "planned", origin=origin))
             continue
         say(f"{name}: {file}")
         try:
             rows = entry.rows(file, copies)
             unchanged = any(part.paste for part in entry.targets[file][1])
             count = write_rows(rows if unchanged else cleaned(rows), data / file)
-            found.append(Outcome(file, name, "built", count, origin))
+            found.append(FileOutcome(file, name, "built", count, origin))
         except InputError as error:
-            found.append(Outcome(file, name, "missing", origin=origin, why=str(error)))
+            found.append(FileOutcome(file, name, "missing", origin=origin, why=str(error)))
     states = {pattern: "present" if any(data.glob(pattern)) else "missing" for pattern in unknown if not only}
-    return found + [Outcome(pattern, "", state, why="no known source") for pattern, state in states.items()]
+    return found + [FileOutcome(pattern, "", state, why="no known source") for pattern, state in states.items()]
 
 
-def to_table(outcomes: Sequence[Outcome], sets: dict[str, SourceSet]) -> str:
+def to_table(outcomes: Sequence[FileOutcome], sets: dict[str, SourceSet]) -> str:
     """One row per set and outcome: files, rows, the license, and the source or why it is unavailable."""
-    groups: dict[tuple[str, str, str], list[Outcome]] = {}
+    groups: dict[tuple[str, str, str], list[FileOutcome]] = {}
     for one in outcomes:
         groups.setdefault((one.set or one.file, one.state, one.why or one.origin), []).append(one)
     rows = []
@@ -145,7 +145,7 @@ def to_table(outcomes: Sequence[Outcome], sets: dict[str, SourceSet]) -> str:
               help="Folder with copies of the sources (checkouts named OWNER+NAME), instead of downloads.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show what would be built; build nothing.")
 @click.option("--allow-missing", is_flag=True, help="Exit with 0 even if something is unavailable.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @quiet_option
 @click.pass_context
 def command(

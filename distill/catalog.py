@@ -44,7 +44,7 @@ EMBEDDED = PACKAGE / "data"
 NAMED = ("corpora", "stages")  # lists whose entries are addressed by name
 PATHS = ("path", "files", "file", "graded", "report", "cache", "exclude")
 MODELS = ("teacher", "assistant", "student", "body", "model")
-Entries = dict[str, list[Any]]  # entries of the lists in NAMED
+NamedEntries = dict[str, list[Any]]  # entries of the lists in NAMED
 
 
 class Variant(Strict):
@@ -58,7 +58,7 @@ class Variant(Strict):
     skips: tuple[str, ...] = ()
     differs: tuple[str, ...] = ()
 
-    def apply(self, tree: dict[str, Any], known: Entries, name: str) -> None:
+    def apply(self, tree: dict[str, Any], known: NamedEntries, name: str) -> None:
         """Change the recipe's mapping in place; `known` are all entries to choose from, including its own.
 
         So that variants combine in any order, a setting also changes entries that are removed, or chosen later.
@@ -112,7 +112,7 @@ class RecipeFile:
     tree: dict[str, Any]
     variants: dict[str, Variant]
     tables: dict[str, PaperTable]
-    spare: Entries
+    spare: NamedEntries
 
     def paper_row(self, chosen: str) -> dict[str, Any]:
         """The paper's row of a combination of variants: `row`, `tables`, figures by column; empty without one.
@@ -354,7 +354,7 @@ def _model_facts(model: Any) -> dict[str, Any]:
     if isinstance(model, NamedModel):
         return {"": model.model, ".pooling": model.pooling or "mean", ".head": model.head or "none"}
     if isinstance(model, Assistant):
-        return {"": f"{model.body} with {model.vocabulary.train} pieces ({model.rows})"}
+        return {"": f"{model.body} with {model.vocabulary.train} tokens ({model.rows})"}
     if not isinstance(model, StudentShape):
         return {"": model}
     if model.scratch is not None:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 import numpy as np
 
-from msdc.commands import quiet_option
+from msdc.commands import json_option, quiet_option
 from msdc.distill.catalog import load_recipe
 from msdc.distill.data.corpora import TextSource, open_corpora, unread
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
@@ -151,7 +151,7 @@ def describe_corpus(
 @click.option("--examples", type=click.IntRange(min=0), default=3, show_default=True, help="Rows to show.")
 @click.option("--data", type=click.Path(path_type=Path), envvar="MSDC_DATA",
               help="Folder that replaces {data} in a recipe [env MSDC_DATA].")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @click.pass_context
 @quiet_option
 def command(

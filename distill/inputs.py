@@ -1,25 +1,40 @@
-"""What a run reads, by content: text, graded and excluded files, local models; it is continued with the same only."""
+"""What a run reads, by content: text, graded and excluded files, models.
+
+`inputs.json` of a run has the hashes of what is on this machine: it is continued with the same only. `downloads.json`
+has those of what was downloaded; a resumed run reports what changed.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from msdc.distill.data.corpora import open_corpora
+from msdc.distill.data.download import fetch_hub, fetch_opus, load_hub
 from msdc.distill.data.exclusion import excluded_files, matching_files
 from msdc.distill.data.tables import file_hash, source_key, tables_folder
-from msdc.distill.recipe import Assistant, Recipe, StudentShape, model_name
+from msdc.distill.recipe import Assistant, Corpus, NamedModel, Recipe, StudentShape, model_name
 from msdc.encoders.folder import locate_model
 from msdc.encoders.source import ModelSource
+from msdc.files import read_json, sha256_file, write_json
+from msdc.progress import warn
 
 Inputs = dict[str, str]  # hashes by `KIND NAME`
+# Files of a model folder that its numbers depend on.
+_MODEL_FILES = re.compile(r".*\.(safetensors|json|model|txt)$")
+
+
+def _models(recipe: Recipe) -> list[str]:
+    """The models that a recipe names, each once."""
+    models = (recipe.teacher, recipe.assistant, recipe.student, *(stage.teacher_role for stage in recipe.stages))
+    names = [model_name(model) for model in models if isinstance(model, (str, NamedModel))]
+    return [name for name in dict.fromkeys(names) if name not in ("teacher", "assistant")]
 
 
 def read_inputs(recipe: Recipe) -> Inputs:
-    """The hashes of all that a recipe reads from this machine, without `exclude` applied.
-
-    What is downloaded is in `downloads.json` instead; a resumed run reports what changed of it.
-    """
+    """The hashes of all that a recipe reads from this machine, without `exclude` applied."""
     folder, found = tables_folder(recipe), Inputs()
     for source in open_corpora(tuple(dict.fromkeys(recipe.all_corpora))):
         if source.files and not source.corpus.is_remote:
@@ -31,10 +46,7 @@ def read_inputs(recipe: Recipe) -> Inputs:
     for path in [*files, *(Path(name) for name in vocabularies if name)]:
         for one in matching_files(str(path)):
             found[f"file {path}"] = file_hash(one, folder)
-    models = [one for one in (recipe.teacher, recipe.assistant, recipe.student) if one is not None]
-    names = [model_name(one) for one in models if not isinstance(one, (Assistant, StudentShape))]
-    names += [stage.teacher for stage in recipe.stages if stage.teacher_role not in (None, "teacher", "assistant")]  # type: ignore[misc]
-    for name in dict.fromkeys(names):
+    for name in _models(recipe):
         if Path(name).expanduser().is_dir():
             found[f"model {name}"] = ModelSource(locate_model(name)).identity()
     return found
@@ -45,3 +57,68 @@ def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     gone = [f"{name}: removed" for name in before if name not in now]
     added = [f"{name}: added" for name in now if name not in before]
     return [*(f"{name}: changed" for name in before if now.get(name, before[name]) != before[name]), *gone, *added]
+
+
+# --- what was downloaded ----------------------------------------------------------------------------------------------
+
+
+def _revision(path: Path) -> str | None:
+    """The commit of a file or folder in the hub's cache (`.../snapshots/COMMIT/...`)."""
+    found = re.search(r"snapshots[/\\]([0-9a-f]{40})(?=[/\\]|$)", str(path))
+    return found and found[1]
+
+
+def _hub_entry(corpus: Corpus) -> dict[str, Any]:
+    """Hashes and revision of the files of a hub data set."""
+    if fetched := [path for path, _ in fetch_hub(corpus)]:
+        revision = _revision(fetched[0])
+        names = [re.sub(r".*snapshots[/\\][0-9a-f]{40}[/\\]", "", str(path)) for path in fetched]
+        files = {name: sha256_file(path) for name, path in zip(names, fetched, strict=True)}
+        return {"files": files} | ({"revision": revision} if revision else {})
+    # Else the addresses of its files, which contain the commit, with hashes or sizes.
+    files = {}
+    for data, _ in load_hub(corpus):
+        sums = data.info.download_checksums or {}
+        files |= {str(url): str(one.get("checksum") or f"{one.get('num_bytes')} bytes") for url, one in sums.items()}
+        if not sums:
+            files[str(data.info.config_name)] = str(data._fingerprint)
+    return {"files": files}
+
+
+def find_downloads(recipe: Recipe) -> dict[str, Any]:
+    """Files and hashes, by name, of corpora from the hub and OPUS, and of models in the hub's cache."""
+    found: dict[str, Any] = {}
+
+    def add(name: str, entry: dict[str, Any]) -> None:
+        old = found.setdefault(name, {"files": {}})
+        found[name] = old | entry | {"files": old["files"] | entry["files"]}
+
+    for corpus in dict.fromkeys(recipe.all_corpora):
+        if corpus.hub is not None:
+            add(f"hub {corpus.hub}", _hub_entry(corpus))
+        elif corpus.opus is not None:
+            paths = [path for one, two, _ in fetch_opus(corpus) for path in (one, two)]
+            add(f"opus {corpus.opus}", {"files": {path.name: sha256_file(path) for path in paths}})
+    for name in _models(recipe):
+        folder = locate_model(name)
+        if revision := _revision(folder):
+            paths = [p for p in sorted(folder.rglob("*")) if p.is_file() and _MODEL_FILES.match(p.name)]
+            files = {path.relative_to(folder).as_posix(): sha256_file(path) for path in paths}
+            add(f"model {name}", {"files": files, "revision": revision})
+    return found
+
+
+def record_downloads(recipe: Recipe, folder: Path) -> None:
+    """Write downloads.json into a run folder if the recipe downloads anything; warn about files that changed."""
+    file = folder / "downloads.json"
+    now = find_downloads(recipe)
+    if not now:
+        return
+    if not file.is_file():
+        write_json(file, now)
+    before = read_json(file)
+    for name, entry in now.items():
+        old = before.get(name, {}).get("files", {})
+        changed = sorted(n for n in entry["files"].keys() | old.keys() if entry["files"].get(n) != old.get(n))
+        if changed:
+            warn(f"warning: {name}: changed since this run started: {', '.join(changed)[:300]} (see {file})")

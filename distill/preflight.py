@@ -13,8 +13,8 @@ import torch
 import yaml
 from torch import Tensor
 
-from msdc.compress.quantization.plan import plan_for
 from msdc.compress.student.model import Student, StudentConfig
+from msdc.compress.student.plan import plan_for
 from msdc.distill.assistant import POSITIONS
 from msdc.distill.data.columns import fits, is_language
 from msdc.distill.data.corpora import is_here, open_corpora
@@ -25,7 +25,7 @@ from msdc.distill.tasks import task_kind
 from msdc.distill.tasks.sentence import DOMAINS, LABELS, TARGETS, TASK_OPTIONS, count_domains, stage_inputs
 from msdc.distill.training.trainer import check_warmup
 from msdc.distill.training.validation import read_graded
-from msdc.encoders.folder import Layout, locate_model, read_layout
+from msdc.encoders.folder import Layout, find_offline, locate_model, read_layout
 from msdc.errors import InputError
 from msdc.limits import LAYERS
 from msdc.progress import warn
@@ -138,14 +138,7 @@ def _find_model(name: str, download: bool) -> Path | None:
     """The folder of a model; without `download`, None for a hub model that is not on this machine."""
     if download or name.count("/") != 1 or name.startswith((".", "/", "~")) or Path(name).exists():
         return locate_model(name)
-    try:
-        from huggingface_hub import snapshot_download
-
-        hub_id, _, revision = name.partition("@")
-        return Path(snapshot_download(hub_id, revision=revision or None, local_files_only=True))
-    except Exception:
-        # Not in the hub's cache, or not a valid hub id: the run would ask the hub.
-        return None
+    return find_offline(name)
 
 
 def card_languages(folder: Path) -> set[str]:

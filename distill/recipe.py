@@ -17,6 +17,7 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    PositiveFloat,
     Tag,
     ValidationError,
     ValidationInfo,
@@ -30,11 +31,10 @@ from msdc.progress import warn
 
 TEACHER = "teacher"  # as the assistant: a copy of the teacher that is trained further
 # The content of the files of a corpus; `auto` chooses by suffix (msdc.distill.data.corpora).
-Kind = Literal["auto", "nli", "nli-pairs", "scored", "dictionary", "gettext", "text", "triples", "pairs"]
-KINDS: tuple[str, ...] = get_args(Kind)
+CorpusKind = Literal["auto", "nli", "nli-pairs", "scored", "dictionary", "gettext", "text", "triples", "pairs"]
+KINDS: tuple[str, ...] = get_args(CorpusKind)
 Length = Annotated[Positions, Field(gt=3)]  # tokens, special ones included
 Nonzeros = Annotated[int, Field(ge=2, le=5)]
-Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
@@ -114,7 +114,7 @@ class Corpus(Strict):
     files: tuple[str, str] | None = None  # two aligned files: source, target
     hub: str | None = None  # hub data set id, e.g. sentence-transformers/parallel-sentences-tatoeba
     opus: str | None = None  # OPUS corpus name, e.g. TED2020/v1
-    kind: Kind = "auto"
+    kind: CorpusKind = "auto"
     source: str = "en"
     languages: tuple[str, ...] = ()  # target languages; empty: all that are found
     limit: Count | None = None  # rows taken from each file
@@ -129,7 +129,7 @@ class Corpus(Strict):
     word_by_word: tuple[str, ...] = ()
     recombine: float = Field(default=0.0, ge=0, le=1)  # word_by_word: share of words to replace by others first
     max_characters: Count = 250  # longer sentences are skipped (MSD code: 250)
-    weight: Positive = 1.0
+    weight: PositiveFloat = 1.0
     on_bad: Literal["skip", "stop"] = "skip"  # lines that cannot be read, and the rest of a torn file
     most_bad: Share = 0.5  # of the lines of a file that may be skipped; more are an error, from 100 on
     bring: str = ""  # what the user must put there: text that cannot be redistributed
@@ -170,7 +170,7 @@ class VocabularyTraining(Strict):
     train: Tokens | None = Field(default=32_000, gt=100)
     file: str | None = None
     lowercase: bool = True
-    # Train this many pieces; the others are whole words: those of the body, and frequent ones without punctuation.
+    # Train this many tokens; the others are whole words: those of the body, and frequent ones without punctuation.
     parts: Tokens | None = Field(default=None, gt=100)
     spellings: bool = False  # with parts: dotted I, sharp s, alef and Arabic vowel marks have one form
     sentences_per_language: Count = 70_000  # read for the vocabulary and the rows
@@ -182,7 +182,7 @@ class Assistant(Strict):
     body: str = "teacher"
     vocabulary: VocabularyTraining = VocabularyTraining()
     rows: Literal["cooccurrence", "alignment", "random"] = "alignment"
-    inside: bool = False  # use the body's pieces inside words for those of the new vocabulary: parts of names
+    inside: bool = False  # use the body's tokens inside words for those of the new vocabulary: parts of names
     nonzeros: Nonzeros | None = None  # code the table: each row a sum of this many rows of the body
     base_rows: int | None = Field(default=None, ge=100, lt=2**24)  # with nonzeros: keep this many rows of the body
     max_length: Length = 128
@@ -298,14 +298,14 @@ class Stage(Strict):
     mine: int | None = Field(default=None, gt=0, le=1000)
     mine_margin: Fraction = 0.0
     max_length: Length = 128
-    learning_rate: Positive = 2e-5
-    table_learning_rate: Positive | None = None  # of the token table; None: learning_rate
-    code_learning_rate: Positive | None = None  # of a coded table's weights; None: learning_rate
+    learning_rate: PositiveFloat = 2e-5
+    table_learning_rate: PositiveFloat | None = None  # of the token table; None: learning_rate
+    code_learning_rate: PositiveFloat | None = None  # of a coded table's weights; None: learning_rate
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     warmup_ratio: Fraction = 0.1
     warmup_steps: int | None = Field(default=None, ge=0, le=10**8)  # instead of warmup_ratio
     weight_decay: float = Field(default=0.01, ge=0)
-    clip: Positive = 1.0
+    clip: PositiveFloat = 1.0
     freeze: tuple[str, ...] = ()  # prefixes of the names of parameters that are not trained
     source_share: Share = 1.0  # share of steps that also train the source side
     # equal: the same share for each language; sources: the same for each file (MKD)

@@ -25,11 +25,10 @@ from msdc.compress.student.weights import read_arrays
 from msdc.distill import parallel
 from msdc.distill.assistant import cut_from_assistant, load_named, make_assistant, make_student
 from msdc.distill.data.corpora import open_corpora
-from msdc.distill.data.download import record_downloads
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
 from msdc.distill.data.tables import Table, open_table, reading_lines, tables_folder
 from msdc.distill.data.text import StageText
-from msdc.distill.inputs import read_inputs
+from msdc.distill.inputs import read_inputs, record_downloads
 from msdc.distill.model_card import model_card
 from msdc.distill.preflight import check_recipe
 from msdc.distill.recipe import Corpus, HeldOut, NamedModel, Recipe, Stage
@@ -91,7 +90,7 @@ class RunResult:
 class Run:
     """One recipe in one folder; arguments as of `msdc.distill.distill`."""
 
-    trackers: Trackers  # of the first process, from `prepare` on
+    trackers: Trackers  # of the first process, from `prepare_qat` on
 
     def __init__(
         self,
@@ -294,7 +293,7 @@ class Run:
         student: Any = learner.module
         teacher = self._load_teacher(stage, student)
         if stage.quantize is not None:
-            rounding.prepare(student, stage.quantize)
+            rounding.prepare_qat(student, stage.quantize)
         if recipe.compile:
             # Layer by layer: one graph serves all of them, and lengths stay free.
             for layer in student.layers:
@@ -357,10 +356,9 @@ class Run:
                     shutil.copytree(model, stage_folder, dirs_exist_ok=True)
                     if self.recipe.stock_twin:
                         add_stock_twin(stage_folder)
-                    write_text(
-                        stage_folder / "README.md",
-                        model_card(self.recipe, encoder, results, seconds, report, self._about()),
-                    )
+                    about = [table.about for table in chain.from_iterable(self._tables.values())]
+                    card = model_card(self.recipe, encoder, results, seconds, report, about)
+                    write_text(stage_folder / "README.md", card)
             write_json(self.folder.result_file, {"stages": results, "report": report, "seconds": seconds})
 
         parallel.from_first(write)
@@ -373,10 +371,6 @@ class Run:
             )
         assistant = self.folder.trained(self.recipe, "assistant")
         return RunResult(self.folder.path, student, assistant if assistant.is_dir() else None, results, seconds)
-
-    def _about(self) -> list[dict[str, Any]]:
-        """What the run has read: rows, languages, what was dropped."""
-        return [table.about for table in chain.from_iterable(self._tables.values())]
 
     def _report(self, encoder: Encoder) -> dict[str, float]:
         """Spearman x 100 of the finished student on the files of `report`, which are first read here."""
@@ -419,7 +413,7 @@ def _save_snapshot(start: Path, best: Path, stage: Stage, target: Path) -> None:
     encoder = load_encoder(start)
     student = to_student(encoder)
     if stage.quantize is not None:
-        rounding.prepare(student, stage.quantize)
+        rounding.prepare_qat(student, stage.quantize)
     try:
         student.load_state_dict({name: torch.from_numpy(value) for name, value in read_arrays(best).items()})
     except RuntimeError as error:

@@ -177,11 +177,10 @@ class RunFolder:
             return
         if not resume:
             raise InputError(f"{self.path} exists already: pass `resume` to continue it, or another `output`")
-        if differences := differing(read_recipe(self.path), recipe):
-            more = f", and {len(differences) - 3} more" if len(differences) > 3 else ""
+        if differences := recipe_differences(read_recipe(self.path), recipe):
             raise InputError(
-                f"{self.path} was started with another recipe: {'; '.join(differences[:3])}{more}. Resume with the "
-                f"same recipe, or choose another `output`"
+                f"{self.path} was started with another recipe: {_first_of(differences)}. Resume with the same recipe, "
+                "or choose another `output`"
             )
         last = self.stage(len(recipe.stages) - 1, recipe.stages[-1])
         if self._is_extended(recipe) and last.done() is not None and not any(last.checkpoints.glob("end-*.json")):
@@ -197,10 +196,9 @@ class RunFolder:
         if not self.inputs_file.is_file():
             warn(f"{self.path} was started by an earlier version: rows come in another order from here on")
         elif found := changes(read_json(self.inputs_file), inputs):
-            more = f", and {len(found) - 3} more" if len(found) > 3 else ""
             raise InputError(
-                f"{self.path} was started with other inputs: {'; '.join(found[:3])}{more}. Restore them, or choose "
-                "another `output`"
+                f"{self.path} was started with other inputs: {_first_of(found)}. Restore them, or choose another "
+                "`output`"
             )
 
     def create(self, recipe: Recipe, inputs: Mapping[str, str]) -> None:
@@ -287,7 +285,7 @@ def leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
         yield place, value
 
 
-def differing(old: Recipe, new: Recipe) -> list[str]:
+def recipe_differences(old: Recipe, new: Recipe) -> list[str]:
     """The differences of two recipes, such as `stages.train.batch: 64 then, 32 now`.
 
     More steps or epochs of the last stage are not a difference: a resumed run continues to them.
@@ -302,6 +300,11 @@ def differing(old: Recipe, new: Recipe) -> list[str]:
             continue
         found.append(f"{place}: {json.dumps(one, ensure_ascii=False)} then, {json.dumps(two, ensure_ascii=False)} now")
     return found
+
+
+def _first_of(reasons: Sequence[str]) -> str:
+    more = f", and {len(reasons) - 3} more" if len(reasons) > 3 else ""
+    return "; ".join(reasons[:3]) + more
 
 
 def _link(source: Path, target: Path) -> None:

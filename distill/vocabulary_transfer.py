@@ -93,14 +93,14 @@ def _candidates(score: sparse.csr_matrix) -> tuple[np.ndarray, np.ndarray, np.nd
 
 
 def align(
-    new_rows: Sequence[Sequence[int]], teacher_rows: Sequence[Sequence[int]], pieces: int, wordpieces: int
+    new_rows: Sequence[Sequence[int]], teacher_rows: Sequence[Sequence[int]], tokens: int, wordpieces: int
 ) -> sparse.csr_matrix:
     """Alignment strength P x W after ROUNDS of IBM Model 1 in both directions (their geometric mean).
 
     Most words that occur together do so by chance. Pairs whose association is below FAINT of the best of both words are
     ignored: nine of ten in a million sentences, which saves as much time and memory.
     """
-    new, old = _occurrence(new_rows, pieces), _occurrence(teacher_rows, wordpieces)
+    new, old = _occurrence(new_rows, tokens), _occurrence(teacher_rows, wordpieces)
     score = association(new, old)
     score.sort_indices()
     row, column, start = _candidates(score)
@@ -109,7 +109,7 @@ def align(
     chunks = [_Candidates(new[at : at + CHUNK], old[at : at + CHUNK], keys, wordpieces) for at in starts]
 
     def run(by_old: bool) -> np.ndarray:
-        axis, size = (row, pieces) if by_old else (column, wordpieces)
+        axis, size = (row, tokens) if by_old else (column, wordpieces)
         table = expected = start
         for _ in range(ROUNDS):
             expected = sum((one.expected(table + NULL, by_old) for one in chunks), np.zeros(len(table)))
@@ -122,7 +122,7 @@ def align(
 
 
 def of_one_kind(
-    score: sparse.csr_matrix, pieces: Sequence[str | None], wordpieces: Sequence[str | None]
+    score: sparse.csr_matrix, tokens: Sequence[str | None], wordpieces: Sequence[str | None]
 ) -> sparse.csr_matrix:
     """Only pairs of words, of numbers, or of marks: a word of every sentence must not be aligned with its full stop."""
 
@@ -131,7 +131,7 @@ def of_one_kind(
             return "special"
         return "word" if any(map(str.isalpha, text)) else "number" if any(map(str.isdigit, text)) else "mark"
 
-    kind_P, kind_W = np.array(list(map(kind, pieces))), np.array(list(map(kind, wordpieces)))
+    kind_P, kind_W = np.array(list(map(kind, tokens))), np.array(list(map(kind, wordpieces)))
     pairs = score.tocoo()
     alike = kind_P[pairs.row] == kind_W[pairs.col]
     return sparse.csr_matrix((pairs.data[alike], (pairs.row[alike], pairs.col[alike])), shape=score.shape)
@@ -146,7 +146,7 @@ def with_spelling(
     rare name gets the teacher's wordpieces of it, a frequent word those of its translations.
     """
     share_P = worth / (worth + seen_P)
-    cells = [(piece, wordpiece, share_P[piece] / len(row)) for piece, row in spelled.items() for wordpiece in row]
+    cells = [(token, wordpiece, share_P[token] / len(row)) for token, row in spelled.items() for wordpiece in row]
     rows, columns, data = (np.array(column) for column in zip(*cells, strict=True)) if cells else ([], [], [])
     own = sparse.csr_matrix((data, (rows, columns)), shape=weights.shape)
     left_P = 1.0 - np.asarray(own.sum(1)).ravel()
@@ -224,27 +224,27 @@ def own_words(encoder: Encoder) -> list[str]:
 def _spelled(teacher: Encoder, tokenizer: PieceTokenizer, known: Mapping[int, str]) -> dict[int, list[int]]:
     """The teacher's wordpieces (of `known`) of every token that starts a word."""
     name = tokenizer.processor.id_to_piece
-    starts = [piece for piece in range(tokenizer.size) if name(piece).startswith(SPACE) and name(piece) != SPACE]
-    read = teacher.tokenizer.encode([name(piece)[1:] for piece in starts], 32)
-    found = {piece: [row for row in ids[1:-1] if row in known] for piece, ids in zip(starts, read, strict=True)}
-    return {piece: row for piece, row in found.items() if row}
+    starts = [token for token in range(tokenizer.size) if name(token).startswith(SPACE) and name(token) != SPACE]
+    read = teacher.tokenizer.encode([name(token)[1:] for token in starts], 32)
+    found = {token: [row for row in ids[1:-1] if row in known] for token, ids in zip(starts, read, strict=True)}
+    return {token: row for token, row in found.items() if row}
 
 
 def _spelled_inside(teacher: Encoder, texts: Mapping[int, str], tokenizer: PieceTokenizer) -> dict[int, list[int]]:
     """The teacher's WordPieces (`##owski`), longest first, of every token of Latin letters inside words."""
-    pieces = open_vocabulary(teacher.tokenizer).tokens
-    known = {piece.text: piece.row for piece in pieces if piece.text and piece.name.startswith("##")}
+    tokens = open_vocabulary(teacher.tokenizer).tokens
+    known = {token.text: token.row for token in tokens if token.text and token.name.startswith("##")}
     found = {}
-    for piece, text in texts.items():
+    for token, text in texts.items():
         left = "".join(letter for letter in unicodedata.normalize("NFD", text) if not unicodedata.combining(letter))
-        if tokenizer.processor.id_to_piece(piece).startswith(SPACE) or max(text) > LAST_LATIN:
+        if tokenizer.processor.id_to_piece(token).startswith(SPACE) or max(text) > LAST_LATIN:
             continue
         rows = []
         while left and (fits := [end for end in range(len(left), 0, -1) if left[:end] in known]):
             rows.append(known[left[: fits[0]]])
             left = left[fits[0] :]
         if not left:
-            found[piece] = rows
+            found[token] = rows
     return found
 
 
@@ -266,7 +266,7 @@ def transplant_code(
     `weights`, of `strongest`, have at most `nonzeros` entries per row. Tokens of `own` have a base row of their own.
     """
     table_WH = teacher_table_WH.detach().float()
-    pieces, wordpieces = weights.shape
+    tokens, wordpieces = weights.shape
     entries = weights.tocoo()
     order = np.lexsort((entries.col, -entries.data, entries.row))
     row, column, data = entries.row[order], entries.col[order], entries.data[order]
@@ -274,12 +274,12 @@ def transplant_code(
     if len(rank) and int(rank.max()) >= nonzeros:
         raise ValueError(f"a token has {int(rank.max()) + 1} nonzeros, more than {nonzeros}")
     # Tokens without an alignment share the mean row, after the teacher's rows; `own` rows come after it.
-    index_Pk, weight_Pk = np.full((pieces, nonzeros), wordpieces, np.int64), np.zeros((pieces, nonzeros), np.float32)
+    index_Pk, weight_Pk = np.full((tokens, nonzeros), wordpieces, np.int64), np.zeros((tokens, nonzeros), np.float32)
     weight_Pk[:, 0] = 1.0
     index_Pk[row, rank], weight_Pk[row, rank] = column, data
-    for number, piece in enumerate(sorted(own)):
-        index_Pk[piece], weight_Pk[piece] = wordpieces + 1 + number, 0.0
-        weight_Pk[piece, 0] = 1.0
-    base = torch.cat([table_WH, table_WH.mean(0, keepdim=True), *(own[piece].float()[None] for piece in sorted(own))])
+    for number, token in enumerate(sorted(own)):
+        index_Pk[token], weight_Pk[token] = wordpieces + 1 + number, 0.0
+        weight_Pk[token, 0] = 1.0
+    base = torch.cat([table_WH, table_WH.mean(0, keepdim=True), *(own[token].float()[None] for token in sorted(own))])
     code, kept_R = prune(torch.from_numpy(index_Pk), torch.from_numpy(weight_Pk))
     return CodedRows(base[kept_R], torch.from_numpy(weight_Pk), code)

@@ -33,14 +33,14 @@ MIN_RATIO = 0.3  # of the strength of the best translation
 COMMON = 0.01  # a word in more sentences than this without a translation (such as an article) is dropped
 DAMPING = 0.4  # words are drawn with probabilities of count to this power
 
-Entries = dict[str, tuple[list[str], list[float]]]
+Translations = dict[str, tuple[list[str], list[float]]]
 
 
 @dataclass(frozen=True)
 class Dictionary:
     """Translations of English words with their weights, by language; a word with an empty list is dropped."""
 
-    by_language: dict[str, Entries]
+    by_language: dict[str, Translations]
     # English words that may replace one another, and the running sum of their weights
     content: list[str]
     cumulative: list[float]
@@ -94,7 +94,7 @@ def learn_dictionary(rows: Sequence[Row]) -> Dictionary:
         if not english or not foreign:
             continue
         strengths = align(source, target, len(english), len(foreign))
-        entries: Entries = {}
+        entries: Translations = {}
         for i, word in enumerate(english):
             strength = strengths.data[strengths.indptr[i] : strengths.indptr[i + 1]]
             best = np.argsort(-strength, kind="stable")[:TRANSLATIONS]

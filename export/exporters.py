@@ -17,8 +17,8 @@ from pydantic import ValidationError
 
 from msdc import __version__
 from msdc.arguments import checked
-from msdc.compress.quantization.plan import PRECISIONS, PrecisionPlan, check_plan, plan_for
 from msdc.compress.student.config import parameter_counts
+from msdc.compress.student.plan import PRECISIONS, PrecisionPlan, check_plan, plan_for
 from msdc.encoders.encoder import Encoder, load_encoder, own_vectors
 from msdc.encoders.folder import OWN_TYPE, EncodeDefaults, locate_model, read_layout, shipped_names
 from msdc.errors import GateError, InputError, first_problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from msdc.compress.quantization.plan import PrecisionPlan
+from msdc.compress.student.plan import PrecisionPlan
 from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import EncodeDefaults
 from msdc.errors import InputError

@@ -30,7 +30,7 @@ from msdc.extras import installed, require
 from msdc.files import sha256_files
 
 if TYPE_CHECKING:
-    from msdc.compress.quantization.plan import PrecisionPlan
+    from msdc.compress.student.plan import PrecisionPlan
     from msdc.export.manifest import Manifest
 
 

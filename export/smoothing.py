@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from msdc.compress.quantization.plan import NORM_READERS, Integers, PrecisionPlan, integers, reads_int8
+from msdc.compress.student.plan import NORM_READERS, Integers, PrecisionPlan, integers, reads_int8
 from msdc.compress.student.weights import StudentWeights
 from msdc.text.quickstart import parallel_table
 from msdc.text.tokenizer import Tokenizer

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from msdc.compress.quantization.plan import PrecisionPlan
+from msdc.compress.student.plan import PrecisionPlan
 from msdc.encoders.encoder import own_vectors
 from msdc.encoders.folder import with_prompt
 from msdc.errors import GateError, InputError, MsdcError

@@ -1,13 +1,13 @@
 """A student that computes with rounded weights: with torchao's tensors for an export, or as it learns.
 
-`quantize_student` takes the integers and scales of `msdc.compress.quantization.plan`. Quantization-aware training
-rounds to the same numbers: `prepare` changes the classes of a student's modules in place, not their parameters, so that
-names, checkpoints and optimizers stay as they are; the backward pass treats rounding as the identity (straight-through,
-Bengio et al. 2013). torchao 0.18's own QAT modules compute the same int8 forward pass (tested, bit for bit), but know
-no two-byte scales, rename the modules, round the whole table at every step, and stop the gradient of the largest number
-of every group, which at 32 numbers per group freezes the weights that matter most.
+`quantize_student` takes the integers and scales of `msdc.compress.student.plan`. Quantization-aware training rounds to
+the same numbers: `prepare_qat` changes the classes of a student's modules in place, not their parameters: names,
+checkpoints and optimizers stay as they are; the backward pass treats rounding as the identity (straight-through, Bengio
+et al. 2013). torchao 0.18's own QAT modules compute the same int8 forward pass (tested, bit for bit), but know no
+two-byte scales, rename the modules, round the whole table at every step, and stop the gradient of the largest number of
+every group, which at 32 numbers per group freezes the weights that matter most.
 
-Shapes: B batch, T tokens, V vocabulary, k nonzeros per piece, R rows, C columns, G groups of a row.
+Shapes: B batch, T tokens, V vocabulary, k nonzeros per token, R rows, C columns, G groups of a row.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from msdc.compress.quantization import plan as plans
-from msdc.compress.quantization.plan import Integers, PrecisionPlan
+from msdc.compress.student import plan as plans
 from msdc.compress.student.coded_table import Code
 from msdc.compress.student.config import CODE, POSITION, TABLE
 from msdc.compress.student.model import Student
+from msdc.compress.student.plan import Integers, PrecisionPlan
 from msdc.errors import InputError
 
 
@@ -106,7 +106,7 @@ def fake_quantize_tokens(hidden: Tensor) -> Tensor:
 
 
 class Rounded:
-    """What `prepare` gives a module: dtype, int4 group and name of its weight. Such classes are never constructed."""
+    """A module that `prepare_qat` changed: dtype, int4 group and name of its weight. It is never constructed."""
 
     plan: tuple[plans.Dtype, int, str]
     _parameters: dict[str, Any]
@@ -164,7 +164,7 @@ def is_prepared(student: nn.Module) -> bool:
     return any(isinstance(module, Rounded) for module in student.modules())
 
 
-def prepare(student: Student, precision: str | PrecisionPlan) -> None:
+def prepare_qat(student: Student, precision: str | PrecisionPlan) -> None:
     """Make `student` compute, in place, as it will after quantization under `precision` (a name or a plan)."""
     if is_prepared(student):
         raise InputError("this student is prepared for quantization-aware training already")

@@ -15,23 +15,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
 from msdc.arguments import checked
 from msdc.compress.gate import require_written
-from msdc.compress.quantization import plan as plans
 from msdc.compress.quantization import rounding
-from msdc.compress.quantization.plan import Dtype, PrecisionPlan
+from msdc.compress.student import plan as plans
 from msdc.compress.student.config import CODE, POSITION, TABLE, StudentConfig, matrix_names, tensor_shapes
-from msdc.compress.student.io import MARKS, save_student
+from msdc.compress.student.io import Written, open_source, save_student
 from msdc.compress.student.model import Student
-from msdc.compress.student.stock import to_student
+from msdc.compress.student.plan import Dtype, PrecisionPlan
 from msdc.compress.texts import quickstart_texts, read_texts
 from msdc.compress.vocabulary.trim import with_rows
-from msdc.encoders.encoder import Encoder, load_encoder
+from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import with_prompt
 from msdc.errors import InputError
-from msdc.files import refuse_existing
 from msdc.progress import say
 from msdc.scores import cosine_rows, spearman
 from msdc.text.tokenizer import pack_by_length, pad
@@ -55,7 +52,7 @@ class Calibration:
 
     Only the table rows that the texts use are carried: scales belong to single rows, so the numbers are the same, and
     a quarter of a million rows need not be rounded again for every plan. A coded table is carried whole: it is small,
-    and the scales of its weights belong to all pieces.
+    and the scales of its weights belong to all tokens.
     """
 
     def __init__(self, student: Student, rows: Sequence[Sequence[int]]) -> None:
@@ -87,7 +84,7 @@ class Calibration:
         unit_ND = vectors_ND / np.linalg.norm(vectors_ND, axis=1, keepdims=True).clip(1e-12)
         return (unit_ND @ unit_ND.T)[self._pairs]
 
-    def cost(self, weights: dict[str, Dtype], group: int) -> Cost:
+    def cost(self, weights: dict[str, Dtype], group: int = plans.GROUP) -> Cost:
         """Cost of a student whose named weights have these dtypes; what is not named stays float."""
         key = tuple(sorted((name, dtype) for name, dtype in weights.items() if dtype != "fp32"))
         if key not in self._known:
@@ -99,9 +96,9 @@ class Calibration:
         return self._known[key]
 
 
-def levels(config: StudentConfig, name: str, int4_linears: bool, group: int) -> list[Dtype]:
+def levels(config: StudentConfig, name: str, int4_linears: bool) -> list[Dtype]:
     """Dtypes that a weight may take, lowest first."""
-    fits = tensor_shapes(config)[name][1] % group == 0
+    fits = tensor_shapes(config)[name][1] % plans.GROUP == 0
     four_bits = fits and (name == TABLE or (int4_linears and name not in (POSITION, CODE)))
     return [dtype for dtype in ORDER if dtype != "int4" or four_bits]
 
@@ -112,7 +109,6 @@ def search(
     *,
     max_loss: float,
     int4_linears: bool = False,
-    group: int = 32,
 ) -> PrecisionPlan:
     """The smallest plan found whose loss is at most `max_loss` points.
 
@@ -121,11 +117,11 @@ def search(
     """
     if max_loss < 0:
         raise InputError(f"`max_loss` {max_loss}: must not be negative")
-    allowed = {name: levels(config, name, int4_linears, group) for name in [*matrix_names(config), POSITION]}
+    allowed = {name: levels(config, name, int4_linears) for name in [*matrix_names(config), POSITION]}
     weights: dict[str, Dtype] = {name: dtypes[0] for name, dtypes in allowed.items()}
 
     def bytes_of(some: dict[str, Dtype]) -> int:
-        plan = PrecisionPlan(precision="trial", weights=some, group=group)
+        plan = PrecisionPlan(precision="trial", weights=some)
         return sum(plans.weight_bytes_by_dtype(config, plan).values())
 
     def step(name: str, up: int) -> Dtype | None:
@@ -135,11 +131,11 @@ def search(
     def worth(name: str) -> float:
         if (higher := step(name, 1)) is None:
             return -1.0
-        gain = calibration.cost({name: weights[name]}, group).loss - calibration.cost({name: higher}, group).loss
+        gain = calibration.cost({name: weights[name]}).loss - calibration.cost({name: higher}).loss
         return max(gain, 1e-9) / (bytes_of({**weights, name: higher}) - bytes_of(weights))
 
     raised: set[str] = set()
-    while (loss := calibration.cost(weights, group).loss) > max_loss:
+    while (loss := calibration.cost(weights).loss) > max_loss:
         name = max(weights, key=worth)
         higher = step(name, 1)
         assert higher is not None  # with every weight at fp32 the loss is 0
@@ -148,10 +144,10 @@ def search(
         raised.add(name)
     for name in sorted(raised, key=lambda name: (-bytes_of({name: weights[name]}), name)):
         lower = step(name, -1)
-        if lower is not None and calibration.cost({**weights, name: lower}, group).loss <= max_loss:
+        if lower is not None and calibration.cost({**weights, name: lower}).loss <= max_loss:
             say(f"{name} can stay {lower}")
             weights[name] = lower
-    return PrecisionPlan(precision="auto", weights=weights, group=group)
+    return PrecisionPlan(precision="auto", weights=weights)
 
 
 def sqnr_db(reference: NDArray[Any], approximation: NDArray[Any]) -> float | None:
@@ -175,16 +171,12 @@ def weight_reports(student: Student, plan: PrecisionPlan, calibration: Calibrati
     return lines
 
 
-class QuantizeReport(BaseModel):
+class QuantizeReport(Written):
     """The plan and what it costs: loss in Spearman points on the calibration texts, cosines to the float student.
 
     `weights` are lines of `weight_reports`.
     """
 
-    model_config = ConfigDict(frozen=True)
-
-    model: str
-    out: str
     precision: str
     calibration: str
     texts: int
@@ -199,7 +191,7 @@ class QuantizeReport(BaseModel):
 
 @checked
 def quantize(
-    model: str = "msdc-mini",
+    model: str | Path = "msdc-mini",
     *,
     output: str | Path,
     precision: str = "int8",
@@ -224,13 +216,10 @@ def quantize(
         int4_linears: with auto: try int4 linears too (ExecuTorch only).
         force: replace `output` if it exists.
     """
-    output = Path(output)
     if precision not in (*plans.PRECISIONS, "auto"):
         raise InputError(f"precision {precision!r} is unknown; known: {', '.join((*plans.PRECISIONS, 'auto'))}")
-    refuse_existing(output, force, MARKS)
-    encoder = load_encoder(model)
-    student = to_student(encoder).eval()
-    # At most this many from all over, without repeats: equal texts teach nothing about pairs.
+    output, encoder, student = open_source(model, output, force)
+    # At most this many from all over, without repeats: pairs of equal texts measure nothing.
     texts = list(dict.fromkeys(quickstart_texts() if calibration is None else read_texts(calibration)))
     if len(texts) > CALIBRATION_TEXTS:
         texts = [texts[int(index)] for index in np.linspace(0, len(texts) - 1, CALIBRATION_TEXTS)]
@@ -252,7 +241,7 @@ def quantize(
     sizes = plans.weight_bytes_by_dtype(student, plan)
     parts = ", ".join(f"{dtype} {size:,} bytes" for dtype, size in sizes.items())
     card = (
-        f"# {output.name}\n\n{encoder.name} with {plan.precision} weights ({parts}); {plans.PLAN_FILE} says which.\n\n"
+        f"# {output.name}\n\n{encoder.name} with {plan.precision} weights ({parts}); listed in {plans.PLAN_FILE}.\n\n"
         f"* on {report['texts']} texts of the {report['calibration']}: similarity ranks lose {report['loss']:.2f} "
         f"points, mean cosine {report['mean_cosine']:.5f}, min {report['min_cosine']:.5f}\n"
     )

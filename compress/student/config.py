@@ -33,8 +33,6 @@ LINEARS = ("query", "key", "value", "output", "up", "down")
 # Indices of a code are stored in two bytes where these suffice.
 SHORT_ROWS = 2**15
 
-Shape = tuple[int, ...]
-
 
 class StudentConfig(BaseModel):
     """Everything that determines the student's function apart from its weights.
@@ -127,11 +125,11 @@ def check_code(base_rows: int, nonzeros: int, vocabulary: int) -> None:
         raise InputError(f"`base_rows` {base_rows}: must be less than the {vocabulary} rows of the table")
 
 
-def tensor_shapes(config: StudentConfig) -> dict[str, Shape]:
+def tensor_shapes(config: StudentConfig) -> dict[str, tuple[int, ...]]:
     """Every tensor of `Student(config).state_dict()`, by name."""
     H, I, E = config.hidden, config.intermediate, config.table_width
     norm_width = E if config.place == "embedding" else H
-    shapes: dict[str, Shape] = {TABLE: (config.table_rows, E)}
+    shapes: dict[str, tuple[int, ...]] = {TABLE: (config.table_rows, E)}
 
     def module(name: str, *weight: int, bias: bool = True) -> None:
         shapes[f"{name}.weight"] = weight

@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from msdc.compress.quantization.plan import PrecisionPlan
 from msdc.compress.student.coded_table import Code
 from msdc.compress.student.config import INDEX
 from msdc.compress.student.config import StudentConfig as StudentConfig
+from msdc.compress.student.plan import PrecisionPlan
 from msdc.compress.student.weights import StudentWeights
 
 ACTIVATIONS = {

@@ -261,7 +261,7 @@ def stock_type(config: StudentConfig) -> str:
 
 
 def decode(student: Student) -> Student:
-    """The equal student whose coded table is multiplied out to one row per piece."""
+    """The equal student whose coded table is multiplied out to one row per token."""
     if not student.config.coded:
         return student
     state = {name: value for name, value in student.state_dict().items() if not name.startswith("embedding.code.")}

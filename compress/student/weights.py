@@ -4,7 +4,7 @@ A quantized weight NAME is stored as NAME (int8 [R, C], or uint8 [R, C / 2] for 
 bits) and NAME.scale ([R, G]; float32, or float16 / bfloat16 for int4; [1, C] for the weights of a code). A code's
 indices stay integers.
 
-Shapes: V vocabulary, k nonzeros per piece, R rows, C columns, G groups of a row.
+Shapes: V vocabulary, k nonzeros per token, R rows, C columns, G groups of a row.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import deserialize
 
-from msdc.compress.quantization import plan as plans
-from msdc.compress.quantization.plan import PrecisionPlan
+from msdc.compress.student import plan as plans
 from msdc.compress.student.config import INDEX, StudentConfig, index_bytes, tensor_shapes
+from msdc.compress.student.plan import PrecisionPlan
 from msdc.encoders.folder import OWN_TYPE
 from msdc.encoders.source import WEIGHTS_FILE, refuse_other_tensors
 from msdc.errors import InputError, MsdcError, first_line
@@ -93,7 +93,7 @@ def unpack(
         R, C = shapes[name]
         wanted = ("int8", (R, C)) if dtype == "int8" else ("uint8", (R, C // 2))
         if (str(value.dtype), value.shape) != wanted or scale is None or scale.dtype != plans.scale_dtype(name, dtype):
-            raise InputError(f"{where}: tensor {name} is not the {dtype} weight that {plans.PLAN_FILE} says")
+            raise InputError(f"{where}: tensor {name} does not match {plans.PLAN_FILE} ({dtype})")
         fits = scale.shape == plans.scale_shape(name, (R, C), dtype, plan.group)
         if not fits or not np.isfinite(scale.astype(np.float32)).all():
             raise InputError(f"{where}: scales of {name} are damaged")

@@ -13,9 +13,10 @@ import copy
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
+
+from tokenizers import decoders
 
 from msdc.errors import InputError
 from msdc.files import read_json, write_json
@@ -95,15 +96,6 @@ class PieceVocabulary:
         return target, rows, 0
 
 
-@cache
-def _byte_letters() -> dict[str, int]:
-    """The printable letter that represents each byte in byte-level BPE (Radford et al. 2019)."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    letters = {chr(byte): byte for byte in printable}
-    hidden = (byte for byte in range(256) if byte not in set(printable))
-    return letters | {chr(0x100 + step): byte for step, byte in enumerate(hidden)}
-
-
 class JsonVocabulary:
     """The tokens of a `tokenizer.json`; the table row of a token is its id."""
 
@@ -137,11 +129,8 @@ class JsonVocabulary:
 
     def _text(self, name: str) -> str | None:
         if self.byte_level:
-            letters = _byte_letters()
-            try:
-                return bytes(letters[letter] for letter in name).decode("utf-8").strip()
-            except (KeyError, UnicodeDecodeError):
-                return None
+            text = str(decoders.ByteLevel().decode([name])).strip()
+            return None if "\ufffd" in text else text  # a part of a character
         prefix = self.raw["model"].get("continuing_subword_prefix") or ""
         if self.kind == "WordPiece" and prefix and name.startswith(prefix) and name != prefix:
             return name[len(prefix) :]

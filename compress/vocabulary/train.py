@@ -1,10 +1,10 @@
-"""Train vocabularies: SentencePiece unigram models, of word parts or with pieces for many whole words.
+"""Train vocabularies: SentencePiece unigram models, of word parts, or with tokens for many whole words.
 
 A row for a whole word helps a small student more than steps or layers (docs/decisions.md). A unigram model alone spends
-pieces on a word after a space, after an apostrophe and after a bracket, and does not learn rare words of its corpus. In
-`train_whole_words` marks are words of their own, as in BERT's tokenizers, so that a word has one form; most pieces are
+tokens on a word after a space, after an apostrophe and after a bracket, and does not learn rare words of its corpus. In
+`train_whole_words` marks are words of their own, as in BERT's tokenizers, so that a word has one form; most tokens are
 trained (they split compounds and inflected words), and the rest are whole words: given ones, such as those with rows in
-a teacher, then the most frequent that the trained pieces split.
+a teacher, then the most frequent that the trained tokens split.
 
 The result is an ordinary SentencePiece `.model`: its own character map separates marks.
 """
@@ -56,19 +56,16 @@ def train_vocabulary(
     target: Path,
     size: int,
     *,
-    character_coverage: float = 0.9998,
     lowercase: bool = True,
-    sample: int = 1_000_000,
     threads: int = 2,
     rules: Path | None = None,
     required: str = "",
-    quiet: bool = False,
 ) -> Path:
-    """Train a unigram model of at most `size` pieces and write its `.model` file.
+    """Train a unigram model of at most `size` tokens and write its `.model` file.
 
     `lowercase` folds case (nmt_nfkc_cf), as for an uncased teacher; `rules` is a file of SentencePiece's normalization
-    rules that replaces it. Characters of `required` always have a piece. A corpus too small for `size` gets as many
-    pieces as it supports, with a warning unless `quiet`.
+    rules that replaces it. Characters of `required` always have a token. A corpus too small for `size` gets as many
+    tokens as it supports, with a warning.
     """
     rows = [text for text in texts if text]
     if not rows:
@@ -82,11 +79,11 @@ def train_vocabulary(
             vocab_size=size,
             hard_vocab_limit=False,
             model_type="unigram",
-            character_coverage=character_coverage,
+            character_coverage=0.9998,
             required_chars=required,
             **(named if rules is None else {"normalization_rule_tsv": str(rules)}),
             **SPECIAL,
-            input_sentence_size=sample,
+            input_sentence_size=1_000_000,
             shuffle_input_sentence=True,
             num_threads=threads,
             minloglevel=2,
@@ -94,13 +91,13 @@ def train_vocabulary(
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[-1]
         raise InputError(
-            f"SentencePiece cannot train {size} pieces on {len(rows)} sentences: {reason[:200]}"
+            f"SentencePiece cannot train {size} tokens on {len(rows)} sentences: {reason[:200]}"
         ) from error
     with atomic_path(target) as temporary:
         temporary.write_bytes(buffer.getvalue())
-    pieces = sentencepiece.SentencePieceProcessor(model_proto=buffer.getvalue()).get_piece_size()
-    if pieces < size and not quiet:
-        warn(f"vocabulary: {pieces:,} pieces instead of {size:,}: the {len(rows):,} sentences support no more")
+    tokens = sentencepiece.SentencePieceProcessor(model_proto=buffer.getvalue()).get_piece_size()
+    if tokens < size:
+        warn(f"vocabulary: only {tokens:,} of {size:,} tokens: the {len(rows):,} sentences are too few for more")
     return target
 
 
@@ -113,18 +110,17 @@ def train_whole_words(
     words: Sequence[str] = (),
     lowercase: bool = True,
     spellings: bool = False,
-    threads: int = 2,
 ) -> Path:
-    """Write a `.model` of at most `size` pieces: about `parts` trained ones, then whole words.
+    """Write a `.model` of at most `size` tokens: about `parts` trained ones, then whole words.
 
     Args:
         texts: sentences by language. A word counts by its share of each language's words, damped (square root of the
             language's size), so that languages with little text get words too.
-        words: whole words that are always pieces, if the trained pieces can write them.
-        spellings: give a word one form (`one_spelling`), and drop rules that end in characters without a piece.
+        words: whole words that are always tokens, if the trained tokens can write them.
+        spellings: give a word one form (`one_spelling`), and drop rules that end in characters without a token.
     """
     if not parts < size:
-        raise InputError(f"vocabulary: {parts} word parts are not less than the {size} pieces in all")
+        raise InputError(f"vocabulary: {parts} word parts are not less than the {size} tokens in all")
     by_language = {code: sorted({text for text in texts[code] if text}) for code in sorted(texts)}
     together = [text for rows in by_language.values() for text in rows]
     rule_name = FOLDED if lowercase else UNFOLDED
@@ -133,9 +129,7 @@ def train_whole_words(
         found = standard_rules(rule_name)
         found = marks_apart(one_spelling(found) if spellings else found)
         write_rules(found, rules)
-        trained = train_vocabulary(
-            together, Path(folder, "parts.model"), parts, rules=rules, required=MARKS, threads=threads
-        )
+        trained = train_vocabulary(together, Path(folder, "parts.model"), parts, rules=rules, required=MARKS)
         proto = read_proto(trained.read_bytes())
     kept = [piece for piece in proto.pieces if not RUN.fullmatch(piece.piece)]
     del proto.pieces[:]
@@ -163,7 +157,7 @@ def train_whole_words(
     given = marks + [word for word in dict.fromkeys(words) if wanted(word)]
     room = size - len(proto.pieces) - len(given)
     if room < 0:
-        raise InputError(f"vocabulary: {parts} word parts and {len(given)} given words are more than {size} pieces")
+        raise InputError(f"vocabulary: {parts} word parts and {len(given)} given words are more than {size} tokens")
     taken = set(given)
     frequent = [word for word in sorted(worth, key=lambda word: (-worth[word], word))
                 if wanted(word) and word not in taken][:room]  # fmt: skip

@@ -21,15 +21,12 @@ from msdc.arguments import checked
 from msdc.compress.gate import require_written
 from msdc.compress.student.coded_table import prune
 from msdc.compress.student.config import CODE, INDEX, TABLE, StudentConfig
-from msdc.compress.student.io import MARKS, save_student
+from msdc.compress.student.io import Written, open_source, save_student
 from msdc.compress.student.model import Student, with_state
-from msdc.compress.student.stock import to_student
 from msdc.compress.texts import quickstart_texts, read_texts
 from msdc.compress.vocabulary.tokens import Vocabulary, open_vocabulary
-from msdc.encoders.encoder import Encoder, load_encoder
-from msdc.encoders.folder import OWN_TYPE, locate_model, read_layout
+from msdc.encoders.encoder import Encoder
 from msdc.errors import GateError, InputError
-from msdc.files import refuse_existing
 from msdc.progress import track
 from msdc.scores import cosine_rows
 from msdc.text.tokenizer import load_tokenizer
@@ -139,13 +136,9 @@ class Proof(BaseModel):
     tokens_after: float
 
 
-class TrimReport(BaseModel):
+class TrimReport(Written):
     """Sizes before and after, and how texts and vectors changed."""
 
-    model_config = ConfigDict(frozen=True)
-
-    model: str
-    out: str
     vocabulary_before: int
     vocabulary_after: int
     parameters_before: int
@@ -204,7 +197,7 @@ def prove(before: Encoder, after: Encoder, rows: Sequence[int], texts: Sequence[
 
 @checked
 def trim(
-    model: str = "msdc-mini",
+    model: str | Path = "msdc-mini",
     *,
     output: str | Path,
     languages: Sequence[str] = (),
@@ -235,12 +228,9 @@ def trim(
         InputError: no such model, nothing to keep, an unknown language, or `output` exists.
         GateError: texts that are tokenized as before have other vectors.
     """
-    output, corpora = Path(output), [Path(path) for path in corpus]
-    refuse_existing(output, force, MARKS)
-    layout = read_layout(locate_model(model))
-    encoder = load_encoder(layout.folder)
-    student, tokenizer = to_student(encoder), encoder.tokenizer
-    config = student.config
+    corpora = [Path(path) for path in corpus]
+    output, encoder, student = open_source(model, output, force)
+    tokenizer, config = encoder.tokenizer, student.config
     vocabulary = open_vocabulary(tokenizer)
     counts: Counter[int] = Counter()
     for path in corpora:
@@ -268,7 +258,7 @@ def trim(
                 f"* {proof.source}: {proof.texts} texts, {proof.changed_share:.2%} tokenized differently; "
                 f"vectors of the other texts differ by at most {proof.unchanged_max_abs:.1e}.\n"
             )
-        stock, plan = layout.model_type != OWN_TYPE, student.stored_plan
+        stock, plan = student is not encoder.module, student.stored_plan
         save_student(
             small, file, output, card=card, force=force, plan=plan, defaults=encoder.defaults, stock=stock,
             check=lambda stage: require_written(encoder, after, stage, samples[::25]),

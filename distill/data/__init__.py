@@ -1,8 +1,17 @@
-"""Training text: corpora as rows, the shuffled stream, batches."""
+"""Training text: corpora as rows, tables of rows, batches.
+
+Shapes: B pairs, N negatives per pair, S sides (source, target, negatives), T tokens, D sentence width of the teacher,
+L layers, H hidden of the teacher.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Row(NamedTuple):
@@ -18,3 +27,38 @@ class Row(NamedTuple):
     negatives: tuple[str, ...] = ()
     domain: int = 0
     label: float | None = None
+
+
+@dataclass
+class Batch:
+    """The input of one step: the rows of this process.
+
+    A side is (ids [B, T], mask [B, T]), negatives [B, N, T]; missing parts are None.
+
+    `whole` is the number of pairs in the batch of all processes, if the rows are a process's share of them; `seed` that
+    of what a task draws for the pairs of all processes. `texts_BS` has an integer for every text, equal for equal ones;
+    `read` reads the rows themselves.
+    """
+
+    read: Callable[[], list[Row]]
+    source: tuple[Tensor, Tensor]
+    target: tuple[Tensor, Tensor] | None
+    negatives: tuple[Tensor, Tensor] | None = None
+    teacher_source_BD: Tensor | None = None
+    teacher_target_BD: Tensor | None = None
+    teacher_states_BLH: Tensor | None = None
+    teacher_negatives_BND: Tensor | None = None
+    languages: list[str] = field(default_factory=list)
+    domain_B: Tensor | None = None
+    label_B: Tensor | None = None
+    texts_BS: Tensor | None = None
+    whole: int | None = None
+    seed: int = 0
+
+    def __len__(self) -> int:
+        return len(self.source[0])
+
+    @property
+    def size(self) -> int:
+        """Pairs of the batch of all processes."""
+        return len(self) if self.whole is None else self.whole

@@ -35,7 +35,7 @@ from msdc.distill.recipe import Corpus
 from msdc.errors import InputError, TornFile
 from msdc.files import regular_size
 from msdc.text.scored_pairs import GOLD_RANGE, read_pairs
-from msdc.text.tabular import CORPUS_SUFFIXES, EMPTY_LINE, TABLES, TabularFile, open_table, suffix_of, text_bytes
+from msdc.text.tabular import CORPUS_SUFFIXES, EMPTY_LINE, TABLES, TabularFile, open_table, suffix_of
 from msdc.text.text_files import bare_name, iterate_lines, unusable
 from msdc.text.tokenizer import clean
 from msdc.text.translations import open_gettext
@@ -59,7 +59,6 @@ class TextSource:
 
     name: str
     language: str
-    bytes: int  # approximate size of the text, for its weight
     corpus: Corpus
     entries: Callable[[], Iterator[Entry]]  # reads it from the start
     form: str = ""  # the format, for messages
@@ -92,7 +91,9 @@ class TextSource:
             for last, row in self.entries():
                 if isinstance(row, Row):
                     why = unusable("".join((row.source, row.target, *row.negatives)))
-                    row = why or (join_sides(row) if self.corpus.tokenized else row)
+                    if not why and self.corpus.tokenized:
+                        row = row._replace(source=join_punctuation(row.source), target=join_punctuation(row.target))
+                    row = why or row
                 if isinstance(row, str) and row != EMPTY_LINE and self.corpus.on_bad == "stop":
                     raise InputError(f"{self.name} line {last}: {row} (on_bad: stop)")
                 yield last, row
@@ -213,8 +214,8 @@ def table_sources(table: TabularFile, corpus: Corpus, language: str | None, why:
                 else:
                     yield number, "empty" if len(sides) == 1 else "an empty side"
 
-        name, size = f"{table.path}:{part}" if part else str(table.path), table.size
-        return TextSource(name, code, size, corpus, entries, table.described(sides), why)
+        name = f"{table.path}:{part}" if part else str(table.path)
+        return TextSource(name, code, corpus, entries, table.described(sides), why)
 
     if corpus.kind == "triples":
         triple = [[column] for column in find_columns(table, corpus, "triples", TRIPLE_NAMES)]
@@ -222,19 +223,15 @@ def table_sources(table: TabularFile, corpus: Corpus, language: str | None, why:
     if corpus.kind == "text":
         texts = find_columns(table, corpus, "texts", [(name,) for name in (*TEXT_NAMES, source)])
         parts = [str(at + 1) if len(texts) > 1 else "" for at in texts]
-        found = [
+        return [
             make([[at]], source, "", part, lambda text: Row(text, "", source))
             for at, part in zip(texts, parts, strict=True)
         ]
-    else:
-        pairs = find_pairs(table, corpus, language, why)
-        found = [
-            make([one, two], code, why, code if len(pairs) > 1 else "", partial(Row, language=code))
-            for one, two, code, why in pairs
-        ]
-    for part in found:
-        part.bytes = table.size // len(found)
-    return found
+    pairs = find_pairs(table, corpus, language, why)
+    return [
+        make([one, two], code, why, code if len(pairs) > 1 else "", partial(Row, language=code))
+        for one, two, code, why in pairs
+    ]
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
@@ -244,11 +241,6 @@ def join_punctuation(text: str) -> str:
     """Undo tokenization: no space before closing marks and clitics, none inside brackets."""
     text = re.sub(r" (n't|'(?:s|re|ve|ll|d|m))\b", r"\1", text, flags=re.IGNORECASE)
     return re.sub(r"(?<=[(\[]) | (?=[.,!?;:%)\]])", "", text)
-
-
-def join_sides(row: Row) -> Row:
-    """A row of tokenized text, with its punctuation joined."""
-    return row._replace(source=join_punctuation(row.source), target=join_punctuation(row.target))
 
 
 def read_text(path: Path, corpus: Corpus, language: str | None, why: str) -> list[TextSource]:
@@ -269,7 +261,7 @@ def read_text(path: Path, corpus: Corpus, language: str | None, why: str) -> lis
             for text in found:
                 yield number, Row(text, "", corpus.source) if text.strip() else EMPTY_LINE if text == line else "empty"
 
-    return [TextSource(str(path), corpus.source, text_bytes(path), corpus, entries, "text")]
+    return [TextSource(str(path), corpus.source, corpus, entries, "text")]
 
 
 def aligned_files(first: Path, second: Path, corpus: Corpus, language: str) -> list[TextSource]:
@@ -289,8 +281,7 @@ def aligned_files(first: Path, second: Path, corpus: Corpus, language: str) -> l
             filled = one[1].strip() and two[1].strip()
             yield one[0], Row(one[1], two[1], language) if filled else "an empty side"
 
-    size = regular_size(first) + regular_size(second)
-    return [TextSource(f"{first} + {second.name}", language, size, corpus, entries, "aligned files")]
+    return [TextSource(f"{first} + {second.name}", language, corpus, entries, "aligned files")]
 
 
 def scored_translations(first: Path, second: Path, corpus: Corpus, language: str) -> list[TextSource]:
@@ -309,8 +300,7 @@ def scored_translations(first: Path, second: Path, corpus: Corpus, language: str
         for texts in ((one.first, two.first), (one.second, two.second)):
             yield from ((n, Row(a, b, language)) for n, a, b in zip(one.lines, *texts, strict=True))
 
-    size = text_bytes(first) + text_bytes(second)
-    return [TextSource(f"{first} + {second.name}", language, size, corpus, entries, "scored pairs in two languages")]
+    return [TextSource(f"{first} + {second.name}", language, corpus, entries, "scored pairs in two languages")]
 
 
 def read_dictionary(path: Path, corpus: Corpus, language: str | None, why: str) -> list[TextSource]:
@@ -325,7 +315,7 @@ def read_dictionary(path: Path, corpus: Corpus, language: str | None, why: str) 
             bad = "not a word pair" if line.strip() else EMPTY_LINE
             yield number, Row(cells[0], cells[1], language) if good else bad
 
-    return [TextSource(str(path), language, path.stat().st_size, corpus, entries, "dictionary", why)]
+    return [TextSource(str(path), language, corpus, entries, "dictionary", why)]
 
 
 # --- labels -----------------------------------------------------------------------------------------------------------
@@ -352,7 +342,7 @@ def read_scored(path: Path, corpus: Corpus, language: str | None, why: str) -> l
 
     labels = ((pairs.gold_N - low) / (high - low)).tolist()
     form = f"pairs with scores {least:g} to {most:g}, of {low:g} to {high:g}"
-    return [TextSource(str(path), corpus.source, text_bytes(path), corpus, entries, form)]
+    return [TextSource(str(path), corpus.source, corpus, entries, form)]
 
 
 NOT_LABELLED = "no label of NLI, premise and hypothesis"
@@ -403,7 +393,7 @@ def read_nli(path: Path, corpus: Corpus, language: str | None, why: str) -> list
                 premise = cells[1].strip()
                 found.setdefault(cells[0], []).append(cells[2])
 
-    return [TextSource(str(path), corpus.source, text_bytes(path), corpus, entries, form)]
+    return [TextSource(str(path), corpus.source, corpus, entries, form)]
 
 
 def read_nli_pairs(path: Path, corpus: Corpus, language: str | None, why: str) -> list[TextSource]:
@@ -417,14 +407,14 @@ def read_nli_pairs(path: Path, corpus: Corpus, language: str | None, why: str) -
             else:
                 yield number, NOT_LABELLED
 
-    return [TextSource(str(path), corpus.source, text_bytes(path), corpus, entries, form)]
+    return [TextSource(str(path), corpus.source, corpus, entries, form)]
 
 
 # --- corpora ----------------------------------------------------------------------------------------------------------
 
-Reader = Callable[[Path, Corpus, "str | None", str], list[TextSource]]
+CorpusReader = Callable[[Path, Corpus, "str | None", str], list[TextSource]]
 # Kinds that name a format; `text`, `pairs` and `triples` are read by suffix.
-BY_KIND: dict[str, Reader] = {
+BY_KIND: dict[str, CorpusReader] = {
     "nli": read_nli,
     "nli-pairs": read_nli_pairs,
     "scored": read_scored,
@@ -433,9 +423,10 @@ BY_KIND: dict[str, Reader] = {
 }
 
 
-def _read_file(path: Path, corpus: Corpus) -> list[TextSource]:
-    """The sources of a file."""
-    (language, why), suffix, kind = language_of(path, corpus), suffix_of(path), corpus.kind
+def _read_file(path: Path, corpus: Corpus, code: str | None = None) -> list[TextSource]:
+    """The sources of a file; `code` is its language if its folder gives it."""
+    language, why = (code, "by its folder") if code else language_of(path, corpus)
+    suffix, kind = suffix_of(path), corpus.kind
     lines = suffix not in TABLES and (kind == "text" or (kind == "auto" and suffix == ".txt"))
     read = BY_KIND.get(kind) or (read_text if lines else read_table)
     return _with_files(read(path, corpus, language, why), path)
@@ -479,6 +470,8 @@ def open_corpus(corpus: Corpus) -> list[TextSource]:
         language = corpus.languages[0] if corpus.languages else language_of(second, corpus, at_end=True)[0]
         if language is None:
             raise unnamed_language(second)
+        for path in (first, second):
+            regular_size(path)  # each must be a file
         join = scored_translations if corpus.kind == "scored" else aligned_files
         return _with_files(join(first, second, corpus, language), first, second)
     if corpus.opus is not None:
@@ -486,8 +479,8 @@ def open_corpus(corpus: Corpus) -> list[TextSource]:
         return list(chain.from_iterable(found))
     if corpus.hub is not None:
         # Its files if they are named by language pair, else the tables that the library finds.
-        if files := fetch_hub(corpus):
-            return [source for path in files for source in _read_file(path, corpus)]
+        if fetched := fetch_hub(corpus):
+            return [source for path, code in fetched for source in _read_file(path, corpus, code)]
         return [source for table, code in hub_tables(corpus) for source in table_sources(table, corpus, code)]
     whole = Path(str(corpus.path)).expanduser()
     if is_saved(whole):

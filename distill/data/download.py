@@ -1,7 +1,6 @@
 """Corpora by name: data sets of the hub and OPUS, downloaded once into the user's cache; folders of `save_to_disk`.
 
-Only data files are downloaded (parquet, tsv, zip of two text files); no code of a data set is run. The file
-`downloads.json` of a run has the hashes of its training files; a resumed run reports the ones that changed.
+Only data files are downloaded (parquet, tsv, zip of two text files); no code of a data set is run.
 """
 
 from __future__ import annotations
@@ -21,11 +20,10 @@ from typing import Any
 
 import huggingface_hub
 
-from msdc.distill.recipe import TEACHER, Corpus, NamedModel, Recipe, model_name
-from msdc.encoders.folder import locate_model
+from msdc.distill.recipe import Corpus
 from msdc.errors import InputError, first_line
 from msdc.extras import require
-from msdc.files import atomic_path, disk_errors, read_json, sha256_file, user_cache, write_json
+from msdc.files import atomic_path, disk_errors, user_cache
 from msdc.progress import say, warn
 from msdc.text.tabular import BATCH_ROWS, TabularFile, arrow_table
 
@@ -33,8 +31,6 @@ OPUS_URL = "https://object.pouta.csc.fi/OPUS-{name}/{version}/moses/{pair}.txt.z
 # What the standard library raises for a damaged, encrypted or foreign archive.
 ARCHIVE_ERRORS = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError, ValueError,
                   OverflowError, NotImplementedError, RuntimeError)  # fmt: skip
-# Files of a model folder that its numbers depend on.
-_MODEL_FILES = re.compile(r".*\.(safetensors|json|model|txt)$")
 
 
 def corpus_cache() -> Path:
@@ -138,8 +134,8 @@ def _opus_pair(name: str, version: str, source: str, code: str) -> tuple[Path, P
 # --- the hub, and folders of the `datasets` library -------------------------------------------------------------------
 
 
-def fetch_hub(corpus: Corpus) -> list[Path]:
-    """Training files of a hub data set in the wanted languages (names like `en-de/train-00000-of-00001.parquet`).
+def fetch_hub(corpus: Corpus) -> list[tuple[Path, str]]:
+    """(file, language) of a hub data set's training files (names like `en-de/train-00000-of-00001.parquet`).
 
     `NAME@REVISION` selects a commit, branch or tag. Empty if the files are not named by language pair: then the
     `datasets` library opens the data set (`hub_tables`).
@@ -161,25 +157,8 @@ def fetch_hub(corpus: Corpus) -> list[Path]:
         )
     except Exception as error:
         raise InputError(f"hub corpus {name}: cannot be fetched ({first_line(error)})") from error
-    return link_by_language(folder, corpus)
-
-
-def link_by_language(folder: Path, corpus: Corpus) -> list[Path]:
-    """Links to the files of a downloaded data set, named with their language pair (`en-de.NAME.parquet`)."""
-    place = corpus_cache() / "hub" / str(corpus.hub).replace("/", "--")
-    files = [path for path in sorted(folder.rglob("*train*")) if path.is_file()]
-    found = []
-    for pair in (f"{corpus.source}-{code}" for code in corpus.languages):
-        for path in (path for path in files if pair in path.relative_to(folder).as_posix()):
-            link = place / f"{pair}.{path.name}"
-            place.mkdir(parents=True, exist_ok=True)
-            link.unlink(missing_ok=True)
-            try:
-                link.symlink_to(path.absolute())  # through the snapshot, whose name is the commit
-            except OSError:  # Windows, for users without that right
-                shutil.copy2(path, link)
-            found.append(link)
-    return found
+    files = [(path, path.relative_to(folder).as_posix()) for path in sorted(folder.rglob("*train*")) if path.is_file()]
+    return [(path, code) for code in corpus.languages for path, name in files if f"{corpus.source}-{code}" in name]
 
 
 def is_saved(folder: Path) -> bool:
@@ -206,7 +185,7 @@ def _table(path: Path, data: Any, form: str) -> TabularFile:
         tops = dict.fromkeys(name if name in data.column_names else name.split(".", 1)[0] for name in names)
         return data.select_columns(list(tops)).with_format("arrow").iter(BATCH_ROWS)  # type: ignore[no-any-return]
 
-    return arrow_table(path, form, data.features.arrow_schema, batches, int(data.dataset_size or data.data.nbytes or 1))
+    return arrow_table(path, form, data.features.arrow_schema, batches)
 
 
 def _train_part(name: object, found: Any) -> Any:
@@ -235,7 +214,7 @@ def _configurations(name: str, known: list[str], corpus: Corpus) -> list[tuple[s
     return [(one, code) for code, one in found.items() if one is not None]
 
 
-def _load_hub(corpus: Corpus) -> list[tuple[Any, str | None]]:
+def load_hub(corpus: Corpus) -> list[tuple[Any, str | None]]:
     """(data set, target language) of a hub name, or of a local folder with the same layout."""
     require("datasets", "a data set of the hub")
     import datasets
@@ -255,71 +234,4 @@ def _load_hub(corpus: Corpus) -> list[tuple[Any, str | None]]:
 
 def hub_tables(corpus: Corpus) -> list[tuple[TabularFile, str | None]]:
     """Tables of a hub data set with the target language of each."""
-    return [(_table(Path(f"hub:{corpus.hub}"), data, "data set"), code) for data, code in _load_hub(corpus)]
-
-
-# --- what a run has downloaded ----------------------------------------------------------------------------------------
-
-
-def _revision(path: Path) -> str | None:
-    """The commit of a file or folder in the hub's cache (`.../snapshots/COMMIT/...`)."""
-    found = re.search(r"snapshots[/\\]([0-9a-f]{40})(?=[/\\]|$)", str(path))
-    return found and found[1]
-
-
-def _hub_entry(corpus: Corpus) -> dict[str, Any]:
-    """Hashes and revision of the files of a hub data set."""
-    if fetched := fetch_hub(corpus):
-        # Our corpus files are links into the hub's cache.
-        revisions = {_revision(path.readlink() if path.is_symlink() else path) for path in fetched} - {None}
-        files = {path.name: sha256_file(path) for path in fetched}
-        return {"files": files} | ({"revision": revisions.pop()} if len(revisions) == 1 else {})
-    # Else the addresses of its files, which contain the commit, with hashes or sizes.
-    files = {}
-    for data, _ in _load_hub(corpus):
-        sums = data.info.download_checksums or {}
-        files |= {str(url): str(one.get("checksum") or f"{one.get('num_bytes')} bytes") for url, one in sums.items()}
-        if not sums:
-            files[str(data.info.config_name)] = str(data._fingerprint)
-    return {"files": files}
-
-
-def find_downloads(recipe: Recipe) -> dict[str, Any]:
-    """Files and hashes, by name, of corpora from the hub and OPUS, and of models in the hub's cache."""
-    found: dict[str, Any] = {}
-
-    def add(name: str, entry: dict[str, Any]) -> None:
-        old = found.setdefault(name, {"files": {}})
-        found[name] = old | entry | {"files": old["files"] | entry["files"]}
-
-    for corpus in dict.fromkeys(recipe.all_corpora):
-        if corpus.hub is not None:
-            add(f"hub {corpus.hub}", _hub_entry(corpus))
-        elif corpus.opus is not None:
-            paths = [path for one, two, _ in fetch_opus(corpus) for path in (one, two)]
-            add(f"opus {corpus.opus}", {"files": {path.name: sha256_file(path) for path in paths}})
-    models = (recipe.teacher, recipe.assistant, recipe.student, *(stage.teacher_role for stage in recipe.stages))
-    names = [model_name(model) for model in models if isinstance(model, (str, NamedModel))]
-    for name in dict.fromkeys(name for name in names if name not in (TEACHER, "assistant")):
-        folder = locate_model(name)
-        if revision := _revision(folder):
-            paths = [p for p in sorted(folder.rglob("*")) if p.is_file() and _MODEL_FILES.match(p.name)]
-            files = {path.relative_to(folder).as_posix(): sha256_file(path) for path in paths}
-            add(f"model {name}", {"files": files, "revision": revision})
-    return found
-
-
-def record_downloads(recipe: Recipe, folder: Path) -> None:
-    """Write downloads.json into a run folder if the recipe downloads anything; warn about files that changed."""
-    file = folder / "downloads.json"
-    now = find_downloads(recipe)
-    if not now:
-        return
-    if not file.is_file():
-        write_json(file, now)
-    before = read_json(file)
-    for name, entry in now.items():
-        old = before.get(name, {}).get("files", {})
-        changed = sorted(n for n in entry["files"].keys() | old.keys() if entry["files"].get(n) != old.get(n))
-        if changed:
-            warn(f"warning: {name}: changed since this run started: {', '.join(changed)[:300]} (see {file})")
+    return [(_table(Path(f"hub:{corpus.hub}"), data, "data set"), code) for data, code in load_hub(corpus)]

@@ -12,7 +12,6 @@ from array import array
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from threading import Lock
 
 from msdc.distill.data import Row
 from msdc.errors import InputError
@@ -52,7 +51,7 @@ def sentences_of(path: Path) -> set[str]:
 class Exclusion:
     """The sentences of `files`, and the rows of corpora that contain one.
 
-    Each row is compared once per corpus and process, not in later readings. Two threads may read at once.
+    Each row is compared once per corpus and process, not in later readings.
     """
 
     def __init__(self, files: Sequence[Path]) -> None:
@@ -60,7 +59,6 @@ class Exclusion:
         self.digest = hashlib.blake2b("\n".join(sorted(self.sentences)).encode(), digest_size=16).hexdigest()
         self._index = NearIndex(sorted(self.sentences), NEAR)
         self._verdicts: dict[Hashable, array[int]] = {}
-        self._lock = Lock()
 
     def _verdicts_of(self, rows: Sequence[Row]) -> list[int]:
         """0 for each row to keep, else 1 more than the index in `EXCLUDED`."""
@@ -74,26 +72,17 @@ class Exclusion:
 
     def judge(self, key: Hashable, entries: Iterator[tuple[int, Row | str]]) -> Iterator[tuple[int, Row | str]]:
         """The entries; a row with an excluded sentence is the reason. `key` identifies them in later readings."""
-        with self._lock:
-            verdicts = self._verdicts.setdefault(key, array("b"))
+        verdicts = self._verdicts.setdefault(key, array("b"))
         at, size = 0, FIRST_BATCH
         while batch := list(islice(entries, size)):
             rows = [row for _, row in batch if not isinstance(row, str)]
             if at + len(rows) > len(verdicts):
-                found = self._verdicts_of(rows)
-                with self._lock:
-                    # Another thread may have compared some of these rows meanwhile, with the same result.
-                    verdicts.extend(found[max(0, len(verdicts) - at) :])
+                verdicts.extend(self._verdicts_of(rows)[len(verdicts) - at :])
             out = iter(verdicts[at : at + len(rows)])
             at, size = at + len(rows), min(2 * size, BATCH)
             for line, row in batch:
                 verdict = 0 if isinstance(row, str) else next(out)
                 yield line, EXCLUDED[verdict - 1] if verdict else row
-
-    def count(self) -> int:
-        """Rows excluded so far, of all corpora together."""
-        with self._lock:
-            return sum(sum(map(bool, verdicts)) for verdicts in self._verdicts.values())
 
 
 def read_exclusion(patterns: Sequence[str]) -> Exclusion | None:

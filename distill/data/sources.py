@@ -34,7 +34,7 @@ from pydantic import Field
 
 from msdc.distill.data.corpora import open_corpus
 from msdc.distill.data.download import ARCHIVE_ERRORS, corpus_cache, download
-from msdc.distill.recipe import Corpus, Kind, Strict, parse
+from msdc.distill.recipe import Corpus, CorpusKind, Strict, parse
 from msdc.errors import InputError
 from msdc.files import sha256_file
 from msdc.text.text_files import iterate_lines
@@ -130,7 +130,7 @@ class SourcePart(Strict):
 
     files: tuple[str, ...]
     names: tuple[str, ...] = ("",)
-    kind: Kind = "auto"
+    kind: CorpusKind = "auto"
     columns: tuple[int | str, ...] = ()
     tokenized: bool = False
     texts: tuple[str, ...] = ()

@@ -19,11 +19,11 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -50,6 +50,7 @@ from msdc.text.tokenizer import Tokenizer, text_key
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Read = TypeVar("Read")
 READ = 16_384  # rows of a record batch
 # Settings of a corpus that change its rows.
 SETTINGS = {"kind", "source", "languages", "limit", "columns", "header", "scale", "tokenized", "max_characters",
@@ -136,15 +137,28 @@ def open_table(source: TextSource, folder: Path | None = None) -> Table:
     folder = tables_folder() if folder is None else folder
     key = source_key(source, folder)
     place = folder / _hash(key, _readers())
-    if not _is_whole(place):
-        with disk_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder / f"{place.name}.lock"):
-            if not _is_whole(place):
-                if place.exists():
-                    warn(f"{place}: damaged; {source.name} is read again")
-                _write_table(source, place)
+
+    def write(stage: Path) -> None:
+        if place.exists():
+            warn(f"{place}: damaged; {source.name} is read again")
+        _write_table(source, stage)
+
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    _once(place, lambda: _is_whole(place) or None, write)
     return Table(place, source, key)
+
+
+def _once(place: Path, read: Callable[[], Read | None], write: Callable[[Path], None]) -> Read:
+    """What `read` finds in a folder, which `write` fills if it finds None: one process writes, the others wait."""
+    if (found := read()) is None:
+        with locked(place.with_name(f"{place.name}.lock")):
+            if (found := read()) is None:
+                with staged_folder(place, force=True) as stage:
+                    write(stage)
+                found = read()
+    assert found is not None
+    return found
 
 
 def _is_whole(place: Path) -> bool:
@@ -164,39 +178,38 @@ def known(source: TextSource, folder: Path) -> dict[str, Any] | None:
     return dict(read_json(about)) if about.is_file() else None
 
 
-def _write_table(source: TextSource, folder: Path) -> None:
+def _write_table(source: TextSource, stage: Path) -> None:
     import pyarrow as pa
 
-    with staged_folder(folder, force=True) as stage:
-        count, sides, out = 0, 0, None
-        rows = iter(track(source.read(), f"read {Path(source.name).name}"))
-        with (
-            open(stage / "places", "wb") as places,
-            open(stage / "keys", "wb") as keys,
-            open(stage / "labels", "wb") as labels,
-        ):
-            while block := list(islice(rows, READ)):
-                if out is None:
-                    sides = 2 + len(block[0].negatives) if block[0].target or block[0].negatives else 1
-                    schema = pa.schema([(str(side), pa.string()) for side in range(sides)])
-                    out = pa.ipc.new_file(str(stage / "rows.arrow"), schema)
-                # A target without any known word counts as untranslated: the source is its own translation.
-                texts = [(row.source, row.target or row.source, *row.negatives)[:sides] for row in block]
-                columns = [pa.array(column, pa.string()) for column in zip(*texts, strict=True)]
-                if len(columns) != sides:
-                    raise MsdcError(f"{source.name}: rows of {len(columns)} and of {sides} texts")
-                out.write(pa.RecordBatch.from_arrays(columns, schema=schema))
-                np.fromiter((place_of(row.source) for row in block), "<u4", len(block)).tofile(places)
-                np.fromiter(map(text_key, chain.from_iterable(texts)), "<u8", sides * len(block)).tofile(keys)
-                if block[0].label is not None:
-                    np.array([row.label for row in block], "<f4").tofile(labels)
-                count += len(block)
-        assert out is not None  # `read` refuses a source without rows
-        out.close()
-        sizes = {path.name: path.stat().st_size for path in stage.iterdir()}
-        about = {"name": Path(source.name).name, "form": source.form, "language": source.language, "rows": count,
-                 "why": source.why, "sides": sides, "dropped": source.drops(), "bytes": sizes}  # fmt: skip
-        (stage / "about.json").write_text(json.dumps(about, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    count, sides, out = 0, 0, None
+    rows = iter(track(source.read(), f"read {Path(source.name).name}"))
+    with (
+        open(stage / "places", "wb") as places,
+        open(stage / "keys", "wb") as keys,
+        open(stage / "labels", "wb") as labels,
+    ):
+        while block := list(islice(rows, READ)):
+            if out is None:
+                sides = 2 + len(block[0].negatives) if block[0].target or block[0].negatives else 1
+                schema = pa.schema([(str(side), pa.string()) for side in range(sides)])
+                out = pa.ipc.new_file(str(stage / "rows.arrow"), schema)
+            # A target without any known word counts as untranslated: the source is its own translation.
+            texts = [(row.source, row.target or row.source, *row.negatives)[:sides] for row in block]
+            columns = [pa.array(column, pa.string()) for column in zip(*texts, strict=True)]
+            if len(columns) != sides:
+                raise MsdcError(f"{source.name}: rows of {len(columns)} and of {sides} texts")
+            out.write(pa.RecordBatch.from_arrays(columns, schema=schema))
+            np.fromiter((place_of(row.source) for row in block), "<u4", len(block)).tofile(places)
+            np.fromiter(map(text_key, chain.from_iterable(texts)), "<u8", sides * len(block)).tofile(keys)
+            if block[0].label is not None:
+                np.array([row.label for row in block], "<f4").tofile(labels)
+            count += len(block)
+    assert out is not None  # `read` refuses a source without rows
+    out.close()
+    sizes = {path.name: path.stat().st_size for path in stage.iterdir()}
+    about = {"name": Path(source.name).name, "form": source.form, "language": source.language, "rows": count,
+             "why": source.why, "sides": sides, "dropped": source.drops(), "bytes": sizes}  # fmt: skip
+    (stage / "about.json").write_text(json.dumps(about, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
 
 # --- read -------------------------------------------------------------------------------------------------------------
@@ -272,14 +285,11 @@ class Table:
         kind = type(tokenizer).__name__
         name = _hash(hashlib.sha256(tokenizer.content).hexdigest(), kind, tokenizer.size, max_length, prompt)
         place = self.folder / name
-        if (found := self._stored_tokens(place, dtype)) is None:
-            with locked(self.folder / f"{name}.lock"):
-                if self._stored_tokens(place, dtype) is None:
-                    with staged_folder(place, force=True) as stage:
-                        self._tokenize(stage, tokenizer, max_length, prompt, dtype)
-            found = self._stored_tokens(place, dtype)
-            assert found is not None
-        return found
+        return _once(
+            place,
+            lambda: self._stored_tokens(place, dtype),
+            lambda stage: self._tokenize(stage, tokenizer, max_length, prompt, dtype),
+        )
 
     def _stored_tokens(self, place: Path, dtype: str) -> tuple[np.ndarray, np.ndarray] | None:
         """The ids and ends in a folder; None if they are absent, or not of the sizes that were written."""

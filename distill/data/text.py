@@ -1,4 +1,12 @@
-"""The text of a stage: its tables, the rows to train on in their order, and the rows that are held out."""
+"""The text of a stage: its tables, the rows to train on in their order, and the rows that are held out.
+
+Which rows are in batch k is a function of (seed, epoch, k), for any number of processes. An epoch has as many rows as
+all tables together. It is a permutation of blocks of 64 rows; the rows of a table were shuffled once. A table has as
+many blocks of an epoch as its share gives, at least one, and continues in the next epoch where it ended. CHUNK blocks
+are a chunk, which is cut into batches of near-equal length.
+
+Shapes: N tables.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +17,89 @@ from functools import cached_property
 import numpy as np
 
 from msdc.distill.data import Row
-from msdc.distill.data.order import Order, shares
 from msdc.distill.data.tables import Table
 from msdc.distill.recipe import HeldOut
 from msdc.errors import InputError
+
+BLOCK, CHUNK = 64, 256  # rows, blocks
+
+
+def shares(tables: Sequence[Table], rows: Sequence[int], balance: str) -> np.ndarray | None:
+    """The share of each table in an epoch [N]; None: each row once.
+
+    `proportional` follows size, `equal` gives each language the same and `sources` each source (small sets repeat:
+    Reimers and Gurevych 2020), `root` follows the square root of a language's size. `weight` of a corpus multiplies its
+    size.
+    """
+    weights = np.array([table.source.corpus.weight for table in tables])
+    if balance == "proportional" and len(set(weights.tolist())) == 1:
+        return None
+    if balance == "sources":
+        return weights / weights.sum()
+    size = np.maximum(np.asarray(rows, float), 1.0) * weights
+    power = {"proportional": 1.0, "root": 0.5, "equal": 0.0}[balance]
+    languages = [table.source.language for table in tables]
+    total = {code: sum(z for z, c in zip(size, languages, strict=True) if c == code) for code in set(languages)}
+    found = np.array([z / total[c] * total[c] ** power for z, c in zip(size, languages, strict=True)])
+    return found / found.sum()
+
+
+class Order:
+    """`rows` of each table [N], and their `shares` of an epoch (None: each row once)."""
+
+    def __init__(self, rows: Sequence[int], seed: int, shares: np.ndarray | None = None) -> None:
+        self.rows, self.seed = np.array(rows, np.int64), seed
+        self.own = -(-self.rows // BLOCK)  # blocks of each table
+        self.blocks = self.own.copy()
+        if shares is not None:
+            # In rows, not in blocks: a table's last block is short.
+            wanted = shares * self.rows.sum() / (self.rows / np.maximum(self.own, 1)).clip(1)
+            self.blocks = np.where(self.rows > 0, np.maximum(1, np.rint(wanted)), 0).astype(np.int64)
+        self.starts = np.concatenate([[0], self.blocks.cumsum()])
+        self.chunks = int(-(-self.starts[-1] // CHUNK))
+        self._epoch: tuple[int, np.ndarray] | None = None
+
+    @cached_property
+    def epoch_rows(self) -> int:
+        """Rows of an epoch, on average."""
+        return round(float((self.blocks * self.rows / np.maximum(self.own, 1)).sum()))
+
+    def _permutation(self, epoch: int) -> np.ndarray:
+        if self._epoch is None or self._epoch[0] != epoch:
+            blocks = np.arange(self.starts[-1], dtype=np.uint32)
+            self._epoch = epoch, np.random.default_rng([self.seed, epoch, 1]).permutation(blocks)
+        return self._epoch[1]
+
+    def chunk(self, epoch: int, number: int) -> dict[int, np.ndarray]:
+        """The places of a chunk's rows among those of their table, by the table's number."""
+        drawn = self._permutation(epoch)[number * CHUNK : (number + 1) * CHUNK].astype(np.int64)
+        table = np.searchsorted(self.starts, drawn, side="right") - 1
+        before = epoch * self.blocks[table] + drawn - self.starts[table]  # blocks of this table in all epochs
+        rows = (before % self.own[table] * BLOCK)[:, None] + np.arange(BLOCK)
+        inside = rows < self.rows[table][:, None]
+        return {int(one): rows[table == one][inside[table == one]] for one in np.unique(table)}
+
+
+def cut(lengths: np.ndarray, batch: int, batch_tokens: int | None, rng: np.random.Generator) -> list[np.ndarray]:
+    """Indices cut into batches of near-equal length, in random order.
+
+    With `batch_tokens` a batch has as many pairs as keep (pairs x longest side) within it, at least one; without,
+    exactly `batch` pairs (the last one fewer). Equal lengths are shuffled among themselves, so batches differ from
+    epoch to epoch.
+    """
+    order = np.lexsort((rng.random(len(lengths)), lengths))
+    cuts = []
+    start = 0
+    while start < len(order):
+        size = batch
+        if batch_tokens is not None:
+            # Shortest first: grow the batch while its longest row still fits the budget.
+            window = lengths[order[start : start + batch_tokens]]
+            fits = (np.arange(1, len(window) + 1) * window) <= batch_tokens
+            size = max(1, int(fits.argmin()) if not fits.all() else len(window))
+        cuts.append(order[start : start + size])
+        start += size
+    return [cuts[i] for i in rng.permutation(len(cuts))]
 
 
 @dataclass

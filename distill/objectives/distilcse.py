@@ -32,7 +32,7 @@ from msdc.distill.objectives.shared import (
     objective,
     shape,
     squared_error,
-    unit_rows,
+    unit_vectors,
 )  # fmt: skip
 from msdc.errors import InputError
 
@@ -71,10 +71,15 @@ def contrastive_distillation(
         similarity = similarity.masked_fill(alike > 1 - margin, -torch.inf)
     elif margin != 0:
         raise InputError(f"margin must not be negative, got {margin}")
+    return _pick_own(similarity / temperature, texts_BS, bank_texts_K)
+
+
+def _pick_own(logits_BM: Tensor, texts_BS: Tensor | None, others: Tensor | None) -> Tensor:
+    """Cross entropy of picking column i in row i, without equal texts of the rows and of the `others` after them."""
     if texts_BS is not None:
-        others = bank_KD.new_zeros(len(bank_KD), dtype=torch.int64) if bank_texts_K is None else bank_texts_K
-        similarity = similarity.masked_fill(equal_texts(texts_BS, others), -torch.inf)
-    return F.cross_entropy(similarity / temperature, torch.arange(len(student_BD), device=student_BD.device))
+        rest = texts_BS.new_zeros(logits_BM.shape[1] - len(logits_BM)) if others is None else others.flatten()
+        logits_BM = logits_BM.masked_fill(equal_texts(texts_BS, rest), -torch.inf)
+    return F.cross_entropy(logits_BM, torch.arange(len(logits_BM), device=logits_BM.device))
 
 
 class MemoryBank(nn.Module):
@@ -214,11 +219,7 @@ def supervised_contrastive(
     Source: Gao et al. 2021 (DistilCSE), L_CL; the supervised objective of SimCSE.
     """
     similarity = torch.cat([cosines(anchor_BD, positive_BD), cosines(anchor_BD, negative_BD)], dim=1)
-    if texts_BS is not None:
-        others = negative_BD.new_zeros(len(negative_BD), dtype=torch.int64)
-        others = others if negative_texts_BN is None else negative_texts_BN.flatten()
-        similarity = similarity.masked_fill(equal_texts(texts_BS, others), -torch.inf)
-    return F.cross_entropy(similarity / temperature, torch.arange(len(anchor_BD), device=anchor_BD.device))
+    return _pick_own(similarity / temperature, texts_BS, negative_texts_BN)
 
 
 @objective(equal_widths=True)
@@ -274,7 +275,7 @@ def pkd(teacher_states_BLH: Tensor, student_states_BLH: Tensor) -> Tensor:
 
     Source: Sun et al. 2019; the baseline "PKD" of Gao et al. 2021 (DistilCSE).
     """
-    return F.mse_loss(unit_rows(student_states_BLH), unit_rows(teacher_states_BLH))
+    return F.mse_loss(unit_vectors(student_states_BLH), unit_vectors(teacher_states_BLH))
 
 
 @objective()
@@ -287,7 +288,7 @@ def domain_prototypes(vectors_ND: Tensor, domain_N: Tensor, domains: int) -> Ten
         domains: P.
     """
     check_labels(domain_N, domains, "domains")
-    units_ND = unit_rows(vectors_ND.float())
+    units_ND = unit_vectors(vectors_ND.float())
     sums_PD = units_ND.new_zeros(domains, vectors_ND.shape[1]).index_add_(0, domain_N.long(), units_ND)
     return sums_PD / domain_N.bincount(minlength=domains).clamp(min=1).unsqueeze(1)
 
@@ -337,18 +338,6 @@ def metakd(
     return ((1 + score_B) / 2 * error_B).mean()
 
 
-class _Reversed(torch.autograd.Function):
-    """The identity, whose gradient is negated."""
-
-    @staticmethod
-    def forward(context: object, vectors: Tensor) -> Tensor:
-        return vectors.view_as(vectors)
-
-    @staticmethod
-    def backward(context: object, gradient: Tensor) -> Tensor:  # type: ignore[override]
-        return -gradient
-
-
 @objective()
 def domain_adversarial(source_BD: Tensor, domains_PD: Tensor, bias_P: Tensor, domain_B: Tensor) -> Tensor:
     """- 1/N sum_i log softmax( W h(s_i) + b )[domain_i], whose gradient reaches h with its sign reversed.
@@ -364,5 +353,6 @@ def domain_adversarial(source_BD: Tensor, domains_PD: Tensor, bias_P: Tensor, do
     al. 2020 (Meta-KD).
     """
     check_labels(domain_B, len(domains_PD))
-    reversed_BD: Tensor = _Reversed.apply(source_BD)  # type: ignore[no-untyped-call, assignment]
+    # The same numbers with a gradient of the opposite sign.
+    reversed_BD = 2 * source_BD.detach() - source_BD
     return F.cross_entropy(F.linear(reversed_BD, domains_PD, bias_P), domain_B.long())

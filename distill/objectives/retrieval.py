@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from msdc.distill.objectives.shared import equal_texts, objective, shape, unit_rows
+from msdc.distill.objectives.shared import equal_texts, objective, shape, unit_vectors
 from msdc.errors import InputError
 
 
@@ -38,7 +38,7 @@ def matryoshka(
 def candidate_scores(source_BD: Tensor, target_BD: Tensor, negatives_BND: Tensor) -> Tensor:
     """Cosines of each source with its candidates, [B, J]: its target, then its N = J - 1 negatives."""
     candidates_BJD = torch.cat([target_BD.unsqueeze(1), negatives_BND], dim=1)
-    return (unit_rows(candidates_BJD) @ unit_rows(source_BD).unsqueeze(2)).squeeze(2)
+    return (unit_vectors(candidates_BJD) @ unit_vectors(source_BD).unsqueeze(2)).squeeze(2)
 
 
 def _both_scores(teacher_scores_BJ: Tensor, *student: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ def guided_contrastive(
     Source: Solatorio 2024 (GISTEmbed); the margin is that of later implementations.
     """
     sides = (student_source_BD, student_target_BD, teacher_source_BD, teacher_target_BD)
-    q, p, t_q, t_p = map(unit_rows, sides)
+    q, p, t_q, t_p = map(unit_vectors, sides)
     own_B1 = (t_q * t_p).sum(1, keepdim=True)
     here_BB = torch.eye(len(q), dtype=torch.bool, device=q.device)
     equal_BB = torch.zeros_like(here_BB) if texts_BS is None else equal_texts(texts_BS)

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from msdc.distill.objectives.shared import check_labels, objective, shape, unit_rows
+from msdc.distill.objectives.shared import check_labels, objective, shape, unit_vectors
 from msdc.errors import InputError
 
 
@@ -46,5 +46,5 @@ def cosine_regression(source_BD: Tensor, target_BD: Tensor, score_B: Tensor) -> 
 
     Source: Reimers and Gurevych 2019 (Sentence-BERT), section 3, regression objective.
     """
-    cosine_B = (unit_rows(source_BD) * unit_rows(target_BD)).sum(1)
+    cosine_B = (unit_vectors(source_BD) * unit_vectors(target_BD)).sum(1)
     return (cosine_B - score_B.to(cosine_B.dtype)).square().mean()

@@ -94,7 +94,7 @@ def check_shapes(given: Mapping[str, Any], equal_widths: bool) -> None:
                 )
 
 
-def unit_rows(vectors: Tensor) -> Tensor:
+def unit_vectors(vectors: Tensor) -> Tensor:
     """Scale vectors to length 1; one shorter than 1e-12 becomes zero, with a zero gradient.
 
     `torch.nn.functional.normalize` gives a zero vector a gradient of 1e12.
@@ -108,7 +108,7 @@ def unit_rows(vectors: Tensor) -> Tensor:
 
 def cosines(first_MD: Tensor, second_ND: Tensor) -> Tensor:
     """All cosines [M, N]; a zero vector has cosine 0 with everything."""
-    return unit_rows(first_MD) @ unit_rows(second_ND).T
+    return unit_vectors(first_MD) @ unit_vectors(second_ND).T
 
 
 def equal_texts(texts_BS: Tensor, *others_M: Tensor) -> Tensor:

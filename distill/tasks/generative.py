@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from msdc.distill.data.batch import Batch
+from msdc.distill.data import Batch
 from msdc.distill.objectives import Objective
 from msdc.distill.parallel import gather, rank_and_world, share, weighted
 from msdc.distill.tasks.sentence import SentenceTask, encode_sides, stage_inputs

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from msdc.compress.student.model import Student
 from msdc.compress.student.stock import to_student
-from msdc.distill.data.batch import Batch
+from msdc.distill.data import Batch
 from msdc.distill.data.text import StageText
 from msdc.distill.objectives import domain_prototypes, find_objective, layer_subset
 from msdc.distill.parallel import from_first, gather

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from msdc.distill import objectives
-from msdc.distill.data.batch import Batch
+from msdc.distill.data import Batch
 from msdc.distill.data.corpora import NLI_CLASSES
 from msdc.distill.data.text import StageText
 from msdc.distill.parallel import gather, weighted

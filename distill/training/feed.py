@@ -10,23 +10,20 @@ L layers, H hidden of the teacher, W values of a stored row (D + L x H).
 
 from __future__ import annotations
 
-import queue
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, suppress
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, groupby
-from threading import Event, Thread
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from msdc.distill.data import Row
-from msdc.distill.data.batch import Batch
-from msdc.distill.data.order import cut
-from msdc.distill.data.tables import Table
-from msdc.distill.data.text import StageText
+from msdc.distill.data import Batch, Row
+from msdc.distill.data.text import StageText, cut
 from msdc.distill.recipe import Stage
 from msdc.distill.teacher import CachedTeacher, mined
 from msdc.encoders.folder import with_prompt
@@ -55,16 +52,20 @@ _Made = tuple[Position, Batch, "np.ndarray | None"]
 
 
 @dataclass
-class _Part:
-    """Rows of a chunk that are stored together: the text of row r and side s has ids[start[r, s]:][:length[r, s]]."""
+class _Chunk:
+    """The rows R of a chunk, table by table; `read` reads some of them.
 
-    ids: np.ndarray
+    The text of row r and side s has `ids[of_R[r]][start_RS[r, s] :][: length_RS[r, s]]`.
+    """
+
+    ids: list[np.ndarray]
+    of_R: np.ndarray
     start_RS: np.ndarray
     length_RS: np.ndarray
     keys_RS: np.ndarray
-    language: np.ndarray
-    domain: np.ndarray
-    labels: np.ndarray | None
+    language_R: np.ndarray
+    domain_R: np.ndarray
+    labels_R: np.ndarray | None
     read: Callable[[np.ndarray], list[Row]]
 
 
@@ -79,10 +80,6 @@ def _padded(ids: np.ndarray, start: np.ndarray, length: np.ndarray, pad_id: int)
 def _flat(ids: np.ndarray, start: np.ndarray, length: np.ndarray) -> np.ndarray:
     """The ids of some texts, one after the other."""
     return ids[np.repeat(start - np.cumsum(length) + length, length) + np.arange(length.sum())]
-
-
-def _read_some(table: Table, rows: np.ndarray, some: np.ndarray) -> list[Row]:
-    return table.read(rows[some])
 
 
 @dataclass
@@ -122,51 +119,59 @@ class BatchFeed:
 
     # --- a chunk --------------------------------------------------------------------------------------------------
 
-    def _parts(self, epoch: int, number: int) -> list[_Part]:
-        """The rows of a chunk, table by table."""
-        found = []
-        for at, places in self.text.order.chunk(epoch, number).items():
-            table, (ids, ends) = self.text.tables[at], self._tokens[at]
-            rows = self.text.kept[at][places].astype(np.int64)
-            sides = np.minimum(np.arange(1 + self.paired + (0 if self.stage.mine else self.each)), table.sides - 1)
-            texts_RS = rows[:, None] * table.sides + sides
-            start_RS = ends[texts_RS]
-            found.append(
-                _Part(
-                    ids, start_RS, ends[texts_RS + 1] - start_RS, table.keys[rows][:, sides],
-                    np.full(len(rows), table.source.language, object), np.full(len(rows), table.source.domain),
-                    table.labels[rows] if len(table.labels) else None,
-                    partial(_read_some, table, rows),
-                )
-            )  # fmt: skip
-        return found
+    def _chunk(self, epoch: int, number: int) -> _Chunk:
+        drawn = self.text.order.chunk(epoch, number)
+        tables, tokens = [self.text.tables[at] for at in drawn], [self._tokens[at] for at in drawn]
+        rows = [self.text.kept[at][places].astype(np.int64) for at, places in drawn.items()]
+        wanted = np.arange(1 + self.paired + (0 if self.stage.mine else self.each))
+        starts, lengths, keys = [], [], []
+        for table, (_, ends), some in zip(tables, tokens, rows, strict=True):
+            sides = np.minimum(wanted, table.sides - 1)
+            texts_RS = some[:, None] * table.sides + sides
+            starts.append(ends[texts_RS])
+            lengths.append(ends[texts_RS + 1] - ends[texts_RS])
+            keys.append(table.keys[some][:, sides])
+        counts, row_R = list(map(len, rows)), np.concatenate(rows)
+        of_R = np.repeat(np.arange(len(tables)), counts)
+        labels_R = None
+        if all(len(table.labels) for table in tables):
+            labels_R = np.concatenate([table.labels[some] for table, some in zip(tables, rows, strict=True)])
 
-    def _mined(self, parts: Sequence[_Part]) -> list[_Part]:
+        def read(pick: np.ndarray) -> list[Row]:
+            found: dict[int, Row] = {}
+            for at in np.unique(of_R[pick]):
+                here = pick[of_R[pick] == at]
+                found |= zip(here.tolist(), tables[at].read(row_R[here]), strict=True)
+            return [found[number] for number in pick.tolist()]
+
+        return _Chunk(
+            [ids for ids, _ in tokens], of_R, np.concatenate(starts), np.concatenate(lengths), np.concatenate(keys),
+            np.repeat(np.array([table.source.language for table in tables], object), counts),
+            np.repeat([table.source.domain for table in tables], counts), labels_R, read,
+        )  # fmt: skip
+
+    def _mined(self, chunk: _Chunk) -> _Chunk:
         """The rows of a chunk with negatives that the teacher finds in it, tokenized here."""
         stage = self.stage
         assert stage.mine is not None and self.teacher is not None
-        rows = list(chain.from_iterable(part.read(np.arange(len(part.start_RS))) for part in parts))
-        rows = mined(rows, self.teacher, stage.mine, stage.mine_margin)
+        rows = mined(chunk.read(np.arange(len(chunk.of_R))), self.teacher, stage.mine, stage.mine_margin)
         texts = [text for row in rows for text in (row.source, row.target or row.source, *row.negatives)]
         ids = self.tokenizer.encode(with_prompt(self.prompt, texts), stage.max_length)
         length = np.fromiter(map(len, ids), np.int64, len(ids))
         shape = (len(rows), self.sides)
-        labels = None if rows[0].label is None else np.array([row.label for row in rows], np.float32)
-        return [
-            _Part(
-                np.fromiter(chain.from_iterable(ids), np.int64, int(length.sum())),
-                (np.cumsum(length) - length).reshape(shape), length.reshape(shape),
-                np.fromiter(map(text_key, texts), np.uint64, len(texts)).reshape(shape),
-                np.array([row.language for row in rows], object), np.array([row.domain for row in rows]), labels,
-                lambda some: [rows[at] for at in some],
-            )
-        ]  # fmt: skip
+        return _Chunk(
+            [np.fromiter(chain.from_iterable(ids), np.int64, int(length.sum()))], np.zeros(len(rows), np.int64),
+            (np.cumsum(length) - length).reshape(shape), length.reshape(shape),
+            np.fromiter(map(text_key, texts), np.uint64, len(texts)).reshape(shape),
+            np.array([row.language for row in rows], object), np.array([row.domain for row in rows]),
+            None if rows[0].label is None else np.array([row.label for row in rows], np.float32),
+            lambda some: [rows[at] for at in some],
+        )  # fmt: skip
 
-    def cuts(self, parts: Sequence[_Part], epoch: int, number: int) -> list[np.ndarray]:
-        """The batches of a chunk, as rows of its parts in turn: from the lengths alone, equal in all processes."""
-        lengths = np.concatenate([part.length_RS for part in parts]).max(1)
+    def cuts(self, chunk: _Chunk, epoch: int, number: int) -> list[np.ndarray]:
+        """The batches of a chunk, as its rows: from the lengths alone, equal in all processes."""
         rng = np.random.default_rng([self.seed, epoch, number, 2])
-        return cut(lengths, self.stage.batch, self.stage.batch_tokens, rng)
+        return cut(chunk.length_RS.max(1), self.stage.batch, self.stage.batch_tokens, rng)
 
     def epoch_batches(self) -> float:
         """Batches of an epoch; of a long one estimated from chunks that are spread over it."""
@@ -176,9 +181,9 @@ class BatchFeed:
         some = range(0, chunks, -(-chunks // PLANNED))
         rows = batches = 0
         for number in some:
-            parts = self._parts(0, number)
-            batches += len(self.cuts(parts, 0, number))
-            rows += sum(len(part.start_RS) for part in parts)
+            chunk = self._chunk(0, number)
+            batches += len(self.cuts(chunk, 0, number))
+            rows += len(chunk.of_R)
         return batches * self.text.order.epoch_rows / max(1, rows) if len(some) < chunks else batches
 
     # --- batches ------------------------------------------------------------------------------------------------------
@@ -187,40 +192,29 @@ class BatchFeed:
         """Batches without end, each with the position after it and the stored rows [B, S, W] of the teacher."""
         while True:
             for number in range(chunk, self.text.order.chunks):
-                parts = self._parts(epoch, number)
+                rows = self._chunk(epoch, number)
                 if self.stage.mine is not None and self.teacher is not None:
-                    parts = self._mined(parts)
-                cuts = self.cuts(parts, epoch, number)
+                    rows = self._mined(rows)
+                cuts = self.cuts(rows, epoch, number)
                 for first in range(batch - batch % READ, len(cuts), READ):
                     start = max(first, batch)
-                    some = self._batches(parts, cuts[start : first + READ])
+                    some = self._batches(rows, cuts[start : first + READ])
                     for at, (one, rows_BSW) in enumerate(some, start + 1):
                         yield Position(0, epoch, number, at), one, rows_BSW
                 batch = 0
             epoch, chunk = epoch + 1, 0
 
-    def _batches(self, parts: Sequence[_Part], cuts: list[np.ndarray]) -> Iterator[tuple[Batch, np.ndarray | None]]:
+    def _batches(self, chunk: _Chunk, cuts: list[np.ndarray]) -> Iterator[tuple[Batch, np.ndarray | None]]:
         """Some batches of a chunk: their rows of this process are read together."""
         picks = [one[self.rank :: self.world] for one in cuts]
-        ends = np.cumsum([len(part.start_RS) for part in parts])
         mine = np.sort(np.concatenate([np.zeros(0, np.int64), *picks]))
-        of = np.searchsorted(ends, mine, side="right")
-        own = [mine[of == at] - (ends[at] - len(part.start_RS)) for at, part in enumerate(parts)]
-        length_RS = np.concatenate([part.length_RS[some] for part, some in zip(parts, own, strict=True)])
-        keys_RS = np.concatenate([part.keys_RS[some] for part, some in zip(parts, own, strict=True)])
+        length_RS, keys_RS, of_R = chunk.length_RS[mine], chunk.keys_RS[mine], chunk.of_R[mine]
         ids = np.concatenate([
-            _flat(part.ids, part.start_RS[some].ravel(), part.length_RS[some].ravel())
-            for part, some in zip(parts, own, strict=True)
+            _flat(ids, chunk.start_RS[mine[of_R == at]].ravel(), length_RS[of_R == at].ravel())
+            for at, ids in enumerate(chunk.ids)
         ])  # fmt: skip
         flat = length_RS.ravel()
         start_RS = (np.cumsum(flat) - flat).reshape(length_RS.shape)
-        language, domain = (
-            np.concatenate([getattr(part, name)[some] for part, some in zip(parts, own, strict=True)])
-            for name in ("language", "domain")
-        )
-        labels = None
-        if all(part.labels is not None for part in parts):
-            labels = np.concatenate([part.labels[some] for part, some in zip(parts, own, strict=True)])  # type: ignore[index]
         known = None
         if self.teacher is not None:
             asked = keys_RS if self.teacher_targets else keys_RS[:, :1]
@@ -234,24 +228,15 @@ class BatchFeed:
             if self.each:
                 some = start_RS[at, 2:].ravel(), length_RS[at, 2:].ravel()
                 negative_ids, negative_mask = _padded(ids, *some, self.tokenizer.pad_id)
-                width = negative_ids.shape[1]
-                negatives = negative_ids.view(len(at), self.each, width), negative_mask.view(len(at), self.each, width)
+                shape = len(at), self.each, negative_ids.shape[1]
+                negatives = negative_ids.view(shape), negative_mask.view(shape)
             one = Batch(
-                partial(self._read, parts, ends, pick), pads[0], pads[1] if self.paired else None, negatives,
-                languages=language[at].tolist(), domain_B=torch.from_numpy(domain[at]),
-                label_B=None if labels is None else torch.from_numpy(labels[at]),
+                partial(chunk.read, pick), pads[0], pads[1] if self.paired else None, negatives,
+                languages=chunk.language_R[pick].tolist(), domain_B=torch.from_numpy(chunk.domain_R[pick]),
+                label_B=None if chunk.labels_R is None else torch.from_numpy(chunk.labels_R[pick]),
                 texts_BS=torch.from_numpy(keys_RS[at].view(np.int64)), whole=len(whole),
             )  # fmt: skip
             yield one, None if known is None else known[at]
-
-    @staticmethod
-    def _read(parts: Sequence[_Part], ends: np.ndarray, pick: np.ndarray) -> list[Row]:
-        """Rows of a chunk."""
-        of = np.searchsorted(ends, pick, side="right")
-        return [
-            parts[at].read(np.array([row - (ends[at] - len(parts[at].start_RS))]))[0]
-            for at, row in zip(of.tolist(), pick.tolist(), strict=True)
-        ]
 
     def batches(self) -> Generator[Batch, None, None]:
         """Batches without end; the position moves past each batch before it is yielded."""
@@ -311,36 +296,13 @@ class BatchFeed:
 
 
 def ahead(made: Generator[_Made, None, None], depth: int) -> Generator[_Made, None, None]:
-    """The same items, made in a thread, which ends with this generator: at exit no thread may be in library code."""
-    waiting: queue.Queue = queue.Queue(depth)
-    ended = Event()
-
-    def put(one: object) -> bool:
-        while not ended.is_set():
-            with suppress(queue.Full):
-                waiting.put(one, timeout=0.2)
-                return True
-        return False
-
-    def work() -> None:
-        try:
-            for one in made:
-                if not put((one, None)):
-                    return
-            put((None, StopIteration()))
-        except BaseException as error:
-            put((None, error))
-
-    thread = Thread(target=work, name="feed", daemon=True)
-    thread.start()
+    """The same items, `depth` of them made in advance by a thread, which ends with this generator."""
+    pool = ThreadPoolExecutor(1, "feed")
     try:
-        while True:
-            one, error = waiting.get()
-            if isinstance(error, StopIteration):
-                return
-            if error is not None:
-                raise error
+        waiting = deque(pool.submit(next, made, None) for _ in range(depth))
+        while (one := waiting.popleft().result()) is not None:
+            waiting.append(pool.submit(next, made, None))
             yield one
     finally:
-        ended.set()
-        thread.join()
+        # The thread is joined: at exit none may be in library code.
+        pool.shutdown(cancel_futures=True)

@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from msdc.distill import parallel
-from msdc.distill.data.batch import Batch
+from msdc.distill.data import Batch
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks.sentence import TrainingTask
 from msdc.distill.training import checkpoint

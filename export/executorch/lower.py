@@ -27,10 +27,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from msdc.compress.quantization.plan import Integers, PrecisionPlan
 from msdc.compress.quantization.rounding import torchao_weight, with_integers
 from msdc.compress.student.config import CODE, POSITION, TABLE
 from msdc.compress.student.model import ACTIVATIONS, Layer, Student
+from msdc.compress.student.plan import Integers, PrecisionPlan
 from msdc.errors import GateError, MsdcError, printable
 from msdc.export.executorch.origin import remember
 from msdc.export.executorch.program import ExecutorchRunner, quiet, read_pte

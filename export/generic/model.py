@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from msdc.compress.quantization.plan import int8_rows
 from msdc.compress.quantization.rounding import torchao_weight
+from msdc.compress.student.plan import int8_rows
 from msdc.errors import InputError
 from msdc.export.executorch.lower import TableInt8, from_int8
 from msdc.export.smoothing import PowerMean, scales_for

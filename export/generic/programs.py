@@ -24,7 +24,7 @@ import onnx
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from msdc.compress.quantization.plan import int8_rows
+from msdc.compress.student.plan import int8_rows
 from msdc.export.executorch.lower import LOW_BIT, delegation, finished, lowering, not_exported, save_program, to_edge
 from msdc.export.executorch.program import FLOATS, quiet, read_pte
 from msdc.export.generic.model import GenericModel, is_large, quantized, with_norms

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from msdc.compress.quantization.plan import PrecisionPlan
+from msdc.compress.student.plan import PrecisionPlan
 from msdc.compress.student.weights import ReadBytes, StudentWeights, read_weights
 from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import EncodeDefaults, read_defaults

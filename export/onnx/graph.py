@@ -15,8 +15,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from msdc.compress.quantization.plan import PrecisionPlan
 from msdc.compress.student.config import CODE, INDEX, POSITION, TABLE
+from msdc.compress.student.plan import PrecisionPlan
 from msdc.export.smoothing import Smoothed
 
 # Tensors from this size on go to the external data file, which runtimes memory-map.

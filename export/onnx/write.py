@@ -17,8 +17,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from msdc.compress.quantization.plan import PrecisionPlan
 from msdc.compress.student.config import INDEX, POSITION
+from msdc.compress.student.plan import PrecisionPlan
 from msdc.errors import GateError, InputError
 from msdc.export.executorch.origin import remember
 from msdc.export.golden import run_once

@@ -51,7 +51,6 @@ class TabularFile:
     width: int
     sample: list[list[Any]]  # the first rows, for the choice of columns
     read: Callable[[Sequence[int]], Iterator[Numbered]]  # indices of columns -> their cells, row by row
-    size: int  # approximate bytes of text, for the weights of corpora
     header_guess: bool = False  # without a header, although the first row could be names
     language: str = ""  # of the last column, if the file contains it
 
@@ -74,11 +73,6 @@ class TabularFile:
 def suffix_of(path: Path) -> str:
     """The suffix of a file name in lower case, without that of a compression."""
     return Path(bare_name(path.name)).suffix.lower()
-
-
-def text_bytes(path: Path) -> int:
-    """Approximate size of the text in a file, for the weights of corpora."""
-    return path.stat().st_size * (1 if bare_name(path.name) == path.name else 3)
 
 
 def is_number(value: object) -> bool:
@@ -161,7 +155,7 @@ def open_delimited(path: Path, is_header: IsHeader, header: bool | None = None, 
                 cells = f"{len(cells)} columns, expected {width}" if wrong else [cells[column] for column in columns]
             yield number, cells
 
-    return TabularFile(path, form, names, width, body, read, text_bytes(path), guess)
+    return TabularFile(path, form, names, width, body, read, guess)
 
 
 def _json_array(path: Path, lenient: bool = False) -> list[Any] | None:
@@ -228,12 +222,10 @@ def open_json_lines(path: Path, lenient: bool = False) -> TabularFile:
 
     sample = [row for row in (cells(row, range(width)) for row in first) if not isinstance(row, str)]
     form = "JSON lines" if array is None else "JSON array"
-    return TabularFile(path, form, names, width, sample, read, text_bytes(path))
+    return TabularFile(path, form, names, width, sample, read)
 
 
-def arrow_table(
-    path: Path, form: str, schema: Any, batches: Callable[[list[str]], Iterator[Any]], size: int
-) -> TabularFile:
+def arrow_table(path: Path, form: str, schema: Any, batches: Callable[[list[str]], Iterator[Any]]) -> TabularFile:
     """The columns of text and of numbers of an Arrow schema, those inside a struct as `outer.inner`.
 
     `batches` yields the tables or record batches of the named columns; see `TabularFile` for the rest.
@@ -264,7 +256,7 @@ def arrow_table(
             raise InputError(f"{path}: damaged {form} after row {number} ({first_line(error)})") from error
 
     sample = [cells for _, cells in islice(read(range(len(names))), SAMPLE_ROWS) if not isinstance(cells, str)]
-    return TabularFile(path, form, names, len(names), sample, read, size)
+    return TabularFile(path, form, names, len(names), sample, read)
 
 
 def _parquet_file(path: Path) -> Any:
@@ -286,7 +278,7 @@ def open_parquet(path: Path) -> TabularFile:
         found: Iterator[Any] = _parquet_file(path).iter_batches(BATCH_ROWS, columns=names)
         return found
 
-    return arrow_table(path, "parquet", _parquet_file(path).schema_arrow, batches, 2 * path.stat().st_size)
+    return arrow_table(path, "parquet", _parquet_file(path).schema_arrow, batches)
 
 
 def open_table(

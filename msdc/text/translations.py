@@ -10,7 +10,7 @@ from typing import Any
 from msdc.errors import InputError, first_line
 from msdc.extras import require
 from msdc.files import regular_size
-from msdc.text.tabular import SAMPLE_ROWS, Numbered, TabularFile, text_bytes
+from msdc.text.tabular import SAMPLE_ROWS, Numbered, TabularFile
 from msdc.text.text_files import DAMAGED, iterate_lines, unpacked
 
 XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -71,7 +71,7 @@ def open_tmx(path: Path) -> TabularFile:
                 yield number, [some[min(row, len(some) - 1)] for some in found]
 
     sample = [cells for _, cells in islice(read(range(len(names))), FIRST_UNITS) if not isinstance(cells, str)]
-    return TabularFile(path, "TMX", names, len(names), sample, read, text_bytes(path))
+    return TabularFile(path, "TMX", names, len(names), sample, read)
 
 
 class _Lines(str):
@@ -110,6 +110,5 @@ def open_gettext(path: Path) -> TabularFile:
         2,
         sample,
         read,
-        text_bytes(path),
         language=language,
     )

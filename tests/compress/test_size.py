@@ -8,13 +8,13 @@ import torch
 from click.testing import CliRunner
 from paper_rows import msd_students
 
-from msdc.compress.budget import enumerate_students, plan_budget
+from msdc.compress.budget import plan_budget
 from msdc.compress.cli import command
-from msdc.compress.quantization.plan import plan_for
+from msdc.compress.cut import kept_shares, weighted_svd
 from msdc.compress.size import cut_config, macs_per_token, predict_bytes, size_plan
 from msdc.compress.student.config import SHAPES, parameter_counts
-from msdc.compress.student.cut import kept_shares, weighted_svd
 from msdc.compress.student.model import Student, StudentConfig
+from msdc.compress.student.plan import plan_for
 from msdc.compress.student.stock import to_student
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
@@ -101,14 +101,15 @@ def test_the_pareto_set_is_what_its_definition_says():
 
 
 def test_a_budget_lists_what_fits_and_marks_the_best():
-    base = SHAPES["all-minilm-l6"]
-    rows = enumerate_students(base, 6_000_000, max_length=128)
-    assert rows and all(row.bytes <= 6_000_000 for row in rows)
-    assert rows == sorted(rows, key=lambda row: row.expected_loss) and any(row.pareto for row in rows)
+    rows = plan_budget(6_000_000, shape="all-minilm-l6", max_length=128)
+    assert rows
+    assert all(row.bytes <= 6_000_000 for row in rows)
+    assert rows == sorted(rows, key=lambda row: row.expected_loss)
+    assert any(row.pareto for row in rows)
     assert rows[0].pareto
     assert {row.needs_qat for row in rows if row.precision != "int4-embed4"} == {False}
     with pytest.raises(InputError, match="the smallest takes"):
-        enumerate_students(base, 1000)
+        plan_budget(1000, shape="all-minilm-l6")
 
 
 def test_the_share_a_bottleneck_keeps_is_that_of_its_svd():
@@ -124,9 +125,11 @@ def test_the_share_a_bottleneck_keeps_is_that_of_its_svd():
 def test_budget_command(tiny_teacher):
     arguments = ["plan", str(tiny_teacher), "--budget", "60KB"]
     rows = json.loads(CliRunner().invoke(command, [*arguments, "--json"]).stdout)
-    assert rows and all(row["pareto"] and row["bytes"] <= 60_000 for row in rows)
+    assert rows
+    assert all(row["pareto"] and row["bytes"] <= 60_000 for row in rows)
     shown = CliRunner().invoke(command, [*arguments, "--all"])
-    assert "Pareto" in shown.output and shown.exit_code == 0
+    assert "Pareto" in shown.output
+    assert shown.exit_code == 0
 
 
 def test_a_budget_of_coded_students(tiny_teacher):
@@ -134,7 +137,8 @@ def test_a_budget_of_coded_students(tiny_teacher):
     words = ["plan", str(tiny_teacher), "--budget", "60KB", "--json", "--all", "--nonzeros", "3", "--base-rows", "40"]
     result = CliRunner().invoke(command, words)
     rows = json.loads(result.stdout)
-    assert rows and {(row["nonzeros"], row["base_rows"]) for row in rows} == {(3, 40)}
+    assert rows
+    assert {(row["nonzeros"], row["base_rows"]) for row in rows} == {(3, 40)}
     assert all(row["bytes"] <= 60_000 for row in rows)
     base = to_student(load_encoder(str(tiny_teacher))).config
     for row in rows[:: max(1, len(rows) // 5)]:
@@ -145,7 +149,8 @@ def test_a_budget_of_coded_students(tiny_teacher):
     assert {row["nonzeros"] for row in json.loads(alone.stdout)} == {2, 3, 4, 5}
     for wrong in (["--nonzeros", "6"], ["--nonzeros", "3", "--base-rows", "0"]):
         refused = CliRunner().invoke(command, ["plan", str(tiny_teacher), "--budget", "60KB", *wrong])
-        assert refused.exit_code != 0 and "Traceback" not in refused.output
+        assert refused.exit_code != 0
+        assert "Traceback" not in refused.output
 
 
 def test_size_plan_lists_only_precisions_that_fit():

@@ -27,16 +27,20 @@ def test_the_students_of_a_paper_have_its_shapes():
         parts = [*bases[known.base], *wide, *([f"unit-{known.unit}"] if known.unit != 3 else [])]
         recipe = load_recipe(f"msd:{'+'.join(parts or ['ours'])}")
         assert (recipe.student.bottleneck, recipe.student.unit) == (known.bottleneck, known.unit)
-        assert recipe.paper["mono"] == float(known.row["mono_avg"]) and {"7", "8"} <= set(recipe.paper["tables"])
+        assert recipe.paper["mono"] == float(known.row["mono_avg"])
+        assert {"7", "8"} <= set(recipe.paper["tables"])
 
 
 def test_list_shows_the_papers_rows():
     shown = CliRunner().invoke(command, ["--list"])
-    assert shown.exit_code == 0 and max(map(len, shown.output.splitlines())) <= 80
+    assert shown.exit_code == 0
+    assert max(map(len, shown.output.splitlines())) <= 80
     papers = [row.split()[0] for row in shown.output.splitlines()[2:] if row[2:3].strip()]
-    assert papers[:3] == ["distilcse", "lightweight", "mkd"] and ":" not in "".join(papers[:-1])
+    assert papers[:3] == ["distilcse", "lightweight", "mkd"]
+    assert ":" not in "".join(papers[:-1])
     shown = " ".join(CliRunner().invoke(command, ["--list", "distilcse"]).output.split())
-    assert "52m+pkd+stage-1 Tiny-L6, PKD, stage 1 [table 2] avg 82.66" in shown and "msd:" not in shown
+    assert "52m+pkd+stage-1 Tiny-L6, PKD, stage 1 [table 2] avg 82.66" in shown
+    assert "msd:" not in shown
     assert shown.count("Differs from the paper (metakd, ") == 1
     rows = json.loads(CliRunner().invoke(command, ["--list", "--json"]).output)
     assert all(set(row) == {"name", "about", "paper", "differs"} for row in rows)
@@ -74,12 +78,11 @@ def test_variants_combine_in_any_order(tiny_tree, tmp_path):
 
     for order in ("other+german", "german+other"):
         (corpus,) = load(order).corpora
-        assert (corpus.name, corpus.languages) == ("two", ("de",)) and load(order).differs == ("corpora: others",)
-        assert (
-            load(order).paper["tables"] == ["1"]
-            and load(order).paper["mono"] == 1.5
-            and "cross" not in load(order).paper
-        )
+        assert (corpus.name, corpus.languages) == ("two", ("de",))
+        assert load(order).differs == ("corpora: others",)
+        assert load(order).paper["tables"] == ["1"]
+        assert load(order).paper["mono"] == 1.5
+        assert "cross" not in load(order).paper
     assert load("other").paper == {"row": "other text", "tables": ["1"], "mono": 7}
     assert not load("german").paper
     for order in ("german+early+no-four", "no-four+german+early"):
@@ -127,12 +130,15 @@ def test_sweep_of_a_table_shares_stages_and_writes_table_and_plot(recipe_file, t
     assert all(r["curve"] and r["seconds"] > 0 and "held-out nearest" in r["ours"] for r in table["rows"])
     for row in table["rows"]:
         measured, predicted = row["program"], size_plan("", read_weights(out / row["label"] / "student").config)
-        assert measured["ms"] > 0 and measured["parameters"] == predicted.parameters
+        assert measured["ms"] > 0
+        assert measured["parameters"] == predicted.parameters
         assert measured["bytes"] == pytest.approx(predicted.bytes["int8"]["onnx"], rel=0.1)
     assert (out / "table.csv").read_text().splitlines()[0].startswith("point,row of the paper,")
     printed = done.stdout.splitlines()
-    assert printed[-1] == str(out / "table.md") and any(line.split()[:1] == ["hard"] for line in printed)
-    assert "hard labels" in (out / "table.md").read_text() and "<svg" in (out / "report.html").read_text()
+    assert printed[-1] == str(out / "table.md")
+    assert any(line.split()[:1] == ["hard"] for line in printed)
+    assert "hard labels" in (out / "table.md").read_text()
+    assert "<svg" in (out / "report.html").read_text()
     for stage in ("0-one", "1-two", "2-three"):
         one, other = (out / label / "stages" / stage / "model" / "model.safetensors" for label in ("full", "hard"))
         assert one.stat().st_ino == other.stat().st_ino
@@ -150,7 +156,8 @@ def test_points_of_a_sweep(recipe_file, tmp_path):
     assert [s.name for s in points(str(recipe_file), "variant=short")["short"].stages] == ["one", "two"]
     assert points("msd:small", "table=5", ("seed=7",), tmp_path)["bool"].seed == 7
     both = points(str(recipe_file), ("student.bottleneck=4,8", "variant=short,hard", "seed=1,2"))
-    assert len(both) == 8 and both["student.bottleneck=8 short seed=2"].seed == 2
+    assert len(both) == 8
+    assert both["student.bottleneck=8 short seed=2"].seed == 2
     assert {(r.student.bottleneck, len(r.stages), r.seed) for r in both.values()} == {
         (width, stages, seed) for width in (4, 8) for stages in (2, 4) for seed in (1, 2)
     }
@@ -197,7 +204,8 @@ def test_the_command_line_names_the_data_folder(monkeypatch, tmp_path, parallel_
     arguments = ["--data", str(parallel_tsv.parent)] if how == "option" else []
     done = CliRunner().invoke(command, [str(recipe), *arguments])
     if how == "none":
-        assert isinstance(done.exception, InputError) and done.exception.exit_code == 2
+        assert isinstance(done.exception, InputError)
+        assert done.exception.exit_code == 2
     else:
         assert [corpus.path for corpus in runs[0].corpora] == [str(parallel_tsv)]
 

@@ -48,7 +48,8 @@ def test_scores_of_another_scale_are_said(files):
     with pytest.raises(InputError, match=r"no score is above 1: set `scale: \[0, 1\]` if .* or `scale: \[0, 5\]`"):
         open_corpora((Corpus(path=str(path), kind="scored"),))
     (unit,) = open_corpora((Corpus(path=str(path), kind="scored", scale=(0, 1)),))
-    assert [row.label for row in unit.read()] == [i / 10 for i in range(11)] and "scores 0 to 1" in unit.form
+    assert [row.label for row in unit.read()] == [i / 10 for i in range(11)]
+    assert "scores 0 to 1" in unit.form
     (low,) = open_corpora((Corpus(path=str(path), kind="scored", scale=(0, 5)),))
     assert [row.label for row in low.read()] == pytest.approx([i / 50 for i in range(11)])
     for wrong in ({"kind": "text", "scale": (0, 1)}, {"kind": "scored", "scale": (1, 0)}):
@@ -61,7 +62,8 @@ def test_the_held_out_figure_of_a_scored_corpus_is_its_correlation(files, tiny_t
     tree |= {"stages": tree["stages"][1:], "heldout": {"pairs": 20, "share": 0.3}}
     tree["stages"][0]["choose"] = "heldout"
     numbers = distill(tree, files / "run").stages["stsb"]
-    assert "heldout_accuracy" not in numbers and -100 <= numbers["graded"] <= 100
+    assert "heldout_accuracy" not in numbers
+    assert -100 <= numbers["graded"] <= 100
     assert numbers["graded"] == numbers["spearman_heldout"] == numbers["choice"]
 
 
@@ -93,7 +95,8 @@ def test_sbert_learns_classes_and_then_scores(files, tiny_teacher):
     # The classifier is the task's: the student is a plain encoder.
     assert not any("classifier" in key for key in kept[0])
     for numbers in done.stages.values():
-        assert numbers["minutes_per_10000_steps"] > 0 and numbers["peak_mib"] > 50
+        assert numbers["minutes_per_10000_steps"] > 0
+        assert numbers["peak_mib"] > 50
     assert load_encoder(done.student).encode(["A man eats."]).shape == (1, load_encoder(tiny_teacher).width)
 
 
@@ -132,7 +135,8 @@ def test_a_meta_teacher_is_trained_and_then_teaches(files, tiny_teacher):
     }  # fmt: skip
     before = load_encoder(tiny_teacher).encode(["A dog runs."])
     done = distill(tree, files / "run")
-    assert done.assistant is not None and done.stages["meta-teacher"]["share_domain_adversarial"] > 0
+    assert done.assistant is not None
+    assert done.stages["meta-teacher"]["share_domain_adversarial"] > 0
     meta = load_encoder(done.assistant).encode(["A dog runs."])
     assert abs(meta - before).max() > 1e-3
     assert (load_encoder(tiny_teacher).encode(["A dog runs."]) == before).all()

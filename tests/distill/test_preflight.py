@@ -63,7 +63,8 @@ def test_a_mistake_is_met_before_any_work(tiny_tree, tmp_path, case, monkeypatch
     for attempt in (lambda: dry_run(recipe), lambda: distill(recipe, tmp_path / "run")):
         with pytest.raises(InputError, match=said) as caught:
             attempt()
-        assert "\n" not in str(caught.value) and caught.value.exit_code == 2
+        assert "\n" not in str(caught.value)
+        assert caught.value.exit_code == 2
         assert not (tmp_path / "run").exists()
 
 
@@ -117,8 +118,10 @@ def test_a_dry_run_counts_and_trains_nothing(tiny_tree, tmp_path, nothing_happen
     text = StageText([open_table(source) for source in open_corpora(recipe.corpora)], 1, recipe.heldout, "proportional")
     exact = 3 * text.order.epoch_rows / 8
     stages = {stage["name"]: stage["steps"] for stage in plan["stages"]}
-    assert stages["one"] == pytest.approx(exact, rel=0.1) and stages["two"] == 6
-    assert plan["facts"]["stages.two.objective"] == "embedding_alignment" and plan["needs"] == []
+    assert stages["one"] == pytest.approx(exact, rel=0.1)
+    assert stages["two"] == 6
+    assert plan["facts"]["stages.two.objective"] == "embedding_alignment"
+    assert plan["needs"] == []
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -136,13 +139,17 @@ def test_long_files_are_counted_by_their_lines(tmp_path, monkeypatch, suffix):
         return dry_run(load_recipe({"name": "long", "assistant": None, "student": None} | recipe))["sources"][0]["rows"]
 
     monkeypatch.setattr("msdc.distill.preflight.check_recipe", lambda recipe, download: [])
-    assert rows() == pytest.approx(4000, rel=0.02) and rows(limit=700) == 700 and rows(limit=70) == 70
+    assert rows() == pytest.approx(4000, rel=0.02)
+    assert rows(limit=700) == 700
+    assert rows(limit=70) == 70
 
 
 def test_dry_run_without_a_network_says_what_it_needs(nothing_happens):
     shown = plan_text(dry_run(load_recipe("msd")))
-    assert "TED2020/v1 [ar, de, es, fr, it, nl, tr]: not here" in shown and "steps unknown" in shown
-    assert "needs FacebookAI/xlm-roberta-base (network)" in shown and "needs TED2020/v1 (network)" in shown
+    assert "TED2020/v1 [ar, de, es, fr, it, nl, tr]: not here" in shown
+    assert "steps unknown" in shown
+    assert "needs FacebookAI/xlm-roberta-base (network)" in shown
+    assert "needs TED2020/v1 (network)" in shown
     assert "differs: start: the bottleneck" in shown
 
 
@@ -175,6 +182,7 @@ def test_max_steps_tries_every_stage(tiny_tree, tmp_path):
     stages = json.loads(done.stdout.splitlines()[-1])["stages"]
     shares = {k.removeprefix("share_"): v for k, v in stages["four"].items() if k.startswith("share_")}
     assert set(shares) == {"multilingual_contrastive", "multilingual_mse", "target_only"}
-    assert sum(shares.values()) == pytest.approx(1, abs=1e-4) and stages["one"]["share_multilingual_mse"] == 1
+    assert sum(shares.values()) == pytest.approx(1, abs=1e-4)
+    assert stages["one"]["share_multilingual_mse"] == 1
     assert all(numbers["minutes_per_10000_steps"] > 0 for numbers in stages.values())
     assert {stage.steps for stage in load_recipe(str(tmp_path / "run" / "recipe.yaml")).stages} == {2}

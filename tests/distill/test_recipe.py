@@ -18,7 +18,8 @@ def tree(**changes):
 def test_defaults_are_the_papers():
     stage = parse_recipe(tree(), "r").stages[0]
     assert (stage.batch, stage.learning_rate, stage.warmup_ratio, stage.max_length) == (64, 2e-5, 0.1, 128)
-    assert stage.objective[0].name == "multilingual_mse" and stage.objective[0].weight == 1.0
+    assert stage.objective[0].name == "multilingual_mse"
+    assert stage.objective[0].weight == 1.0
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,8 @@ def test_overrides_by_name():
     )  # fmt: skip
     recipe = parse_recipe(wanted, "r", overrides)
     assert (recipe.stages[0].learning_rate, recipe.seed, recipe.student.bottleneck) == (2e-4, 5, None)
-    assert [corpus.limit for corpus in recipe.corpora] == [3, 4, 5] and recipe.student.layers == (0, 5)
+    assert [corpus.limit for corpus in recipe.corpora] == [3, 4, 5]
+    assert recipe.student.layers == (0, 5)
 
 
 @pytest.mark.parametrize(
@@ -112,8 +114,10 @@ def test_paths_are_relative_to_the_recipes_file(tmp_path, monkeypatch):
     recipe = load_recipe("project/mine.yaml", ("corpora.x.limit=3", "corpora.a.files=[c.en, c.de]"))
     assert recipe.corpora[0].path == str(folder / "data" / "x.tsv")
     assert recipe.corpora[1].files == ("c.en", "c.de")  # --set: of the working directory
-    assert recipe.corpora[2].path.startswith("/") and recipe.teacher == str(folder / "models" / "big")
-    assert recipe.heldout.graded == (str(folder / "dev.tsv"),) and recipe.report == ("/abs/test.tsv",)
+    assert recipe.corpora[2].path.startswith("/")
+    assert recipe.teacher == str(folder / "models" / "big")
+    assert recipe.heldout.graded == (str(folder / "dev.tsv"),)
+    assert recipe.report == ("/abs/test.tsv",)
     assert recipe.cache == str(folder / "cache")
     assert recipe.stages[0].teacher == str(tmp_path / "other")
     assert recipe.stages[0].corpora[0].path == str(folder / "z.tsv")
@@ -127,7 +131,8 @@ def test_keys_without_an_effect_since_03_are_accepted_and_named(capsys):
     tree = {"name": "r", "buffer": 400_000, "corpora": [{"path": "x", "passes": 16}, {"path": "y", "passes": 8}],
             "stages": [{"name": "a", "objective": "kd"}]}  # fmt: skip
     recipe = parse_recipe(tree, "r")
-    assert "buffer" not in recipe.model_dump() and "passes" not in recipe.corpora[0].model_dump()
+    assert "buffer" not in recipe.model_dump()
+    assert "passes" not in recipe.corpora[0].model_dump()
     capsys.readouterr()
     _warn_retired.cache_clear()
     parse_recipe(tree, "r")

@@ -202,15 +202,18 @@ def test_plain_sentence_transformers_gives_the_same_vectors(finished, tmp_path):
     # Reports state the student's bytes, without those of its twin.
     assert weight_bytes(finished) == (finished / "model.safetensors").stat().st_size
     # This package reads the student itself: its bottleneck and its recurring unit.
-    assert encoder.module.config.repeats == 2 and encoder.module.config.bottleneck == 8
+    assert encoder.module.config.repeats == 2
+    assert encoder.module.config.bottleneck == 8
 
 
 def test_the_card_has_what_hubs_read(finished):
     huggingface_hub = pytest.importorskip("huggingface_hub")
     card = huggingface_hub.ModelCard.load(finished / "README.md")
     data = card.data
-    assert data.language == ["en", "de", "es"] and data.license == "cc-by-4.0"
-    assert data.library_name == "sentence-transformers" and data.pipeline_tag == "sentence-similarity"
+    assert data.language == ["en", "de", "es"]
+    assert data.license == "cc-by-4.0"
+    assert data.library_name == "sentence-transformers"
+    assert data.pipeline_tag == "sentence-similarity"
     results = {(one.dataset_name, one.dataset_config): one.metric_value for one in data.eval_results}
     numbers = yaml.safe_load((finished.parent / "result.json").read_text())
     assert results["small-sts", None] == round(numbers["report"]["small-sts"], 2)
@@ -218,19 +221,23 @@ def test_the_card_has_what_hubs_read(finished):
         accuracy = numbers["stages"]["four"][f"accuracy_{code}"]
         assert results["held-out pairs of the training text", code] == round(accuracy, 2)
     assert "| four | student | teacher | multilingual_contrastive + multilingual_mse | 4 steps | 8 | 0.001" in card.text
-    assert "parallel.tsv (en with de, es)" in card.text and str(finished.parent) not in card.content
+    assert "parallel.tsv (en with de, es)" in card.text
+    assert str(finished.parent) not in card.content
 
 
 def test_the_card_has_scores_limits_and_a_warning_after_few_steps(finished):
     text = (finished / "README.md").read_text("utf-8")
     numbers = yaml.safe_load((finished.parent / "result.json").read_text())
     chosen = numbers["stages"]["four"]["step"]
-    assert f"> **Warning:** trained for {chosen:.0f} step" in text and "not fit for use" in text
+    assert f"> **Warning:** trained for {chosen:.0f} step" in text
+    assert "not fit for use" in text
     assert f"| small-sts | Spearman x 100 | {numbers['report']['small-sts']:.1f} |" in text
     accuracy = numbers["stages"]["four"]["accuracy_de"]
     assert f"| held-out pairs, de | nearest translation found, % | {accuracy:.1f} |" in text
-    assert "* Trained on en, de, es only." in text and "No test set was scored" not in text
-    assert not re.search(r"\b1 \w+s\b|\b0 minutes", text) and "applied 1" not in text
+    assert "* Trained on en, de, es only." in text
+    assert "No test set was scored" not in text
+    assert not re.search(r"\b1 \w+s\b|\b0 minutes", text)
+    assert "applied 1" not in text
     # A bundle repeats what the card lists as data.
     assert read_card(finished).data_sources[0].startswith("parallel.tsv (en with de, es)")
 
@@ -270,7 +277,8 @@ def test_prompts_stay_with_the_student(tiny_tree, tmp_path, monkeypatch):
     run = Run(recipe, tmp_path / "run")
     result = run.run()
     student = msdc.load_encoder(result.student)
-    assert student.defaults.default_prompt == "query" and student.defaults.prompts["query"] == PROMPTS["query"]
+    assert student.defaults.default_prompt == "query"
+    assert student.defaults.prompts["query"] == PROMPTS["query"]
     first = student.tokenize([PROMPTS["query"]])[0][:-1]
     assert seen
     assert all(row[: len(first)] == first for row in seen)

@@ -73,7 +73,8 @@ def refused(folder: Path, pid: int, attempt) -> None:
     with pytest.raises(InputError) as caught:
         attempt()
     said = IN_USE.format(folder=re.escape(str(folder)), pid=pid, host=re.escape(socket.gethostname()))
-    assert re.match(said, str(caught.value)) and "\n" not in str(caught.value), str(caught.value)
+    assert re.match(said, str(caught.value)), str(caught.value)
+    assert "\n" not in str(caught.value)
     assert "--force" not in str(caught.value)
 
 
@@ -95,13 +96,15 @@ def test_nobody_works_beside_a_live_run(tiny_tree, tmp_path):
         refused(tmp_path / "link", pid, lambda: distill(tree, tmp_path / "link", True))
         refused(folder, pid, lambda: prepare(folder, False))
         refused(folder, pid, lambda: prepare(folder, True))
-        assert state(folder) == before and part.is_file()
+        assert state(folder) == before
+        assert part.is_file()
     assert (folder / HOLDER_FILE).is_file()  # of the killed one: it holds nothing
     distill(tree, folder, True)
     whole = distill(tree, tmp_path / "whole")
     rows = [[json.loads(line).get("step") for line in (one / "metrics.jsonl").read_text().splitlines()]
             for one in (folder, tmp_path / "whole")]  # fmt: skip
-    assert rows[0] == rows[1] and same_weights(folder / "student", whole.student)
+    assert rows[0] == rows[1]
+    assert same_weights(folder / "student", whole.student)
     assert not (folder / HOLDER_FILE).exists()
 
 
@@ -140,7 +143,8 @@ def test_of_two_that_start_together_one_is_told_the_truth(tiny_tree, tmp_path, m
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(said) == 2 and (folder / "result.json").is_file()
+    assert len(said) == 2
+    assert (folder / "result.json").is_file()
     for text in said:
         assert f"in use by process {os.getpid()} on" in text or "exists already: pass --resume" in text, text
 
@@ -168,8 +172,10 @@ def test_the_processes_of_one_job_share_the_folder_and_are_refused_together(tiny
     with held(tmp_path / "run"):
         done = job()
         said = {line for line in done.stderr.splitlines() if line.startswith("error:")}
-        assert done.returncode and "Traceback" not in done.stderr.split("torch/distributed")[0], done.stderr[-3000:]
-        assert len(said) == 1 and f"in use by process {os.getpid()} on" in said.pop()
+        assert done.returncode
+        assert "Traceback" not in done.stderr.split("torch/distributed")[0], done.stderr[-3000:]
+        assert len(said) == 1
+        assert f"in use by process {os.getpid()} on" in said.pop()
         assert [path.name for path in (tmp_path / "run").iterdir() if path.suffix != ".json"] == [".lock"]
     done = job()
     assert done.returncode == 0, done.stderr[-3000:]

@@ -9,8 +9,7 @@ from safetensors.torch import load_file
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.stock import to_student
 from msdc.distill import distill
-from msdc.distill.data import Row
-from msdc.distill.data.batch import Batch
+from msdc.distill.data import Batch, Row
 from msdc.distill.objectives import MemoryBank, find_objective, sentence_similarity
 from msdc.distill.recipe import Stage
 from msdc.distill.run_folder import Metrics
@@ -54,7 +53,8 @@ def test_a_process_without_rows_has_a_loss_to_go_backward_from():
     empty = (torch.zeros(0, 4, dtype=torch.long), torch.zeros(0, 4, dtype=torch.bool))
     loss = made(Batch(list, empty, empty))["loss"]
     loss.backward()
-    assert float(loss.detach()) == 0.0 and float(made.dense.weight.grad.abs().sum()) == 0.0
+    assert float(loss.detach()) == 0.0
+    assert float(made.dense.weight.grad.abs().sum()) == 0.0
 
 
 def test_one_inner_token_is_masked_and_every_one_can_be():
@@ -66,7 +66,9 @@ def test_one_inner_token_is_masked_and_every_one_can_be():
         at = (changed != ids).nonzero()
         assert at[:, 0].tolist() == [0, 1]
         for row, column in at.tolist():
-            assert inside(mask)[row, column] and changed[row, column] == 1 and token[row] == ids[row, column]
+            assert inside(mask)[row, column]
+            assert changed[row, column] == 1
+            assert token[row] == ids[row, column]
         seen.add(int(at[1, 1]))
     assert seen == {1, 2, 3, 4, 5}
 
@@ -126,21 +128,21 @@ def test_states_of_the_teacher_come_from_the_store(tiny_teacher, tmp_path, monke
     plain = load_encoder(tiny_teacher)
     teacher = CachedTeacher(load_encoder(tiny_teacher), tmp_path, 20, layers=(1, 2))
     texts = ["a cat sat", "house"]
-    output = teacher.outputs(texts)
-    np.testing.assert_allclose(output.sentence_ND, plain.encode(texts), atol=2e-3)
+    rows = teacher.rows(texts)
+    np.testing.assert_allclose(rows[:, : teacher.width], plain.encode(texts), atol=2e-3)
     ids, mask = pad(plain.tokenize(texts), plain.tokenizer.pad_id)
     _, states = to_student(plain).layer_states(ids, mask, (1, 2))
-    np.testing.assert_allclose(output.states_NLH, states.detach().numpy(), atol=5e-3)
+    np.testing.assert_allclose(rows[:, teacher.width :], states.flatten(1).detach().numpy(), atol=5e-3)
     # Computed once, found again, and kept apart from other layers, other precisions and plain vectors.
     again = CachedTeacher(load_encoder(tiny_teacher), tmp_path, 20, layers=(1, 2))
     monkeypatch.setattr(again, "_compute", lambda texts, _: np.zeros((len(texts), again.row_width), np.float32))
-    np.testing.assert_array_equal(again.outputs(texts).states_NLH, output.states_NLH)
+    np.testing.assert_array_equal(again.rows(texts), rows)
     others = [
         CachedTeacher(load_encoder(tiny_teacher), tmp_path, 20, **settings).store.folder
         for settings in ({}, {"layers": (1,)}, {"precision": "bfloat16"}, {"layers": (1,), "precision": "bfloat16"})
     ]
     assert len({teacher.store.folder, *others}) == 5
-    assert CachedTeacher(plain, tmp_path, 20).outputs(texts).states_NLH is None
+    assert CachedTeacher(plain, tmp_path, 20).rows(texts).shape == (2, plain.width)
 
 
 def plain_recipe(tiny_teacher, parallel_tsv, tmp_path, objective, **more) -> dict:
@@ -207,7 +209,8 @@ def test_equal_texts_of_a_batch_and_of_the_bank_are_no_negatives(objective):
         task.after_backward()
         assert float(task(given)["loss"].detach()) == 0.0
     if task.bank is not None:
-        assert len(task.bank) == 8 and len(set(task.bank.texts().tolist())) == 1
+        assert len(task.bank) == 8
+        assert len(set(task.bank.texts().tolist())) == 1
 
 
 def test_a_step_of_one_side_has_the_objectives_that_need_one():
@@ -315,7 +318,8 @@ def test_mined_negatives_are_near_and_further_than_the_target(tiny_teacher, para
         else:
             assert found[row.source].negatives == tuple(t for _, t in far[:3])
             assert found[row.source]._replace(negatives=()) == row
-    assert found and dropped
+    assert found
+    assert dropped
     with pytest.raises(InputError, match="none of 1 rows"):
         mined(rows[:1], teacher, 3)
     # A stage trains on them; scores are the teacher's cosines, also of triples from a file.
@@ -420,8 +424,9 @@ def test_the_papers_scale_sums_over_dimensions(name):
     teacher, *others = (v.tolist() for v in vectors.values())
     expected = sum((a - b) ** 2 for o in others for x, y in zip(teacher, o, strict=True)
                    for a, b in zip(x, y, strict=True)) / 3  # fmt: skip
-    assert total == pytest.approx(expected, rel=1e-5) and mean == pytest.approx(expected / 7, rel=1e-5)
-    with pytest.raises(InputError, match="mean or sum"):
+    assert total == pytest.approx(expected, rel=1e-5)
+    assert mean == pytest.approx(expected / 7, rel=1e-5)
+    with pytest.raises(InputError, match="mean, sum"):
         find_objective(name)(vectors, reduction="rows")
 
 
@@ -429,4 +434,5 @@ def test_sim_by_rows_is_as_large_as_a_batch_mean_loss():
     generator = torch.Generator().manual_seed(1)
     pair = torch.randn(16, 8, generator=generator), torch.randn(16, 8, generator=generator)
     total, rows, mean = (float(sentence_similarity(*pair, reduction=how)) for how in ("sum", "rows", "mean"))
-    assert rows == pytest.approx(total / 16) and mean == pytest.approx(total / 256)
+    assert rows == pytest.approx(total / 16)
+    assert mean == pytest.approx(total / 256)

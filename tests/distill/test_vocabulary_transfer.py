@@ -78,7 +78,8 @@ def test_alignment_is_model_1_over_the_candidates(monkeypatch, faint, chunk):
 
 def test_words_without_a_counterpart():
     found = align([[0], [], [2]], [[], [1], [0]], P, W)
-    assert found.nnz == 1 and found[2, 0] > 0
+    assert found.nnz == 1
+    assert found[2, 0] > 0
     assert align([[0]], [[]], P, W).nnz == 0
 
 
@@ -104,7 +105,8 @@ def test_pieces_inside_words_are_made_of_the_teachers(tiny_teacher):
     names = [tokenizer.processor.id_to_piece(piece) for piece in range(tokenizer.size)]
     same = [piece for piece, name in enumerate(names) if name in known]
     unseen = [piece for piece in same if seen_P[piece] == 1]
-    assert len(same) > 20 and len(unseen) > 5
+    assert len(same) > 20
+    assert len(unseen) > 5
     assert all(inside[piece, known[names[piece]]] == pytest.approx(1.0) for piece in unseen)
     assert all(inside[piece, known[names[piece]]] > plain[piece, known[names[piece]]] - 1e-9 for piece in same)
     starts = [piece for piece, name in enumerate(names) if name.startswith("▁") or not name.isascii()]
@@ -136,7 +138,8 @@ def test_the_code_is_the_transplant_not_multiplied_out(nonzeros):
     used = set(weights.tocsr()[[p for p in range(PIECES) if p not in own]].indices.tolist())
     # The teacher's rows that pieces use, the mean row, and the rows of their own.
     assert len(code.base_RE) == len(used) + 1 + len(own)
-    assert code.weight_Vk.shape == (PIECES, nonzeros) and code.index_Vk.dtype == torch.int16
+    assert code.weight_Vk.shape == (PIECES, nonzeros)
+    assert code.index_Vk.dtype == torch.int16
     with pytest.raises(ValueError, match="more than"):
         transplant_code(strongest(random_scores(), nonzeros + 1), table, nonzeros, own)
 
@@ -161,7 +164,8 @@ def test_a_recipe_keeps_the_code_of_its_transplant(tiny_tree, tmp_path):
     done = distill(tiny_tree, tmp_path / "run")
     start = load_student(tmp_path / "run" / "assistant-start")
     student = load_student(done.student)
-    assert start.config.nonzeros == student.config.nonzeros == 3 and student.config.bottleneck == 8
+    assert start.config.nonzeros == student.config.nonzeros == 3
+    assert student.config.bottleneck == 8
     assert start.config.base_rows == student.config.base_rows <= 100
     assert torch.equal(start.embedding.code.index, student.embedding.code.index)
     # A transplant's rows are means: weights are shares.

@@ -69,7 +69,8 @@ def test_text_becomes_pairs_that_are_never_held_out_nor_learnt_from(tmp_path: Pa
     made = text.tables[-1]
     rows = made.read(np.arange(made.rows))
     assert [row.source for row in rows] == ["The dog runs.", "The big dog runs.", "The cat sleeps."]
-    assert rows[0].target == "wuf kor." and rows[0].language == "xx"
+    assert rows[0].target == "wuf kor."
+    assert rows[0].language == "xx"
     assert {row.source for row in text.sample_rows(1000)} == {row.source for row in plain if row.language == "xx"}
     held = {row.source for rows in text.heldout_rows().values() for row in rows}
     assert held
@@ -98,9 +99,11 @@ def test_recombined_text_keeps_its_frame_and_its_translation_follows() -> None:
     made = [dictionary.recombine(text, 0.5) for text in texts]
     assert made == [dictionary.recombine(text, 0.5) for text in texts]
     nouns = [text.split()[0] for text in made]
-    assert 60 < sum(noun != "balo" for noun in nouns) < 140 and len(set(nouns)) > 40
+    assert 60 < sum(noun != "balo" for noun in nouns) < 140
+    assert len(set(nouns)) > 40
     for i, (text, noun) in enumerate(zip(made, nouns, strict=True)):
-        assert text == f"{noun} sleeps {i}." and noun in dictionary.content
+        assert text == f"{noun} sleeps {i}."
+        assert noun in dictionary.content
         assert dictionary.translate(text, "xx") == f"{noun[::-1]} dor {i}."
     assert dictionary.recombine("zebra sleeps", 1.0) == "zebra sleeps"
     assert dictionary.recombine(texts[0], 0.0) == texts[0]
@@ -112,7 +115,8 @@ def test_columns_by_number_have_no_header(tmp_path: Path) -> None:
     text = Corpus(path=str(path), kind="text", columns=(1,), word_by_word=("xx",), recombine=0.4)
     [source] = translate_sources(open_corpus(text), learn_dictionary(rich_pairs()))
     rows = list(source.read())
-    assert rows[0].target.split()[1] in WORDS.values() and rows[0].target.split()[0][::-1] == rows[0].source.split()[0]
+    assert rows[0].target.split()[1] in WORDS.values()
+    assert rows[0].target.split()[0][::-1] == rows[0].source.split()[0]
     with pytest.raises(InputError, match="no column 3"):
         open_corpus(text.model_copy(update={"columns": (3,)}))
 

@@ -9,10 +9,10 @@ import tiny_models as tiny
 import torch
 from torch import nn
 
-from msdc.compress.quantization.plan import integers, plan_for
 from msdc.compress.size import predict_bytes
 from msdc.compress.student.config import CODE, TABLE
 from msdc.compress.student.io import load_student, save_student
+from msdc.compress.student.plan import integers, plan_for
 from msdc.export.bundle import load_bundle
 from msdc.export.executorch.lower import (
     ExportForward,

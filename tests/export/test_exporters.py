@@ -15,8 +15,8 @@ from stock_models import TEXTS, write_stock
 
 import msdc
 from msdc import load_bundle, load_encoder
-from msdc.compress.quantization.plan import plan_for
 from msdc.compress.student.io import save_student
+from msdc.compress.student.plan import plan_for
 from msdc.compress.student.stock import to_student
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError

@@ -9,7 +9,7 @@ import pytest
 import tiny_models as tiny
 from click.testing import CliRunner
 
-from msdc.compress.quantization.plan import plan_for, weight_bytes_by_dtype
+from msdc.compress.student.plan import plan_for, weight_bytes_by_dtype
 from msdc.errors import InputError
 from msdc.export.cli import inspect as command
 from msdc.export.inspect import as_text, inspect_file, inspect_path

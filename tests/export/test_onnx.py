@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from msdc.compress.quantization.plan import integers, plan_for
 from msdc.compress.student.io import load_student, save_student
+from msdc.compress.student.plan import integers, plan_for
 from msdc.compress.student.weights import read_weights
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError

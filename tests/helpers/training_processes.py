@@ -16,8 +16,7 @@ import torch.distributed as dist
 
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.distill import parallel
-from msdc.distill.data import Row
-from msdc.distill.data.batch import Batch
+from msdc.distill.data import Batch, Row
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks import make_task
 from msdc.distill.tasks.hidden_states import HiddenStatesTask, layer_pairs
@@ -172,5 +171,5 @@ def one_of_two(rank, folder, model, where):
     teacher = CachedTeacher(load_encoder(model), folder / f"machine-{rank}", 20)
     teacher.vectors(MANY[: 3 * rank])  # one machine has some already
     for number in (1, 2):
-        np.save(folder / f"{rank}-{number}.npy", teacher.outputs(MANY, shared=True).sentence_ND)
+        np.save(folder / f"{rank}-{number}.npy", teacher.vectors(MANY, shared=True))
     dist.destroy_process_group()

@@ -23,8 +23,8 @@ from places import ROOT
 from programs import run
 
 import msdc
-from msdc.compress.quantization.plan import read_plan
 from msdc.compress.student.io import load_student
+from msdc.compress.student.plan import read_plan
 from msdc.encoders.folder import locate_model
 from msdc.export.onnx.write import write_onnx
 from msdc.export.smoothing import TorchModel, smooth

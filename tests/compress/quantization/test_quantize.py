@@ -11,12 +11,12 @@ from stock_models import write_stock
 
 import msdc
 from msdc.compress.cli import command
-from msdc.compress.quantization.plan import integers, plan_for, read_plan
 from msdc.compress.quantization.rounding import quantize_student
 from msdc.compress.quantization.search import Calibration, levels, search, sqnr_db, weight_reports
 from msdc.compress.quantization.search import quantize as quantize_folder
 from msdc.compress.student.config import POSITION, TABLE, matrix_names
 from msdc.compress.student.io import load_student
+from msdc.compress.student.plan import integers, plan_for, read_plan
 from msdc.compress.texts import quickstart_texts
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
@@ -61,7 +61,8 @@ def test_each_line_of_the_report(stock, texts):
     lines = weight_reports(student, plan, calibration)
     assert [line["name"] for line in lines] == [*matrix_names(student.config), POSITION]
     for line, part in zip(lines, integers(student, plan).values(), strict=True):
-        assert line["bytes"] == part.bytes and line["dtype"] == part.dtype
+        assert line["bytes"] == part.bytes
+        assert line["dtype"] == part.dtype
         assert line["sqnr_db"] == pytest.approx(sqnr_db(student.numbers().arrays[part.name], part.dequantize()))
     table, query = lines[0], lines[1]
     assert 15 < table["sqnr_db"] < 25 < 35 < query["sqnr_db"]
@@ -71,22 +72,23 @@ def test_each_line_of_the_report(stock, texts):
 def test_the_search_keeps_the_loss_and_raises_only_what_it_must(stock, texts):
     student, calibration = calibrate(stock, texts)
     config = student.config
-    lowest = {name: levels(config, name, True, 32)[0] for name in matrix_names(config)}
+    lowest = {name: levels(config, name, True)[0] for name in matrix_names(config)}
     assert set(lowest.values()) == {"int4"}
-    worst = calibration.cost(lowest, 32).loss
+    worst = calibration.cost(lowest).loss
     assert worst > 0.5
     steps = []
     for share in (0.6, 0.2, 0.0):
         plan = search(calibration, config, max_loss=worst * share, int4_linears=True)
-        assert calibration.cost(plan.weights, 32).loss <= worst * share
+        assert calibration.cost(plan.weights).loss <= worst * share
         steps.append(sum({"int4": 0, "int8": 1, "fp32": 2}[dtype] for dtype in plan.weights.values()))
         if share > 0:
             # What was raised is needed: one step lower for any raised weight breaks the bound.
             for name, dtype in plan.weights.items():
                 if dtype == "int8" and name != POSITION:
                     lower = {**plan.weights, name: "int4"}
-                    assert calibration.cost(lower, 32).loss > worst * share
-    assert steps == sorted(steps) and steps[0] < steps[-1]
+                    assert calibration.cost(lower).loss > worst * share
+    assert steps == sorted(steps)
+    assert steps[0] < steps[-1]
     assert search(calibration, config, max_loss=100.0).weights[TABLE] == "int4"
     assert set(search(calibration, config, max_loss=100.0).weights.values()) == {"int4", "int8"}
     with pytest.raises(InputError, match="must not be negative"):
@@ -97,12 +99,14 @@ def test_the_search_keeps_the_loss_and_raises_only_what_it_must(stock, texts):
 def test_the_folder(stock, tmp_path, precision):
     report = quantize_folder(str(stock), output=tmp_path / "q", precision=precision)
     plan = read_plan(tmp_path / "q")
-    assert report.precision == precision and {line["name"] for line in report.weights} == set(plan.weights)
+    assert report.precision == precision
+    assert {line["name"] for line in report.weights} == set(plan.weights)
     stored = load_file(tmp_path / "q/model.safetensors")
     assert sum(v.numel() * v.element_size() for v in stored.values()) == report.bytes_after
     assert report.file_bytes < 0.5 * report.bytes_before
     said = json.loads((tmp_path / "q/precision.json").read_text())
-    assert said["report"]["weights"] == report.weights and said["plan"] == plan.model_dump()
+    assert said["report"]["weights"] == report.weights
+    assert said["plan"] == plan.model_dump()
     quantized, source = load_student(tmp_path / "q"), load_student(stock)
     for name, part in integers(source, plan).items():
         assert np.array_equal(integers(quantized, plan)[name].values, part.values)
@@ -117,7 +121,9 @@ def test_command_and_bad_input(stock, tmp_path):
     text.write_text("\n".join(quickstart_texts(["it"], limit=30)))
     arguments = ["quantize", str(stock), "-o", str(tmp_path / "q")]
     result = run(command, [*arguments, "--calibration", str(text)], catch_exceptions=False)
-    assert result.exit_code == 0 and "SQNR dB" in result.stdout and "layers.2.down.weight" in result.stdout
+    assert result.exit_code == 0
+    assert "SQNR dB" in result.stdout
+    assert "layers.2.down.weight" in result.stdout
     again = run(command, [*arguments, "--force", "--json"], catch_exceptions=False)
     assert json.loads(again.stdout)["precision"] == "int8"
     for extra, said in (
@@ -126,7 +132,8 @@ def test_command_and_bad_input(stock, tmp_path):
         (["--force", "--calibration", str(tmp_path / "none")], "no such file"),
     ):
         failed = run(command, [*arguments, *extra]).exception
-        assert isinstance(failed, InputError) and said in str(failed)
+        assert isinstance(failed, InputError)
+        assert said in str(failed)
     text.write_text("one\ntwo\n")
     short = run(command, [*arguments, "--force", "--calibration", str(text)]).exception
     assert "at least 8 are needed" in str(short)

@@ -9,7 +9,12 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from msdc.compress.quantization.plan import (
+from msdc.compress.quantization.rounding import convert, is_prepared, prepare_qat, quantize_student, round_trip
+from msdc.compress.quantization.search import sqnr_db
+from msdc.compress.student.config import CODE, POSITION, TABLE, matrix_names, parameter_counts, tensor_shapes
+from msdc.compress.student.io import load_student
+from msdc.compress.student.model import Student, StudentConfig
+from msdc.compress.student.plan import (
     PRECISIONS,
     PrecisionPlan,
     dequantize_rows,
@@ -19,11 +24,6 @@ from msdc.compress.quantization.plan import (
     quantize_columns,
     weight_bytes_by_dtype,
 )
-from msdc.compress.quantization.rounding import convert, is_prepared, prepare, quantize_student, round_trip
-from msdc.compress.quantization.search import sqnr_db
-from msdc.compress.student.config import CODE, POSITION, TABLE, matrix_names, parameter_counts, tensor_shapes
-from msdc.compress.student.io import load_student
-from msdc.compress.student.model import Student, StudentConfig
 from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
 from msdc.errors import InputError, MsdcError
@@ -87,7 +87,8 @@ def test_integers_equal_torchaos_bit_for_bit(bits, columns):
     weight[8, 3] = float(weight[8].abs().max()) * 3
     oracle = IntxUnpackedToInt8Tensor.from_hp(weight, (1, columns), getattr(torch, bits))
     values, scale = quantize_block(weight.numpy(), columns, bits, "float32")
-    assert np.array_equal(values, oracle.qdata) and np.array_equal(scale, oracle.scale)
+    assert np.array_equal(values, oracle.qdata)
+    assert np.array_equal(scale, oracle.scale)
     assert np.array_equal(dequantize_rows(values, scale), oracle.dequantize())
 
 
@@ -146,7 +147,8 @@ def test_scales_that_were_stored_are_used_again_and_only_while_they_hold():
     assert not np.array_equal(integers(student, plan)[TABLE].scale, first[TABLE].scale)
     student.stored_scales = {name: part.scale for name, part in first.items()}
     for name, part in integers(student, plan).items():
-        assert np.array_equal(part.values, first[name].values) and np.array_equal(part.scale, first[name].scale)
+        assert np.array_equal(part.values, first[name].values)
+        assert np.array_equal(part.scale, first[name].scale)
     with torch.no_grad():
         student.embedding.table.weight[3, 5] += 1e-4
     assert not np.array_equal(integers(student, plan)[TABLE].scale, first[TABLE].scale)
@@ -194,16 +196,19 @@ def test_a_prepared_student_computes_what_it_will_be_quantized_to(precision, cha
     student = student_of(**changes)
     names = list(student.state_dict())
     plain = copy.deepcopy(student)
-    prepare(student, precision)
-    assert is_prepared(student) and list(student.state_dict()) == names
+    prepare_qat(student, precision)
+    assert is_prepared(student)
+    assert list(student.state_dict()) == names
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
         fake = student(*batch())
         real = quantize_student(plain, plan_for(plain, precision))(*batch())
         back = convert(student)
         after = quantize_student(back, plan_for(back, precision))(*batch())
-        assert not is_prepared(back) and torch.equal(back(*batch()), plain(*batch()))
+        assert not is_prepared(back)
+        assert torch.equal(back(*batch()), plain(*batch()))
     # One rounding step of an activation may fall the other way; a wrong scale would be off by 1e-2 and more.
-    assert float((fake - real).abs().max()) < 2e-3 and float((fake * real).sum(1).min()) > 0.99999
+    assert float((fake - real).abs().max()) < 2e-3
+    assert float((fake * real).sum(1).min()) > 0.99999
     assert torch.equal(after, real)
 
 
@@ -216,7 +221,7 @@ def test_a_linear_is_torchaos_fake_quantized_linear():
     oracle = nn.Sequential(copy.deepcopy(student.layers[0].up))
     base = Int8DynamicActivationIntxWeightConfig(weight_dtype=torch.int8, weight_granularity=PerAxis(0))
     quantize_(oracle, QATConfig(base, step="prepare"))
-    prepare(student, "int8")
+    prepare_qat(student, "int8")
     hidden = torch.randn(5, 64, requires_grad=True)
     theirs_in = hidden.detach().clone().requires_grad_()
     ours, theirs = student.layers[0].up(hidden), oracle(theirs_in)
@@ -228,7 +233,8 @@ def test_a_linear_is_torchaos_fake_quantized_linear():
     weight = student.layers[0].up.weight
     steps = weight / (weight.abs().amax(1, keepdim=True) / 127.5)
     stopped = (oracle[0].weight.grad == 0) & (weight.grad != 0)
-    assert bool(stopped.any()) and float(steps[stopped].detach().min()) > 127.49
+    assert bool(stopped.any())
+    assert float(steps[stopped].detach().min()) > 127.49
     assert torch.allclose(weight.grad[~stopped], oracle[0].weight.grad[~stopped], atol=1e-5)
 
 
@@ -239,7 +245,7 @@ def test_every_parameter_learns_and_training_lowers_the_loss_of_the_quantized_st
     with torch.no_grad():
         target = teacher(ids, mask)
         before = quantize_student(student, plan_for(student, "int4-embed4"))(ids, mask)
-    prepare(student, "int4-embed4")
+    prepare_qat(student, "int4-embed4")
     optimizer = torch.optim.Adam(student.parameters(), lr=1e-3)
     for step in range(60):
         loss = (student(ids, mask) - target).square().sum(1).mean()
@@ -258,13 +264,13 @@ def test_every_parameter_learns_and_training_lowers_the_loss_of_the_quantized_st
 
 def test_a_checkpoint_of_a_prepared_student_is_one_of_the_plain_student():
     student = student_of()
-    prepare(student, "int8")
+    prepare_qat(student, "int8")
     plain = student_of()
     plain.load_state_dict(student.state_dict())
     with pytest.raises(InputError, match="prepared for quantization-aware training already"):
-        prepare(student, "int8")
+        prepare_qat(student, "int8")
     with pytest.raises(InputError, match="unknown"):
-        prepare(plain, "int3")
+        prepare_qat(plain, "int3")
 
 
 def with_stage(tree: dict, precision: str) -> dict:
@@ -283,7 +289,8 @@ def test_stage_trains_with_rounding_and_leaves_float_weights(tiny_tree, tmp_path
     recipe = parse_recipe(with_stage(tiny_tree, "int8"), "tiny")
     distill(recipe, tmp_path / "run")
     student = load_student(tmp_path / "run" / "student")
-    assert not is_prepared(student) and not student.stored_scales
+    assert not is_prepared(student)
+    assert not student.stored_scales
     weight_RC = student.layers[0].up.weight.detach().numpy()
     # Float numbers, which another precision can still be made of: far more values than 255 steps a row.
     assert all(len(np.unique(row)) == weight_RC.shape[1] for row in weight_RC)

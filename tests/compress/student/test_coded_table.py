@@ -12,7 +12,13 @@ from refusals import one_line
 from safetensors.torch import load_file, save_file
 
 from msdc.compress.cli import command
-from msdc.compress.quantization.plan import (
+from msdc.compress.cut import fit_student, shrink, wide_table
+from msdc.compress.size import cut_config
+from msdc.compress.student.coded_table import _start_base, choose_nonzeros, fit_code, index_type, kept_variance, prune
+from msdc.compress.student.config import CODE, INDEX, SHORT_ROWS, TABLE, parameter_counts, tensor_shapes
+from msdc.compress.student.io import load_student, save_student
+from msdc.compress.student.model import Student, StudentConfig
+from msdc.compress.student.plan import (
     PrecisionPlan,
     check_plan,
     integers,
@@ -20,12 +26,6 @@ from msdc.compress.quantization.plan import (
     read_plan,
     weight_bytes_by_dtype,
 )
-from msdc.compress.size import cut_config
-from msdc.compress.student.coded_table import _start_base, choose_nonzeros, fit_code, index_type, kept_variance, prune
-from msdc.compress.student.config import CODE, INDEX, SHORT_ROWS, TABLE, parameter_counts, tensor_shapes
-from msdc.compress.student.cut import fit_student, shrink, wide_table
-from msdc.compress.student.io import load_student, save_student
-from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.stock import decode, materialise, stock_type
 from msdc.compress.vocabulary.trim import with_rows
 from msdc.encoders.encoder import load_encoder
@@ -61,7 +61,8 @@ def multiplied_out(student: Student) -> torch.Tensor:
 def test_forward_is_that_of_the_table_multiplied_out(shape):
     student = coded(**SHAPES[shape])
     dense = decode(student)
-    assert not dense.config.coded and dense.embedding.code is None
+    assert not dense.config.coded
+    assert dense.embedding.code is None
     assert torch.allclose(dense.embedding.table.weight, multiplied_out(student), atol=1e-6)
     with torch.no_grad():
         assert torch.allclose(student(*batch()), dense(*batch()), atol=1e-6)
@@ -92,7 +93,8 @@ def test_shapes_and_counts():
     dense = weight_bytes_by_dtype(decode(student), plan_for(decode(student), "int8"))
     # bytes per piece: k x (2 + 1); no scale of its own
     assert sum(dense.values()) - sum(sizes.values()) == V * (E + 4) - 90 * (E + 4) - V * 3 * (2 + 1) - 3 * 4
-    assert index_type(SHORT_ROWS) == torch.int16 and index_type(SHORT_ROWS + 1) == torch.int32
+    assert index_type(SHORT_ROWS) == torch.int16
+    assert index_type(SHORT_ROWS + 1) == torch.int32
     wide = config.model_copy(update={"base_rows": SHORT_ROWS + 1})
     assert weight_bytes_by_dtype(wide, plan_for(wide, "int8"))["indices"] == V * 3 * 4
 
@@ -103,7 +105,8 @@ def test_a_folder_keeps_the_code(precision, tmp_path):
     plan = None if precision is None else plan_for(student, precision)
     save_student(student, tiny.tokenizer().path, tmp_path / "one", plan=plan)
     back = load_student(tmp_path / "one")
-    assert back.config == student.config and back.embedding.code.index.dtype == torch.int16
+    assert back.config == student.config
+    assert back.embedding.code.index.dtype == torch.int16
     wanted = student.state_dict()
     if plan is not None:
         wanted |= {name: torch.from_numpy(part.dequantize()) for name, part in integers(student, plan).items()}
@@ -126,7 +129,8 @@ def test_int8_weights_are_within_half_a_step_of_their_column():
     student = coded()
     part = integers(student, plan_for(student, "int8"))[CODE]
     weight = student.embedding.code.weight.detach()
-    assert part.scale.shape == (1, 3) and part.bytes == weight.numel() + 3 * 4
+    assert part.scale.shape == (1, 3)
+    assert part.bytes == weight.numel() + 3 * 4
     assert bool(((torch.from_numpy(part.dequantize()) - weight).abs() <= weight.abs().amax(0) / 255 * 1.001).all())
     with pytest.raises(ValueError, match="fp32 or int8"):
         PrecisionPlan(precision="x", weights={CODE: "int4"})
@@ -141,7 +145,8 @@ def test_trimmed_pieces_keep_their_vectors_and_unused_base_rows_go():
     small = with_rows(student, rows, 0)
     code = student.embedding.code
     used = set(code.index[rows][code.weight[rows] != 0].tolist())
-    assert small.config.vocabulary == len(rows) and small.config.base_rows == len(used) < 90
+    assert small.config.vocabulary == len(rows)
+    assert small.config.base_rows == len(used) < 90
     ids = torch.arange(len(rows)).unsqueeze(0)[:, : tiny.MAX_LENGTH]
     with torch.no_grad():
         assert torch.allclose(small.embed(ids), student.embed(torch.tensor(rows)[ids]), atol=1e-6)
@@ -166,7 +171,8 @@ def test_cutting_keeps_the_code(place):
     large = coded(bottleneck=None, unit=2, repeats=1)
     # Full width: nothing is lost, so the cut student is the same function of its layers.
     small = shrink(large, layers=[1], bottleneck=32, place=place)
-    assert small.config.nonzeros == 3 and torch.equal(small.embedding.code.index, large.embedding.code.index)
+    assert small.config.nonzeros == 3
+    assert torch.equal(small.embedding.code.index, large.embedding.code.index)
     dense = shrink(decode(large), layers=[1], bottleneck=32, place=place)
     assert torch.allclose(wide_table(small), wide_table(dense), atol=1e-5)
     with torch.no_grad():
@@ -328,7 +334,8 @@ def test_a_fit_beats_a_random_code_and_the_rows_it_starts_from():
     start = kept_variance(rows, fit_code(rows, R, K, rounds=0).rows())
     random = kept_variance(rows, choose_nonzeros(rows, random_numbers(R, E, seed=9), K).rows())
     assert fitted > start > random
-    assert fitted > 0.85 and kept_variance(rows, rows) == 1.0
+    assert fitted > 0.85
+    assert kept_variance(rows, rows) == 1.0
 
 
 def test_a_base_starts_from_rows_of_large_weight_that_no_earlier_one_covers():
@@ -359,7 +366,8 @@ def test_a_student_whose_rows_repeat_stays_the_same_model(shape):
         table = student.embedding.table.weight
         table.copy_(table[torch.arange(len(table)) % 30] + 0.7)
     fitted, kept = fit_student(student, 30, 2)
-    assert kept == pytest.approx(1.0, abs=1e-6) and fitted.config.base_rows == 30
+    assert kept == pytest.approx(1.0, abs=1e-6)
+    assert fitted.config.base_rows == 30
     with torch.no_grad():
         for found in (fitted, fit_student(fitted, 32, 3)[0]):  # a code can be fitted anew
             assert torch.allclose(found(*batch()), student(*batch()), atol=2e-5)
@@ -392,10 +400,12 @@ def test_command(tiny_teacher, tmp_path):
     arguments = ["code", str(tiny_teacher), "-o", str(out), "--base-rows", "60", "--nonzeros", "3"]
     result = CliRunner().invoke(command, [*arguments, "--json"], catch_exceptions=False)
     report, config = json.loads(result.stdout), load_student(out).config
-    assert 0.5 < report["kept_variance"] < 1 and 0.5 < report["cosine"] < 1
+    assert 0.5 < report["kept_variance"] < 1
+    assert 0.5 < report["cosine"] < 1
     assert (config.base_rows, config.nonzeros) == (60, 3)
     shown = CliRunner().invoke(command, [*arguments, "--force"], catch_exceptions=False).stdout
     assert "each a sum of 3 of 60 base rows" in shown
     for changed, message in ((["--nonzeros", "0"], "2 to 5"), (["--base-rows", "500"], "must be less"), ([], "exists")):
         refused = CliRunner().invoke(command, [*arguments, *changed, *(["--force"] if changed else [])])
-        assert isinstance(refused.exception, InputError) and message in str(refused.exception)
+        assert isinstance(refused.exception, InputError)
+        assert message in str(refused.exception)

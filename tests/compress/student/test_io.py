@@ -13,10 +13,10 @@ from safetensors.torch import load_file, save_file
 from stock_models import TEXTS
 
 import msdc
-from msdc.compress.quantization.plan import Integers, integers, plan_for, read_plan, unpack_int4, weight_bytes_by_dtype
 from msdc.compress.quantization.rounding import quantize_student
 from msdc.compress.student.io import add_stock_twin, load_student, save_student
 from msdc.compress.student.model import Student, StudentConfig
+from msdc.compress.student.plan import Integers, integers, plan_for, read_plan, unpack_int4, weight_bytes_by_dtype
 from msdc.compress.student.stock import from_stock
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.encoders.folder import STOCK_FOLDER, EncodeDefaults
@@ -73,14 +73,16 @@ def test_what_sentence_transformers_reads_is_the_equal_albert_or_the_materialise
         kinds = [row["type"] for row in json.loads((tmp_path / "s/modules.json").read_text())]
         assert all(kind.startswith("sentence_transformers.models.") for kind in kinds)
     else:
-        assert type(body).__name__ == "BertModel" and body.config.num_hidden_layers == 4
+        assert type(body).__name__ == "BertModel"
+        assert body.config.num_hidden_layers == 4
         assert from_stock(tmp_path / "s").config.unit == 4
 
 
 def test_int4_packing_is_lossless():
     values = np.tile(np.arange(-8, 8, dtype=np.int8), (3, 2))
     packed = Integers("w", "int4", values, np.ones((3, 1), np.float32), "float16").packed()
-    assert packed.dtype == np.uint8 and packed.shape == (3, 16)
+    assert packed.dtype == np.uint8
+    assert packed.shape == (3, 16)
     assert np.array_equal(unpack_int4(packed), values)
 
 
@@ -94,7 +96,8 @@ def test_a_quantized_folder_holds_the_integers_and_gives_them_back(tmp_path, tin
     back = load_student(tmp_path / "q")
     for name, part in integers(student, plan).items():
         again = integers(back, plan)[name]
-        assert np.array_equal(again.values, part.values) and np.array_equal(again.scale, part.scale)
+        assert np.array_equal(again.values, part.values)
+        assert np.array_equal(again.scale, part.scale)
     ids, mask = torch.randint(0, 120, (2, 9)), torch.ones(2, 9, dtype=torch.bool)
     with torch.no_grad():
         assert torch.equal(quantize_student(back, plan)(ids, mask), quantize_student(student, plan)(ids, mask))
@@ -113,9 +116,9 @@ def int8_folder(tmp_path, tiny_teacher):
     ("name", "value", "said"),
     [
         ("layers.0.up.weight", None, r"missing tensors: 1 \(layers.0.up.weight\)"),
-        ("layers.0.up.weight", torch.zeros(96, 64), "not the int8 weight"),
+        ("layers.0.up.weight", torch.zeros(96, 64), r"does not match precision.json \(int8\)"),
         ("layers.0.up.weight.scale", torch.full((96, 1), float("nan")), "scales of layers.0.up.weight are damaged"),
-        ("embedding.table.weight", torch.zeros(5, 32, dtype=torch.int8), "not the int8 weight"),
+        ("embedding.table.weight", torch.zeros(5, 32, dtype=torch.int8), r"does not match precision.json \(int8\)"),
         ("stranger", torch.zeros(1), r"unexpected tensors: 1 \(stranger\)"),
     ],
 )

@@ -53,7 +53,8 @@ def test_the_recurrence_of_albert_is_stored_once(tmp_path):
     assert (student.config.unit, student.config.repeats) == (8, 1)
     # Groups applied twice own their weights.
     first, third = student.layers[0].query.weight, student.layers[2].query.weight
-    assert torch.equal(first, third) and first.data_ptr() != third.data_ptr()
+    assert torch.equal(first, third)
+    assert first.data_ptr() != third.data_ptr()
 
 
 def test_training_a_converted_student_leaves_its_source_alone(tiny_teacher):
@@ -94,7 +95,8 @@ def test_values_and_gradients_are_those_of_the_fused_kernel(masked):
     (expected * weight).sum().backward()
     (found.float() * weight).sum().backward()
     for one, other in zip(exact, rounded, strict=True):
-        assert one.grad is not None and other.grad is not None
+        assert one.grad is not None
+        assert other.grad is not None
         torch.testing.assert_close(other.grad.float(), one.grad, atol=0.06, rtol=0.06)
 
 

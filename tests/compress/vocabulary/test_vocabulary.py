@@ -12,9 +12,9 @@ from stock_models import TEXTS, write_stock, write_xlmr
 
 import msdc
 from msdc.compress.cli import command
-from msdc.compress.quantization.plan import integers, plan_for
 from msdc.compress.student.io import load_student, save_student
 from msdc.compress.student.model import Student, StudentConfig
+from msdc.compress.student.plan import integers, plan_for
 from msdc.compress.texts import quickstart_texts, read_texts
 from msdc.compress.vocabulary.tokens import open_vocabulary
 from msdc.compress.vocabulary.trim import LANGUAGES, Alphabet, choose_tokens, prove, trim
@@ -56,10 +56,12 @@ def test_pieces_by_language_keep_their_rows(piece_student, tmp_path):
     names = [after.tokenizer.processor.id_to_piece(i) for i in range(after.tokenizer.size)]
     assert names[:4] == ["<pad>", "<unk>", "<s>", "</s>"]
     assert not any("\u0600" <= letter <= "\u06ff" for name in names for letter in name)
-    assert "ß" in "".join(names) and report.vocabulary_after == len(names) < report.vocabulary_before
+    assert "ß" in "".join(names)
+    assert report.vocabulary_after == len(names) < report.vocabulary_before
     assert after.module.config.vocabulary == len(names)
     proof = report.proofs[0]
-    assert proof.unchanged_max_abs == 0.0 and proof.changed_share < 0.05
+    assert proof.unchanged_max_abs == 0.0
+    assert proof.changed_share < 0.05
     old, new = PieceTokenizer(piece_student / "tokenizer.model").processor, after.tokenizer.processor
     rows = [old.piece_to_id(name) for name in names]
     tables = [encoder.module.embedding.table.weight for encoder in (msdc.load_encoder(piece_student), after)]
@@ -69,7 +71,8 @@ def test_pieces_by_language_keep_their_rows(piece_student, tmp_path):
 
 def test_pieces_by_corpus_leave_the_corpus_unchanged(piece_student, tmp_path, corpus):
     report, after = trimmed(piece_student, tmp_path / "out", corpus=(corpus,), languages=("de",))
-    assert report.proofs[1].changed_share == 0.0 and report.proofs[1].unchanged_max_abs == 0.0
+    assert report.proofs[1].changed_share == 0.0
+    assert report.proofs[1].unchanged_max_abs == 0.0
     texts = read_texts(corpus)[:50]
     before = msdc.load_encoder(piece_student)
     assert np.array_equal(before.encode(texts), after.encode(texts))
@@ -96,7 +99,8 @@ def test_a_size_keeps_the_tokens_that_the_corpus_uses_most():
     assert 0 < sum(chosen) < len(chosen)
     # Below the last one that found room, only the token of the lowest score is kept for its score.
     last = sum(chosen) - 1
-    assert all(chosen[:last]) and sum(chosen[last:]) <= 2
+    assert all(chosen[:last])
+    assert sum(chosen[last:]) <= 2
 
 
 def test_of_tokens_that_are_used_equally_often_the_likeliest_stay():
@@ -134,14 +138,16 @@ def test_a_quantized_student_keeps_its_integers(piece_student, tmp_path):
     rows = [old.piece_to_id(new.id_to_piece(index)) for index in range(new.get_piece_size())]
     name = "embedding.table.weight"
     full, part = integers(student, plan)[name], integers(after.module, plan_for(after.module, "int8"))[name]
-    assert np.array_equal(part.values, full.values[rows]) and np.array_equal(part.scale, full.scale[rows])
+    assert np.array_equal(part.values, full.values[rows])
+    assert np.array_equal(part.scale, full.scale[rows])
 
 
 def test_xlmr_loses_fairseqs_offset(xlmr, tmp_path):
     from sentence_transformers import SentenceTransformer
 
     report, after = trimmed(xlmr, tmp_path / "out", languages=("de", "fr", "en"))
-    assert report.tokenizer == "tokenizer.model" and report.vocabulary_after < report.vocabulary_before
+    assert report.tokenizer == "tokenizer.model"
+    assert report.vocabulary_after < report.vocabulary_before
     pieces = after.tokenizer.processor
     # The id of a piece is its row: the old row was the `.model`'s id + 1.
     old = PieceTokenizer(xlmr / "sentencepiece.bpe.model").processor
@@ -172,7 +178,8 @@ def test_xlmr_with_a_step_outside_its_model_keeps_its_tokenizer_json(xlmr, tmp_p
     (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"tokenizer_class": "PreTrainedTokenizerFast"}))
     report, after = trimmed(folder, tmp_path / "out", languages=("de",))
     assert report.tokenizer == "tokenizer.json"
-    assert report.proofs[0].changed_share < 0.02 and report.proofs[0].unchanged_max_abs < 1e-6
+    assert report.proofs[0].changed_share < 0.02
+    assert report.proofs[0].unchanged_max_abs < 1e-6
     assert after.tokenizer.encode(["HAUS"], 9) == after.tokenizer.encode(["haus"], 9)
 
 
@@ -185,10 +192,12 @@ def test_word_pieces(tiny_teacher, tmp_path):
     assert report.proofs[1].changed_share == 0.0
     oracle = SentenceTransformer(str(tiny_teacher), device="cpu").encode(TEXTS[:4])
     stock = SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(TEXTS[:4])
-    assert np.abs(stock - oracle).max() < 1e-6 and np.abs(after.encode(TEXTS[:4]) - oracle).max() < 1e-5
+    assert np.abs(stock - oracle).max() < 1e-6
+    assert np.abs(after.encode(TEXTS[:4]) - oracle).max() < 1e-5
     raw = json.loads((tmp_path / "out/tokenizer.json").read_text())
     vocabulary = raw["model"]["vocab"]
-    assert sorted(vocabulary.values()) == list(range(len(vocabulary))) and len(vocabulary) == report.vocabulary_after
+    assert sorted(vocabulary.values()) == list(range(len(vocabulary)))
+    assert len(vocabulary) == report.vocabulary_after
     for token in raw["added_tokens"]:
         assert vocabulary[token["content"]] == token["id"]
 
@@ -217,7 +226,8 @@ def test_byte_level_bpe(tmp_path, corpus):
     transformers.RobertaModel(config).save_pretrained(folder)
     report, after = trimmed(folder, tmp_path / "out", corpus=(corpus,))
     assert report.vocabulary_after < size
-    assert report.proofs[1].changed_share < 0.05 and report.proofs[1].unchanged_max_abs < 1e-6
+    assert report.proofs[1].changed_share < 0.05
+    assert report.proofs[1].unchanged_max_abs < 1e-6
     texts = read_texts(corpus)[:40]
     assert [after.tokenizer.backend.decode(row) for row in after.tokenize(texts)] == texts
 
@@ -232,10 +242,16 @@ def test_a_wrong_vector_fails_the_proof(piece_student, tmp_path):
 
 def test_alphabets():
     german = Alphabet(["de"])
-    assert german.writes("Straße") and german.writes("2,5€") and german.writes("é") and not german.writes("été")
-    assert not german.writes("дом") and german.writes("🙂")
-    assert Alphabet(["ar"]).writes("السلام؟") and not Alphabet(["ar"]).writes("hello")
-    assert Alphabet(["tr"]).writes("İstanbul") and Alphabet(["ja"]).writes("東京タワー")
+    assert german.writes("Straße")
+    assert german.writes("2,5€")
+    assert german.writes("é")
+    assert not german.writes("été")
+    assert not german.writes("дом")
+    assert german.writes("🙂")
+    assert Alphabet(["ar"]).writes("السلام؟")
+    assert not Alphabet(["ar"]).writes("hello")
+    assert Alphabet(["tr"]).writes("İstanbul")
+    assert Alphabet(["ja"]).writes("東京タワー")
     assert Alphabet(["en", "ru"]).writes("Москва")
     assert {"en", "de", "es", "fr", "it", "nl", "tr", "ar"} <= set(LANGUAGES)
     with pytest.raises(InputError, match="language 'xx' is unknown; known: af, am"):
@@ -247,9 +263,11 @@ def test_command(piece_student, tmp_path):
     arguments = ["vocabulary", str(piece_student), "-o", str(tmp_path / "out"), "--languages", "nl, it"]
     result = run(command, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    assert "tokens" in result.stdout and "embedded corpus" in result.stdout
+    assert "tokens" in result.stdout
+    assert "embedded corpus" in result.stdout
     again = run(command, arguments)
-    assert isinstance(again.exception, InputError) and "exists already" in str(again.exception)
+    assert isinstance(again.exception, InputError)
+    assert "exists already" in str(again.exception)
     forced = run(command, [*arguments, "--force", "--json"], catch_exceptions=False)
     assert json.loads(forced.stdout)["vocabulary_after"] == msdc.load_encoder(tmp_path / "out").tokenizer.size
     nothing = run(command, ["vocabulary", str(piece_student), "-o", str(tmp_path / "x")])

@@ -18,7 +18,7 @@ from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.data import download as remote
 from msdc.distill.data.corpora import open_corpus
-from msdc.distill.data.download import record_downloads
+from msdc.distill.inputs import record_downloads
 from msdc.distill.recipe import Corpus
 from msdc.encoders.folder import locate_model
 from msdc.errors import InputError
@@ -81,7 +81,8 @@ def test_a_download_goes_on_where_it_stopped(opus, tmp_path):
         Handler.asked.clear()
         for _ in range(2):  # the second time it is there
             assert remote.download(url, tmp_path / "text.txt").read_bytes() == b"0123456789"
-        assert Handler.asked == [asked] and [path.name for path in tmp_path.glob(".text*")] == []
+        assert Handler.asked == [asked]
+        assert [path.name for path in tmp_path.glob(".text*")] == []
         (tmp_path / "text.txt").unlink()
 
 
@@ -146,15 +147,15 @@ def test_an_opus_pair_that_is_not_there_is_skipped_with_a_warning(opus, capsys, 
 
 
 def test_hub_files_keep_their_language(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(tmp_path / "set"))
     for code in ("de", "fr"):
         (tmp_path / "set" / f"en-{code}").mkdir(parents=True)
         (tmp_path / "set" / f"en-{code}" / "train-00000.tsv").write_text(f"Yes.\t{code}\n")
-    corpus = Corpus(hub="owner/parallel", languages=["fr"])
-    (path,) = remote.link_by_language(tmp_path / "set", corpus)
-    assert path.name == "en-fr.train-00000.tsv" and path.read_text() == "Yes.\tfr\n"
+    (source,) = open_corpus(Corpus(hub="owner/parallel", languages=["fr"]))
+    assert (source.language, source.why) == ("fr", "by its folder")
+    assert [(row.source, row.target) for row in source.read()] == [("Yes.", "fr")]
     # Files that are not named by the pair are left to the `datasets` library.
-    assert remote.link_by_language(tmp_path / "set", Corpus(hub="owner/parallel", languages=["tr"])) == []
+    assert remote.fetch_hub(Corpus(hub="owner/parallel", languages=["tr"])) == []
 
 
 def sha(text):
@@ -245,6 +246,8 @@ def test_hub_files_are_recorded_with_their_revision(hub, tiny_tree, tmp_path):
     found = json.loads((tmp_path / "downloads.json").read_text())
     assert found.keys() == {"hub me/pairs@v2", "model me/teacher@v2"}
     data = found["hub me/pairs@v2"]
-    assert data["revision"] == hub["v2"] and list(data["files"].values()) == [sha("one v2\teins v2\n")]
+    assert data["revision"] == hub["v2"]
+    assert list(data["files"].values()) == [sha("one v2\teins v2\n")]
     model = found["model me/teacher@v2"]
-    assert model["revision"] == hub["v2"] and {"model.safetensors", "config.json"} <= model["files"].keys()
+    assert model["revision"] == hub["v2"]
+    assert {"model.safetensors", "config.json"} <= model["files"].keys()

@@ -123,7 +123,8 @@ def every_reader(file: Written) -> None:
 
         (part,) = describe_corpus(str(path), {"languages": ("de",), "header": header})
         assert (part.rows, part.duplicates) == (len(expected), len(expected) - len(set(expected)))
-        assert part.error == "" and part.all_rows
+        assert part.error == ""
+        assert part.all_rows
 
         # Every text of a file may be a test sentence: also those of rows that training does not read.
         whole = {normalise(text) for row in file.rows for text in row if text}
@@ -159,7 +160,8 @@ def test_every_line_of_a_csv_is_in_a_row_or_has_a_reason(lines):
     found = list(csv_rows(lines))
     numbers = [number for number, _ in found]
     ends = [*numbers[1:], len(lines) + 1][: len(found)]
-    assert numbers[:1] == [1] * bool(lines) and numbers == sorted(set(numbers))
+    assert numbers[:1] == [1] * bool(lines)
+    assert numbers == sorted(set(numbers))
     for (number, cells), end in zip(found, ends, strict=True):
         if isinstance(cells, str):
             assert end == number + 1
@@ -193,7 +195,8 @@ def test_a_stray_quote_costs_its_own_rows_alone(rows, at, further, closed, delim
             row for row in kept if closing is None or row[0] != clean(plain[closing][0] + '"')
         ]
         assert len(kept) + sum(one["rows"] for one in source.drops()) == len(rows)
-        assert source.dropped and at + 1 in next(iter(source.dropped.values()))[1]
+        assert source.dropped
+        assert at + 1 in next(iter(source.dropped.values()))[1]
 
 
 @EXAMPLES

@@ -35,7 +35,9 @@ def test_what_is_a_code():
     assert found == {"de": "de", "zh_CN": "zh-CN", "translation.de": "de", "German": "de"} | dict.fromkeys(
         ("Hi", "hej", "src", "pos", "text")
     )
-    assert is_language("zh-Hant") and not is_language("hej") and not is_language("")
+    assert is_language("zh-Hant")
+    assert not is_language("hej")
+    assert not is_language("")
 
 
 @pytest.mark.parametrize("name", ["my-set.tsv", "is-it.tsv", "to-do.tsv", "no-or.txt.tsv", "notes.tsv", "x.fr-es.tsv"])
@@ -85,7 +87,8 @@ def test_variants_of_a_language_in_a_translation_memory(tmp_path):
     brazil = [("One.", "Um BR."), ("Two.", "Dois.")]
     assert read(languages=("de",)) == read(languages=("de",), source="en-US") == {"de": german}
     assert read(languages=("pt-BR",)) == {"pt-BR": brazil}
-    assert set(read()) == {"de", "pt-PT", "pt-BR"} and read()["de"] == german
+    assert set(read()) == {"de", "pt-PT", "pt-BR"}
+    assert read()["de"] == german
     with pytest.raises(InputError, match=r"nothing in the wanted languages \(fr\)"):
         read(languages=("fr",))
 
@@ -129,6 +132,7 @@ def test_half_of_a_surrogate_pair_is_counted_and_refused(tmp_path):
     lines = [json.dumps({"en": f"Bus {n}.", "de": f"Der Bus {n}."}) for n in range(4)]
     path.write_text("\n".join([*lines[:2], '{"en": "A \\ud83d here.", "de": "Ein Lächeln."}', *lines[2:]]) + "\n")
     (part,) = describe_corpus(str(path), {})
-    assert part.rows == 4 and part.dropped == [{"why": "half of a surrogate pair", "rows": 1, "lines": [3]}]
+    assert part.rows == 4
+    assert part.dropped == [{"why": "half of a surrogate pair", "rows": 1, "lines": [3]}]
     with pytest.raises(InputError, match=r"cut\.en-de\.jsonl line 3: column 'en' has half of a surrogate pair"):
         list(iterate_texts(path, "en"))

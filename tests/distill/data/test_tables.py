@@ -42,8 +42,10 @@ def test_a_table_has_the_rows_of_its_file_in_their_order(tmp_path):
     assert all_rows(table) == list(source.read())
     some = np.array([READ + 5, 3, READ - 1, 3])
     assert [row.source for row in table.read(some)] == [f"Sentence number {i}." for i in some]
-    assert table.keys.shape == (READ + 100, 2) and len(np.unique(table.keys)) == 2 * (READ + 100)
-    assert table.about["rows"] == READ + 100 and table.about["dropped"] == []
+    assert table.keys.shape == (READ + 100, 2)
+    assert len(np.unique(table.keys)) == 2 * (READ + 100)
+    assert table.about["rows"] == READ + 100
+    assert table.about["dropped"] == []
 
 
 def test_text_without_translations_has_one_side(tmp_path):
@@ -72,7 +74,8 @@ def test_it_is_read_once(tmp_path, monkeypatch):
         raise AssertionError("read again")
 
     monkeypatch.setattr("msdc.distill.data.corpora.TextSource.read", refuse)
-    assert open_table(source_of(path)).rows == 900 and known(source_of(path), tables_folder())["rows"] == 900
+    assert open_table(source_of(path)).rows == 900
+    assert known(source_of(path), tables_folder())["rows"] == 900
     # The same content under another name and with another time is the same table.
     copy = tmp_path / "other.en-de.tsv"
     copy.write_bytes(path.read_bytes())
@@ -90,7 +93,8 @@ def test_changed_content_or_settings_are_another_table(tmp_path, keep_time):
     assert source_key(source_of(path)) != before
     changed = ({}, {"limit": 5}, {"max_characters": 9}, {"source": "nl", "languages": ["de"]})
     keys = {source_key(source_of(path, **more)) for more in changed}
-    assert len(keys) == 4 and open_table(source_of(path, limit=5)).rows == 5
+    assert len(keys) == 4
+    assert open_table(source_of(path, limit=5)).rows == 5
 
 
 def reader(path, number, ready):
@@ -139,12 +143,11 @@ def test_a_torn_file_ends_where_it_is_torn(tmp_path):
     torn = tmp_path / "torn.en-de.tsv.gz"
     torn.write_bytes(raw[: len(raw) // 2])
     table = open_table(source_of(torn))
-    assert 1000 < table.rows < 4500 and all_rows(table)[0].target == "Satz 0"
+    assert 1000 < table.rows < 4500
+    assert all_rows(table)[0].target == "Satz 0"
     (lost,) = table.about["dropped"]
-    assert (
-        lost["why"].startswith("the rest of the file is not read: damaged compressed file")
-        and lost["lines"][0] >= table.rows
-    )
+    assert lost["why"].startswith("the rest of the file is not read: damaged compressed file")
+    assert lost["lines"][0] >= table.rows
     with pytest.raises(InputError, match="damaged compressed file"):
         open_table(source_of(torn, on_bad="stop"))
     torn.write_bytes(raw[:20])
@@ -155,11 +158,13 @@ def test_a_torn_file_ends_where_it_is_torn(tmp_path):
 def test_kept_rows_are_all_but_the_held_out_ones_shuffled(tmp_path):
     table = open_table(source_of(pairs(tmp_path, 2000)))
     kept, held = table.kept(0.05), table.heldout(0.05, 10_000)
-    assert sorted([*kept.tolist(), *held.tolist()]) == list(range(2000)) and 50 < len(held) < 150
+    assert sorted([*kept.tolist(), *held.tolist()]) == list(range(2000))
+    assert 50 < len(held) < 150
     assert abs(np.corrcoef(kept, np.arange(len(kept)))[0, 1]) < 0.1
     np.testing.assert_array_equal(open_table(table.source).kept(0.05), kept)
     part = set(table.kept(0.05, 0.4).tolist())
-    assert part < set(kept.tolist()) and 0.35 < len(part) / len(kept) < 0.45
+    assert part < set(kept.tolist())
+    assert 0.35 < len(part) / len(kept) < 0.45
     np.testing.assert_array_equal(table.heldout(0.05, 7), held[:7])
 
 
@@ -167,12 +172,15 @@ def test_text_of_a_stage_has_the_same_held_out_sentences_in_every_language(tmp_p
     sources = [source_of(pairs(tmp_path, 900)), source_of(pairs(tmp_path, 900, "set.en-nl.tsv"))]
     text = StageText([open_table(source) for source in sources], 7, HeldOut(pairs=20, share=0.05))
     held = text.heldout_rows()
-    assert [row.source for row in held["de"]] == [row.source for row in held["nl"]] and len(held["de"]) == 20
+    assert [row.source for row in held["de"]] == [row.source for row in held["nl"]]
+    assert len(held["de"]) == 20
     assert {row.language for row in held["nl"]} == {"nl"}
     kept = {row.source for table, rows in zip(text.tables, text.kept, strict=True) for row in table.read(rows)}
     assert not kept & {row.source for row in held["de"]}
     drawn = text.sample_rows(300)
-    assert len(drawn) == 600 and {row.source for row in drawn} <= kept and drawn == text.sample_rows(300)
+    assert len(drawn) == 600
+    assert {row.source for row in drawn} <= kept
+    assert drawn == text.sample_rows(300)
     # Drawn from the whole file, which may be sorted.
     assert np.mean([int(row.source.split()[2][:-1]) for row in drawn]) == pytest.approx(450, abs=60)
 
@@ -193,7 +201,8 @@ def test_no_descriptor_stays_open(tmp_path):
     before = len(os.listdir("/proc/self/fd"))
     tables = [open_table(source_of(pairs(tmp_path, 50, f"{n}.en-de.tsv", 100 * n))) for n in range(40)]
     for table in tables:
-        assert len(all_rows(table)) == 50 and len(table.kept(0.004)) > 40
+        assert len(all_rows(table)) == 50
+        assert len(table.kept(0.004)) > 40
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -217,7 +226,8 @@ def test_a_damaged_table_is_read_again(tmp_path, name, how, capsys):
     again = open_table(source_of(tmp_path / "set.en-de.tsv"))
     assert all_rows(again) == rows
     found = again.tokens(tokenizer, 16)
-    assert np.array_equal(found[0], ids) and np.array_equal(found[1], ends)
+    assert np.array_equal(found[0], ids)
+    assert np.array_equal(found[1], ends)
     assert ("damaged" in capsys.readouterr().err) == (name not in ("ids", "ends"))
 
 

@@ -266,7 +266,8 @@ def test_zero_vectors_have_cosine_zero_and_no_gradient(dtype: torch.dtype) -> No
         objectives.pkd(teacher.unsqueeze(1), source.unsqueeze(1)),
     ):
         (gradient,) = torch.autograd.grad(loss, source)
-        assert torch.isfinite(loss) and torch.isfinite(gradient).all()
+        assert torch.isfinite(loss)
+        assert torch.isfinite(gradient).all()
         assert not gradient[1].any()
         assert gradient[0].any()
 
@@ -286,7 +287,8 @@ def test_large_vectors_stay_finite(dtype: torch.dtype) -> None:
         objectives.sentence_similarity(source, target),
     ):
         (gradient,) = torch.autograd.grad(loss, source)
-        assert torch.isfinite(loss) and torch.isfinite(gradient.float()).all()
+        assert torch.isfinite(loss)
+        assert torch.isfinite(gradient.float()).all()
 
 
 def test_similarity_at_its_pole() -> None:
@@ -467,4 +469,5 @@ def test_cosines_ignore_length_and_a_zero_vector_has_none() -> None:
     zero = torch.zeros(1, 4, requires_grad=True)
     loss = objectives.cosine_regression(zero, torch.ones(1, 4), torch.tensor([0.5]))
     loss.backward()
-    assert loss.item() == 0.25 and torch.isfinite(zero.grad).all()
+    assert loss.item() == 0.25
+    assert torch.isfinite(zero.grad).all()

@@ -51,11 +51,13 @@ def test_without_a_cache_nothing_is_stored(tiny_teacher, tiny_tree, tmp_path, mo
     teacher = CachedTeacher(load_encoder(tiny_teacher), None, 20, layers=(1,))
     calls = count_calls(teacher, monkeypatch)
     for _ in range(2):
-        output = teacher.outputs(TEXTS)
-        np.testing.assert_allclose(output.sentence_ND, teacher.encoder.encode(TEXTS), atol=1e-5)
-        assert output.states_NLH.shape == (4, 1, teacher.hidden)
-    assert len(calls) == 2 and len(calls[1]) == 3
-    assert not (tmp_path / "user").exists() and list(tmp_path.iterdir()) == []
+        rows = teacher.rows(TEXTS)
+        assert rows.shape == (4, teacher.width + teacher.hidden)
+        np.testing.assert_allclose(rows[:, : teacher.width], teacher.encoder.encode(TEXTS), atol=1e-5)
+    assert len(calls) == 2
+    assert len(calls[1]) == 3
+    assert not (tmp_path / "user").exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("cache", [True, False])

@@ -52,7 +52,8 @@ def test_what_is_written_is_read_in_any_order_and_often(tmp_path):
     write(store, keys[:10].repeat(3))
     asked = np.concatenate([keys[::-7], keys[:50].repeat(2)])
     assert len(missing(VectorStore(tmp_path / "s", WIDTH), asked)) == 0
-    assert len(missing(store, arrays(0, 5))) == 2 and store.read(arrays()).shape == (0, WIDTH)
+    assert len(missing(store, arrays(0, 5))) == 2
+    assert store.read(arrays()).shape == (0, WIDTH)
     write(store, arrays(0))
     assert len(missing(store, arrays(0))) == 0 or True
     np.testing.assert_allclose(store.read(keys), vectors_of(keys), rtol=6e-4, atol=1e-6)
@@ -92,7 +93,8 @@ def test_room_that_is_reserved_is_one_level(tmp_path, monkeypatch):
     keys = np.random.default_rng(3).integers(1, 2**64, 3000, np.uint64)
     write(store, keys)
     store.reserve(10)
-    assert len(missing(store, keys)) == 0 and store._levels() == [4, 0]
+    assert len(missing(store, keys)) == 0
+    assert store._levels() == [4, 0]
     assert not (tmp_path / "s" / "0.keys").stat().st_size
 
 
@@ -147,7 +149,8 @@ def test_a_bad_sector_costs_its_vectors(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_read_at", read_at)
     gone = missing(store, keys)
     monkeypatch.undo()
-    assert 5 < len(gone) < 45 and len(missing(store, keys)) == 0
+    assert 5 < len(gone) < 45
+    assert len(missing(store, keys)) == 0
 
 
 def test_every_flipped_bit_costs_one_vector_at_most(tmp_path, capsys):

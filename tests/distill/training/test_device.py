@@ -17,7 +17,7 @@ WAITING = ("many masks", "search")
 
 def take_step(name: str, folder: Path) -> None:
     """A step of a stage with all its tensors on a stand-in for a GPU."""
-    import test_parallel as stages
+    import training_processes as stages
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     from msdc.distill.training.trainer import Trainer
@@ -65,7 +65,7 @@ if __name__ == "__main__":
 
     _setup_privateuseone_for_python_backend("standin")
     torch.standin.get_amp_supported_dtype = lambda: [torch.bfloat16]
-    from test_parallel import STAGES
+    from training_processes import STAGES
 
     for one in sys.argv[2:] or [name for name in STAGES if name not in WAITING]:
         take_step(one, Path(sys.argv[1]) / one)

@@ -9,9 +9,8 @@ import torch
 
 import msdc
 from msdc.distill.data.corpora import open_corpora
-from msdc.distill.data.order import BLOCK, CHUNK, Order, cut, shares
 from msdc.distill.data.tables import open_table
-from msdc.distill.data.text import StageText
+from msdc.distill.data.text import BLOCK, CHUNK, Order, StageText, cut, shares
 from msdc.distill.recipe import Corpus, HeldOut, Stage
 from msdc.distill.teacher import CachedTeacher
 from msdc.distill.training.feed import BatchFeed, Position, ahead
@@ -145,10 +144,10 @@ def test_batches_have_the_tokens_of_their_rows(tmp_path, tokenizer):
         for (ids, mask), side in zip((batch.source, batch.target), zip(*contents(batch), strict=True), strict=False):
             expected = tokenizer.encode([f"query: {one}" for one in side], 24)
             assert [row[real].tolist() for row, real in zip(ids, mask, strict=True)] == expected
-            assert ids.shape[1] == max(map(len, expected)) and (ids[~mask] == tokenizer.pad_id).all()
-        assert batch.languages == [code for *_, code in contents(batch)] and batch.size == len(batch) == len(
-            batch.read()
-        )
+            assert ids.shape[1] == max(map(len, expected))
+            assert (ids[~mask] == tokenizer.pad_id).all()
+        assert batch.languages == [code for *_, code in contents(batch)]
+        assert batch.size == len(batch) == len(batch.read())
     # Near-equal lengths: little padding.
     real = sum(int(mask.sum()) for batch in batches for _, mask in (batch.source, batch.target))
     assert real / sum(mask.numel() for batch in batches for _, mask in (batch.source, batch.target)) > 0.8
@@ -188,7 +187,8 @@ def test_an_epoch_longer_than_a_chunk(tmp_path, tokenizer):
     text = text_of(tmp_path)
     feed = feed_of(text, tokenizer, batch=512)
     batches = epoch_of(feed)
-    assert sum(map(len, batches)) == len(text.kept[0]) and text.order.chunks == 2
+    assert sum(map(len, batches)) == len(text.kept[0])
+    assert text.order.chunks == 2
     assert feed.epoch_batches() == pytest.approx(len(batches), abs=1)
     tokens = feed_of(text, tokenizer, batch_tokens=4000)
     assert tokens.epoch_batches() == len(epoch_of(tokens))
@@ -206,7 +206,8 @@ def test_text_without_translations_counts_as_its_own(tmp_path, tokenizer):
             assert int(domain) == (row.language == "en")
             if row.language == "en":
                 plain += 1
-                assert row.target == "" and ids[ids > 0].tolist()[:4] == other[other > 0].tolist()[:4]
+                assert row.target == ""
+                assert ids[ids > 0].tolist()[:4] == other[other > 0].tolist()[:4]
     assert plain > 45
     alone = epoch_of(feed_of(StageText(tables[1:], 7, HeldOut(share=0.05), "proportional"), tokenizer))
     assert all(batch.target is None and batch.texts_BS.shape[1] == 1 for batch in alone)
@@ -219,7 +220,8 @@ def test_triples_have_their_negatives(tmp_path, tokenizer):
     text = StageText(list(map(open_table, open_corpora((corpus,)))), 7, HeldOut(share=0.05))
     for batch in epoch_of(feed_of(text, tokenizer)):
         ids, mask = batch.negatives
-        assert ids.shape[:2] == (len(batch), 2) and batch.texts_BS.shape == (len(batch), 4)
+        assert ids.shape[:2] == (len(batch), 2)
+        assert batch.texts_BS.shape == (len(batch), 4)
         for row, two, real in zip(batch.read(), ids, mask, strict=True):
             assert [one[m].tolist() for one, m in zip(two, real, strict=True)] == tokenizer.encode(row.negatives, 24)
 
@@ -241,11 +243,10 @@ def test_vectors_of_the_teacher_are_those_of_the_rows(tmp_path, tokenizer, tiny_
     assert len(calls) == len(set(calls)) == (1 + targets) * len(text.kept[0])
     for batch in first:
         source, target, _ = zip(*contents(batch), strict=True)
-        output = plain.outputs(source)
-        torch.testing.assert_close(batch.teacher_source_BD, torch.from_numpy(output.sentence_ND), atol=2e-3, rtol=0)
+        rows = torch.from_numpy(plain.rows(source))
+        torch.testing.assert_close(batch.teacher_source_BD, rows[:, : plain.width], atol=2e-3, rtol=0)
         if layers:
-            states = torch.from_numpy(output.states_NLH)
-            torch.testing.assert_close(batch.teacher_states_BLH, states, atol=1e-2, rtol=0)
+            torch.testing.assert_close(batch.teacher_states_BLH.flatten(1), rows[:, plain.width :], atol=1e-2, rtol=0)
         assert (batch.teacher_target_BD is not None) == targets
         if targets:
             expected = torch.from_numpy(plain.vectors(target))

@@ -159,9 +159,11 @@ def test_curves_and_best_weights_of_a_run_that_goes_on(stopped):
     recipe, folder = stopped
     for _ in range(2):  # drawn again as it goes on, without --force
         done = CliRunner().invoke(report, [str(folder)])
-        assert done.exit_code == 0 and done.stdout.strip() == str(folder / "report.html")
+        assert done.exit_code == 0
+        assert done.stdout.strip() == str(folder / "report.html")
     page = (folder / "report.html").read_text(encoding="utf-8")
-    assert "Training loss of stage four" in page and "The run is not finished" in page
+    assert "Training loss of stage four" in page
+    assert "The run is not finished" in page
     encoder = msdc.load_encoder(folder)
     best = load_file(folder / "stages" / "0-four" / "checkpoints" / "best.safetensors")
     state = encoder.module.state_dict()

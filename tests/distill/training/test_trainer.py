@@ -67,7 +67,8 @@ def test_bfloat16_training_follows_float32_and_repeats_itself(tiny_tree, tmp_pat
         tree = tiny_tree | {"precision": precision, "stages": [stage], "cache": str(tmp_path / f"{name}-teachers")}
         distill(tree, tmp_path / name)
         found[name] = losses(tmp_path / name, "four")
-    assert len(found["float"]) == 6 and found["half"] != found["float"]
+    assert len(found["float"]) == 6
+    assert found["half"] != found["float"]
     assert found["half"] == pytest.approx(found["float"], rel=5e-2)
     assert found["again"] == found["half"]
 
@@ -141,7 +142,8 @@ def test_two_processes_equal_one(tiny_tree, tmp_path):
     for stage in OBJECTIVES:
         one, two = losses(tmp_path / "one", stage), losses(tmp_path / "two", stage)
         # The bank fills up, so the contrastive loss may rise; a loss that stands still would prove nothing.
-        assert len(one) == steps and len(set(one)) == steps
+        assert len(one) == steps
+        assert len(set(one)) == steps
         assert two == pytest.approx(one, rel=1e-5, abs=1e-7), stage
 
 
@@ -155,7 +157,8 @@ def test_a_large_table_has_the_same_optimizer_in_one_and_in_two_processes(tiny_t
     stage = common | {"name": "mse", "objective": "multilingual_mse", "learning_rate": 0.01}
     train(tiny_tree | {"assistant": None, "student": str(folder), "stages": [stage]}, tmp_path)
     one, two = losses(tmp_path / "one", "mse"), losses(tmp_path / "two", "mse")
-    assert len(set(one)) == 12 and two == pytest.approx(one, rel=1e-5)
+    assert len(set(one)) == 12
+    assert two == pytest.approx(one, rel=1e-5)
     models = [load_file(tmp_path / name / "student" / "model.safetensors") for name in ("one", "two")]
     table = "embedding.table.weight"
     assert len(models[0][table]) == 120_000

@@ -1,9 +1,9 @@
-"""The precision plan, which says what type each weight is stored in, and the integers and scales that it asks for.
+"""The precision plan: the storage type of each weight, with its integers and scales.
 
 The torchao tensors that ExecuTorch lowers, the ONNX graph and the int8 student folder all take what `integers`
 returns; it needs numpy alone, because the base install has no torch. The numbers are torchao's: symmetric, scale =
 max|w| / 127.5 (int8 per row) or max|w| / 7.5 (int4 per group), rounded half to even, zero point 0. Weights of a coded
-table are int8 with one scale per column, because a scale per piece would take more bytes than they do.
+table are int8 with one scale per column, because a scale per token would take more bytes than they do.
 
 Shapes: R rows, C columns, G groups of a row.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from msdc.compress.student.model import Student
     from msdc.compress.student.weights import StudentWeights
 
-# int4-embed4 is for students trained with fake quantization (`rounding.prepare`): without it int4 linears
+# int4-embed4 is for students trained with fake quantization (`rounding.prepare_qat`): without it int4 linears
 # lose too much (cosine 0.957 to the float model).
 PRECISIONS = ("fp32", "int8", "int8-embed4", "int4-embed4")
 PLAN_FILE = "precision.json"
@@ -88,7 +88,7 @@ def plan_for(model: Student | StudentConfig, precision: str) -> PrecisionPlan:
     """The plan behind the name of a precision.
 
     Bottleneck map and dense head stay int8 in int4-embed4: they are small and every token passes them. So do the
-    weights of a coded table, whose base counts as the table. Positions are int8 beside a 4-bit table, else float.
+    weights of a coded table, whose base counts as the table. Positions are int8 if the table is 4-bit, else float.
     """
     if precision not in PRECISIONS:
         raise InputError(f"precision {precision!r} is unknown; known: {', '.join(PRECISIONS)}")
@@ -106,7 +106,7 @@ def plan_for(model: Student | StudentConfig, precision: str) -> PrecisionPlan:
                 else "int8"
             )
     if precision.endswith("embed4"):
-        # Beside a 4-bit table, float positions of 512 tokens would be a twentieth of a small artifact.
+        # Next to a 4-bit table, float positions of 512 tokens would be a twentieth of a small artifact.
         weights[names.POSITION] = "int8"
     plan = PrecisionPlan(precision=precision, weights=weights)
     check_plan(config, plan)

@@ -12,7 +12,7 @@ from stock_models import TEXTS, write_stock
 import msdc
 from msdc.compress import cut_student, quantize, trim
 from msdc.compress.cli import command
-from msdc.compress.student.cut import shrink
+from msdc.compress.cut import shrink
 from msdc.compress.student.io import load_student
 from msdc.compress.texts import corpus_frequency, own_frequency, quickstart_texts
 from msdc.compress.vocabulary.train import train_vocabulary
@@ -30,7 +30,8 @@ def run(model, out, **options):
 def test_layers_become_the_unit(tiny_teacher, tmp_path):
     report, encoder = run(tiny_teacher, tmp_path / "s", layers=(2, 0), repeats=2)
     large, small = load_student(tiny_teacher), encoder.module
-    assert report.layers == [2, 0] and (small.config.unit, small.config.repeats) == (2, 2)
+    assert report.layers == [2, 0]
+    assert (small.config.unit, small.config.repeats) == (2, 2)
     for index, source in enumerate([2, 0]):
         theirs = large.layers[source].state_dict()
         for name, value in small.layers[index].state_dict().items():
@@ -49,7 +50,8 @@ def test_layers_become_the_unit(tiny_teacher, tmp_path):
 def test_a_bottleneck_of_full_width_changes_nothing(tmp_path, place, family):
     folder = write_stock(tmp_path / "stock", family)
     report, encoder = run(folder, tmp_path / "s", bottleneck=32, place=place)
-    assert report.kept_variance == pytest.approx(1.0) and report.cosine > 0.99999
+    assert report.kept_variance == pytest.approx(1.0)
+    assert report.cosine > 0.99999
     assert np.abs(encoder.encode(TEXTS) - msdc.load_encoder(folder).encode(TEXTS)).max() < 1e-4
 
 
@@ -69,7 +71,8 @@ def test_a_narrow_bottleneck_is_better_than_a_random_one(tiny_teacher, place):
     random = shrink(large, bottleneck=16, place=place, frequency_V=frequency)
     torch.manual_seed(0)
     random.embedding.apply(random._initialise)
-    assert cosine(good) > 0.8 and cosine(good) > cosine(random) + 0.02
+    assert cosine(good) > 0.8
+    assert cosine(good) > cosine(random) + 0.02
 
 
 def test_an_albert_keeps_its_bottleneck_and_cannot_get_another(tmp_path):
@@ -96,7 +99,8 @@ def test_frequencies_of_a_unigram_vocabulary_are_its_own(tmp_path):
     write_fast_copy(tmp_path / "tokenizer.model", tmp_path / "tokenizer.json")
     pieces, fast = PieceTokenizer(tmp_path / "tokenizer.model"), FastTokenizer(tmp_path / "tokenizer.json")
     own = own_frequency(pieces, pieces.size)
-    assert own is not None and torch.allclose(own, own_frequency(fast, pieces.size), atol=1e-6)
+    assert own is not None
+    assert torch.allclose(own, own_frequency(fast, pieces.size), atol=1e-6)
     counted = corpus_frequency(pieces, quickstart_texts(), pieces.size, 128)
     order = torch.stack([own[4:], counted[4:]]).argsort(1).argsort(1).float()
     assert float(torch.corrcoef(order)[0, 1]) > 0.5
@@ -156,7 +160,8 @@ def test_compressed_folders_encode_with_the_prompts(folder, tmp_path, work, clos
         source, out = out, tmp_path / str(number)
         verb(str(source), output=out, **options)
     after = msdc.load_encoder(out)
-    assert after.defaults == before.defaults and {**PROMPTS, **before.defaults.prompts} == before.defaults.prompts
+    assert after.defaults == before.defaults
+    assert {**PROMPTS, **before.defaults.prompts} == before.defaults.prompts
     # Words that trimming dropped are tokenized differently; what is left of the vocabulary is not.
     rows = before.tokenize(["the dog: " + text for text in SAMPLE]), after.tokenize(["the dog: " + t for t in SAMPLE])
     same = [text for text, old, new in zip(SAMPLE, *rows, strict=True) if len(old) == len(new)]

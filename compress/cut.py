@@ -17,21 +17,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from msdc.arguments import checked
 from msdc.compress.gate import require_written
 from msdc.compress.size import SizePlan, cut_config, default_repeats, size_plan
-from msdc.compress.student.coded_table import ROUNDS, fit_code, kept_variance, row_weights
+from msdc.compress.student.coded_table import fit_code, kept_variance, row_weights
 from msdc.compress.student.config import CODE, INDEX, POSITION, TABLE, StudentConfig
-from msdc.compress.student.io import MARKS, save_student
+from msdc.compress.student.io import Written, open_source, save_student
 from msdc.compress.student.model import Embedding, Student, with_state
-from msdc.compress.student.stock import decode, to_student
+from msdc.compress.student.stock import decode
 from msdc.compress.texts import quickstart_texts, row_frequency
-from msdc.encoders.encoder import Encoder, load_encoder
+from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
-from msdc.files import refuse_existing
 from msdc.scores import cosine_rows
 
 
@@ -169,7 +167,7 @@ def weighted_svd(table_VH: Tensor, frequency_V: Tensor | None, rank: int) -> tup
 
 @torch.no_grad()
 def fit_student(
-    student: Student, base_rows: int, nonzeros: int, frequency_V: Tensor | None = None, *, rounds: int = ROUNDS
+    student: Student, base_rows: int, nonzeros: int, frequency_V: Tensor | None = None
 ) -> tuple[Student, float]:
     """`student` with its table coded, and the kept share of the (weighted) variance of the rows around their mean.
 
@@ -181,7 +179,7 @@ def fit_student(
     table_VE = state[TABLE].float()
     weight_V = row_weights(frequency_V, len(table_VE)).float()
     mean_E = (weight_V / weight_V.sum()) @ table_VE
-    code = fit_code(table_VE - mean_E, base_rows, nonzeros, frequency_V, rounds=rounds)
+    code = fit_code(table_VE - mean_E, base_rows, nonzeros, frequency_V)
     kept = kept_variance(table_VE - mean_E, code.rows(), frequency_V)
     project = plain.embedding.project if config.place == "word" else None
     # Every token has a position: the mean of all rows is added there, after the map if the map comes first.
@@ -201,16 +199,12 @@ def kept_shares(table_VH: Tensor, widths: Sequence[int], frequency_V: Tensor | N
     return {width: float(spectrum[:width].sum()) / total for width in widths}
 
 
-class StudentReport(BaseModel):
+class StudentReport(Written):
     """The student that was written; `cosine` is its mean cosine to its model on the embedded sentences.
 
     `kept_variance` is the share of the table's weighted variance that the bottleneck or the code keeps.
     """
 
-    model_config = ConfigDict(frozen=True)
-
-    model: str
-    out: str
     layers: list[int]
     kept_variance: float | None
     frequency: str
@@ -243,7 +237,7 @@ def _save(
 
 @checked
 def cut_student(
-    model: str = "msdc-mini",
+    model: str | Path = "msdc-mini",
     *,
     output: str | Path,
     bottleneck: int | None = None,
@@ -280,10 +274,7 @@ def cut_student(
         InputError: no such model, one that cannot become a student, an argument that does not fit it, or `output`
             exists.
     """
-    output = Path(output)
-    refuse_existing(output, force, MARKS)
-    encoder = load_encoder(model)
-    large = to_student(encoder)
+    output, encoder, large = open_source(model, output, force)
     old = large.config
     if layers is not None and unit not in (None, len(layers)):
         raise InputError(f"`unit` {unit}, but `layers` names {len(layers)} layers")
@@ -330,7 +321,7 @@ def cut_student(
 
 @checked
 def code_table(
-    model: str = "msdc-mini",
+    model: str | Path = "msdc-mini",
     *,
     output: str | Path,
     base_rows: int,
@@ -357,10 +348,7 @@ def code_table(
     Raises:
         InputError: no such model, one that cannot become a student, a code that does not fit, or `output` exists.
     """
-    output = Path(output)
-    refuse_existing(output, force, MARKS)
-    encoder = load_encoder(model)
-    student = to_student(encoder)
+    output, encoder, student = open_source(model, output, force)
     frequency_V, source = row_frequency(encoder, student.config.vocabulary, corpus)
     coded, kept = fit_student(student, base_rows, nonzeros, frequency_V)
     card = (
