@@ -93,12 +93,12 @@ def _plain(value: object, where: str, missing: Missing) -> Any:
             raise InputError(f'{where} is {value}, which JSON cannot hold; `missing="null"` stores null')
         return None
     if isinstance(value, Mapping):
-        return {str(key): _plain(one, where, missing) for key, one in value.items()}
+        return {str(key): _plain(one, f"{where}: {str(key)!r}", missing) for key, one in value.items()}
     return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)
 
 
 def _document(key: str, text: str, title: str, values: Mapping[Any, object], place: str, missing: Missing) -> Document:
-    plain = {str(name): _plain(value, f"{place}: {str(name)!r}", missing) for name, value in values.items()}
+    plain = _plain(values, place, missing)
     found = Document(key, text, title, json.dumps(plain, ensure_ascii=False, sort_keys=True, allow_nan=False))
     for name, value in zip(found._fields, found, strict=True):
         require_characters(value, f"{place}: {name}")

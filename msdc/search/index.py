@@ -499,14 +499,16 @@ def open_index(
         _require_index(place)
         refuse_existing(place, force)
     file = Path(source) if isinstance(source, str | Path) else None
-    if file is not None and is_index(file):
+    stored = file is not None and is_index(file)
+    if (file is None or stored) and (column, id_column, title_column) != (None, None, None):
+        kind = "an index" if stored else "texts in memory"
+        raise InputError(f"`column`, `id_column` and `title_column` are for text files and tables, not for {kind}")
+    if file is not None and stored:
         if place is None:
             return Index(load, file, query_model=query_model)
         rows = list(stored_documents(file))
     elif file is not None:
         rows = list(numbered_rows(file, column, id_column=id_column, title_column=title_column, missing=missing))
-    elif column is not None or id_column is not None or title_column is not None:
-        raise InputError("`column`, `id_column` and `title_column` are for files, not for texts in memory")
     else:
         texts = ((number, text.strip()) for number, text in enumerate(cast(Sequence[str], source), 1))
         rows = [as_document({"id": number, "text": text}, "") for number, text in texts if text]
