@@ -18,7 +18,7 @@ import torch
 import yaml
 from weights import same_weights
 
-from msdc.bench.quickstart import prepare
+from msdc.bench.quickstart import prepare_folder
 from msdc.distill import distill
 from msdc.distill.sweep import run_sweep
 from msdc.distill.training.trainer import Trainer
@@ -94,8 +94,8 @@ def test_nobody_works_beside_a_live_run(tiny_tree, tmp_path):
         refused(folder, pid, lambda: distill(tree, folder, True))
         refused(folder, pid, lambda: distill(tree, folder))
         refused(tmp_path / "link", pid, lambda: distill(tree, tmp_path / "link", True))
-        refused(folder, pid, lambda: prepare(folder, False))
-        refused(folder, pid, lambda: prepare(folder, True))
+        refused(folder, pid, lambda: prepare_folder(folder, False))
+        refused(folder, pid, lambda: prepare_folder(folder, True))
         assert state(folder) == before
         assert part.is_file()
     assert (folder / HOLDER_FILE).is_file()  # of the killed one: it holds nothing
