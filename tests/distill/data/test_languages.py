@@ -2,6 +2,7 @@
 are compared as BCP 47 tags."""
 
 import json
+import re
 
 import pytest
 
@@ -65,6 +66,16 @@ def test_the_user_wins_over_a_name_and_files_of_a_folder_are_chosen_by_name(tmp_
         "picture.png: no file of text, by its name", "a.en-fr.tsv: in another language",
         f"{tmp_path.name}: no text in nl",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("more", "said"), [({}, r"no column 'en' \(have de, fr\)"), ({"note": "My own words."}, None)])
+def test_columns_of_languages_without_the_source_are_an_error_of_that_name(tmp_path, more, said):
+    """Only where all columns are languages: `de` and `fr` next to others may be anything."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text((json.dumps({"de": "Hallo Welt.", "fr": "Bonjour le monde.", **more}) + "\n") * 3)
+    with pytest.raises(InputError) as caught:
+        open_corpus(Corpus(path=str(path)))
+    assert re.search(said, str(caught.value)) if said else "no column 'en'" not in str(caught.value)
 
 
 def units(*rows):
