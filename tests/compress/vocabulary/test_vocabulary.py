@@ -240,6 +240,14 @@ def test_a_wrong_vector_fails_the_proof(piece_student, tmp_path):
         prove(before, after, range(before.tokenizer.size), SENTENCES[:8], "x")
 
 
+@pytest.mark.parametrize("limit", [1, 7, 100, 10**6])
+def test_a_limit_spreads_the_sentences_over_the_corpus(limit):
+    """Evenly, so that no meaning is repeated in all languages while another is left out."""
+    every = quickstart_texts(["de", "tr"])
+    found, count = quickstart_texts(["de", "tr"], limit), min(limit, len(every))
+    assert found == [every[place * len(every) // count] for place in range(count)]
+
+
 def test_alphabets():
     german = Alphabet(["de"])
     assert german.writes("Straße")
