@@ -310,10 +310,11 @@ class Index:
     def _create(self, db: sqlite3.Connection) -> None:
         """Create the tables with the first documents."""
         if self._empty():
+            model = None if self.path is None else self.model  # before there is a table that it is compared with
             for statement in sql("schema").split(";\n"):
                 db.execute(statement)
-            if self.path is not None:
-                db.execute(sql("add_facts"), (self.model.fingerprint(), self.model.name, self.model.source))
+            if model is not None:
+                db.execute(sql("add_facts"), (model.fingerprint(), model.name, model.source))
 
     def _passages(self, block: Sequence[Document]) -> list[list[Passage]]:
         """The passages of documents: of the same id and text in the index, else of the cache or the model."""

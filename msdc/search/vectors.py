@@ -63,9 +63,9 @@ class PassageVectors:
                 if passage_crc(*fields) != crc:
                     raise ValueError(f"passage {row}")
             last = block[-1][0]
-            part_N = new_N[at : (at := at + sum(one[5] is not None for one in block))]
-            columns = list(zip(*(one for one in block if one[5] is not None), strict=True))
-            if columns:
+            block = [one for one in block if one[5] is not None]
+            part_N = new_N[at : (at := at + len(block))]
+            if columns := list(zip(*block, strict=True)):
                 part_N["row"], part_N["document"], part_N["scale"] = columns[0], columns[1], columns[4]
                 part_N["codes"] = np.frombuffer(b"".join(columns[5]), np.int8).reshape(part_N["codes"].shape)
         passages_N = np.concatenate([old_N, new_N]) if len(old_N) else new_N
@@ -112,7 +112,8 @@ class PassageVectors:
         found = self.documents_M[at] == wanted if len(self.documents_M) else np.zeros(len(wanted), np.bool_)
         return dict(zip(wanted[found].tolist(), self.best_M[at[found]].tolist(), strict=True))
 
-    def best_passage(self, document: int) -> int | None:
-        """The row of a document's nearest passage."""
-        first, last = np.searchsorted(self._passages_N["document"], [document, document + 1])
-        return int(self._passages_N["row"][first + self._cosine_N[first:last].argmax()]) if first < last else None
+    def best_passage(self, document: int) -> int:
+        """The row of the nearest passage of a document that has a vector."""
+        at = int(np.searchsorted(self.documents_M, document))
+        first, last = [*self._starts_M[at : at + 2].tolist(), len(self._cosine_N)][:2]
+        return int(self._passages_N["row"][first + self._cosine_N[first:last].argmax()])
