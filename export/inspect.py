@@ -22,7 +22,7 @@ from msdc.errors import InputError
 from msdc.export.executorch.origin import answer, ask_child
 from msdc.export.executorch.program import BACKEND, Constant, read_pte
 from msdc.export.manifest import check_files, read_manifest
-from msdc.export.onnx.program import MAX_ONNX_BYTES, check_onnx_file, external_files
+from msdc.export.onnx.program import MAX_ONNX_BYTES, check_onnx_file, external_files, subgraphs
 from msdc.extras import require
 from msdc.files import sha256_file
 
@@ -142,9 +142,8 @@ def _walk(graph: onnx.GraphProto, where: str, found: dict[str, Counter[str]]) ->
     for node in graph.node:
         counts[f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type] += 1
         nodes.append(node)
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                nodes += _walk(attribute.g, f"{where}/{node.name or node.op_type}", found)
+        for inner in subgraphs(node):
+            nodes += _walk(inner, f"{where}/{node.name or node.op_type}", found)
     return nodes
 
 

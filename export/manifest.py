@@ -62,7 +62,7 @@ class TokenizerPart(ManifestSection):
         return self.file if self.kind == "sentencepiece" else self.compiled
 
     def no_native(self) -> str:
-        """One line that says why the native core cannot read this tokenizer."""
+        """One line: why the native core cannot read this tokenizer."""
         return self.refused or f"{self.file} was not compiled for the native core; export the model again"
 
 

@@ -1,4 +1,4 @@
-"""What an export is asked for (`ExportOptions`), and what a bundle repeats of its model (`ModelFacts`)."""
+"""Export options (`ExportOptions`), and the model facts that a bundle repeats (`ModelFacts`)."""
 
 from __future__ import annotations
 

@@ -95,8 +95,8 @@ class ExecutorchRuntime(Runtime):
     made_with, runs_with, engine = ("executorch", "torchao"), ("executorch", "torch"), "engine_executorch.cpp"
 
     @staticmethod
-    def _said(manifest: Manifest) -> dict[str, Any]:
-        """What the manifest says of the program, as `ExecutorchRunner` takes it."""
+    def _program_facts(manifest: Manifest) -> dict[str, Any]:
+        """The program's facts in the manifest, as `ExecutorchRunner` takes them."""
         part: Any = manifest.part("executorch")
         constants = {name: getattr(manifest, name) for name in ("width", "max_length", "vocabulary")}
         constants["repeats"] = part.repeats
@@ -120,7 +120,7 @@ class ExecutorchRuntime(Runtime):
         from msdc.export.executorch.origin import require_known
 
         file = manifest.part("executorch").file
-        require_known(folder / file, manifest.files[file].sha256, self._said(manifest))
+        require_known(folder / file, manifest.files[file].sha256, self._program_facts(manifest))
 
     def start(self, threads: int) -> None:
         """See `Runtime`."""
@@ -133,7 +133,9 @@ class ExecutorchRuntime(Runtime):
         """See `Runtime`."""
         from msdc.export.executorch.program import ExecutorchRunner
 
-        return ExecutorchRunner(folder / manifest.part("executorch").file, threads=threads, **self._said(manifest))
+        return ExecutorchRunner(
+            folder / manifest.part("executorch").file, threads=threads, **self._program_facts(manifest)
+        )
 
 
 class OnnxRuntime(Runtime):

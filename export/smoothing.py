@@ -8,7 +8,7 @@ activations) and from 0.9955 to 0.9986 (ONNX, symmetric ones).
 
 PyTorch runs the float student where it is installed (`TorchModel`), else ONNX Runtime runs its float program
 (`msdc.export.onnx.float_program`). The weights of the artifacts come from `weights` in both cases; what the runs
-decide, the scales, lies on a grid coarser than their rounding, so that artifacts are equal.
+decide, the scales, is on a grid coarser than their rounding, so that artifacts are equal.
 
 Shapes: N texts, T tokens, D sentence width, H hidden.
 """

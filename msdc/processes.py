@@ -7,13 +7,16 @@ is used as code, configuration or library.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +26,44 @@ from msdc.errors import InputError, MsdcError
 
 # Limit of output and of errors of one child. Our runner prints a few lines, a compiler's errors are far below.
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024
+# Of what a library writes to standard error in this process.
+MAX_KEPT_BYTES = 64 * 1024
+_QUIET = threading.RLock()
+
+
+class Captured:
+    """What was written to standard error while it was captured."""
+
+    text = ""
+
+    def last_line(self) -> str:
+        """The last line that is not blank; empty when nothing was written."""
+        return ["", *(line.strip() for line in self.text.splitlines() if line.strip())][-1]
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[Captured]:
+    """Send file descriptor 2 (C++ logs included) to a temporary file, and silence Python's warnings.
+
+    The text is readable in the yielded object after the block, also when the block raised.
+    """
+    captured = Captured()
+    with _QUIET, tempfile.TemporaryFile() as sink:
+        sys.stderr.flush()
+        kept, level = os.dup(2), logging.root.manager.disable
+        try:
+            os.dup2(sink.fileno(), 2)
+            logging.disable(logging.WARNING)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield captured
+        finally:
+            logging.disable(level)
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+            sink.seek(max(0, sink.seek(0, os.SEEK_END) - MAX_KEPT_BYTES))
+            captured.text = sink.read().decode("utf-8", "replace")
 
 
 @dataclass(frozen=True)

@@ -35,12 +35,13 @@ def torchao_weight(part: Integers, *, activations: bool = True) -> Tensor:
         IntxUnpackedToInt8TensorActivationQuantization as Activations,
     )
 
+    values_RC, scale_RG = torch.from_numpy(part.values), torch.from_numpy(part.scale)
     return IntxUnpackedToInt8Tensor(  # type: ignore[no-any-return]
-        qdata=torch.from_numpy(part.values),
-        scale=torch.from_numpy(part.scale),
-        zero_point=torch.zeros(part.scale.shape, dtype=torch.int8),
+        qdata=values_RC,
+        scale=scale_RG,
+        zero_point=torch.zeros_like(scale_RG, dtype=torch.int8),
         target_dtype=getattr(torch, part.dtype),
-        block_size=(1, part.group),
+        block_size=(1, values_RC.shape[1] // scale_RG.shape[1]),
         dtype=torch.float32,
         activation_quantization=Activations.INT8_ASYM_PER_TOKEN if activations else None,
     )

@@ -33,11 +33,12 @@ from msdc.compress.student.model import ACTIVATIONS, Layer, Student
 from msdc.compress.student.plan import Integers, PrecisionPlan
 from msdc.errors import GateError, MsdcError, printable
 from msdc.export.executorch.origin import remember
-from msdc.export.executorch.program import ExecutorchRunner, quiet, read_pte
+from msdc.export.executorch.program import ExecutorchRunner, read_pte
 from msdc.export.golden import run_once
 from msdc.export.schema import ExecutorchPart, Style, WrittenProgram
 from msdc.export.smoothing import Smoothed
 from msdc.files import atomic_path, sha256_file
+from msdc.processes import quiet
 
 # Outside the delegate these run on slow portable kernels; a float linear there also doubles its bytes.
 HEAVY = ("linear", "addmm", "mm", "bmm", "matmul", "softmax", "scaled_dot_product_attention", "gelu", "convolution")

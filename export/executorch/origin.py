@@ -33,7 +33,7 @@ _known: set[str] = set()
 
 
 def ask_child(module: str, path: Path, what: str, **request: Any) -> Any:
-    """What `answer` of `module` says of a file, in a child process of bounded time and memory."""
+    """What `answer` of `module` returns for a file, in a child process of bounded time and memory."""
     path = path.absolute()
     command, environment = python_child(module, json.dumps({"path": str(path), **request}))
     done = run_program(command, timeout_s=TIMEOUT_S, env=environment, group=True)

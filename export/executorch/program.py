@@ -7,67 +7,25 @@ Shapes: N texts, T tokens, H hidden, D sentence width.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import json
-import logging
 import math
-import os
 import re
-import sys
 import tempfile
-import threading
-import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from msdc.errors import InputError, MsdcError
+from msdc.processes import quiet
 
 METHODS = {"multi-method": ("embed", "unit", "pool"), "forward": ("forward",)}
 BACKEND = "XnnpackBackend"
-_LOCK = threading.RLock()
-_MAX_KEPT = 64 * 1024
 _threads: int | None = None
-
-
-class Captured:
-    """What was written to standard error while it was captured."""
-
-    text = ""
-
-    def last_line(self) -> str:
-        """The last line that says something; empty when nothing was written."""
-        return ["", *(line.strip() for line in self.text.splitlines() if line.strip())][-1]
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[Captured]:
-    """Send file descriptor 2 (C++ logs included) to a temporary file, and silence Python's warnings.
-
-    The text is readable in the yielded object after the block, also when the block raised.
-    """
-    captured = Captured()
-    with _LOCK, tempfile.TemporaryFile() as sink:
-        sys.stderr.flush()
-        kept, level = os.dup(2), logging.root.manager.disable
-        try:
-            os.dup2(sink.fileno(), 2)
-            logging.disable(logging.WARNING)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                yield captured
-        finally:
-            logging.disable(level)
-            sys.stderr.flush()
-            os.dup2(kept, 2)
-            os.close(kept)
-            sink.seek(max(0, sink.seek(0, os.SEEK_END) - _MAX_KEPT))
-            captured.text = sink.read().decode("utf-8", "replace")
 
 
 @functools.cache
@@ -99,7 +57,7 @@ class ExecutorchRunner:
     Args:
         path: the program.
         style: its methods, see `METHODS`.
-        constants: of the manifest, which its constant methods must give; `repeats` says how often `unit` is applied.
+        constants: of the manifest, which its constant methods must return; `repeats`: how often `unit` is applied.
         threads: of XNNPACK, for the whole process; None keeps what is set.
         takes_prompt: its one method `forward` has a second input, the number of tokens that are not pooled.
     """

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,55 +102,38 @@ def mask(
     return (1.0 - allowed.to(torch.float32)) * NEGATIVE
 
 
-def pool_after(mode: str, hidden_BTH: Tensor, mask_BT: Tensor | None, prompt_B: Tensor) -> Tensor:
-    """[B, H] of one pooling mode over the tokens after the first `prompt_B` of each text."""
-    T = hidden_BTH.shape[1]
-    place_1T1 = torch.arange(0, T, dtype=torch.float32).view(1, T, 1)
-    prompt_B11 = prompt_B.to(torch.float32).view(-1, 1, 1)
-    real_BT1 = torch.ones_like(hidden_BTH[:, :, :1]) if mask_BT is None else mask_BT.unsqueeze(-1).to(torch.float32)
-    weight_BT1 = real_BT1 * (place_1T1 >= prompt_B11).to(torch.float32)
-    if mode == "max":
-        return (hidden_BTH + (1.0 - weight_BT1) * LOWEST).amax(1)
-    if mode == "cls":
-        # The first token after the prompt, as in sentence-transformers; the first of all where there is none.
-        first_B11 = prompt_B11 * (prompt_B11 < T).to(torch.float32)
-        return (hidden_BTH * (place_1T1 == first_B11).to(torch.float32)).sum(1)
-    if mode == "lasttoken":
-        last_BT1 = (place_1T1 + 1.0 == real_BT1.sum(1, keepdim=True)).to(torch.float32)
-        return (hidden_BTH * last_BT1 * weight_BT1).sum(1)
-    if mode == "weightedmean":
-        weight_BT1 = weight_BT1 * (place_1T1 + 1.0)
-    count_B1 = weight_BT1.sum(1).clamp(min=1e-9)
-    return (hidden_BTH * weight_BT1).sum(1) / (count_B1.sqrt() if mode == "mean_sqrt_len_tokens" else count_B1)
-
-
 def pool(mode: str, hidden_BTH: Tensor, mask_BT: Tensor | None, prompt_B: Tensor | None = None) -> Tensor:
-    """[B, H] of one pooling mode; mask None: no padding. Padding is on the right.
-
-    With `prompt_B` the first tokens of each text, as many as it says, are left out.
+    """[B, H] of one pooling mode. Padding is on the right; with `prompt_B` the first tokens of each text, as many as it
+    states, are left out.
     """
-    if prompt_B is not None:
-        return pool_after(mode, hidden_BTH, mask_BT, prompt_B)
-    if mode == "cls":
-        return hidden_BTH[:, 0]
-    if mask_BT is None:
-        if mode == "lasttoken":
+    if prompt_B is None:
+        if mode == "cls":
+            return hidden_BTH[:, 0]
+        if mask_BT is None and mode == "lasttoken":
             return hidden_BTH[:, -1]
-        if mode == "max":
+        if mask_BT is None and mode == "max":
             return hidden_BTH.amax(1)
-        if mode == "mean":
+        if mask_BT is None and mode == "mean":
             return hidden_BTH.mean(1)
     T = hidden_BTH.shape[1]
-    weight_BT1 = torch.ones_like(hidden_BTH[:, :, :1]) if mask_BT is None else mask_BT.unsqueeze(-1).to(torch.float32)
+    number_T1 = torch.arange(1, T + 1, dtype=torch.float32).unsqueeze(-1)
+    real_BT1 = torch.ones_like(hidden_BTH[:, :, :1]) if mask_BT is None else mask_BT.unsqueeze(-1).to(torch.float32)
+    weight_BT1 = real_BT1
+    if prompt_B is not None:
+        prompt_B11 = prompt_B.to(torch.float32).view(-1, 1, 1)
+        weight_BT1 = real_BT1 * (number_T1 > prompt_B11).to(torch.float32)
+        if mode == "cls":
+            # The first token after the prompt, as in sentence-transformers; the first of all where there is none.
+            first_B11 = prompt_B11 * (prompt_B11 < T).to(torch.float32) + 1.0
+            return (hidden_BTH * (number_T1 == first_B11).to(torch.float32)).sum(1)
     if mode == "max":
         return (hidden_BTH + (1.0 - weight_BT1) * LOWEST).amax(1)
     if mode == "lasttoken":
-        place_T1 = torch.arange(1, T + 1, dtype=torch.float32).unsqueeze(-1)
         # 1 at the last token: its number is the count of tokens.
-        weight_BT1 = (place_T1 == weight_BT1.sum(1, keepdim=True)).to(torch.float32)
-        return (hidden_BTH * weight_BT1).sum(1)
+        last_BT1 = (number_T1 == real_BT1.sum(1, keepdim=True)).to(torch.float32)
+        return (hidden_BTH * (last_BT1 if prompt_B is None else last_BT1 * weight_BT1)).sum(1)
     if mode == "weightedmean":
-        weight_BT1 = weight_BT1 * torch.arange(1, T + 1, dtype=torch.float32).unsqueeze(-1)
+        weight_BT1 = weight_BT1 * number_T1
     count_B1 = weight_BT1.sum(1).clamp(min=1e-9)
     return (hidden_BTH * weight_BT1).sum(1) / (count_B1.sqrt() if mode == "mean_sqrt_len_tokens" else count_B1)
 
@@ -281,7 +264,7 @@ def generic_model(modules: Sequence[nn.Module], name: str = "model") -> GenericM
     ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, mask)
     steps = [_step(module, i == 0, name) for i, module in enumerate(copy.deepcopy(list(modules)))]
     model = GenericModel(steps, name)
-    _use_linears(model)
+    _replace(model, _as_linear)
     body = model.body
     if body is not None:
         for config in {id(part.config): part.config for part in (body, text_part(body))}.values():
@@ -291,16 +274,23 @@ def generic_model(modules: Sequence[nn.Module], name: str = "model") -> GenericM
     return model.float().eval().requires_grad_(False)
 
 
-def _use_linears(model: nn.Module) -> None:
-    """Replace GPT-2's Conv1D, a linear map with a transposed weight, by the class that is smoothed and quantized."""
-    from transformers.pytorch_utils import Conv1D
-
+def _replace(model: nn.Module, other: Callable[[nn.Module], nn.Module | None]) -> None:
+    """Put the `other` of every module inside `model` in its place; None keeps it."""
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
-            if isinstance(child, Conv1D):
-                linear = nn.Linear(*child.weight.shape)
-                linear.weight, linear.bias = nn.Parameter(child.weight.detach().T.contiguous()), child.bias
-                setattr(parent, name, linear)
+            if (new := other(child)) is not None:
+                setattr(parent, name, new)
+
+
+def _as_linear(module: nn.Module) -> nn.Module | None:
+    """GPT-2's Conv1D, a linear map with a transposed weight, as the class that is smoothed and quantized."""
+    from transformers.pytorch_utils import Conv1D
+
+    if not isinstance(module, Conv1D):
+        return None
+    linear = nn.Linear(*module.weight.shape)
+    linear.weight, linear.bias = nn.Parameter(module.weight.detach().T.contiguous()), module.bias
+    return linear
 
 
 @torch.inference_mode()
@@ -444,7 +434,7 @@ def _norm(module: nn.Module) -> nn.Module | None:
     if not kind.endswith(("RMSNorm", "T5LayerNorm")) or weight is None or weight.ndim != 1:
         return None
     eps: Any = next(value for value in (getattr(module, n, None) for n in ("eps", "variance_epsilon")) if value)
-    # Gemma stores the weight minus one. Told apart by what the module computes, not by its name.
+    # Gemma stores the weight minus one. Recognized by what the module computes, not by its name.
     probe = torch.full((1, len(weight)), 0.5)
     for offset in (0.0, 1.0):
         made = RootMeanSquareNorm(weight.float() + offset, float(eps))
@@ -456,11 +446,7 @@ def _norm(module: nn.Module) -> nn.Module | None:
 def with_norms(model: GenericModel) -> GenericModel:
     """A copy whose RMS norms are written in delegated operators; weights are shared."""
     made = _copy(model)
-    for parent in list(made.modules()):
-        for name, child in list(parent.named_children()):
-            norm = _norm(child)
-            if norm is not None:
-                setattr(parent, name, norm)
+    _replace(made, _norm)
     return made
 
 
@@ -491,10 +477,12 @@ def quantized(model: GenericModel) -> GenericModel:
     """A copy with torchao's int8 linears (activations int8 per token) and int8 tables, for ExecuTorch."""
     made = copy.deepcopy(model)
     tokens = made.tokens
-    for parent in list(made.modules()):
-        for name, child in list(parent.named_children()):
-            if type(child) is nn.Embedding and child is not tokens and is_large(child.weight.shape):
-                setattr(parent, name, Int8Table(child))
+
+    def small(module: nn.Module) -> nn.Module | None:
+        other = type(module) is nn.Embedding and module is not tokens and is_large(module.weight.shape)
+        return Int8Table(module) if other else None  # type: ignore[arg-type]
+
+    _replace(made, small)
     for name, linear in linears(made).items():
         part = int8_rows(linear.weight.detach().cpu().numpy(), name)
         linear.weight = nn.Parameter(torchao_weight(part), requires_grad=False)

@@ -26,12 +26,14 @@ from onnx import TensorProto, helper, numpy_helper
 
 from msdc.compress.student.plan import int8_rows
 from msdc.export.executorch.lower import LOW_BIT, delegation, finished, lowering, not_exported, save_program, to_edge
-from msdc.export.executorch.program import FLOATS, quiet, read_pte
+from msdc.export.executorch.program import FLOATS, read_pte
 from msdc.export.generic.model import GenericModel, is_large, quantized, with_norms
 from msdc.export.onnx.graph import MICROSOFT, GraphBuilder, pair_safe, quantize_tokens
+from msdc.export.onnx.program import subgraphs
 from msdc.export.onnx.write import IR_VERSION, OPSET
 from msdc.export.onnx.write import save_program as save_onnx
 from msdc.export.schema import TARGETS, ExecutorchPart, WrittenProgram
+from msdc.processes import quiet
 
 INPUTS, PROMPT, OUTPUT = ("input_ids", "attention_mask"), "prompt_tokens", "sentence_embedding"
 
@@ -231,9 +233,7 @@ def drop_unused(graph: onnx.GraphProto) -> None:
         if needed.intersection(node.output):
             kept.append(node)
             needed.update(node.input)
-            for attribute in node.attribute:
-                for inner in attribute.g.node if attribute.HasField("g") else ():
-                    needed.update(inner.input)
+            needed.update(name for inner in subgraphs(node) for used in inner.node for name in used.input)
     del graph.node[:]
     graph.node.extend(reversed(kept))
     used = [tensor for tensor in graph.initializer if tensor.name in needed]

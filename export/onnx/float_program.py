@@ -63,7 +63,7 @@ class FloatProgram:
 
 
 class _WithoutTorch:
-    """Stands where an encoder's torch module would be."""
+    """Takes the place of an encoder's torch module."""
 
     def __init__(self, weights: StudentWeights) -> None:
         self.width, self.stored_plan = weights.config.width, weights.plan

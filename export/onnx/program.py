@@ -15,8 +15,8 @@ import onnxruntime
 from google.protobuf.message import DecodeError
 
 from msdc.errors import InputError, MsdcError, printable
-from msdc.export.executorch.program import quiet
 from msdc.limits import LAYERS
+from msdc.processes import quiet
 
 MAX_ONNX_BYTES = 2 * 1024**3 - 1
 # The graph alone, as bundles have it, weights next to it: the part that grows when it is parsed.
@@ -41,6 +41,11 @@ MOST_ELEMENTS = 2**28
 BATCH_TOKENS, MAX_BATCH = 4096, 64
 
 
+def subgraphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    """Graphs inside a node: branches, the body of a loop."""
+    return [graph for one in node.attribute for graph in (*([one.g] if one.HasField("g") else []), *one.graphs)]
+
+
 def tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
     """Every tensor of a graph: initializers and attribute tensors, subgraphs included."""
     yield from graph.initializer
@@ -50,8 +55,8 @@ def tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
         for attribute in node.attribute:
             yield from ([attribute.t] if attribute.HasField("t") else [])
             yield from attribute.tensors
-            for subgraph in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
-                yield from tensors(subgraph)
+        for subgraph in subgraphs(node):
+            yield from tensors(subgraph)
 
 
 def external_files(model: onnx.ModelProto, path: Path) -> set[str]:
@@ -105,9 +110,8 @@ def _check_nodes(graph: onnx.GraphProto, outer: dict[str, onnx.TensorProto], pat
             if trips is None or looped or not 0 <= trips <= LAYERS:
                 found = "unknown trips" if trips is None else f"{trips} trips"
                 raise InputError(f"{path}: a Loop of {found}, supported are at most {LAYERS}")
-        for attribute in node.attribute:
-            for inner in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
-                _check_nodes(inner, constants, path, looped or node.op_type == "Loop")
+        for inner in subgraphs(node):
+            _check_nodes(inner, constants, path, looped or node.op_type == "Loop")
 
 
 def _integer(tensor: onnx.TensorProto | None) -> int | None:

@@ -94,7 +94,7 @@ def pair_table(pairs: Mapping[tuple[int, int], tuple[int, int]]) -> bytes:
 
 
 # Planes 4 to 13 are unassigned in every version of Unicode and 15 and 16 are for private use: one character of each
-# stands for all, and one for the two noncharacters at the end of each.
+# represents all, and one for the two noncharacters at the end of each.
 _LIKE = {
     0x40000: [(plane << 16, (plane << 16) + 0xFFFE) for plane in range(4, 14)],
     0x4FFFE: [((plane << 16) + 0xFFFE, (plane + 1) << 16) for plane in range(4, 14)],

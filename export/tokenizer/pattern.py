@@ -152,20 +152,18 @@ class _Parser:
         return self.source[start : self.at]
 
     def group(self, fold: bool) -> Node:
-        kind, negative = "group", False
+        look = ""
         if self.take("?"):
             if self.take("i:"):
                 fold = True
-            elif self.take("="):
-                kind = "look"
-            elif self.take("!"):
-                kind, negative = "look", True
+            elif self.peek("=") or self.peek("!"):
+                look = self.next()
             elif not self.take(":"):
                 raise self.fail("the group (?" + self.source[self.at : self.at + 2])
         inner = self.choice(fold)
         if not self.take(")"):
             raise self.fail("an unclosed group")
-        return Node("look", (inner,), negative=negative) if kind == "look" else inner
+        return Node("look", (inner,), negative=look == "!") if look else inner
 
     def escape(self, start: int, fold: bool) -> Node:
         now = self.next()

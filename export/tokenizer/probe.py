@@ -6,6 +6,7 @@ Its Unicode version is the one that counts, and it is none of Python's. Each ans
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -113,23 +114,15 @@ def combining_classes() -> dict[int, int]:
                 if apply(f"a{chr(code)}{first}")[1] == first or apply(f"a{last}{chr(code)}")[2] == last
             ]  # fmt: skip
     marks += [ord(first), ord(last)]
+
+    def compare(one: int, other: int) -> int:
+        pair, back = f"a{chr(one)}{chr(other)}", f"a{chr(other)}{chr(one)}"
+        return (apply(pair) != pair) - (apply(back) != back)
+
     # The library sorts stably, so a class is the set of marks that keep their order among each other.
-    classes: list[list[int]] = []
-    for code in sorted(set(marks)):
-        low, high = 0, len(classes)
-        while low < high:
-            middle = (low + high) // 2
-            other = chr(classes[middle][0])
-            if apply(f"a{other}{chr(code)}") != f"a{other}{chr(code)}":  # this one goes before: a lower class
-                high = middle
-            elif apply(f"a{chr(code)}{other}") != f"a{chr(code)}{other}":
-                low = middle + 1
-            else:
-                classes[middle].append(code)
-                break
-        else:
-            classes.insert(low, [code])
-    return {code: rank for rank, group in enumerate(classes, 1) for code in group}
+    by_class = functools.cmp_to_key(compare)
+    classes = itertools.groupby(sorted(sorted(set(marks)), key=by_class), by_class)
+    return {code: rank for rank, (_, group) in enumerate(classes, 1) for code in group}
 
 
 @functools.cache
@@ -153,7 +146,7 @@ def word_characters() -> tuple[Range, ...]:
     backend.add_tokens([AddedToken("Z", single_word=True)])
     number = backend.token_to_id("Z")
     codes: list[int] = []
-    # One text of many cases: the token stands alone after a character exactly where that is none of a word.
+    # One text of many cases: the token is separate after a character exactly where that is not part of a word.
     for start in range(0, len(PROBED), 50_000):
         chunk = PROBED[start : start + 50_000]
         row = backend.encode("".join(f"{chr(code)}Z " for code in chunk))

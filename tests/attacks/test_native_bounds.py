@@ -19,7 +19,8 @@ from tiny_models import train_pieces
 from msdc.export.tokenizer.compile import compile_tokenizer
 
 CORPUS = FUZZ / "corpus"
-EXECUTIONS = {"json": 4000, "manifest": 1500, "golden": 2000, "request": 2000, "pieces": 600, "compiled": 600}
+EXECUTIONS = {"json": 4000, "manifest": 1500, "golden": 2000, "request": 2000, "pieces": 600, "compiled": 600,
+              "text": 150, "search": 150}  # fmt: skip
 REFUSED = {
     "pieces": ["one-long", "fields-in-a-piece", "fields-between", "equal-hashes"],
     "compiled": ["one-pattern-many-times", "long-replacement", "long-mark", "long-prefix", "rules", "steps"],

@@ -161,6 +161,25 @@ def test_search_over_a_killed_index(windows, tmp_path, tiny_student):
     Work(work, work).audit(root, windows)
 
 
+@pytest.mark.parametrize("windows", [pytest.param(sample(4), id="sample"), ALL])
+def test_evaluate(windows, tmp_path, tiny_student):
+    """The result is whole or absent, and the same command measures again."""
+    root = tmp_path / "root"
+    result, found = root / "result.json", []
+
+    def work():
+        verb("evaluate", tiny_student, "--tasks", "graded-pairs", "-o", result, "--force")
+
+    def kept():
+        found.append(json.loads(result.read_text()) if result.exists() else None)
+
+    def leave(name):
+        return whole_files(name) or name.name == result.name  # it has the time of the run
+
+    Work(work, work, lambda: (root / "mine.txt").write_text("kept"), kept, leave).audit(root, windows)
+    assert json.loads(result.read_text()) and None in found
+
+
 @pytest.mark.parametrize("windows", [ALL])
 def test_export(windows, tmp_path, tiny_student):
     root = tmp_path / "root"

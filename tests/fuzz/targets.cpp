@@ -1,7 +1,9 @@
 #include "targets.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <new>
 #include <string>
 #include <sys/mman.h>
@@ -17,8 +19,11 @@
 #include "normalizer.h"
 #include "piece_model.h"
 #include "request.h"
+#include "search.h"
 #include "segment.h"
+#include "sha256.h"
 #include "tokenizer.h"
+#include "words.h"
 
 namespace fuzz {
 
@@ -57,7 +62,7 @@ const std::string& folder() {
       path = name;
     }
     ~Folder() {
-      for (const char* file : {"/bundle.json", "/golden.json"}) ::unlink((path + file).c_str());
+      for (const char* file : {"/bundle.json", "/golden.json", "/pieces", "/program"}) ::unlink((path + file).c_str());
       ::rmdir(path.c_str());
     }
     std::string path;
@@ -112,15 +117,18 @@ int json(std::string_view input) {
 }
 
 // The seal is made right, so that damage reaches what lies behind it: anybody can do that.
-int manifest(std::string_view input) {
+void write_manifest(std::string text) {
   static constexpr std::string_view kKey = "\"seal\": \"";
-  std::string text(input);
   const size_t at = text.find(kKey);
   if (at != std::string::npos && at + kKey.size() + 64 <= text.size()) {
     text.replace(at + kKey.size(), 64, 64, '0');
     text.replace(at + kKey.size(), 64, msdc::sha256_text(text));
   }
   write_file(folder() + "/" + msdc::kManifestFile, text);
+}
+
+int manifest(std::string_view input) {
+  write_manifest(std::string(input));
   return answer([&] {
     const msdc::Manifest read = msdc::Manifest::read(folder());
     answer([&] { read.check(read.tokenizer_file, true); });
@@ -173,8 +181,74 @@ int compiled(std::string_view input) {
   });
 }
 
+// Numbers that depend on the ids.
+class Sums : public msdc::Engine {
+ public:
+  void run(const std::vector<int32_t>& ids, size_t, float* vector, size_t width) override {
+    for (size_t i = 0; i < width; ++i) vector[i] = static_cast<float>(ids[i % ids.size()]) - 20;
+  }
+};
+
+// A SentencePiece model of letters and a few words, field by field.
+std::string letters() {
+  std::string out;
+  const auto piece = [&out](std::string_view text, char type) {
+    const std::string score("\x15\x00\x00\x80\xBF", 5);  // -1
+    const std::string inner = "\x0A" + std::string(1, static_cast<char>(text.size())) + std::string(text) + score +
+                              "\x18" + std::string(1, type);
+    out += "\x0A" + std::string(1, static_cast<char>(inner.size())) + inner;
+  };
+  piece("<unk>", 2);
+  for (const std::string_view control : {"<s>", "</s>"}) piece(control, 3);
+  for (char letter = 'a'; letter <= 'z'; ++letter) piece({&letter, 1}, 1);
+  for (const std::string_view word : {"\xE2\x96\x81", "\xE2\x96\x81the", ".", "!", "\xE3\x80\x82", "er", "ing"}) piece(word, 1);
+  return out;
+}
+
+msdc::Encoder& letters_encoder() {
+  static msdc::Encoder out = [] {
+    const std::string model = letters(), name = folder() + "/pieces", program = folder() + "/program";
+    write_file(name, model);
+    write_file(program, "");
+    write_manifest("{\"seal\": \"" + std::string(64, '0') +
+                   "\", \"format\": 1, \"name\": \"letters\", \"width\": 4, \"max_length\": 24, \"vocabulary\": 40, "
+                   "\"prompts\": {\"p\": \"the \"}, \"default_prompt\": \"p\", "
+                   "\"tokenizer\": {\"kind\": \"sentencepiece\", \"file\": \"pieces\", \"bos_id\": 1, \"eos_id\": 2}, "
+                   "\"programs\": {\"executorch\": {\"file\": \"program\", \"style\": \"forward\", \"repeats\": 1}}, "
+                   "\"files\": {\"pieces\": {\"sha256\": \"\", \"bytes\": " +
+                   std::to_string(model.size()) + "}, \"program\": {\"sha256\": \"\", \"bytes\": 0}}}");
+    return msdc::Encoder(folder(), false, "executorch", std::make_unique<Sums>());
+  }();
+  return out;
+}
+
+// A text of any bytes: its tokens and its words.
+int text(std::string_view input) {
+  return answer([&] {
+    letters_encoder().tokenize(nullptr, input);
+    msdc::index_words(input);
+    msdc::match_expression(input);
+  });
+}
+
+// A document: the first line is its title. Passages are in order, inside the text, and have a scale where they have a vector.
+int search(std::string_view input) {
+  const size_t line = std::min(input.find('\n'), input.size());
+  const std::string_view title = input.substr(0, line), rest = input.substr(std::min(line + 1, input.size()));
+  return answer([&] {
+    size_t last = 0;
+    msdc::index_document(&letters_encoder(), title, rest, !title.empty(),
+                         [&](size_t start, size_t end, float scale, const int8_t* vector) {
+                           if (start < last || end <= start || end > rest.size()) std::abort();
+                           if ((scale > 0) != (vector != nullptr)) std::abort();
+                           last = end;
+                         });
+  });
+}
+
 const Target kTargets[] = {{"json", json},       {"manifest", manifest}, {"golden", golden},
-                           {"request", request}, {"pieces", pieces},     {"compiled", compiled}};
+                           {"request", request}, {"pieces", pieces},     {"compiled", compiled},
+                           {"text", text},       {"search", search}};
 
 }  // namespace
 

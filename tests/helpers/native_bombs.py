@@ -280,5 +280,19 @@ COMPILED: dict[str, Maker] = {
 }  # fmt: skip
 
 
+TEXT: dict[str, Maker] = {
+    "small": lambda n: b"The title\nA sentence. And another one!",
+    "one-word": lambda n: b"x" * n,
+    "words": lambda n: b"the inger " * (n // 10),
+    "spaces": lambda n: b"a\n" + b" " * n,
+    "sentences": lambda n: b"title\n" + b"a. " * (n // 3),
+    "marks-and-closers": lambda n: b"\n" + b".)" * (n // 2),
+    "one-mark-many-closers": lambda n: b"\n." + b")" * n,
+    "a-blank-at-the-front": lambda n: b"\na " + b"b" * n,
+    "long-title": lambda n: b"word " * (n // 5) + b"\ntext",
+    "no-text-of-unicode": lambda n: b"\n" + b"\xff\xc3" * (n // 2),
+    "without-blanks": lambda n: b"\n" + "\u6f22\u3002".encode() * (n // 6),
+    "ends-of-lines": lambda n: b"\n" * n,
+}
 BOMBS = {"json": JSON, "manifest": MANIFEST, "golden": GOLDEN, "request": REQUEST, "pieces": PIECES,
-         "compiled": COMPILED}  # fmt: skip
+         "compiled": COMPILED, "text": TEXT, "search": TEXT}  # fmt: skip

@@ -19,7 +19,7 @@ FUZZ = Path(__file__).resolve().parents[1] / "fuzz"
 RUNNER = PACKAGE / "bench" / "runner"
 SANITIZE = ["-std=c++17", "-O1", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
             f"-I{CORE / 'include'}", f"-I{CORE / 'src'}", f"-I{RUNNER}", f"-I{FUZZ}"]  # fmt: skip
-TARGETS = ("json", "manifest", "golden", "request", "pieces", "compiled")
+TARGETS = ("json", "manifest", "golden", "request", "pieces", "compiled", "text", "search")
 
 
 def limits(target: str) -> list[int]:

@@ -1,4 +1,4 @@
-// The encoder as an Android library: code only; bundle/ beside it holds the model as assets.
+// The encoder as an Android library: code only; bundle/ next to it holds the model as assets.
 //   settings.gradle.kts:  include(":msdc"); project(":msdc").projectDir = file("path/to/bundle/android")
 //                         include(":{{asset}}"); project(":{{asset}}").projectDir = file("path/to/bundle/android/bundle")
 //   app/build.gradle.kts: implementation(project(":msdc")); implementation(project(":{{asset}}"))

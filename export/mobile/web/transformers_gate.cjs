@@ -1,5 +1,5 @@
 // node transformers_gate.cjs < REQUEST: ids of texts by transformers.js, as JSON on standard output; nothing is downloaded.
-// .cjs: whatever a package.json above this package says of .js files.
+// .cjs: whatever a package.json above this package sets for .js files.
 const { readFileSync } = require("node:fs");
 const { pathToFileURL } = require("node:url");
 

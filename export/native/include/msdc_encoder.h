@@ -7,7 +7,7 @@
  * wait. Texts are UTF-8 with an explicit length; malformed bytes become U+FFFD, as
  * in SentencePiece.
  *
- * A bundle's seal and hashes show damage, not origin: whoever changes a bundle can write them anew. Files that this core
+ * A bundle's seal and hashes show damage, not origin: whoever changes a bundle can rewrite them. Files that this core
  * reads itself (bundle.json, golden.json, the tokenizer) are bounded: n bytes cost at most n times a constant. The program
  * is run by ExecuTorch or ONNX Runtime, which a hostile one can crash. An app that loads bundles which it did not ship
  * checks a signature first: the Android and Swift modules have BundleSignature, a command line has minisign. The core has no
@@ -36,7 +36,7 @@ typedef enum msdc_status {
   MSDC_OK = 0,
   MSDC_BAD_ARGUMENT = 1, /* by the caller: NULL, a wrong width, a text past 64 MiB */
   MSDC_DAMAGED = 2,      /* in the bundle: missing, truncated, edited, not of this format */
-  MSDC_UNSUPPORTED = 3,  /* a bundle this build cannot run; the line says which build can */
+  MSDC_UNSUPPORTED = 3,  /* a bundle this build cannot run; the line names one that can */
   MSDC_RUNTIME = 4,      /* the inference runtime failed, or gave a vector with NaN or infinity */
   MSDC_MEMORY = 5,
   MSDC_GOLDEN = 6,       /* self-test: the vectors or ids differ from those stored at export */

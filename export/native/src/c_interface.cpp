@@ -34,7 +34,7 @@ bool is_unsafe(uint32_t code) {
          (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
 }
 
-// As much of `line` as there is room for, in whole characters. Paths and names in it may be anything: U+FFFD stands for
+// As much of `line` as there is room for, in whole characters. Paths and names in it may be anything: U+FFFD replaces
 // bytes that are not UTF-8, which Java's strings cannot take, and for characters that are unsafe.
 void write_line(std::string_view line, char* error, size_t error_size) {
   if (error == nullptr || error_size == 0) return;

@@ -15,7 +15,7 @@ class Engine {
   virtual ~Engine() = default;
 
   // `ids` with special ids, 1 to max_length of them, each in the vocabulary; the first `prompt_tokens` are not pooled (0
-  // unless the manifest says include_prompt: false); `vector` takes `width` numbers, as many as the manifest says.
+  // unless the manifest has include_prompt: false); `vector` takes `width` numbers, the manifest's width.
   virtual void run(const std::vector<int32_t>& ids, size_t prompt_tokens, float* vector, size_t width) = 0;
 };
 

@@ -139,7 +139,7 @@ class PoolHold {
 
 #ifndef MSDC_LIBRARY_LAYER_NORM
 // ExecuTorch looks for a kernel made for the exact types and layouts of a call before it takes the general one, so these
-// stand beside the library's: float, two or three axes, normalised over the last, with weight and bias.
+// are registered next to the library's: float, two or three axes, normalised over the last, with weight and bias.
 void add_layer_norm_kernels() {
   const auto run = [](executorch::runtime::KernelRuntimeContext& context, Span<EValue*> stack) {
     if (stack.size() < 8) return context.fail(Error::InvalidProgram);
@@ -223,7 +223,7 @@ class ExecutorchEngine : public Engine {
     }
     if (result->at(0).toInt() != expected) {
       damaged(path_ + ": the program's " + name + " is " + std::to_string(result->at(0).toInt()) +
-              ", the manifest says " + std::to_string(expected));
+              ", not the manifest's " + std::to_string(expected));
     }
     module_.unload_method(name);
   }
@@ -274,7 +274,7 @@ class ExecutorchEngine : public Engine {
     if (result->size() != 1 || !result->at(0).isTensor()) damaged(path_ + ": method " + name + " gives no tensor");
     const auto tensor = result->at(0).toTensor();
     if (tensor.scalar_type() != ScalarType::Float || static_cast<size_t>(tensor.numel()) != numbers) {
-      damaged(path_ + ": method " + name + " gives a tensor of another size than the manifest says");
+      damaged(path_ + ": method " + name + " returns a tensor of another size than the manifest's");
     }
     std::memcpy(out, tensor.const_data_ptr<float>(), numbers * sizeof(float));
   }

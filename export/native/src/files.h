@@ -16,7 +16,7 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::string_view bytes() const { return {data_, size_}; }
-  // Tell the kernel that the pages read so far are not needed soon.
+  // Advise the kernel that the pages read so far are not needed soon.
   void forget() const;
 
  private:

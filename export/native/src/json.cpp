@@ -136,14 +136,14 @@ class JsonParser {
     if (keys_.size() <= kFewKeys) {
       for (size_t i = 0; i < keys_.size(); ++i) {
         for (size_t j = 0; j < i; ++j) {
-          if (key(keys_[i]) == key(keys_[j])) fail("a key stands twice");
+          if (key(keys_[i]) == key(keys_[j])) fail("duplicate key");
         }
       }
       return;
     }
     std::sort(keys_.begin(), keys_.end(), [&](uint32_t a, uint32_t b) { return key(a) < key(b); });
     for (size_t i = 1; i < keys_.size(); ++i) {
-      if (key(keys_[i - 1]) == key(keys_[i])) fail("a key stands twice");
+      if (key(keys_[i - 1]) == key(keys_[i])) fail("duplicate key");
     }
   }
 
@@ -208,7 +208,7 @@ class JsonParser {
     return code;
   }
 
-  // Decoded where it stands: no escape is shorter than what it means.
+  // Decoded in place: no escape is shorter than what it means.
   JsonNode::Range string() {
     ++at_;  // the opening quote, seen by the caller
     const size_t start = at_;

@@ -43,7 +43,7 @@ class Json {
   std::string path() const;
 
   const JsonDocument* document_;
-  uint32_t index_;  // 0, the document's root, also stands for "none": no value has the root after it or inside it
+  uint32_t index_;  // 0, the document's root, also means "none": no value has the root after it or inside it
 };
 
 struct JsonNode {

@@ -1,4 +1,4 @@
-// Layer norm for ExecuTorch programs, where it stands between XNNPACK's delegates. The published library's kernel is built
+// Layer norm for ExecuTorch programs, where it is between XNNPACK's delegates. The published library's kernel is built
 // for the oldest processor of each kind; this one asks which it has.
 #pragma once
 

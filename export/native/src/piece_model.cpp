@@ -24,7 +24,7 @@ constexpr int kMaxOtherFields = 64;
 // Random hashes of a million pieces stay under 300 slots and two equal tags; more is a file made to collide.
 constexpr size_t kMaxProbe = 1024;
 constexpr int kMaxSameTag = 16;
-constexpr uint64_t kDecodeWork = 32;  // reading a piece where it lies, in units of WorkBudget
+constexpr uint64_t kDecodeWork = 32;  // reading a piece in place, in units of WorkBudget
 
 // FNV's high bits are its good ones only after a multiplication; 64 bits keep slot and tag independent.
 uint64_t spread(uint32_t hash) { return (hash + 1ull) * 0x9E3779B97F4A7C15ull; }
@@ -193,7 +193,7 @@ void PieceModel::insert(int32_t id, const Piece& piece) {
   for (size_t probe = 0; slots_[slot] != 0; ++probe) {
     if ((slots_[slot] & ~kIdMask) == tag) {
       if (this->piece(static_cast<int32_t>(slots_[slot] & kIdMask) - 1).text == piece.text) {
-        damaged(path_ + ": piece " + std::to_string(id) + " stands twice");
+        damaged(path_ + ": piece " + std::to_string(id) + " is a duplicate");
       }
       ++same_tag;
     }

@@ -1,6 +1,6 @@
 // A SentencePiece `.model` read in place.
 //
-// The file stays mapped; beside it only a hash table of four bytes per slot and a sparse list of offsets are kept, about
+// The file stays mapped; next to it only a hash table of four bytes per slot and a sparse list of offsets are kept, about
 // 7 bytes per piece. SentencePiece's own library holds the parsed protobuf, a trie and a map, which for 250,000 pieces
 // is more than the whole encoder may take on a phone.
 #pragma once

@@ -1,4 +1,4 @@
-// The model as assets, without code: several bundles stand beside each other in one app, each under its own name.
+// The model as assets, without code: one app can hold several bundles, each under its own name.
 plugins {
     id("com.android.library")
     `maven-publish`
@@ -16,7 +16,7 @@ android {
     publishing { singleVariant("release") }
 }
 
-// The bundle lies two folders above; its files become assets without a second copy in the source tree.
+// The bundle is two folders above; its files become assets without a second copy in the source tree.
 abstract class CopyBundle : DefaultTask() {
     @get:InputFiles
     abstract val bundle: ConfigurableFileCollection

@@ -98,7 +98,7 @@ export class Engine {
     const carried = !runtime && files.has(RUNTIME);
     const wanted = [tokenizerFile, program.file, ...(program.data ? [program.data] : []), ...(carried ? [RUNTIME, WASM] : [])];
     const total = wanted.reduce((sum, name) => sum + files.bytes(name), 0);
-    if (!carried) await loadRuntime(runtime); // a runtime that is missing is said before megabytes are fetched
+    if (!carried) await loadRuntime(runtime); // a missing runtime is reported before megabytes are fetched
     let loaded = 0;
     const read = (name) => files.read(name, (bytes) => report({ file: name, loaded: (loaded += bytes), total }));
     // The bundle was exported with the runtime, and may have been copied without it.

@@ -15,7 +15,7 @@ struct Proof {
     mark = try support("proven").appendingPathComponent("\(name)-\(system)")
   }
 
-  /// What `open` makes, told whether to compare the hashes; proven once by a self-test.
+  /// What `open` makes, given whether to compare the hashes; proven once by a self-test.
   func opened(_ open: (Bool) throws -> SentenceEncoder) throws -> SentenceEncoder {
     let proven = FileManager.default.fileExists(atPath: mark.path)
     let encoder = try open(!proven)
@@ -31,7 +31,7 @@ extension SentenceEncoder {
   /// The folder of the bundle at the web address `base`, whose bundle.json has the hash `sha256` (64 hexadecimal digits,
   /// kept in the app). The first call downloads the files that the program needs, with the sizes and hashes of bundle.json,
   /// into the app's support folder; later ones need no network, and an interrupted download continues with the next call.
-  /// `progress` is told the bytes that are there and those of all files. Open it with `SentenceEncoder.open(bundle:)`.
+  /// `progress` is called with the bytes received so far and those of all files. Open it with `SentenceEncoder.open(bundle:)`.
   public static func download(
     from base: URL, sha256 wanted: String, progress: (@Sendable (Int64, Int64) -> Void)? = nil
   ) async throws -> URL {

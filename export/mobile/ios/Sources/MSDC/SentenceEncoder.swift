@@ -199,7 +199,7 @@ public final class SentenceEncoder: @unchecked Sendable {
       meanCosine: found.mean_cosine)
   }
 
-  // A Swift error of the program says more than the core's line about it.
+  // A Swift error of the program is more precise than the core's line about it.
   private func check(_ work: (UnsafeMutablePointer<CChar>, Int) throws -> msdc_status) throws {
     do {
       try SentenceEncoder.check(work)

@@ -22,7 +22,7 @@ struct Handle {
 Handle* handle_of(jlong value) { return reinterpret_cast<Handle*>(static_cast<intptr_t>(value)); }
 
 void raise(JNIEnv* env, msdc_status status, const char* line) {
-  // A Java exception that the caller's program threw says more than our line about it.
+  // A Java exception that the caller's program threw is more precise than our line about it.
   if (env->ExceptionCheck()) return;
   const char* name = nullptr;
   if (status == MSDC_BAD_ARGUMENT) name = "java/lang/IllegalArgumentException";
@@ -205,7 +205,7 @@ MSDC_JNI(jfloatArray, encode)(JNIEnv* env, jclass, jlong value, jbyteArray text,
   return floats(env, vector);
 }
 
-// Whether the caller's direct buffer of one byte says stop; written by another thread.
+// Whether the caller's direct buffer of one byte asks to stop; written by another thread.
 int32_t stopped(void* flag, size_t) { return __atomic_load_n(static_cast<const unsigned char*>(flag), __ATOMIC_RELAXED); }
 
 MSDC_JNI(jfloatArray, encodeBatch)

@@ -155,7 +155,7 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
          * next call. Interrupting the thread stops it (`runInterruptible` in a coroutine). The app needs the permission
          * INTERNET, and an https address.
          *
-         * @param progress is told the bytes that are there and those of all files, as they come.
+         * @param progress is called with the bytes received so far and those of all files.
          * @param fetch opens a file of the bundle by name; replace it for another HTTP client.
          * @throws EncoderException the network failed, a file is not the one that was exported, or the self-test failed on
          * this device.
