@@ -22,8 +22,9 @@ from msdc.bench.accuracy.vectors import VectorStore
 from msdc.encoders.encoder import SentenceEncoder
 from msdc.errors import InputError
 from msdc.scores import unit_rows
-from msdc.search.passages import WEIGHT, passage_texts, token_counter
+from msdc.search.passages import WEIGHT
 from msdc.search.words import TOKENIZE, index_words, match_expression
+from msdc.text.passages import passage_texts
 from msdc.text.tabular import is_number
 from msdc.text.text_files import Lines, read_lines
 
@@ -138,7 +139,7 @@ def vector_scores(
     count: Callable[[Sequence[str]], list[int]] = lambda texts: [len(text.split()) for text in texts]  # noqa: E731
     most = WORDS_PER_PASSAGE
     if isinstance(store.model, SentenceEncoder):
-        count, most = token_counter(store.model)
+        count, most = store.model.token_counter(store.model.defaults.prompt())
     found = passage_texts(documents, count, most)
     parts = [(number, text) for number, some in enumerate(found) for _, _, text in some]
     passages_ND = unit_rows(store.encode([text for _, text in parts]))

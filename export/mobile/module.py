@@ -25,7 +25,7 @@ from msdc.export.runtimes import EVERY, RUNTIMES
 from msdc.export.schema import TARGETS
 from msdc.files import PACKAGE, write_text
 from msdc.search.index import SEARCH_SQL, open_index
-from msdc.search.passages import passages, token_counter
+from msdc.text.passages import passages
 from msdc.text.tokenizer import Reader
 
 HERE = Path(__file__).resolve().parent
@@ -112,7 +112,7 @@ def search_answers(folder: Path, manifest: Manifest, runtime: str) -> str:
     Lines of "document, id, text" and "mode, query, id:score ...", with tabs between.
     """
     model = GoldenEncoder(folder, manifest, runtime)
-    spans = passages(model.texts, *token_counter(model))
+    spans = passages(model.texts, *model.token_counter(model.defaults.prompt()))
     whole = [text for text, found in zip(model.texts, spans, strict=True) if found == [(0, len(text))]]
     texts = [text for text in dict.fromkeys(whole) if text.isprintable() and len(text.split()) > 2]
     unread = Reader(model.tokenizer, model.max_length).unread(texts)

@@ -11,7 +11,7 @@ import copy
 import functools
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -36,6 +36,7 @@ from msdc.extras import installed, named_extras, require
 from msdc.lazy import higher
 from msdc.progress import track
 from msdc.scores import require_finite, unit_rows
+from msdc.text.passages import passages
 from msdc.text.tokenizer import Tokenizer, load_tokenizer, pack_by_length, pad, prompt_tokens, require_texts
 
 BATCH_TOKENS, MOST_TEXTS = 4096, 4096
@@ -263,6 +264,42 @@ class SentenceEncoder:
         if options.get("prompt_name") is None and options.get("prompt") is None:
             options["prompt"] = self.defaults.prompts.get(name, "")
         return options
+
+    def token_counter(self, prompt: str) -> tuple[Callable[[Sequence[str]], list[int]], int]:
+        """A function that counts tokens of texts, without special ids, and how many the model reads after `prompt`."""
+        special = len(self.tokenizer.encode([""], self.max_length)[0])
+
+        def count(texts: Sequence[str]) -> list[int]:
+            return [len(row) - special for row in self.tokenizer.encode(texts, 1 << 20)]
+
+        return count, self.max_length - special - count([prompt])[0]
+
+    def encode_long(self, text: str, *, pool: bool = True, **options: Unpack[EncodeOptions]) -> NDArray[np.float32]:
+        """Vector [D] of a text of any length: the mean of its passages' vectors, each weighted by its tokens.
+
+        A passage is a sentence, or short ones together, as in `msdc search`; nothing is truncated. The mean is scaled
+        to unit length if the passages' vectors have it.
+
+        Args:
+            text: one text.
+            pool: False returns the passages' vectors in order, float32 [P, D].
+            options: those of `encode`.
+
+        Raises:
+            InputError: as `encode`; a prompt that leaves no room for text.
+        """
+        require_texts([text])
+        count, most = self.token_counter(self.defaults.prompt(options.get("prompt"), options.get("prompt_name")))
+        if most < 1:
+            raise InputError(f"{self.name}: the prompt has as many tokens as the model reads ({self.max_length})")
+        (spans,) = passages([text], count, most)
+        parts = [text[start:end] for start, end in spans] or [text]
+        vectors_PD = self.encode(parts, **options)
+        if not pool:
+            return vectors_PD
+        mean_D = np.average(vectors_PD, axis=0, weights=np.maximum(count(parts), 1)).astype(np.float32)
+        unit = np.allclose(np.linalg.norm(vectors_PD, axis=1), 1.0, atol=1e-3)
+        return unit_rows(mean_D[None])[0] if unit else mean_D
 
     def similarity(self, first: ArrayLike, second: ArrayLike) -> NDArray[np.float32]:
         """Similarity of all pairs of vectors, float32 [N, M]: cosines, or what `similarity_fn_name` names.

@@ -70,8 +70,9 @@ def environment(place: Path) -> dict[str, str]:
 @pytest.mark.parametrize("page", PAGES, ids=[path.stem for path in PAGES])
 def test_blocks_of_a_guide(place, page, tmp_path):
     """Python blocks of one page run as one program, because later ones use the names of earlier ones."""
-    if page.stem == "cookbook":
-        pytest.skip("tests/docs/test_readme.py runs its blocks")
+    elsewhere = {"cookbook": "test_readme.py", "integrations": "test_integrations.py"}
+    if page.stem in elsewhere:
+        pytest.skip(f"tests/docs/{elsewhere[page.stem]} runs its blocks")
     folder = shutil.copytree(place, tmp_path / "guide")
     found = [block for block in blocks(page) if block.language in LANGUAGES and not block.not_run]
     for block in found:

@@ -22,7 +22,7 @@ LIMITS = {
     "README.md": 1_500,
     "CONTRIBUTING.md": 900,
     "CHANGELOG.md": 2_500,
-    "docs/guides/": 13_400,
+    "docs/guides/": 13_900,
     "docs/reference/": 4_600,
     "docs/results/": 14_000,
     "docs/decisions.md": 1_500,

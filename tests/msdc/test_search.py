@@ -25,7 +25,7 @@ from msdc.search import index as indexes
 from msdc.search import vectors
 from msdc.search.documents import Document, as_document
 from msdc.search.index import Index
-from msdc.search.passages import passages, sentence_spans
+from msdc.text.passages import passages, sentence_spans
 
 LINES = [
     "The train to the city leaves at nine.",

@@ -5,7 +5,7 @@ import { EncoderError } from "./msdc.js";
 import { indexWords, matchExpression } from "./words.js";
 
 const BLOCK = 256, CANDIDATES = 1000;
-const SHORT = 8, JOINED = 32, TITLE_SHARE = 3; // tokens, see msdc/search/passages.py
+const SHORT = 8, JOINED = 32, TITLE_SHARE = 3; // tokens, see msdc/text/passages.py
 const PROBES = ["\u{12000}", "\u{103a0}"]; // characters that hardly any vocabulary has
 // Offsets are in characters, as in Python; a character of two units is one of these while a text is taken apart.
 const WIDE = "\ue000";
