@@ -277,8 +277,7 @@ class SentenceEncoder:
     def encode_long(self, text: str, *, pool: bool = True, **options: Unpack[EncodeOptions]) -> NDArray[np.float32]:
         """Vector [D] of a text of any length: the mean of its passages' vectors, each weighted by its tokens.
 
-        A passage is a sentence, or short ones together, as in `msdc search`; nothing is truncated. The mean is scaled
-        to unit length if the passages' vectors have it.
+        Passages as in `msdc search`; nothing is truncated. The mean has unit length if the passages' vectors have it.
 
         Args:
             text: one text.
