@@ -71,7 +71,7 @@ def measure(name: str, runtime: str, precision: str) -> dict[str, Any]:
 
 def short_of(row: dict[str, Any]) -> str:
     """The gates that a program does not pass, in words; empty if it passes."""
-    wanted = thresholds_for({row["precision"]})
+    wanted = thresholds_for({row["precision"]}, normalized=False)
     found = [f"{what.replace('_', ' ')} {row[what]:.4f}" for what in ("mean_cosine", "min_cosine")
              if row[what] < getattr(wanted, what)]  # fmt: skip
     if (low := row["low_bit_share"]) is not None and low < MIN_LOW_BIT_SHARE:
