@@ -10,7 +10,7 @@ import re
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
@@ -46,9 +46,10 @@ def takes(model: type[Options], function: Callable[..., Any]) -> Any:
     The static type is declared by the caller: a protocol over the parameters of the model.
     """
     whole, fields = inspect.signature(function, eval_str=True), model.documented()
+    types = get_type_hints(model)  # without the checks of `Annotated`
     own = [one for name, one in whole.parameters.items() if name != "options"]
     keywords = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default,
-                                  annotation=field.annotation) for name, field in fields.items()]  # fmt: skip
+                                  annotation=types[name]) for name, field in fields.items()]  # fmt: skip
 
     @functools.wraps(function)
     def call(*positional: Any, **given: Any) -> Any:
