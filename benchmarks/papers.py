@@ -328,14 +328,16 @@ def _scores(table: PaperTable, by_row: Mapping[str, list[RowResult]], gold: Gold
     return markdown(heads, lines)
 
 
-def _shares(table: PaperTable, by_row: Mapping[str, list[RowResult]]) -> str:
-    lines = []
+def _shares(table: PaperTable, by_row: Mapping[str, list[RowResult]]) -> list[str]:
+    """A paragraph of the shares of the loss in the last stage, of rows with several objectives; none without them."""
+    found = []
     for row in table.rows:
-        if raws := [one.raw for one in by_row.get(row.name, ()) if "steps" in one.raw]:
+        raws = [one.raw for one in by_row.get(row.name, ()) if len(one.raw.get("shares", ())) > 1]
+        if raws:
             shares = {name: 100 * np.mean([raw["shares"][name] for raw in raws]) for name in raws[0]["shares"]}
-            texts = (f"{name} {share:.1f} %" for name, share in shares.items())
-            lines.append((row.label, " + ".join(map(str, raws[0]["steps"].values())), ", ".join(texts)))
-    return markdown(("row", "steps by stage", "loss shares, last stage"), lines)
+            texts = ", ".join(f"{name} {share:.1f} %" for name, share in shares.items())
+            found.append(f"{row.label} ({texts})")
+    return ["Shares of the loss in the last stage: " + "; ".join(found) + "."] if found else []
 
 
 def _section(
@@ -351,8 +353,7 @@ def _section(
         "Scored on: " + "; ".join(f"{name}: {notes[name]}" for name in table.sets) + ".",
         f"### Orderings, by {table.measures[0].name}",
         "\n".join(lines),
-        "### Steps and loss shares",
-        _shares(table, by_row),
+        *_shares(table, by_row),
     ])  # fmt: skip
 
 

@@ -143,6 +143,13 @@ def model_version(name: str) -> str:
     return f"{name} ({', '.join(f'`{file}` sha256 `{sha256_file(folder / file)}`' for file in files)})"
 
 
+def newest(instruction_sets: Sequence[str]) -> list[str]:
+    """Instruction sets without those that another one of them implies."""
+    implied = {"avx2": {"sse4_2", "avx", "f16c", "fma"}, "avx512_vnni": {"avx2", "avx512f", "avx512bw", "avx512vl"}}
+    hidden = set().union(*(implied.get(name, ()) for name in instruction_sets))
+    return [name for name in instruction_sets if name not in hidden]
+
+
 def write_page(path: Path | None, title: str, measured: str, body: str, libraries: str) -> None:
     """Print the body, and write the whole page if there is a path.
 
@@ -178,7 +185,7 @@ def write_page(path: Path | None, title: str, measured: str, body: str, librarie
         f"* Model: {measured}",
         f"* Code: {code_version()}",
         f"* Machine: {machine.cpu or machine.arch}, {machine.cores} cores, {machine.memory_mib / 1024:.0f} GiB{load}; "
-        f"instruction sets: {' '.join(machine.isa) or 'none of note'}; {machine.os.partition(',')[0]}",
+        f"instruction sets: {' '.join(newest(machine.isa)) or 'none of note'}; {machine.os.partition(',')[0]}",
         f"* Libraries: {', '.join(versions)}", "",
         "```", command_line(sys.argv), "```", "",
         body.strip(), "",

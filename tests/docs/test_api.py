@@ -66,10 +66,23 @@ def members(kind: type) -> list[tuple[str, object]]:
     ]
 
 
+def without_repeats(name: str, page: str, shown: dict[str, str]) -> str:
+    """A function's text without the arguments that another function of the package has in the same words."""
+    arguments = re.findall(r"^\* (?:.*\n?)(?:    .*\n?)*", page, re.MULTILINE)
+    known = [one for one in arguments if one.strip() in shown]
+    if len(known) > 10:
+        for one in known[1:]:
+            page = page.replace(one, "")
+        page = page.replace(known[0], f"* the other arguments: those of `{shown[known[0].strip()]}`.\n").rstrip()
+    shown |= {one.strip(): name for one in arguments}
+    return page
+
+
 def render() -> str:
     lines = [INTRODUCTION]
     for package in PACKAGES:
         lines += ["", f"## {package.__name__}"]
+        printed: dict[str, str] = {}
         for name in public(package):
             thing = getattr(package, name)
             if not (inspect.isclass(thing) or inspect.isfunction(thing)):
@@ -77,7 +90,7 @@ def render() -> str:
             plain = inspect.isclass(thing) and issubclass(thing, Exception | enum.Enum)
             lines += ["", f"### {package.__name__}.{name}", ""]
             lines += [] if plain else ["```python", signature(name, thing), "```", ""]
-            lines += [text(thing)]
+            lines += [without_repeats(name, text(thing), printed)]
             for member, method in members(thing) if inspect.isclass(thing) and not plain else []:
                 called = method.__func__ if isinstance(method, classmethod) else method
                 shown = member if isinstance(method, property) else signature(member, called)
