@@ -14,11 +14,13 @@ import numpy as np
 
 from msdc.commands import json_option, quiet_option
 from msdc.distill.catalog import load_recipe
+from msdc.distill.data import Row
 from msdc.distill.data.corpora import TextSource, open_corpora, unread
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
 from msdc.distill.data.tables import open_table, reading_lines, tables_folder
 from msdc.distill.recipe import KINDS, Corpus, parse
 from msdc.errors import InputError, printable
+from msdc.extras import installed
 from msdc.text.scored_pairs import ANY_SCORE, GOLD_RANGE, read_pairs
 from msdc.text.tabular import suffix_of
 from msdc.text.text_files import describe_text
@@ -54,20 +56,28 @@ def _read_source(source: TextSource, folder: Path, examples: int, most: int | No
     source = replace(source, corpus=source.corpus.model_copy(update={"limit": limit}))
     text = [file for file in source.files if len(source.files) == 1 and suffix_of(file) != ".parquet"]
     found = Part(source.name, source.form, source.language, source.why, encoding="".join(map(describe_text, text)))
+    first: list[Row] = []
+    hashes: list[int] = []
     try:
-        table = open_table(source, folder)
+        if installed("pyarrow"):
+            table = open_table(source, folder)
+            labels = table.labels.tolist() or repeat(None)
+            hashes += [
+                hash((*keys, source.language, label)) for keys, label in zip(table.keys.tolist(), labels, strict=False)
+            ]
+            first, dropped = table.read(np.arange(min(examples, table.rows))), table.about["dropped"]
+        else:  # training cannot run here: the same rows, not kept
+            for row in source.read():
+                first += [row] if len(first) < examples else []
+                hashes.append(hash((row.source, row.target, *row.negatives, source.language, row.label)))
+            dropped = source.drops()
     except InputError as error:
         return replace(found, rows=source.taken, dropped=source.drops(), error=str(error))
-    shown = [
-        [text for text in (row.source, row.target, *row.negatives) if text]
-        for row in table.read(np.arange(min(examples, table.rows)))
-    ]
-    before, labels = len(seen), table.labels.tolist() or repeat(None)
-    seen.update(hash((*keys, source.language, label)) for keys, label in zip(table.keys.tolist(), labels, strict=False))
-    duplicates, dropped = table.rows - (len(seen) - before), table.about["dropped"]
-    return replace(
-        found, rows=table.rows, all_rows=table.rows != most, dropped=dropped, duplicates=duplicates, examples=shown
-    )
+    shown = [[text for text in (row.source, row.target, *row.negatives) if text] for row in first]
+    before, rows = len(seen), len(hashes)
+    seen.update(hashes)
+    duplicates = rows - (len(seen) - before)
+    return replace(found, rows=rows, all_rows=rows != most, dropped=dropped, duplicates=duplicates, examples=shown)
 
 
 def _to_text(one: Part) -> str:

@@ -112,7 +112,7 @@ def test_quiet_leaves_results_warnings_and_errors(tmp_path, monkeypatch):
     assert "2 entries" in run("search", str(lines), "auto").stderr
     found = run("search", "--quiet", str(lines), "auto")
     assert not found.stderr and "The car is blue." in found.stdout
-    (kept,) = user_cache().rglob("vectors-*.sqlite")
+    (kept,) = user_cache().rglob("passages-*.sqlite")
     with sqlite3.connect(kept) as database:
         database.execute("UPDATE vectors SET crc = 0")
     database.close()
