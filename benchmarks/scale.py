@@ -23,7 +23,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from results_page import options_for, table, write_page
+from results_page import model_version, options_for, table, write_page
 
 FORMATS = ("tsv.gz", "parquet", "jsonl")
 MOST_FILES = 256
@@ -270,8 +270,8 @@ def main() -> None:
         for pairs in options.pairs
     ]  # fmt: skip
     print(json.dumps(found))
-    write_page(options.write, "Training at full size", options.model, page(found, options.steps, options.batch),
-               "torch pyarrow numpy")  # fmt: skip
+    body = page(found, options.steps, options.batch)
+    write_page(options.write, "Training at full size", model_version(options.model), body, "torch pyarrow numpy")
 
 
 if __name__ == "__main__":
