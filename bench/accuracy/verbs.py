@@ -34,7 +34,7 @@ from msdc.export.manifest import read_manifest
 from msdc.options import AnyPath, listed, takes
 
 P = ParamSpec("P")
-Names = Annotated[Sequence[str] | None, BeforeValidator(listed)]
+Names = Annotated[str | Sequence[str] | None, BeforeValidator(listed)]
 
 
 class EvaluateOptions(Settings):

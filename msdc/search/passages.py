@@ -5,7 +5,7 @@ Shapes: N distinct texts, D width.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -13,12 +13,19 @@ from msdc.encoders.encoder import SentenceEncoder
 from msdc.scores import unit_rows
 from msdc.search.cache import VectorCache
 from msdc.search.vectors import Passage
-from msdc.text.passages import passage_texts
+from msdc.text.passages import passage_texts, passages
 from msdc.text.tokenizer import Reader
+
+__all__ = ["PassageEncoder", "passages", "token_counter"]
 
 Passages = dict[tuple[str, str], list[Passage]]  # of documents (title, text)
 # Relevance of a document: bm25 + WEIGHT x cosine of its best passage. Flat between 10 and 30 on the development sets.
 WEIGHT = 20.0
+
+
+def token_counter(model: SentenceEncoder) -> tuple[Callable[[Sequence[str]], list[int]], int]:
+    """A function that counts tokens of texts, and how many the model reads after its own prompt: for `passages`."""
+    return model.token_counter(model.defaults.prompt())
 
 
 class PassageEncoder:
@@ -29,7 +36,7 @@ class PassageEncoder:
 
     def __init__(self, model: SentenceEncoder, keep: bool) -> None:
         self.model = model
-        self.count, self.most = model.token_counter(model.defaults.prompt())
+        self.count, self.most = token_counter(model)
         self.reader = Reader(model.tokenizer, model.max_length)
         self._cache = VectorCache(model, self.most) if keep else None
 

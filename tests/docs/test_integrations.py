@@ -54,7 +54,7 @@ def test_an_example_finds_the_late_train(example, start, tmp_path, monkeypatch):
     elif "folder" in names:
         assert pytest.approx(vectors[0].tolist(), abs=0.05) == list(names["found"][0])
     elif "scores" in names:
-        assert names["rows"][0][0] == ranked[0]
+        assert names["numbers"][0][0] == ranked[0]
     elif "database" in names and "rows" in names:
         assert names["rows"][0][0] == ranked[0] + 1
     else:

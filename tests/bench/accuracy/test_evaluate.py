@@ -21,8 +21,10 @@ from msdc.bench.accuracy.parallel import read_parallel
 from msdc.bench.accuracy.sets import SETS, SUITES, find_data_folder, select_sets
 from msdc.bench.accuracy.task import Settings
 from msdc.bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.verbs import EvaluateOptions
 from msdc.bench.report.page import evaluation_report, to_html
 from msdc.errors import InputError
+from msdc.options import takes
 from msdc.scores import cosine_rows, spearman, unit_rows
 from msdc.text.quickstart import GRADED_PAIRS, PARALLEL
 from msdc.text.scored_pairs import read_pairs
@@ -310,3 +312,12 @@ def test_published_tables_are_read_and_add_up():
         assert float(row["mono_avg"]) == pytest.approx(np.mean([float(row[c]) for c in columns[1:4]]), abs=0.35)
     for row in read_published("dcse_sts")[2]:
         assert float(row["avg"]) == pytest.approx(np.mean([float(v) for v in list(row.values())[1:8]]), abs=0.11)
+
+
+def test_languages_are_a_list_or_separated_by_commas():
+    def shown(options: EvaluateOptions) -> list[str]:
+        """The languages."""
+        return [*(options.languages or ())]
+
+    call = takes(EvaluateOptions, shown)
+    assert call(languages="de, es") == call(languages=["de", "es"]) == ["de", "es"]
