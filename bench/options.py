@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from msdc.export.runtimes import expand
 from msdc.export.schema import RuntimeName
-from msdc.options import AnyPath, Options, listed
+from msdc.options import AnyPath, Names, Options
 
 # A length counts the two special ids, so it is at least 2.
 Lengths = Annotated[Sequence[Annotated[int, Field(ge=2)]], AfterValidator(lambda n: tuple(sorted(set(n))))]
@@ -27,7 +27,7 @@ class BenchSettings(Options):
     runs: int = Field(default=100, ge=1, le=100_000, description="timed runs per length")
     warmup: int = Field(default=10, ge=0, le=10_000, description="untimed runs before the timed ones, per length")
     threads: int = Field(default=1, ge=1, le=256, description="threads of the runtime")
-    tasks: Annotated[str | Sequence[str] | None, BeforeValidator(listed)] = Field(
+    tasks: Names = Field(
         default=None,
         description="comma-separated names of `msdc evaluate`, or a list of them; none for no accuracy; None: "
         "graded-pairs (112 home-made pairs), with `data` sts17 and stsb; none on emulators",

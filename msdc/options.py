@@ -8,11 +8,11 @@ import functools
 import inspect
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
 from msdc.arguments import checked
@@ -24,6 +24,10 @@ AnyPath = Annotated[str | Path, AfterValidator(lambda path: Path(path))]
 def listed(value: Any) -> Any:
     """The parts of a comma-separated text; a list as it is."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+# A lone text is a member of the type: `checked` would make one name of it before `listed` splits it.
+Names = Annotated[str | Sequence[str] | None, BeforeValidator(listed)]
 
 
 class Options(BaseModel):

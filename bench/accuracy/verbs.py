@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ParamSpec, Protocol, cast
 
-from pydantic import BeforeValidator, Field, SkipValidation
+from pydantic import Field, SkipValidation
 
 from msdc.bench.accuracy import contamination
 from msdc.bench.accuracy.document import Evaluation
@@ -31,10 +31,9 @@ from msdc.bench.accuracy.sets import CARD, SUITES, DataSet, find_data_folder
 from msdc.bench.accuracy.task import Settings
 from msdc.errors import InputError
 from msdc.export.manifest import read_manifest
-from msdc.options import AnyPath, listed, takes
+from msdc.options import AnyPath, Names, listed, takes
 
 P = ParamSpec("P")
-Names = Annotated[str | Sequence[str] | None, BeforeValidator(listed)]
 
 
 class EvaluateOptions(Settings):
