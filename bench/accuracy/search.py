@@ -139,7 +139,7 @@ def vector_scores(
     count: Callable[[Sequence[str]], list[int]] = lambda texts: [len(text.split()) for text in texts]  # noqa: E731
     most = WORDS_PER_PASSAGE
     if isinstance(store.model, SentenceEncoder):
-        count, most = store.model.token_counter(store.model.defaults.prompt())
+        count, most = store.model.token_counter()
     found = passage_texts(documents, count, most)
     parts = [(number, text) for number, some in enumerate(found) for _, _, text in some]
     passages_ND = unit_rows(store.encode([text for _, text in parts]))

@@ -112,7 +112,7 @@ def search_answers(folder: Path, manifest: Manifest, runtime: str) -> str:
     Lines of "document, id, text" and "mode, query, id:score ...", with tabs between.
     """
     model = GoldenEncoder(folder, manifest, runtime)
-    spans = passages(model.texts, *model.token_counter(model.defaults.prompt()))
+    spans = passages(model.texts, *model.token_counter())
     whole = [text for text, found in zip(model.texts, spans, strict=True) if found == [(0, len(text))]]
     texts = [text for text in dict.fromkeys(whole) if text.isprintable() and len(text.split()) > 2]
     unread = Reader(model.tokenizer, model.max_length).unread(texts)

@@ -265,8 +265,12 @@ class SentenceEncoder:
             options["prompt"] = self.defaults.prompts.get(name, "")
         return options
 
-    def token_counter(self, prompt: str) -> tuple[Callable[[Sequence[str]], list[int]], int]:
-        """A function that counts tokens of texts, without special ids, and how many the model reads after `prompt`."""
+    def token_counter(self, prompt: str | None = None) -> tuple[Callable[[Sequence[str]], list[int]], int]:
+        """A function that counts tokens of texts, without special ids, and how many the model reads after `prompt`.
+
+        None is the model's own prompt.
+        """
+        prompt = self.defaults.prompt() if prompt is None else prompt
         special = len(self.tokenizer.encode([""], self.max_length)[0])
 
         def count(texts: Sequence[str]) -> list[int]:

@@ -25,7 +25,7 @@ WEIGHT = 20.0
 
 def token_counter(model: SentenceEncoder) -> tuple[Callable[[Sequence[str]], list[int]], int]:
     """A function that counts tokens of texts, and how many the model reads after its own prompt: for `passages`."""
-    return model.token_counter(model.defaults.prompt())
+    return model.token_counter()
 
 
 class PassageEncoder:
