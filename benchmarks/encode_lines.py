@@ -116,12 +116,12 @@ def child(method: str, count: int, work: Path, started: float) -> dict[str, floa
         out.unlink(missing_ok=True)
         with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
             msdc_main(["encode", "msdc-mini", "-i", str(lines_file), "-o", str(out), "--quiet"])
-        seconds = time.time() - started
+        seconds = time.monotonic() - started
     else:
         lines = lines_file.read_text(encoding="utf-8").splitlines()
         encode = opened(method, work)
         encode(lines[:64])
-        load, begun = time.time() - started, time.perf_counter()
+        load, begun = time.monotonic() - started, time.perf_counter()
         vectors_ND = encode(lines)
         seconds = time.perf_counter() - begun
         np.save(out, vectors_ND[:CHECKED])
@@ -190,7 +190,7 @@ def main() -> None:
 
     def run(method: str, count: int) -> Any:
         # In a process of its own: this one stays small and holds no model.
-        return run_json(__file__, "--threads", options.threads, "--child", method, count, work, repr(time.time()),
+        return run_json(__file__, "--threads", options.threads, "--child", method, count, work, repr(time.monotonic()),
                         threads=options.threads)  # fmt: skip
 
     run("prepare", 0)

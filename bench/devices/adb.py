@@ -176,12 +176,14 @@ class RemoteFolder:
 
     def __enter__(self) -> RemoteFolder:
         places = " ".join(PLACES)
-        # First remove folders older than a day, left by runs whose host or device died. On a full disk the folder may
-        # be created, but not its subfolders.
+        # First remove folders older than a day, left by runs whose host or device died: unless its process lives, since
+        # a device's clock jumps by years when it finds the network. On a full disk the folder may be created, but not
+        # its subfolders.
         script = f"""
             for d in {places}; do
                 if [ -d $d ] && [ -w $d ]; then
-                    find $d -maxdepth 1 -name '{PREFIX}*' -mmin +1440 -exec rm -rf {{}} + 2>/dev/null
+                    find $d -maxdepth 1 -name '{PREFIX}*' -mmin +1440 -exec \\
+                        sh -c 'kill -0 "$(cat "$1/pid")" || rm -rf "$1"' sh {{}} \\; 2>/dev/null
                     mkdir $d/{self.name} && mkdir $d/{self.name}/lib $d/{self.name}/bundle &&
                         echo $d/{self.name} && exit 0
                     rm -rf $d/{self.name}
