@@ -61,7 +61,7 @@ def _read_source(source: TextSource, folder: Path, examples: int, most: int | No
     try:
         if installed("pyarrow"):
             table = open_table(source, folder)
-            labels = table.labels.tolist() or repeat(None)
+            labels = map(str, table.labels.tolist()) if len(table.labels) else repeat(None)
             hashes += [
                 hash((*keys, source.language, label)) for keys, label in zip(table.keys.tolist(), labels, strict=False)
             ]

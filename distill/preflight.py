@@ -22,7 +22,7 @@ from msdc.distill.data.exclusion import excluded_files, read_exclusion
 from msdc.distill.objectives import find_objective
 from msdc.distill.recipe import TEACHER, Assistant, NamedModel, Recipe, Stage, StudentShape, model_name
 from msdc.distill.tasks import task_kind
-from msdc.distill.tasks.sentence import DOMAINS, LABELS, TARGETS, TASK_OPTIONS, count_domains, stage_inputs
+from msdc.distill.tasks.sentence import DOMAINS, LABELS, SCORES, TARGETS, TASK_OPTIONS, count_domains, teacher_inputs
 from msdc.distill.training.trainer import check_warmup
 from msdc.distill.training.validation import read_graded
 from msdc.encoders.folder import Layout, find_offline, locate_model, read_layout
@@ -83,6 +83,9 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
     kinds = {corpus.kind for corpus in recipe.corpora_of(stage)}
     roles = {stage.role, stage.teacher_role}
     missing = next((r for r in ("assistant", "student") if r in roles and getattr(recipe, r) is None), None)
+    scored = {bool(corpus.scores) for corpus in recipe.corpora_of(stage)}
+    if len(scored) > 1 or (stage.mine is not None and scored == {True}):
+        raise InputError(f"stage {stage.name}: scores: set them for each of its corpora or none, and do not set mine")
     for use in stage.objective:
         try:
             objective = find_objective(use.name)
@@ -92,7 +95,7 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
             where = "" if isinstance(error, InputError) else f"{use.name}: "
             raise InputError(f"stage {stage.name}: {where}{error}") from error
         embedding = "teacher_BTH" in objective.inputs
-        needs_teacher = any(name.startswith("teacher_") for name in objective.inputs)
+        needs_teacher = bool(teacher_inputs(recipe, stage) & set(objective.inputs))
         labels = next((LABELS[name] for name in objective.inputs if name in LABELS), None)
         triples = stage.mine is not None or kinds <= {"triples", "nli"}
         for wrong, problem in (
@@ -117,8 +120,10 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
         raise InputError(f"stage {stage.name}: mine needs a teacher to find the negatives, and the stage has none")
     if stage.steps is not None:
         check_warmup(stage, stage.steps)
+    used = any(SCORES in (*one.inputs, *one.optional) for one in (find_objective(use.name) for use in stage.objective))
     graded = recipe.heldout.graded or "scored" in kinds
     for unused, problem in (
+        (scored == {True} and not used, "its objectives do not use the scores of its corpora"),
         (stage.mine is None and stage.mine_margin, "mine_margin has no effect without mine"),
         (stage.choose == "retrieval" and kinds <= {"text", "scored"}, "choose: retrieval has no effect without pairs"),
         (stage.choose == "graded" and not graded, "choose: graded has no effect without heldout.graded"),
@@ -157,7 +162,7 @@ def _check_languages(recipe: Recipe, stage: Stage, folder: Path) -> None:
     """Warn of text in a language that is none of the teacher's."""
     known = card_languages(folder)
     read = {corpus.source for corpus in recipe.corpora_of(stage)}
-    if TARGETS & stage_inputs(stage):
+    if TARGETS & teacher_inputs(recipe, stage):
         read |= {code for corpus in recipe.corpora_of(stage) for code in corpus.languages}
     unknown = sorted(code for code in read if not any(fits(code, one) for one in known))
     if known and unknown:

@@ -122,7 +122,10 @@ class Corpus(Strict):
     # premise, hypothesis).
     columns: tuple[int | str, ...] = ()
     header: bool | None = None  # whether the first row of a table names its columns; None: if it must
-    scale: tuple[float, float] | None = None  # scored: lowest and highest similarity; None: 0 and 5
+    # triples: columns of the scores of the positive and of each negative, such as those of a cross-encoder
+    scores: tuple[int | str, ...] = ()
+    # lowest and highest similarity (scored; None: 0 and 5) or score, which become 0 and 1
+    scale: tuple[float, float] | None = None
     subset: str | None = None  # hub: the configuration of the data set
     tokenized: bool = False  # tokenized text: spaces before punctuation are removed
     # text: languages to translate it into, word by word, with a dictionary aligned from the parallel corpora
@@ -157,8 +160,11 @@ class Corpus(Strict):
             raise ValueError("word_by_word requires `kind: text`")
         if self.subset is not None and self.hub is None:
             raise ValueError("subset is the configuration of a hub data set: it requires hub")
-        if self.scale is not None and (self.kind != "scored" or not self.scale[0] < self.scale[1]):
-            raise ValueError("scale requires `kind: scored`, and is [lowest, highest] similarity, such as [0, 1]")
+        if self.scores and self.kind != "triples":
+            raise ValueError("scores requires `kind: triples`")
+        scaled = self.kind == "scored" or self.scores
+        if self.scale is not None and not (scaled and self.scale[0] < self.scale[1]):
+            raise ValueError("scale requires `kind: scored` or scores, and is [lowest, highest], such as [0, 1]")
         if self.recombine and not self.word_by_word:
             raise ValueError("recombine requires word_by_word")
         return self

@@ -35,7 +35,7 @@ from msdc.distill.recipe import Corpus, HeldOut, NamedModel, Recipe, Stage
 from msdc.distill.run_folder import RunFolder, leaves, read_recipe
 from msdc.distill.tasks import EmbeddingTask, make_task
 from msdc.distill.tasks.hidden_states import layer_pairs
-from msdc.distill.tasks.sentence import TARGETS, stage_inputs
+from msdc.distill.tasks.sentence import TARGETS, teacher_inputs
 from msdc.distill.teacher import CachedTeacher, default_cache
 from msdc.distill.training.checkpoint import checkpoints, step_of
 from msdc.distill.training.feed import BatchFeed
@@ -301,7 +301,7 @@ class Run:
         task = make_task(student, stage, teacher, getattr(learner.tokenizer, "unk_id", None)).train()
         task.prepare(text)
         # An assistant is multilingual: it reads the target side too.
-        both_sides = stage.teacher_role == "assistant" or bool(TARGETS & stage_inputs(stage))
+        both_sides = stage.teacher_role == "assistant" or bool(TARGETS & teacher_inputs(recipe, stage))
         cached = None if isinstance(task, EmbeddingTask) else teacher  # it reads the teacher's embedding layer
         feed = BatchFeed(
             stage, text, learner.tokenizer, recipe.seed, cached, both_sides, learner.defaults.prompt(),

@@ -18,7 +18,8 @@ class Row(NamedTuple):
     """One training example; plain text has an empty target.
 
     Triples have `negatives` (premise, entailment, contradiction; or query, answer, other texts). Labelled pairs have a
-    `label`: a class 0, 1, 2 (NLI), or a similarity 0 .. 1. `domain` is the number of the corpus in the recipe.
+    `label`: a class 0, 1, 2 (NLI), or a similarity 0 .. 1; triples may have scores of target and negatives. `domain` is
+    the number of the corpus in the recipe.
     """
 
     source: str
@@ -26,14 +27,14 @@ class Row(NamedTuple):
     language: str
     negatives: tuple[str, ...] = ()
     domain: int = 0
-    label: float | None = None
+    label: float | tuple[float, ...] | None = None
 
 
 @dataclass
 class Batch:
     """The input of one step: the rows of this process.
 
-    A side is (ids [B, T], mask [B, T]), negatives [B, N, T]; missing parts are None.
+    A side is (ids [B, T], mask [B, T]), negatives [B, N, T]; missing parts are None. Scores are labels [B, N + 1].
 
     `whole` is the number of pairs in the batch of all processes, if the rows are a process's share of them; `seed` that
     of what a task draws for the pairs of all processes. `texts_BS` has an integer for every text, equal for equal ones;

@@ -125,7 +125,7 @@ def code_of(name: str) -> str | None:
 
 def is_header(corpus: Corpus, cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Whether the first row of a table must be names of columns: those that the corpus or the field uses."""
-    if corpus.columns and isinstance(corpus.columns[0], str):
+    if any(isinstance(column, str) for column in (*corpus.columns, *corpus.scores)):
         return True
     names = {cell.lower() for cell in cells}
     labelled = LABELLED_NAMES if corpus.kind in ("nli", "nli-pairs") else ()
@@ -149,12 +149,12 @@ def _text_columns(table: TabularFile) -> list[int]:
     return [column for column in range(table.width) if is_text(column)]
 
 
-def named_columns(corpus: Corpus, path: Path, names: Sequence[str], width: int, have: str) -> list[int]:
-    """The columns, from 0, that the corpus names; `have` describes those of the file for an error."""
-    for column in corpus.columns:
+def named_columns(columns: Sequence[int | str], path: Path, names: Sequence[str], width: int, have: str) -> list[int]:
+    """The columns, from 0, of some names or numbers from 1; `have` describes those of the file for an error."""
+    for column in columns:
         if column not in names and not (isinstance(column, int) and 1 <= column <= width):
             raise InputError(f"{path}: no column {column!r} (have {have})")
-    return [names.index(column) if isinstance(column, str) else column - 1 for column in corpus.columns]
+    return [names.index(column) if isinstance(column, str) else column - 1 for column in columns]
 
 
 def find_columns(table: TabularFile, corpus: Corpus, what: str, known: Sequence[tuple[str, ...]]) -> list[int]:
@@ -164,7 +164,7 @@ def find_columns(table: TabularFile, corpus: Corpus, what: str, known: Sequence[
     """
     wanted = len(known[0])
     if corpus.columns:
-        found = named_columns(corpus, table.path, table.names, table.width, table.columns())
+        found = named_columns(corpus.columns, table.path, table.names, table.width, table.columns())
         more = corpus.kind == "triples" and len(found) > wanted  # negatives
         if len(found) != wanted and corpus.kind != "text" and not more:
             raise InputError(f"{table.path}: {what} need {wanted} columns, `columns` has {len(found)}")

@@ -8,7 +8,9 @@ corpus, target language, its origin) -> its sources, and an entry in BY_KIND, if
 from __future__ import annotations
 
 import glob
+import math
 import re
+import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -107,7 +109,7 @@ class TextSource:
         if self.excluded is None:
             return self._usable()
         corpus = self.corpus
-        key = (self.name, self.language, corpus.kind, corpus.columns, corpus.tokenized, corpus.header)
+        key = (self.name, self.language, corpus.kind, corpus.columns, corpus.scores, corpus.tokenized, corpus.header)
         return self.excluded.judge(key, self._usable())
 
     def read(self) -> Generator[Row, None, None]:
@@ -187,11 +189,25 @@ def _open_table(path: Path, corpus: Corpus) -> TabularFile:
     return open_table(path, partial(is_header, corpus), corpus.header, corpus.lenient)
 
 
+def _read_scores(cells: Sequence[object], scale: tuple[float, float] | None) -> tuple[float, ...] | str:
+    """Scores, those of `scale` as 0 .. 1; the reason why they are none."""
+    low, high = scale or (-sys.float_info.max, sys.float_info.max)
+    try:
+        found = [float(str(cell)) for cell in cells]
+    except ValueError:
+        found = [math.nan]
+    if not all(low <= score <= high for score in found):
+        return "a score is not a number" + (f" of {low:g} to {high:g}" if scale else "")
+    return tuple((score - low) / (high - low) if scale else score for score in found)
+
+
 def table_sources(table: TabularFile, corpus: Corpus, language: str | None, why: str = "") -> list[TextSource]:
     """The sources of a table: pairs, triples or plain text, by the kind of the corpus."""
     source = corpus.source
     if table.language and language is None:
         language, why = str(language_of(table.path, corpus, at_end=True)[0] or table.language), "by the catalog"
+
+    scores = named_columns(corpus.scores, table.path, table.names, table.width, table.columns())
 
     def make(sides: Sequence[Sequence[int]], code: str, why: str, part: str, row: Callable[..., Row]) -> TextSource:
         columns = [column for side in sides for column in side]
@@ -199,26 +215,33 @@ def table_sources(table: TabularFile, corpus: Corpus, language: str | None, why:
         alone = len(columns) == len(sides)
 
         def entries() -> Iterator[Entry]:
-            for number, cells in table.read(columns):
+            for number, cells in table.read([*columns, *scores]):
                 if isinstance(cells, str):
                     yield number, cells
                     continue
+                cells, given = cells[: len(columns)], cells[len(columns) :]
                 if not all(isinstance(cell, (str, type(None))) for cell in cells):
                     yield number, "not text"
                     continue
                 if not alone:
                     parts = (cells[end - len(side) : end] for side, end in zip(sides, ends, strict=True))
                     cells = [next((cell for cell in some if cell and cell.strip()), "") for some in parts]
-                if all(cell and cell.strip() for cell in cells):
-                    yield number, row(*cells)
-                else:
+                if not all(cell and cell.strip() for cell in cells):
                     yield number, "empty" if len(sides) == 1 else "an empty side"
+                    continue
+                label = _read_scores(given, corpus.scale) if scores else None
+                yield number, label if isinstance(label, str) else row(*cells)._replace(label=label)
 
         name = f"{table.path}:{part}" if part else str(table.path)
         return TextSource(name, code, corpus, entries, table.described(sides), why)
 
     if corpus.kind == "triples":
         triple = [[column] for column in find_columns(table, corpus, "triples", TRIPLE_NAMES)]
+        if scores and len(scores) != len(triple) - 1:
+            raise InputError(
+                f"{table.path}: rows of {len(triple)} texts need {len(triple) - 1} columns in `scores` (positive, "
+                f"then each negative), not {len(scores)}"
+            )
         return [make(triple, source, "", "", lambda one, two, *others: Row(one, two, source, others))]
     if corpus.kind == "text":
         texts = find_columns(table, corpus, "texts", [(name,) for name in (*TEXT_NAMES, source)])
@@ -246,7 +269,7 @@ def join_punctuation(text: str) -> str:
 def read_text(path: Path, corpus: Corpus, language: str | None, why: str) -> list[TextSource]:
     """One sentence per line, or the cells of the named columns of tab-separated text."""
     names = next(iterate_lines(path, corpus.lenient), (0, ""))[1].split("\t") if corpus.columns else []
-    places = named_columns(corpus, path, names, len(names), ", ".join(names)[:80])
+    places = named_columns(corpus.columns, path, names, len(names), ", ".join(names)[:80])
     header = any(isinstance(c, str) for c in corpus.columns)
 
     def entries() -> Iterator[Entry]:

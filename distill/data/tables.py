@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 Read = TypeVar("Read")
 READ = 16_384  # rows of a record batch
 # Settings of a corpus that change its rows.
-SETTINGS = {"kind", "source", "languages", "limit", "columns", "header", "scale", "tokenized", "max_characters",
-            "recombine", "on_bad", "most_bad"}  # fmt: skip
+SETTINGS = {"kind", "source", "languages", "limit", "columns", "header", "scores", "scale", "tokenized",
+            "max_characters", "recombine", "on_bad", "most_bad"}  # fmt: skip
 
 
 def tables_folder(recipe: Recipe | None = None) -> Path:
@@ -222,7 +222,8 @@ class Table:
         self.folder, self.source, self.key = folder, source, key
         self.about = read_json(folder / "about.json")
         self.rows, self.sides = int(self.about["rows"]), int(self.about["sides"])
-        self.places, self.labels = _mapped(folder / "places", "<u4"), _mapped(folder / "labels", "<f4")
+        self.places, labels = _mapped(folder / "places", "<u4"), _mapped(folder / "labels", "<f4")
+        self.labels = labels.reshape(self.rows, -1) if len(labels) > self.rows else labels  # [N], or scores [N, S - 1]
         self.keys = _mapped(folder / "keys", "<u8").reshape(self.rows, self.sides)
 
     @cached_property
@@ -249,6 +250,7 @@ class Table:
         target = others.pop(0) if others else [""] * len(rows)
         negatives = list(zip(*others, strict=True)) if others else [()] * len(rows)
         labels = self.labels[rows].tolist() if len(self.labels) else [None] * len(rows)
+        labels = [tuple(label) if isinstance(label, list) else label for label in labels]
         language, domain = self.source.language, self.source.domain
         return [
             Row(one, two, language, tuple(more), domain, label)

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from msdc.distill.objectives import distilcse, lightweight, multi_stage, retrieval, sbert
+from msdc.distill.objectives import distilcse, lightweight, multi_stage, relational, retrieval, sbert
 from msdc.errors import InputError
 
 
@@ -75,6 +75,7 @@ _PLAIN = (
     distilcse.supervised_contrastive, distilcse.pkd, distilcse.domain_adversarial,
     sbert.softmax_classification, sbert.cosine_regression,
     retrieval.guided_contrastive, retrieval.margin_mse, retrieval.listwise_kl,
+    relational.relational_distance, relational.relational_angle,
     lightweight.sentence_alignment, lightweight.sentence_similarity,
 )  # fmt: skip
 _GENERATIVE = {"unified_generative": "ugt", "xtr": "xtr", "smlm": "smlm"}

@@ -22,7 +22,7 @@ from msdc.distill.data import Batch
 from msdc.distill.data.corpora import NLI_CLASSES
 from msdc.distill.data.text import StageText
 from msdc.distill.parallel import gather, weighted
-from msdc.distill.recipe import ObjectiveUse, Stage
+from msdc.distill.recipe import ObjectiveUse, Recipe, Stage
 from msdc.distill.teacher import CachedTeacher
 from msdc.errors import InputError
 
@@ -34,12 +34,19 @@ TASK_OPTIONS = ("bank", "layers")
 LABELS = {"label_B": "nli-pairs", "score_B": "scored"}
 DOMAINS = "domains_PD"
 # Inputs that need the teacher's outputs for targets and negatives too.
-TARGETS = frozenset(["teacher_target_BD", "teacher_scores_BJ"])
+SCORES = "teacher_scores_BJ"
+TARGETS = frozenset(["teacher_target_BD", SCORES])
 
 
 def stage_inputs(stage: Stage) -> set[str]:
     """Names of all tensors that the objectives of a stage need."""
     return {name for use in stage.objective for name in objectives.find_objective(use.name).inputs}
+
+
+def teacher_inputs(recipe: Recipe, stage: Stage) -> set[str]:
+    """The teacher's tensors that a stage needs, without scores that its corpora contain."""
+    given = {SCORES} if all(corpus.scores for corpus in recipe.corpora_of(stage)) else set()
+    return {name for name in stage_inputs(stage) if name.startswith("teacher_")} - given
 
 
 def encode_sides(student: Any, sides: Sequence[tuple[Tensor, Tensor]], mini_batch: int | None = None) -> list[Tensor]:
@@ -193,9 +200,10 @@ class SentenceTask(TrainingTask):
                 "bank_KD": None if self.bank is None else self.bank.vectors(),
                 "bank_texts_K": None if self.bank is None else self.bank.texts(), **texts,
             }  # fmt: skip
-            if teacher_source is not None and teacher_target is not None and teacher_negatives is not None:
-                scores_BJ = objectives.candidate_scores(teacher_source, teacher_target, teacher_negatives)
-                given["teacher_scores_BJ"] = scores_BJ
+            if batch.label_B is not None and batch.label_B.dim() == 2:  # scores of the corpus
+                given[SCORES] = gather(batch.label_B, batch.size)
+            elif teacher_source is not None and teacher_target is not None and teacher_negatives is not None:
+                given[SCORES] = objectives.candidate_scores(teacher_source, teacher_target, teacher_negatives)
             loss = partial(self._compared, given)
             result = objectives.matryoshka(loss, self._vectors(batch), self.stage.dimensions)
         if self.bank is not None and teacher_source is not None and self.training:

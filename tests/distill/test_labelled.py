@@ -210,3 +210,49 @@ def test_named_columns_of_labelled_pairs(tmp_path):
         open_corpora((Corpus(path=str(other), kind="nli-pairs"),))
     with pytest.raises(InputError, match="need 3 columns"):
         open_corpora((Corpus(path=str(other), kind="nli", columns=("first", "second")),))
+
+
+def scored_triples(path: Path, scale=(-10, 10)) -> Corpus:
+    """Two negatives for each query, with the logits of a cross-encoder; one is no number, one out of the scale."""
+    texts = ("A dog runs {}.", "The dog {} is running.", "A cat {}.", "Rain.")
+    rows = [[*(text.format(i) for text in texts), 8 - i % 3, i % 4, -6] for i in range(60)]
+    rows[3][5], rows[4][6] = "none", -11
+    names = ["query", "positive", "negative_1", "negative_2", "right", "near", "far"]
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows([names, *rows])
+    return Corpus(path=str(path), kind="triples", scores=("right", "near", "far"), scale=scale)
+
+
+def test_scores_of_a_file_are_read_with_their_triples(tmp_path):
+    (source,) = open_corpora((scored_triples(tmp_path / "t.csv"),))
+    rows = list(source.read())
+    assert len(rows) == 58
+    assert rows[1].label == pytest.approx(((7 + 10) / 20, (1 + 10) / 20, (-6 + 10) / 20))
+    assert rows[1].negatives == ("A cat 1.", "Rain.")
+    assert source.dropped == {"a score is not a number of -10 to 10": (2, [5, 6])}
+    (plain,) = open_corpora((scored_triples(tmp_path / "t.csv", None),))
+    assert [row.label for row in plain.read()][1] == (7, 1, -6)
+    assert list(plain.dropped) == ["a score is not a number"]
+    two = plain.corpus.model_copy(update={"scores": (5, 6)})
+    with pytest.raises(InputError, match=r"rows of 4 texts need 3 columns in `scores` .*, not 2"):
+        open_corpora((two,))
+    with pytest.raises(InputError, match="no column 'logit'"):
+        open_corpora((two.model_copy(update={"scores": ("right", "near", "logit")}),))
+
+
+@pytest.mark.parametrize("objective", ["margin_mse", "listwise_kl"])
+def test_a_student_learns_the_scores_of_a_file_without_a_teacher(files, tiny_teacher, objective):
+    corpus = scored_triples(files / "t.csv").model_dump(include={"path", "kind", "scores", "scale"})
+    tree = sbert(files, tiny_teacher, objective=objective, corpora=[corpus], steps=30, learning_rate=3e-3)
+    tree["stages"] = tree["stages"][:1]
+    distill(tree, files / "run")
+    losses = [row["loss"] for row in Metrics(files / "run" / "metrics.jsonl").rows() if "loss" in row]
+    assert sum(losses[-5:]) < 0.5 * sum(losses[:5]), losses
+    for wrong, message in (
+        ({"mine": 2}, "do not set mine"),
+        ({"corpora": [corpus, triples(files / "one.tsv", "dog")]}, "scores: set them for each of its corpora or none"),
+        ({"corpora": [triples(files / "one.tsv", "dog")]}, "needs a teacher"),
+        ({"corpora": [corpus | {"kind": "nli"}]}, "scores requires `kind: triples`"),
+    ):
+        with pytest.raises(InputError, match=message):
+            check_recipe(parse_recipe({**tree, "stages": [tree["stages"][0] | wrong]}, "test"))

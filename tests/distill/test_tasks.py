@@ -334,7 +334,7 @@ def test_mined_negatives_are_near_and_further_than_the_target(tiny_teacher, para
     n, given = n.view(4, 2, -1), batch()
     given.teacher_source_BD, given.teacher_target_BD, given.teacher_negatives_BND = q, p, n
     given.negatives = tuple(x.view(4, 2, -1) for x in side((3, 1, 4, 1, 5, 9, 2, 6)))
-    made = make_task(student(), Stage(name="g", objective=["margin_mse"]), teacher)
+    made = make_task(student(), Stage(name="g", objective=["margin_mse"]), teacher)  # a teacher's cosines
     vectors = [made.student(*one).detach() for one in (given.source, given.target)]
     vectors.append(made.student(*(x.flatten(0, 1) for x in given.negatives)).detach().view(4, 2, -1))
     scores = [oracle.cosines(q[i : i + 1], [p[i], *n[i]])[0] for i in range(4)]

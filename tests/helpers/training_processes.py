@@ -38,6 +38,7 @@ STAGES = {
     "accumulated": {"objective": ["kd", {"name": "similarity_distillation", **BANK}], "accumulate": 2},
     "search": {"objective": ["guided_contrastive", "margin_mse", "listwise_kl", "supervised_contrastive"],
                "dimensions": [4, 8], "mini_batch": 2, "mine": 2},
+    "relations": {"objective": ["relational_distance", "relational_angle"]},
     "states": {"objective": ["pkd"]},
     "domains": {"objective": ["metakd"]},
     "embedding": {"objective": ["embedding_alignment"], "train": "student.embedding"},

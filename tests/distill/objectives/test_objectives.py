@@ -58,6 +58,11 @@ CASES = [
     Case("sentence_alignment", ("BD", "BD"), ("texts_BS",)),
     Case("margin_mse", ("BJ", "BD", "BD", "BND")),
     Case("listwise_kl", ("BJ", "BD", "BD", "BND"), options={"temperature": 0.5}),
+    *(
+        Case(f"relational_{what}", floats)
+        for what in ("distance", "angle")
+        for floats in (("BD", "BH", "BH"), ("BD", "BD", "BD", "BD"))
+    ),
     Case("similarity_distillation", ("BD", "BD", "KD")),
     Case("similarity_distillation", ("BD", "BD", "KD", "BD"), options={"temperature": 0.3}),
     Case("supervised_contrastive", ("BD", "BD", "BD")),
