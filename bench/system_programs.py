@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from msdc.errors import MsdcError
+from msdc.errors import MsdcError, printable
 from msdc.processes import run_program
 
 # program -> Debian package
@@ -63,6 +64,7 @@ def run_tool(
 def last_words(raw: bytes | str, limit: int = 300) -> str:
     """The most informative line of a program's output: the last one with "error" in it, else the last one."""
     text = raw.decode("utf-8", errors="replace") if isinstance(raw, bytes) else raw
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    stripped = (re.sub("\ufffd+", "\ufffd", printable(line.strip())) for line in text.splitlines())
+    lines = [line for line in stripped if line.strip("\ufffd ")]
     telling = [line for line in lines if "error" in line.lower()] or lines
     return telling[-1][:limit] if telling else ""

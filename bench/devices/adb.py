@@ -50,6 +50,13 @@ if command -v dumpsys >/dev/null 2>&1; then
 fi
 true
 """
+IDENTITY = """
+echo "machine=$(uname -m)"
+if command -v getprop >/dev/null 2>&1; then
+    echo "model=$(getprop ro.product.model)"
+    echo "release=$(getprop ro.build.version.release)"
+fi
+"""
 # BatteryManager.BATTERY_STATUS_*
 DUMPSYS_STATUS = {"2": True, "3": False, "4": False, "5": True}
 
@@ -61,8 +68,11 @@ class DeviceGone(MsdcError):
 def attached(program: str) -> dict[str, str]:
     """Serial -> state of every attached device."""
     listing = run_tool([program, "devices"], "adb devices", timeout_s=30)
-    rows = (line.strip().partition("\t") for line in listing.splitlines())
-    return {serial: state.strip() for serial, separator, state in rows if separator}
+    found: dict[str, str] = {}
+    for serial, state in re.findall(r"^(\S[^\t\r\n]*)\t *(.*\S)", listing, re.M):
+        # Cheap phones of one kind share a serial, and adb reaches none of them by it.
+        found[serial] = "one of several with this serial" if serial in found else state
+    return found
 
 
 def choose_serial(program: str, wanted: str | None) -> str:
@@ -106,11 +116,13 @@ class Adb:
     def run_long(self, script: str, *, timeout_s: float) -> Finished | None:
         """Like `shell` for a long script; None after `timeout_s`, when it may still run on the device."""
         mark = f"msdc-end-{secrets.token_hex(6)}"
-        # The mark is on a line of its own, whatever the script's output ends with; printf is one write.
-        done = self._run("shell", f"( {script}\n); printf '\\n%s %s\\n' {mark} $?", timeout_s=timeout_s)
+        # The mark is on a line of its own, whatever the script's output ends with; printf is one write. Errors of the
+        # device's shell may follow, where both streams are one.
+        script = f"( export LC_ALL=C\n{script}\n); printf '\\n%s %s\\n' {mark} $?"
+        done = self._run("shell", script, timeout_s=timeout_s)
         if done is None:
             return None
-        match = re.search(rf"\r?\n{mark} (\d{{1,3}})\s*\Z", done.output)
+        match = re.search(rf"[\r\n]{mark} ([0-9]{{1,3}})[\r\n]", done.output)
         if match is None:
             word = last_words(done.errors) or last_words(done.output)
             raise DeviceGone(f"device {self.serial} went away while a command ran" + (f" ({word})" if word else ""))
@@ -175,6 +187,15 @@ class RemoteFolder:
         self.path = ""
 
     def __enter__(self) -> RemoteFolder:
+        try:
+            self._make()
+        except MsdcError as error:
+            # The answer may be lost though the folder was made.
+            self.__exit__(type(error), error, None)
+            raise
+        return self
+
+    def _make(self) -> None:
         places = " ".join(PLACES)
         # First remove folders older than a day, left by runs whose host or device died: unless its process lives, since
         # a device's clock jumps by years when it finds the network. On a full disk the folder may be created, but not
@@ -197,19 +218,18 @@ class RemoteFolder:
             what = "its disk is full" if "No space left" in word else f"no writable folder among {places}"
             raise MsdcError(f"device {self.adb.serial}: {what} ({word})")
         # What the device prints is not trusted: it only chooses among the paths that were offered.
-        answer = (done.output.strip().splitlines() or [""])[-1].strip()
+        lines = ["", *map(str.strip, done.output.strip().splitlines())]
         known = [f"{place}/{self.name}" for place in PLACES]
-        if answer not in known:
-            raise MsdcError(f"device {self.adb.serial}: made {answer[:60]!r} instead of {' or '.join(known)}")
-        self.path = answer
-        return self
+        self.path = next((line for line in lines if line in known), "")
+        if not self.path:
+            raise MsdcError(f"device {self.adb.serial}: made {lines[-1][:60]!r} instead of {' or '.join(known)}")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         cleaned = False
         with contextlib.suppress(MsdcError):
             cleaned = self._cleanup() or (self.adb.come_back(COME_BACK_S) and self._cleanup())
         if not cleaned:
-            line = f"{self.path} could not be removed from device {self.adb.serial}: it does not answer"
+            line = f"{self.path or self.name} could not be removed from device {self.adb.serial}: it does not answer"
             if error is None:
                 raise MsdcError(line)
             error.args = (f"{error}; {line}",)
@@ -218,10 +238,12 @@ class RemoteFolder:
         # The shell that started the runner leads its process group and wrote its id to `pid`. (dash accepts no "--"
         # after a signal number; mksh and toybox need none.)
         script = f"""
-            cd {self.path} 2>/dev/null || exit 0
-            if [ -s pid ]; then kill -9 -$(cat pid) 2>/dev/null; fi
-            cd / && rm -rf {self.path}
-            [ ! -e {self.path} ]"""
+            for d in {" ".join(PLACES)}; do
+                f=$d/{self.name}
+                if [ -s $f/pid ]; then kill -9 -$(cat $f/pid) 2>/dev/null; fi
+                rm -rf $f
+                [ ! -e $f ] || exit 1
+            done"""
         with contextlib.suppress(DeviceGone):
             return self.adb.shell(script).code == 0
         return False
@@ -240,7 +262,10 @@ class RemoteFolder:
         rows = (line.split(maxsplit=1) for line in done.output.splitlines())
         there = {row[1].lstrip("*").removeprefix("./"): row[0] for row in rows if len(row) == 2}
         for path in files:
-            if there.get(path.name) != sha256_file(path):
+            if path.name not in there:
+                word = last_words(f"{done.output}\n{done.errors}") or f"code {done.code}"
+                raise MsdcError(f"device {self.adb.serial}: sha256sum of {path.name} failed ({word})")
+            if there[path.name] != sha256_file(path):
                 raise MsdcError(f"device {self.adb.serial}: {path.name} was damaged on its way there; run again")
 
 
@@ -264,17 +289,21 @@ def _number(facts: Mapping[str, str], path: str) -> float | None:
     return None
 
 
+def parse_facts(text: str) -> dict[str, str]:
+    """Lines of name, equals sign, value, between others: loaders and shells print their warnings anywhere."""
+    return {name.strip(): value.strip()[:100] for name, _, value in (line.partition("=") for line in text.splitlines())}
+
+
 def parse_state(text: str) -> DeviceState:
-    """The device state in the output of `SCRIPT`: lines of path, equals sign, value."""
-    pairs = (line.partition("=") for line in text.splitlines())
-    facts = {path.strip(): value.strip() for path, _, value in pairs}
+    """The device state in the output of `SCRIPT`."""
+    facts = parse_facts(text)
     thermal: dict[str, float] = {}
     speeds: dict[int, float] = {}
     for path in facts:
         number = _number(facts, path)
         if number is None:
             continue
-        if match := re.fullmatch(r"(/sys/class/thermal/(thermal_zone\d+))/temp", path):
+        if match := re.fullmatch(r"(/sys/class/thermal/(thermal_zone\d{1,3}))/temp", path):
             name = facts.get(f"{match[1]}/type", match[2])
             # Zones report thousandths of a degree, with some vendors whole degrees. Two zones may share a type.
             celsius = number / 1000 if abs(number) >= 1000 else number
@@ -377,11 +406,10 @@ def run_remote(
 
     `emulated` is the name of an emulated device.
     """
-    machine = adb.shell("uname -m").output.strip()
-    model, release = (
-        adb.shell(f"command -v getprop >/dev/null 2>&1 && getprop {name}; true").output.strip()
-        for name in ("ro.product.model", "ro.build.version.release")
-    )
+    facts = parse_facts(adb.shell(IDENTITY).output)
+    machine, model, release = (facts.get(name, "") for name in ("machine", "model", "release"))
+    if not machine:
+        raise MsdcError(f"device {adb.serial}: `uname -m` does not answer with its processor")
     for index, job in enumerate(jobs):
         job.native_tokenizer()
         runner = native_runner(job.runtime, machine, job.settings.runner)

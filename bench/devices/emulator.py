@@ -11,6 +11,7 @@ the processor's counter of them is exact.
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import subprocess
 import tempfile
@@ -48,6 +49,16 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def _end(log: Path) -> bytes:
+    """The last MiB of a log, whatever its size; empty for a missing one."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 2**20))
+            return file.read()
+    except FileNotFoundError:
+        return b""
 
 
 class EmulatorMachine:
@@ -105,11 +116,11 @@ class EmulatorMachine:
         console = folder / "console"
         while time.monotonic() < end:
             if process.poll() is not None:
-                raise MsdcError(f"the emulator ended while it started: {last_words((folder / 'qemu').read_bytes())}")
-            if console.is_file() and emulator_image.READY.encode() in console.read_bytes() and self.adb.answers():
+                raise MsdcError(f"the emulator ended while it started: {last_words(_end(folder / 'qemu'))}")
+            if emulator_image.READY.encode() in _end(console) and self.adb.answers():
                 return
             time.sleep(0.1)
-        word = last_words(console.read_bytes()) if console.is_file() else "nothing on its console"
+        word = last_words(_end(console)) or "nothing on its console"
         raise MsdcError(f"the emulator did not start in {BOOT_TIMEOUT_S:g} s ({word})")
 
     def power_off(self) -> None:

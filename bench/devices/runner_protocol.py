@@ -97,8 +97,11 @@ def runner_error(output: str) -> str | None:
 
 
 def sentinel(output: str, nonce: str) -> tuple[str, str] | None:
-    """(sha256 of the answer, sha256 of the vectors) in the last line that the runner prints; None without it."""
-    match = re.search(rf"^{re.escape(DONE)} {re.escape(nonce)} ([0-9a-f]{{64}}) ([0-9a-f]{{64}})\s*\Z", output, re.M)
+    """(sha256 of the answer, sha256 of the vectors) as the runner prints them at its end; None without them.
+
+    Where both streams are one, warnings of a loader or a shell are before and after them.
+    """
+    match = re.search(rf"{re.escape(DONE)} {re.escape(nonce)} ([0-9a-f]{{64}}) ([0-9a-f]{{64}})\s", output)
     return (match[1], match[2]) if match else None
 
 
