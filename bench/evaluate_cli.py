@@ -51,6 +51,7 @@ GROUPS = {
     EvaluateOptions,
     ("seed", "neighbours", "margin", "candidates", "queries", "folds", "progress", "near", "prompt_name", "prompt"),
     against={"metavar": "MODEL", "type": str},
+    documents={"metavar": "MODEL", "type": str},
     artifacts={"names": ("--artifact",), "metavar": "BUNDLE", "multiple": True, "type": str},
     truncate_dims={"names": ("--truncate-dim",)},
     reference={"metavar": "MODEL", "type": str},

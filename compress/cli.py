@@ -142,7 +142,7 @@ def vocabulary(languages: str, as_json: bool, **options: Any) -> None:
 @OUTPUT
 @click.option("--bottleneck", type=int, help="Width of the token table's rows; default: the model's own.")
 @click.option("--unit", type=int, help="Keep the first layers, this many, as the recurring unit.")
-@click.option("--layers", help="Keep these layers instead, e.g. 0,2,5.")
+@click.option("--layers", help="Keep these layers instead, e.g. 0,2,5; none: a table and a mean.")
 @click.option("--repeats", type=int, help="How often the unit is applied; default: layers / unit.")
 @PLACE
 @click.option("--max-length", type=int, help="Longest input in tokens.")
@@ -154,7 +154,8 @@ def vocabulary(languages: str, as_json: bool, **options: Any) -> None:
 def student(layers: str | None, as_json: bool, **options: Any) -> None:
     """Cut a student from any encoder: its layers become the recurring unit, an SVD of its table the bottleneck."""
     try:
-        picked = None if layers is None else [int(index) for index in layers.split(",")]
+        names = [] if layers in (None, "none") else str(layers).split(",")
+        picked = None if layers is None else [int(index) for index in names]
     except ValueError:
         raise click.BadParameter(f"{layers!r} is not a list of numbers such as 0,2,5", param_hint="--layers") from None
     report = compress.cut_student(layers=picked, **options)
@@ -162,7 +163,7 @@ def student(layers: str | None, as_json: bool, **options: Any) -> None:
         click.echo(report.model_dump_json(indent=2))
         return
     config = report.sizes.config
-    kept = ", ".join(map(str, report.layers))
+    kept = ", ".join(map(str, report.layers)) or "none"
     click.echo(f"{report.out}: layers {kept} x {config.repeats}, table {config.vocabulary:,} x {config.table_width}, "
                f"{report.sizes.parameters / 1e6:.2f} M parameters")  # fmt: skip
     if report.kept_variance is not None:

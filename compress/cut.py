@@ -3,6 +3,7 @@
 * `shrink` takes layers as the recurring unit and adds the bottleneck. As in Ding et al. 2022 the unit is the first M
   layers of the assistant (`layers` may choose others). The bottleneck starts from the frequency-weighted SVD of the
   token table.
+* `static_student` keeps no layer: a row per token, and their mean.
 * `fit_student` codes the table (`coded_table`). The frequency-weighted mean of all rows, which is the same for
   every token, is moved into the positions.
 * `cut_student` and `code_table` apply them to a model folder.
@@ -23,7 +24,7 @@ from msdc.arguments import checked
 from msdc.compress.gate import require_written
 from msdc.compress.size import SizePlan, cut_config, default_repeats, size_plan
 from msdc.compress.student.coded_table import fit_code, kept_variance, row_weights
-from msdc.compress.student.config import CODE, INDEX, POSITION, TABLE, StudentConfig
+from msdc.compress.student.config import CODE, DENSE, INDEX, POSITION, TABLE, StudentConfig
 from msdc.compress.student.io import Written, open_source, save_student
 from msdc.compress.student.model import Embedding, Student, with_state
 from msdc.compress.student.stock import decode
@@ -31,6 +32,9 @@ from msdc.compress.texts import quickstart_texts, row_frequency
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 from msdc.scores import cosine_rows
+
+LINEAR_HEAD: dict[str, Any] = {"dense_activation": "identity", "dense_bias": False}
+RARE = 1e-3  # a of SIF
 
 
 def wide_table(student: Student, stored: bool = False) -> Tensor:
@@ -55,15 +59,20 @@ def shrink(
     max_length: int | None = None,
     dropout: float | None = None,
     keep_bottleneck: bool = False,
+    width: int | None = None,
 ) -> Student:
     """A student with `layers` of `large` as its unit (None: all of them), applied `repeats` times.
 
     With all layers the result differs from `large` only by the variance that the SVD drops: with `place: word` of the
     table, with `place: embedding` of table and positions, whose sum the narrow layer norm scales slightly differently.
     `bottleneck: None` multiplies the bottleneck of `large` out to a V x H table, unless `keep_bottleneck`. A coded
-    table keeps its code: changes of rows are linear and are applied to the base rows.
+    table keeps its code: changes of rows are linear and are applied to the base rows. `width`, where it is another than
+    that of `large`, is that of the vectors after a new dense layer. Without `layers` see `static_student`.
     """
     old = large.config
+    head = {} if width in (None, old.width) else {**LINEAR_HEAD, "dense": width}
+    if layers is not None and not layers:
+        return static_student(large, bottleneck, frequency_V, max_length or old.positions, dropout or 0.0, width)
     keep_bottleneck = keep_bottleneck and bottleneck is None and old.bottleneck is not None
     if old.place == "embedding" and old.bottleneck is not None and not keep_bottleneck:
         raise InputError("this model already has its bottleneck before positions and norm; it cannot be cut again")
@@ -74,7 +83,7 @@ def shrink(
     positions = max_length or old.positions
     if positions > old.positions:
         raise InputError(f"longest input {positions} exceeds the {old.positions} positions of the model")
-    changes: dict[str, Any] = {"unit": len(picked), "repeats": repeats, "positions": positions}
+    changes: dict[str, Any] = {"unit": len(picked), "repeats": repeats, "positions": positions, **head}
     if not keep_bottleneck:
         changes |= {"bottleneck": bottleneck, "place": place if bottleneck else "word"}
     if dropout is not None:
@@ -103,9 +112,53 @@ def shrink(
         small.embedding.norm.load_state_dict(norm.state_dict())
     for target, index in zip(small.layers, picked, strict=True):
         target.load_state_dict(large.layers[index].state_dict())
-    if large.dense is not None and small.dense is not None:
+    if large.dense is not None and small.dense is not None and not head:
         small.dense.load_state_dict(large.dense.state_dict())
     return small.eval()
+
+
+@torch.no_grad()
+def static_student(
+    large: Student,
+    bottleneck: int | None,
+    frequency_V: Tensor | None,
+    max_length: int,
+    dropout: float = 0.0,
+    width: int | None = None,
+) -> Student:
+    """A table and a mean: a row per token, with a `bottleneck` this narrow and mapped to the vector after the mean.
+
+    A row is what `large` makes of the token alone, as in model2vec; of a coded table, what it makes of the base rows.
+    Rare tokens weigh more: a / (a + p), p the share of the token in the text (Arora et al. 2017, SIF).
+    """
+    old, dim = large.config, large.width
+    if max_length > old.positions:
+        raise InputError(f"longest input {max_length} exceeds the {old.positions} positions of the model")
+    found = []
+    for rows_RE in large.embedding.table.weight.split(1024):
+        hidden_R1H = large.embedding.eval().finish(rows_RE.unsqueeze(1))
+        for _ in range(old.repeats):
+            hidden_R1H = large.unit(hidden_R1H)
+        found.append(large.head(hidden_R1H, hidden_R1H.new_ones(len(hidden_R1H), 1)))
+    stored_RD, code = torch.cat(found), large.embedding.code
+    share_V = row_weights(frequency_V, old.vocabulary).float()
+    weight_V1 = (RARE / (RARE + share_V / share_V.sum())).unsqueeze(1)
+    state: dict[str, Tensor] = {}
+    if code is not None:
+        state |= {CODE: code.weight * weight_V1, INDEX: code.index}
+    else:
+        stored_RD = stored_RD * weight_V1
+    table_VD = stored_RD if code is None else (state[CODE].unsqueeze(2) * stored_RD[code.index.long()]).sum(1)
+    if bottleneck is not None:
+        _, project_ED = weighted_svd(table_VD, frequency_V, bottleneck)
+        stored_RD, state[DENSE] = stored_RD @ project_ED.T, project_ED.T
+    if width not in (None, dim):
+        state[DENSE] = torch.randn(width, bottleneck or dim) * 0.02
+    changes: dict[str, Any] = {"unit": 0, "repeats": 1, "heads": 1, "hidden": bottleneck or dim, "bottleneck": None}
+    changes |= {"place": "word", "positions": max_length, "dropout": dropout, "pooling": "mean", **LINEAR_HEAD}
+    changes["dense"] = len(state[DENSE]) if DENSE in state else None
+    config = StudentConfig(**(old.model_dump() | changes))
+    return with_state(config, {name: value.contiguous() for name, value in (state | {TABLE: stored_RD}).items()})
 
 
 @torch.no_grad()
@@ -178,12 +231,13 @@ def fit_student(
     state = dict(plain.state_dict())
     table_VE = state[TABLE].float()
     weight_V = row_weights(frequency_V, len(table_VE)).float()
-    mean_E = (weight_V / weight_V.sum()) @ table_VE
+    mean_E = torch.zeros_like(table_VE[0]) if config.static else (weight_V / weight_V.sum()) @ table_VE
     code = fit_code(table_VE - mean_E, base_rows, nonzeros, frequency_V)
     kept = kept_variance(table_VE - mean_E, code.rows(), frequency_V)
     project = plain.embedding.project if config.place == "word" else None
     # Every token has a position: the mean of all rows is added there, after the map if the map comes first.
-    state[POSITION] = state[POSITION] + (mean_E if project is None else project.weight @ mean_E)
+    if not config.static:
+        state[POSITION] = state[POSITION] + (mean_E if project is None else project.weight @ mean_E)
     state |= {TABLE: code.base_RE, CODE: code.weight_Vk, INDEX: code.index_Vk}
     return with_state(
         StudentConfig(**{**config.model_dump(), "base_rows": base_rows, "nonzeros": nonzeros}), state
@@ -263,7 +317,7 @@ def cut_student(
         bottleneck: width of the token table's rows; None keeps the model's own.
         unit: keep the first layers, this many, as the recurring unit; None keeps all.
         repeats: how often the unit is applied; None: layers / unit.
-        layers: keep these layers instead.
+        layers: keep these layers instead; []: none, a table and a mean (`static_student`).
         place: "word" is the paper's bottleneck, "embedding" that of a stock AlbertModel.
         max_length: longest input in tokens; None keeps the model's own.
         corpus: text whose token frequencies weight the SVD; None: the vocabulary's own frequencies, if it has them.
@@ -282,7 +336,13 @@ def cut_student(
     cut_config(old, bottleneck=bottleneck, max_length=max_length, unit=unit, repeats=1 if repeats is None else repeats)
     picked = list(range(unit or old.unit)) if layers is None else list(layers)
     if repeats is None:
-        repeats = old.repeats if len(picked) == old.unit else default_repeats(old.unit * old.repeats, len(picked))
+        repeats = (
+            1
+            if not picked
+            else old.repeats
+            if len(picked) == old.unit
+            else default_repeats(old.unit * old.repeats, len(picked))
+        )
     frequency_V, source = None, "uniform"
     if bottleneck is not None:
         frequency_V, source = row_frequency(encoder, old.vocabulary, corpus)
@@ -298,9 +358,9 @@ def cut_student(
     )
     card = f"# {output.name}\n\nA student cut from {encoder.name}, not trained yet.\n\n"
     applied = "" if repeats == 1 else f", applied {repeats} times"
-    card += f"* its layers {', '.join(map(str, picked))}{applied}\n"
+    card += f"* its layers {', '.join(map(str, picked))}{applied}\n" if picked else "* no layers: a table and a mean\n"
     kept = None
-    if bottleneck is not None:
+    if bottleneck is not None and picked:
         kept = kept_shares(wide_table(large), [bottleneck], frequency_V)[bottleneck]
         card += f"* token table {bottleneck} wide ({place}), {kept:.1%} of its weighted variance kept; "
         card += f"frequencies: {source}\n"

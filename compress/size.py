@@ -163,7 +163,7 @@ def size_plan(shape: str, config: StudentConfig) -> SizePlan:
     """All sizes of `config`; `shape` is the name to print."""
     shapes = names.tensor_shapes(config)
     counts = names.parameter_counts(config)
-    parts = {"table": prod(shapes[names.TABLE]), "positions": prod(shapes[names.POSITION])}
+    parts = {"table": prod(shapes[names.TABLE]), "positions": prod(shapes.get(names.POSITION, (0,)))}
     if config.coded:
         parts["code"] = prod(shapes[names.CODE])
     parts["bottleneck"] = counts["embedding"] - sum(parts.values())

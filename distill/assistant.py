@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from msdc.compress.cut import fit_student, shrink
+from msdc.compress.cut import LINEAR_HEAD, fit_student, shrink
 from msdc.compress.student.config import CODE, INDEX, POSITION, TABLE
 from msdc.compress.student.io import save_student
 from msdc.compress.student.model import Student, StudentConfig
@@ -152,7 +152,7 @@ def make_student(recipe: Recipe, assistant_folder: Path, text: StageText, folder
         else:
             save_student(to_student(encoder), encoder.tokenizer, folder, defaults=trained_defaults(encoder))
     elif shape is not None and shape.scratch is not None:
-        _from_scratch(shape, text, folder)
+        _from_scratch(recipe, text, folder)
     else:
         student, tokenizer = cut_from_assistant(recipe, assistant_folder, text)
         save_student(student, tokenizer, folder, defaults=read_defaults(assistant_folder))
@@ -170,12 +170,13 @@ def cut_from_assistant(recipe: Recipe, assistant_folder: Path, text: StageText) 
     large = to_student(encoder)
     count = len(large.layers)
     layers = shape.layers if shape.layers is not None else tuple(range(shape.unit or count))
-    repeats, length = shape.repeats or max(1, count // len(layers)), min(shape.max_length, large.config.positions)
+    repeats = shape.repeats or max(1, count // max(1, len(layers)))
+    length = min(shape.max_length, large.config.positions)
     texts = [text for row in text.sample_rows(20_000) for text in (row.source, row.target) if text]
     frequency = corpus_frequency(encoder.tokenizer, texts, encoder.tokenizer.size, shape.max_length, smoothing=1.0)
     student = shrink(
         large, layers=layers, repeats=repeats, bottleneck=shape.bottleneck, place=shape.place, frequency_V=frequency,
-        max_length=length, dropout=shape.dropout,
+        max_length=length, dropout=shape.dropout, width=_head_width(recipe),
     )  # fmt: skip
     if shape.base_rows is not None and shape.nonzeros is not None:
         say(f"student: coding its table, {shape.nonzeros} of {shape.base_rows} base rows per token")
@@ -184,10 +185,17 @@ def cut_from_assistant(recipe: Recipe, assistant_folder: Path, text: StageText) 
     return student, encoder.tokenizer
 
 
-def _from_scratch(shape: StudentShape, text: StageText, folder: Path) -> None:
+def _head_width(recipe: Recipe) -> int | None:
+    """The width of a student's vectors that `head` of its shape asks for."""
+    shape = recipe.student
+    return load_named(recipe.teacher).width if isinstance(shape, StudentShape) and shape.head is not None else None
+
+
+def _from_scratch(recipe: Recipe, text: StageText, folder: Path) -> None:
     """A student of random weights with a joint vocabulary of its languages (Mao et al. 2021)."""
+    shape, width = recipe.student, _head_width(recipe)
+    assert isinstance(shape, StudentShape) and shape.scratch is not None
     plan = shape.scratch
-    assert plan is not None
     model_file, _ = make_vocabulary(plan.vocabulary, text, folder.parent)
     tokenizer = PieceTokenizer(model_file)
     config = StudentConfig(
@@ -195,6 +203,7 @@ def _from_scratch(shape: StudentShape, text: StageText, folder: Path) -> None:
         **shape.model_dump(include={"bottleneck", "place", "base_rows", "nonzeros", "dropout"}),
         unit=plan.layers, repeats=shape.repeats or 1, positions=shape.max_length,
         vocabulary=tokenizer.size, pad_id=tokenizer.pad_id,
+        dense=None if width == plan.hidden else width, **LINEAR_HEAD,
     )  # fmt: skip
     torch.manual_seed(text.seed)
     save_student(Student(config), model_file, folder)

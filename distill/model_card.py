@@ -156,7 +156,7 @@ def model_card(
         lines.append(f"* {_count(config.unit, 'layer')}{applied}, {table}")
     time = _count(round(seconds / 60), "minute") if seconds >= 60 else _count(round(seconds), "second")
     lines.append(f"* trained in {time}, seed {recipe.seed}")
-    lines += ["", "## Use", "", USE_STOCK if recipe.stock_twin else USE]
+    lines += ["", "## Use", "", USE_STOCK if recipe.stock_twin and not getattr(config, "static", False) else USE]
     lines += _scores(report, last, heldout) + _limits(recipe, encoder, languages, bool(report))
     lines += ["", "## Data", "", *dict.fromkeys(map(_corpus_line, recipe.all_corpora))]
     lines += [f"* {source}" for source in recipe.data_sources]

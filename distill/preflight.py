@@ -107,6 +107,8 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
             ("classifier_CF" in objective.inputs and stage.dimensions, "cannot be used with dimensions"),
             (labels and kinds != {labels}, f"needs labels: set `kind: {labels}` for each of its corpora"),
             (missing, f"the stage needs the {missing}, but the recipe has none"),
+            (embedding and recipe.cut_shape is not None and recipe.cut_shape.layers == (),
+             "compares the rows of two tables, and those of a student without layers have another meaning"),
         ):  # fmt: skip
             if wrong:
                 raise InputError(f"stage {stage.name}: {use.name} {problem}")

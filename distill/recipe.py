@@ -239,17 +239,22 @@ class StudentShape(Strict):
     bottleneck: Width | None = 128
     place: Literal["word", "embedding"] = "word"
     unit: Layers | None = None  # first M layers of the assistant; None takes all
-    layers: tuple[int, ...] | None = None  # these layers of the assistant, instead of unit
+    layers: tuple[int, ...] | None = None  # these layers of the assistant, instead of unit; []: a table and a mean
     repeats: Layers | None = None  # None: assistant layers / unit, as in the paper
     base_rows: int | None = Field(default=None, gt=0, lt=2**24)  # fit a coded table, unless the assistant's is coded
     nonzeros: Nonzeros | None = None  # with base_rows: each row is a sum of this many base rows
     max_length: Length = 128
     dropout: Fraction = 0.0
+    # teacher: a linear map to the teacher's width is part of the student, so that its vectors can be compared with the
+    # teacher's
+    head: Literal["teacher"] | None = None
 
     @model_validator(mode="after")
     def _code_is_whole(self) -> StudentShape:
         if (self.base_rows is None) != (self.nonzeros is None):
             raise ValueError("base_rows and nonzeros describe a coded table together: set both or neither")
+        if self.layers == () and (self.place != "word" or self.unit is not None or self.repeats not in (None, 1)):
+            raise ValueError("layers: [] is a table and a mean: place, unit and repeats cannot be set with it")
         return self
 
 

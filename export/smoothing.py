@@ -129,7 +129,7 @@ class Smoothed:
     @property
     def end(self) -> Scale | None:
         """Scale by which the last hidden state must be multiplied, None for none."""
-        return self.entry[0]
+        return next(iter(self.entry), None)
 
     @cached_property
     def student(self) -> Student:

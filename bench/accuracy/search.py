@@ -18,7 +18,7 @@ import numpy as np
 
 from msdc.bench.accuracy.statistics import Items, interval
 from msdc.bench.accuracy.task import AccuracyTask, Outcome, Settings, TaskData
-from msdc.bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.vectors import TruncatedVectors, VectorStore
 from msdc.encoders.encoder import SentenceEncoder
 from msdc.errors import InputError
 from msdc.scores import unit_rows
@@ -133,18 +133,32 @@ def word_scores(documents: Sequence[tuple[str, str]], queries: Sequence[str]) ->
 
 
 def vector_scores(
-    store: VectorStore, documents: Sequence[tuple[str, str]], queries: Sequence[str]
+    store: VectorStore,
+    documents: Sequence[tuple[str, str]],
+    queries: Sequence[str],
+    index: VectorStore | None = None,
 ) -> tuple[np.ndarray, int]:
-    """Cosine of every document's best passage for every question, [Q, M], and the number of passages N."""
+    """Cosine of every document's best passage for every question, [Q, M], and the number of passages N.
+
+    The passages are those of `index` and have its vectors; None: those of `store`.
+    """
+    index = store if index is None else index  # an empty store is false
+    if isinstance(store.model, TruncatedVectors) and index.width > store.width:
+        index = VectorStore(TruncatedVectors(index, store.width))
     count: Callable[[Sequence[str]], list[int]] = lambda texts: [len(text.split()) for text in texts]  # noqa: E731
     most = WORDS_PER_PASSAGE
-    if isinstance(store.model, SentenceEncoder):
-        count, most = store.model.token_counter()
+    if isinstance(index.model, SentenceEncoder):
+        count, most = index.model.token_counter()
     found = passage_texts(documents, count, most)
     parts = [(number, text) for number, some in enumerate(found) for _, _, text in some]
-    passages_ND = unit_rows(store.encode([text for _, text in parts]))
+    passages_ND = unit_rows(index.encode([text for _, text in parts]))
     owner_N = np.array([d for d, _ in parts])
     queries_QD = unit_rows(store.encode(list(queries)))
+    if passages_ND.shape[1] != queries_QD.shape[1]:
+        raise InputError(
+            f"`documents`: {index.name} has {passages_ND.shape[1]} dimensions, {store.name} {queries_QD.shape[1]}; a "
+            "student of `head: teacher` has those of its teacher"
+        )
     filled, starts = np.unique(owner_N, return_index=True)
     score_QM = np.full((len(queries), len(documents)), -1.0, np.float32)
     for start in range(0, len(queries), 256):
@@ -184,7 +198,7 @@ def score_retrieval(store: VectorStore, data: Collection, settings: Settings) ->
     documents, place = list(data.documents.values()), {key: row for row, key in enumerate(data.documents)}
     grades = [{place[one]: grade for one, grade in data.grades[key].items()} for key in keys]
     queries = [data.queries[key] for key in keys]
-    vectors_QM, count = vector_scores(store, documents, queries)
+    vectors_QM, count = vector_scores(store, documents, queries, settings.index)
     words_QM = word_scores(documents, queries)
 
     def summary(score_QM: np.ndarray) -> tuple[dict[str, Any], Items]:

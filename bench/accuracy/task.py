@@ -39,6 +39,8 @@ class Settings(Options):
     progress: bool = Field(default=False, description="show progress")
     # The float model (drift) or teacher (mse) to compare with.
     goal: VectorStore | None = None
+    # The model of the documents' vectors (retrieval); None: the one that is scored.
+    index: VectorStore | None = None
 
 
 @dataclass(frozen=True)

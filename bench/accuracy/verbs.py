@@ -27,6 +27,7 @@ from msdc.bench.accuracy.evaluation import (
     training_text,
 )
 from msdc.bench.accuracy.mteb_tasks import PREFIX, score_task, select_tasks
+from msdc.bench.accuracy.search import SEARCH
 from msdc.bench.accuracy.sets import CARD, SUITES, DataSet, find_data_folder
 from msdc.bench.accuracy.task import Settings
 from msdc.errors import InputError
@@ -41,6 +42,9 @@ class EvaluateOptions(Settings):
 
     against: Annotated[ModelLike | None, SkipValidation] = Field(
         default=None, description="also score this model, with a paired test on the same items"
+    )
+    documents: Annotated[ModelLike | None, SkipValidation] = Field(
+        default=None, description="model of the documents' vectors (task retrieval); None: the model that is scored"
     )
     artifacts: Sequence[str | Path] = Field(
         default=(), description="bundles of `model`: the same scores on each of their runtimes, drift, paired test"
@@ -170,6 +174,12 @@ def _evaluate_all(model: ModelLike, tasks: str | Sequence[str | DataSet], *, opt
         reference = options.reference
         goal = None if reference is None else main if reference == model else opened(reference)
 
+        if options.documents is not None:
+            names = {one.task.name for one, _ in loaded} | {word for word in words if word.startswith(PREFIX)}
+            if other := sorted(names - {SEARCH.name}):
+                raise InputError(f"`documents` is for the task {SEARCH.name}, not for {other[0]}")
+            index = main if options.documents == model else opened(options.documents)
+            options = options.model_copy(update={"index": index.store})
         findings, near = None, options.near or None
         if corpora:
             tests = {one.name: content.tested for one, content in loaded if one.task.name != "drift"}

@@ -117,7 +117,9 @@ def search(
     """
     if max_loss < 0:
         raise InputError(f"`max_loss` {max_loss}: must not be negative")
-    allowed = {name: levels(config, name, int4_linears) for name in [*matrix_names(config), POSITION]}
+    allowed = {
+        name: levels(config, name, int4_linears) for name in matrix_names(config) + [POSITION] * (not config.static)
+    }
     weights: dict[str, Dtype] = {name: dtypes[0] for name, dtypes in allowed.items()}
 
     def bytes_of(some: dict[str, Dtype]) -> int:

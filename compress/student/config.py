@@ -41,7 +41,7 @@ class StudentConfig(BaseModel):
     then positions and layer norm at H); "embedding" is ALBERT's (positions and layer norm at E, then a map with bias).
     `bottleneck: None` is a plain V x H table. With `nonzeros` every row is the sum of that many weighted rows of a base
     table of `base_rows` rows, at either place. The stored `unit` layers are applied `repeats` times, cyclically:
-    A B C A B C.
+    A B C A B C. `unit: 0` is a static student: the mean of the tokens' rows, without positions and norms.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -50,7 +50,7 @@ class StudentConfig(BaseModel):
     hidden: limits.Width
     heads: limits.Heads
     intermediate: limits.Inner
-    unit: limits.Layers
+    unit: int = Field(ge=0, le=limits.LAYERS)
     repeats: limits.Layers = 1
     bottleneck: limits.Width | None = None
     place: Literal["word", "embedding"] = "word"
@@ -77,6 +77,10 @@ class StudentConfig(BaseModel):
     def _is_whole(self) -> StudentConfig:
         if self.unit * self.repeats > limits.LAYERS:
             raise ValueError(f"{self.unit} layers x {self.repeats} repeats are more than the {limits.LAYERS} allowed")
+        if self.static and (self.bottleneck is not None or self.repeats > 1):
+            raise ValueError(
+                "a student of 0 layers has no bottleneck and no repeats; `dense` is its map to wider vectors"
+            )
         if self.hidden % self.heads:
             raise ValueError(f"hidden {self.hidden} is not a multiple of heads {self.heads}")
         if (self.base_rows is None) != (self.nonzeros is None):
@@ -93,6 +97,11 @@ class StudentConfig(BaseModel):
     def coded(self) -> bool:
         """Whether the rows of the token table are sums of base rows."""
         return self.nonzeros is not None
+
+    @property
+    def static(self) -> bool:
+        """Whether it has no layers."""
+        return self.unit == 0
 
     @property
     def table_rows(self) -> int:
@@ -140,8 +149,9 @@ def tensor_shapes(config: StudentConfig) -> dict[str, tuple[int, ...]]:
         shapes |= {CODE: (config.vocabulary, config.nonzeros), INDEX: (config.vocabulary, config.nonzeros)}
     if config.bottleneck is not None:
         module("embedding.project", H, E, bias=config.place == "embedding")
-    shapes[POSITION] = (config.positions, norm_width)
-    module("embedding.norm", norm_width)
+    if not config.static:
+        shapes[POSITION] = (config.positions, norm_width)
+        module("embedding.norm", norm_width)
     for index in range(config.unit):
         for name in ("query", "key", "value", "output"):
             module(f"layers.{index}.{name}", H, H)

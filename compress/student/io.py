@@ -18,6 +18,7 @@ from msdc.compress.student.weights import WEIGHTS_FILE, ReadBytes, read_weights
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.encoders.folder import OWN_TYPE, SENTENCE_MODULE, STOCK_FOLDER, EncodeDefaults, read_defaults, read_layout
 from msdc.files import read_json, refuse_existing, staged_folder, write_json, write_text
+from msdc.progress import say
 from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, Tokenizer, load_tokenizer, write_tokenizer_folder
 
 # Files that identify our model folders.
@@ -108,11 +109,14 @@ def add_stock_twin(folder: Path) -> None:
     """Let sentence-transformers open a student's folder without msdc.
 
     The equal model of stock classes is written to `stock/`, and `modules.json` names it; msdc still reads the student
-    itself. A folder of stock classes is unchanged.
+    itself. A folder of stock classes is unchanged, and a student without layers has no such model.
     """
     if read_layout(folder).model_type != OWN_TYPE:
         return
     student = load_student(folder)
+    if student.config.static:
+        say(f"{folder.name}: without layers there is no equal model of stock classes (stock_twin)")
+        return
     with _model_folder(folder / STOCK_FOLDER, load_tokenizer(folder), student.config.positions, True) as stage:
         write_stock(student, stage)
         read_defaults(folder).write(stage)

@@ -29,7 +29,13 @@ ACTIVATIONS = {
 
 
 class Embedding(nn.Module):
-    """ids_BT -> hidden_BTH: token row, bottleneck map, position, layer norm, in the order that `place` sets."""
+    """ids_BT -> hidden_BTH: token row, bottleneck map, position, layer norm, in the order that `place` sets.
+
+    A static student has the rows alone.
+    """
+
+    position: nn.Embedding
+    norm: nn.LayerNorm
 
     def __init__(self, config: StudentConfig) -> None:
         super().__init__()
@@ -43,16 +49,22 @@ class Embedding(nn.Module):
         self.project: nn.Linear | None = None
         if config.bottleneck is not None:
             self.project = nn.Linear(config.bottleneck, config.hidden, bias=not at_word)
-        self.position = nn.Embedding(config.positions, norm_width)
-        self.norm = nn.LayerNorm(norm_width, eps=config.layer_norm_eps)
+        if not config.static:
+            self.position = nn.Embedding(config.positions, norm_width)
+            self.norm = nn.LayerNorm(norm_width, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, ids_BT: Tensor) -> Tensor:
         """Hidden states before the first layer, [B, T, H]."""
-        hidden = self.table(ids_BT) if self.code is None else self.code(ids_BT, self.table)
+        return self.finish(self.table(ids_BT) if self.code is None else self.code(ids_BT, self.table))
+
+    def finish(self, hidden: Tensor) -> Tensor:
+        """The output for token rows, [B, T, E] -> [B, T, H]."""
+        if self.config.static:
+            return self.dropout(hidden)
         if self.project is not None and self.config.place == "word":
             hidden = self.project(hidden)
-        hidden = self.norm(hidden + self.position.weight[: ids_BT.shape[1]])
+        hidden = self.norm(hidden + self.position.weight[: hidden.shape[1]])
         hidden = self.dropout(hidden)
         if self.project is not None and self.config.place == "embedding":
             hidden = self.project(hidden)

@@ -105,7 +105,7 @@ def plan_for(model: Student | StudentConfig, precision: str) -> PrecisionPlan:
                 if precision == "int4-embed4" and name not in (names.CODE, names.PROJECT, names.DENSE)
                 else "int8"
             )
-    if precision.endswith("embed4"):
+    if precision.endswith("embed4") and not config.static:
         # Next to a 4-bit table, float positions of 512 tokens would be a twentieth of a small artifact.
         weights[names.POSITION] = "int8"
     plan = PrecisionPlan(precision=precision, weights=weights)
@@ -121,7 +121,7 @@ def reads_int8(plan: PrecisionPlan, layer: int, state: str) -> bool:
 def check_plan(config: StudentConfig, plan: PrecisionPlan) -> None:
     """Refuse a plan that does not fit a student."""
     shapes = names.tensor_shapes(config)
-    allowed = {*names.matrix_names(config), names.POSITION}
+    allowed = {*names.matrix_names(config), *({names.POSITION} & shapes.keys())}
     for name, dtype in plan.weights.items():
         if name not in allowed:
             raise InputError(f"the precision plan names {name!r}, which this student cannot quantize")

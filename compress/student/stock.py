@@ -272,8 +272,10 @@ def decode(student: Student) -> Student:
 def materialise(student: Student) -> Student:
     """The equal student that a stock class computes: code and bottleneck multiplied out, recurrence unrolled.
 
-    One with `place: embedding` becomes a stock AlbertModel, any other a BertModel.
+    One with `place: embedding` becomes a stock AlbertModel, any other a BertModel. InputError: it has no layers.
     """
+    if student.config.static:
+        raise InputError("a student without layers has no equal model of stock classes")
     student = decode(student)
     config = student.config
     if stock_type(config):

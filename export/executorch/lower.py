@@ -151,6 +151,9 @@ class ExportEmbed(nn.Module):
     def __init__(self, student: Student, parts: dict[str, Integers], max_length: int) -> None:
         super().__init__()
         self.table = export_table(student, parts)
+        self.static = student.config.static
+        if self.static:
+            return
         self.position = Positions(student.embedding.position.weight, parts.get(POSITION), max_length)
         self.project = student.embedding.project
         self.norm = student.embedding.norm
@@ -159,6 +162,8 @@ class ExportEmbed(nn.Module):
     def forward(self, ids_1T: Tensor) -> Tensor:
         """See the class."""
         hidden = self.table(ids_1T)
+        if self.static:
+            return hidden
         if self.project is not None and self.at_word:
             hidden = self.project(hidden)
         hidden = self.norm(hidden + self.position(ids_1T.shape[1]))
@@ -288,7 +293,7 @@ class ExportForward(nn.Module):
     def __init__(self, student: Student, parts: dict[str, Integers], max_length: int, smoothed: Smoothed) -> None:
         super().__init__()
         self.embed = ExportEmbed(student, parts, max_length)
-        self.unit = ExportUnit(student, parts, smoothed)
+        self.unit = nn.Identity() if student.config.static else ExportUnit(student, parts, smoothed)
         self.pool = ExportPool(student, max_length, smoothed)
         self.repeats = student.config.repeats
 
@@ -373,6 +378,7 @@ def write_executorch(
     """
     student = smoothed.student
     config = student.config
+    style = "forward" if config.static else style
     constants = {
         "repeats": config.repeats, "width": config.width, "max_length": max_length, "vocabulary": config.vocabulary,
     }  # fmt: skip
@@ -462,7 +468,7 @@ def low_bit_share(path: Path, student: Student, max_length: int) -> float:
 
     Positions, biases, norms and scales are not weights of a product and are not counted; nor are a code's indices.
     """
-    positions = (max_length, student.embedding.position.weight.shape[1])
+    positions = () if student.config.static else (max_length, student.embedding.position.weight.shape[1])
     # float16 is the type of a 4-bit table's scales alone; one column holds one scale per row, one row a fixed sum.
     weights = [
         constant for constant in read_pte(path).constants

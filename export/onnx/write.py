@@ -179,6 +179,8 @@ def _embed(g: GraphBuilder, weights: Weights, max_length: int) -> str:
     rows = weights.table(g, "input_ids")
     if config.bottleneck is not None and config.place == "word":
         rows = weights.linear(g, "embedding.project", rows)
+    if config.static:
+        return rows
     length = g.op("Shape", "input_ids", start=1, end=2)
     position = weights.positions(g, max_length, length)
     hidden = _norm(g, weights, "embedding.norm", g.op("Add", rows, position))
@@ -200,7 +202,8 @@ def _pool(g: GraphBuilder, weights: Weights, hidden: str, mask_BT1: str) -> str:
         total = g.op("ReduceSum", g.op("Mul", hidden, mask_BT1), middle, keepdims=0)
         count = g.op("Max", g.op("ReduceSum", mask_BT1, middle, keepdims=0), g.const("tiny_count", np.float32(1e-9)))
         sentence = g.op("Div", total, count)
-    sentence = weights.unsmoothed(g, "entry", 0, sentence)
+    if not config.static:
+        sentence = weights.unsmoothed(g, "entry", 0, sentence)
     if config.dense is not None:
         sentence = weights.activate(g, config.dense_activation, weights.linear(g, "dense", sentence))
     if config.normalize:
@@ -222,12 +225,13 @@ def build_onnx(
     mask_BT = g.op("Cast", "attention_mask", name="mask", to=TensorProto.FLOAT)
     mask_BT1 = g.op("Unsqueeze", mask_BT, g.const("axis_last", [-1]), name="mask_rows")
     weights.row_shape = g.op("Shape", mask_BT1, name="row_shape")
-    if weights.microsoft:
+    if weights.microsoft and not config.static:
         length = g.op("Shape", "input_ids", start=1, end=2)
         fills = (g.const(f"{name}_norm", [value]) for name, value in (("one", np.float32(1)), ("zero", np.float32(0))))
         weights.token_norm = tuple(g.op("Expand", fill, length) for fill in fills)
     hidden = _embed(g, weights, max_length)
-    hidden = _recurrence(g, weights, hidden, make_mask(g, weights, mask_BT), taps)
+    if not config.static:
+        hidden = _recurrence(g, weights, hidden, make_mask(g, weights, mask_BT), taps)
     weights.row_shape = ""
     _pool(g, weights, hidden, mask_BT1)
     states = [] if taps is None else [name for names in (*taps.entry, *taps.middle) for name in names]

@@ -36,6 +36,8 @@ SHAPES = {
     "cls, dense": {"pooling": "cls", "dense": 24, "dense_activation": "tanh"},
     "max, relu": {"pooling": "max", "activation": "relu", "normalize": False},
     "coded": {"base_rows": 60, "nonzeros": 3},
+    "static": {"unit": 0, "repeats": 1, "bottleneck": None, "dense": 40, "dense_bias": False},
+    "static, coded": {"unit": 0, "repeats": 1, "bottleneck": None, "base_rows": 60, "nonzeros": 3},
     "gelu_new, deep": {"activation": "gelu_new", "unit": 2, "repeats": 3, "dense": 40, "dense_bias": False},
 }
 

@@ -70,6 +70,34 @@ def test_a_model_without_a_tokenizer_is_scored(beir):
     assert evaluate(WordBag(), task="retrieval", path=beir)["mrr"] > 0
 
 
+class Turned:
+    """A model whose vectors are another's, their dimensions reversed, or the first ones."""
+
+    name = "turned"
+
+    def __init__(self, model, step=-1, width=None):
+        self.model, self.step, self.width = model, step, width
+
+    def encode(self, texts):
+        return self.model.encode(texts)[:, :: self.step][:, : self.width]
+
+
+def test_one_model_asks_and_another_has_the_documents(beir):
+    model = msdc.load_encoder("msdc-mini")
+    asked = {"tasks": [f"retrieval={beir}"], "documents": Turned(model)}
+    (own,) = evaluated(model, asked["tasks"])["results"]
+    (crossed,) = evaluated(model, **asked)["results"]
+    (turned,) = evaluated(Turned(model), **asked)["results"]
+    assert crossed["mrr"] < turned["mrr"] == own["mrr"] == 100
+    assert crossed["words"] == own["words"]
+    cut = evaluated(model, **asked | {"documents": model, "truncate_dims": [192]})["results"]
+    assert [one["mrr"] for one in cut] == [100, 100]
+    with pytest.raises(InputError, match="`documents`: turned has 100 dimensions, msdc-mini 384; a student of `head"):
+        evaluated(model, **asked | {"documents": Turned(model, 1, 100)})
+    with pytest.raises(InputError, match="`documents` is for the task retrieval, not for sts"):
+        evaluated(model, ["graded-pairs"], documents=model)
+
+
 def test_ranks_are_those_of_a_whole_sort():
     """Against sorting every row; a score that is the same for all documents puts the relevant one last."""
     generator = np.random.default_rng(1)
