@@ -16,6 +16,15 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 ONE = {str, Path, os.PathLike, NoneType}
 
 
+def require_characters(text: str, what: str) -> str:
+    """`text`, unless it has half of a surrogate pair, which no file can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{what} has half of a surrogate pair at position {error.start}") from error
+    return text
+
+
 def fitting(name: str, value: Any, hint: Any) -> Any:
     """The value of an argument whose annotation is `hint`; a lone text or number where several may stand is one.
 

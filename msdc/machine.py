@@ -146,28 +146,25 @@ def read_machine() -> Machine:
     return Machine(name, platform.machine(), isa, len(usable_cores()), _memory_mib(), _os_name())
 
 
-def read_heat(sys_root: str = "/sys") -> dict[str, Any]:
-    """Load average, temperatures of thermal zones, current frequencies, battery; unknown values are None or empty."""
-    root = Path(sys_root)
-    zones: dict[str, float] = {}
-    for zone in sorted(root.glob("class/thermal/thermal_zone*")):
-        value = _read(zone / "temp").strip()
-        if value.lstrip("-").isdigit():
-            zones[_read(zone / "type").strip() or zone.name] = int(value) / 1000.0
-    speed_files = sorted(root.glob("devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq"))
-    percent = charging = None
-    if sys.platform in ("darwin", "win32") and (battery := psutil.sensors_battery()) is not None:
-        percent, charging = float(battery.percent), battery.power_plugged
-    for supply in sorted(root.glob("class/power_supply/*")):
-        if _read(supply / "type").strip() == "Battery" and _read(supply / "capacity").strip().isdigit():
-            percent = float(_read(supply / "capacity"))
-            charging = _read(supply / "status").strip() == "Charging"
+def read_heat() -> dict[str, Any]:
+    """Load average, temperatures, frequencies and battery, as psutil reads them; unknown ones are None or empty."""
+
+    def read(name: str, **options: bool) -> Any:
+        with contextlib.suppress(
+            AttributeError, NotImplementedError, OSError, ValueError
+        ):  # a system or sensor without
+            return getattr(psutil, name)(**options)
+        return None
+
+    battery, chips = read("sensors_battery"), read("sensors_temperatures") or {}
     return {
         "load_1min": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,  # psutil's starts at 0
-        "thermal_c": zones,
-        "cpu_mhz": tuple(int(value) / 1000.0 for path in speed_files if (value := _read(path).strip()).isdigit()),
-        "battery_percent": percent,
-        "charging": charging,
+        "thermal_c": {
+            f"{chip} {one.label or n}": one.current for chip in chips for n, one in enumerate(chips[chip], 1)
+        },
+        "cpu_mhz": tuple(core.current for core in read("cpu_freq", percpu=True) or ()),
+        "battery_percent": battery and float(battery.percent),
+        "charging": battery and battery.power_plugged,
     }
 
 

@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 
 import huggingface_hub
 
+from msdc.arguments import require_characters
 from msdc.errors import InputError, MsdcError, did_you_mean, first_line
 from msdc.files import PACKAGE, read_json, sha256_file, write_json
 from msdc.lazy import higher
@@ -309,7 +310,7 @@ class EncodeDefaults:
             raise InputError("pass either `prompt` or `prompt_name`, not both")
         name = self.default_prompt if prompt_name is None else prompt_name
         if prompt is not None or name is None:
-            return prompt or ""
+            return require_characters(prompt or "", "`prompt`")
         if name not in self.prompts:
             known = ", ".join(sorted(self.prompts)) or "none"
             raise InputError(f"the model has no prompt {name!r}; its prompts: {known}")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from msdc.arguments import require_characters
 from msdc.errors import InputError
 from msdc.text.tabular import iterate_rows
 from msdc.text.text_files import MAX_TEXT_BYTES
@@ -73,17 +74,18 @@ class Found:
     search_ms: float
 
 
-def require_characters(text: str, what: str) -> str:
-    """`text`, unless it has half of a surrogate pair, which no file can hold."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(f"{what}: half of a surrogate pair at position {error.start}") from error
+def require_key(key: object, what: str) -> str:
+    """An id as text. Ids and filters reach SQLite as JSON, which it reads up to a NUL character."""
+    text = require_characters(str(key), f"{what}: its id")
+    if not text or "\0" in text:
+        raise InputError(f"{what}: an empty id, or one with a NUL character")
     return text
 
 
 def _plain(value: object, where: str, missing: Missing) -> Any:
     """A value as JSON has it: numbers of NumPy as numbers, dates as text, a missing number as the caller decides."""
+    if isinstance(value, str) and "\0" in value:
+        raise InputError(f"{where} has a NUL character")
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, (list, tuple)):
@@ -114,21 +116,19 @@ def as_document(row: str | Mapping[str, object], place: str, missing: Missing = 
     text, title = values.pop("text", None), values.pop("title", "") or ""
     key = values.pop("id", values.pop("_id", None))
     place = place if key is None else f"document {str(key)!r}"
-    if key is not None and str(key) == "":
-        raise InputError(f"{place}: an empty id")
     if not isinstance(text, str) or not isinstance(title, str):
         raise InputError(f"{place}: text and title must be strings")
     if not text.strip():
         raise InputError(f"{place} has no text")
-    return _document("" if key is None else str(key), text, title, values, place, missing)
+    return _document("" if key is None else require_key(key, place), text, title, values, place, missing)
 
 
 def conditions(where: Mapping[str, object]) -> str:
     """A filter for the statement `filter`: each column has a value, a list of alternatives, or (least, most)."""
     parts = {}
     for name, wanted in where.items():
-        if '"' in name:
-            raise InputError(f"filter {name!r}: a column name with a double quote cannot be filtered by")
+        if '"' in name or "\0" in name:
+            raise InputError(f"filter {name!r}: a column name with a double quote or NUL cannot be filtered by")
         parts[name] = _plain(wanted if isinstance(wanted, list) else [wanted], f"filter {name!r}", "refuse")
         for one in parts[name]:
             sides = one if isinstance(one, list) else [one, one]
@@ -164,4 +164,4 @@ def numbered_rows(
             key, title = ("" if cell is None else str(cell) for cell in named)
             if id_column is not None and not key:
                 raise InputError(f"{place}: no id in column {id_column!r}")
-            yield _document(key or str(number), text, title, cells, place, missing)
+            yield _document(require_key(key or number, place), text, title, cells, place, missing)

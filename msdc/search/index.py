@@ -24,7 +24,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from msdc.arguments import checked
+from msdc.arguments import checked, require_characters
 from msdc.encoders.encoder import SentenceEncoder, open_model
 from msdc.encoders.folder import DEFAULT_MODEL
 from msdc.errors import InputError, MsdcError, first_line
@@ -40,7 +40,7 @@ from msdc.search.documents import (
     as_document,
     conditions,
     numbered_rows,
-    require_characters,
+    require_key,
 )  # fmt: skip
 from msdc.search.passages import PassageEncoder
 from msdc.search.vectors import Passage, PassageVectors, passage_crc
@@ -223,7 +223,7 @@ class Index:
                 raise InputError(f"{place}: another process has held the lock for {LOCK_SECONDS:.0f} s") from error
             if name in FULL:
                 raise MsdcError(f"disk full while writing {place}: free some space and run again") from error
-            if name in UNWRITABLE:
+            if name in UNWRITABLE and not self._read_only:  # a copy in memory is read-only if its header is damaged
                 raise MsdcError(f"cannot write {place}: {message}") from error
             if "no such table" in message:
                 raise InputError(f"{place}: exists and is not a search index; choose another file") from error
@@ -272,7 +272,7 @@ class Index:
 
     def remove(self, ids: Iterable[str | int]) -> int:
         """Remove documents by id; unknown ids are ignored. Returns the number of removed documents."""
-        keys = [require_characters(str(key), "an id") for key in ids]
+        keys = [require_key(key, "remove") for key in ids]
         with self._transaction() as db:
             self._stale = True
             return 0 if self._empty() else db.execute(sql("remove"), (json.dumps(keys),)).rowcount
@@ -382,7 +382,7 @@ class Index:
         """The unit vector of a query; None if the model cannot read it."""
         encoder = self._encoder
         if encoder.reader.unread([query]).any():
-            warn(f"the query {query!r} is mostly characters that {self.query_model.name} does not know")
+            warn(f"the query {query[:80]!r} is mostly characters that {self.query_model.name} does not know")
             return None
         if (tokens := encoder.count([query])[0]) > encoder.most:
             warn(f"the query has {tokens} tokens; {self.query_model.name} reads the first {encoder.most}")

@@ -24,6 +24,7 @@ from sentencepiece import sentencepiece_model_pb2
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Backend
 
+from msdc.arguments import require_characters
 from msdc.errors import InputError, MsdcError, first_line
 from msdc.files import disk_errors, parse_json, regular_size
 from msdc.text.tokenizer_bounds import MOST_GROWTH, MOST_TEXT, bounded, check_loaded, check_tokenizer, map_growth
@@ -52,10 +53,7 @@ def require_texts(texts: Sequence[str]) -> None:
             kind = f"{type(text).__name__}: {text!r}"[:80]
             raise InputError(f"encode takes texts; the value at index {number - 1} is not a string ({kind})")
         if not text.isascii():
-            try:
-                text.encode()
-            except UnicodeEncodeError as error:
-                raise InputError(f"text {number} has half of a surrogate pair at position {error.start}") from error
+            require_characters(text, f"text {number}")
 
 
 class Tokenizer(Protocol):

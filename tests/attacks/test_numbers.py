@@ -140,7 +140,7 @@ def test_half_of_a_surrogate_pair(half):
     fast = FastTokenizer(tiny.student_folder() / "tokenizer.json")
     for tokenizer in (model.tokenizer, fast):
         assert "tokenizer fails" in one_line(lambda tokenizer=tokenizer: tokenizer.encode([half] * 40, 8))
-    assert "tokenizer fails" in one_line(lambda: model.encode(["one"], prompt=half))
+    assert "`prompt` has half of a surrogate" in one_line(lambda: model.encode(["one"], prompt=half))
 
 
 @pytest.mark.parametrize("changes", [{"timeout_s": np.inf}, {"timeout_s": np.nan}, {"cooldown_s": np.inf}])

@@ -50,23 +50,11 @@ def test_processors():
     assert machine.parse_cpuinfo("") == ("", ())
 
 
-def test_heat_of_a_phone(tmp_path):
-    for path, text in {
-        "class/thermal/thermal_zone0/type": "cpu-big\n", "class/thermal/thermal_zone0/temp": "47500\n",
-        "devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": "1804800\n",
-        "class/power_supply/battery/type": "Battery\n", "class/power_supply/battery/capacity": "81\n",
-        "class/power_supply/battery/status": "Discharging\n",
-    }.items():  # fmt: skip
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
-    heat = machine.read_heat(str(tmp_path))
-    assert heat["thermal_c"] == {"cpu-big": 47.5} and heat["cpu_mhz"] == (1804.8,)
-    assert (heat["battery_percent"], heat["charging"]) == (81.0, False)
-    assert machine.read_heat(str(tmp_path / "nowhere"))["thermal_c"] == {}
-
-
 def test_this_machine():
     here = machine.read_machine()
     assert here.cores >= 1 and here.memory_mib > 100 and here.arch
     held = psutil.Process().memory_info().rss / 2**20
     assert machine.peak_mib() >= 0.9 * held
+    heat = machine.read_heat()
+    assert heat.keys() == {"load_1min", "thermal_c", "cpu_mhz", "battery_percent", "charging"}
+    assert all(-50 < celsius < 150 for celsius in heat["thermal_c"].values()) and min(heat["cpu_mhz"], default=1) > 0

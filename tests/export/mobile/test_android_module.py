@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from xml.etree import ElementTree
 
+import hostile_inputs
 import phone_search
 import pytest
 from programs import run
@@ -169,42 +170,24 @@ def classes(stage, tmp_path_factory) -> dict[str, str]:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_classes_run_with_each_runtime(classes, jni_libraries, tiny_bundle, tmp_path, engine):
-    folder = jni_libraries[engine].parent
     assets = tmp_path / "assets"
     shutil.copytree(tiny_bundle, assets / "msdc/tiny")
-    out = run(
-        "java", f"-Djava.library.path={folder}", "-Xcheck:jni", "-cp", classes[engine], "CheckKt",
-        tiny_bundle, assets, tmp_path / "files", env=os.environ | {"LD_LIBRARY_PATH": str(folder)},
-    )  # fmt: skip
-    lines = [line for line in out.splitlines() if line.startswith(("ok ", "FAILED "))]
-    assert len(lines) == 68 and not [line for line in lines if line.startswith("FAILED")], out
-    assert out.splitlines()[-1] == "done"
-    # -Xcheck:jni prints a warning for every misuse of the interface.
-    assert "WARNING in native method" not in out and "FATAL ERROR" not in out
+    words = (tiny_bundle, assets, tmp_path / "files")
+    assert len(run_checks("CheckKt", classes[engine], [jni_libraries[engine]], *words)) == 68
 
 
-def test_search_index_is_that_of_the_python_package(classes, module, jni_library, tiny_bundle, tmp_path):
-    if not Path("/usr/include/sqlite3.h").is_file():
-        pytest.skip("sqlite3.h not found: apt-get install libsqlite3-dev")
+def test_search_index_is_that_of_the_python_package(
+    classes, module, jni_library, sqlite_library, tiny_bundle, tmp_path
+):
     assets, data, files = tmp_path / "assets", tmp_path / "data", tmp_path / "files"
     assets.mkdir()
     bundle = load_bundle(tiny_bundle, "executorch")
     phone_search.write_data(bundle, data, assets)
     shutil.copyfile(module / "src/androidTest/assets/search.tsv", data / "search.tsv")
-    includes = [f"-I{path}" for path in find_java_headers()]
-    run("g++", "-shared", "-fPIC", "-Wall", "-Werror", *includes, JVM / "system_sqlite.cpp", "-lsqlite3",
-        "-o", tmp_path / "libsystem_sqlite.so")  # fmt: skip
-    libraries = f"{jni_library.parent}:{tmp_path}"
     files.mkdir()
-    out = run(
-        "java", f"-Djava.library.path={libraries}", "-Xcheck:jni", "-cp", classes["executorch"], "CheckSearchKt",
-        tiny_bundle, assets, files, data, env=os.environ | {"LD_LIBRARY_PATH": libraries},
-    )  # fmt: skip
-    lines = [line for line in out.splitlines() if line.startswith(("ok ", "FAILED "))]
-    assert len(lines) == 2 * len(phone_search.QUERIES) + 23 and not [
-        line for line in lines if line.startswith("FAILED")
-    ], out
-    assert out.splitlines()[-1] == "done" and "WARNING in native method" not in out
+    words = (tiny_bundle, assets, files, data)
+    lines = run_checks("CheckSearchKt", classes["executorch"], [jni_library, sqlite_library], *words)
+    assert len(lines) == 2 * len(phone_search.QUERIES) + 23
     # What was written there is the file that would have been written here.
     own = phone_search.contents(files / "phone.sqlite")
     assert own == phone_search.contents(assets / "desktop.sqlite")
@@ -215,6 +198,45 @@ def test_search_index_is_that_of_the_python_package(classes, module, jni_library
         assert index.search("Number 17 of more texts.", top=1).hits[0].id == "n17"
     with open_index(files / "phone.sqlite", bundle) as index:
         assert index.search("Where is the ticket?", top=1).hits[0].id == "d1"
+
+
+@pytest.fixture(scope="module")
+def sqlite_library(tmp_path_factory) -> Path:
+    """The machine's own SQLite for the JVM."""
+    if not Path("/usr/include/sqlite3.h").is_file():
+        pytest.skip("sqlite3.h not found: apt-get install libsqlite3-dev")
+    target = tmp_path_factory.mktemp("sqlite") / "libsystem_sqlite.so"
+    includes = [f"-I{path}" for path in find_java_headers()]
+    run("g++", "-shared", "-fPIC", "-Wall", "-Werror", *includes, JVM / "system_sqlite.cpp", "-lsqlite3", "-o", target)
+    return target
+
+
+def run_checks(name: str, classes: str, libraries: list[Path], *words: object) -> list[str]:
+    """The lines of a program of `jvm/`, none of which may be a failure."""
+    places = ":".join(str(path.parent) for path in libraries)
+    out = run(
+        "java", f"-Djava.library.path={places}", "-Xcheck:jni", "-cp", classes, name, *words,
+        env=os.environ | {"LD_LIBRARY_PATH": places},
+    )  # fmt: skip
+    lines = [line for line in out.splitlines() if line.startswith(("ok ", "FAILED "))]
+    assert not [line for line in lines if line.startswith("FAILED")], out
+    # -Xcheck:jni prints a warning for every misuse of the interface.
+    assert out.splitlines()[-1] == "done" and "WARNING in native method" not in out and "FATAL ERROR" not in out
+    return lines
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_hostile_texts_damaged_bundles_and_indexes(
+    classes, jni_libraries, sqlite_library, tiny_bundle, tmp_path, engine
+):
+    bundle, index = load_bundle(tiny_bundle, engine), tmp_path / "whole.sqlite"
+    with open_index(index, bundle) as whole:
+        whole.add(hostile_inputs.DOCUMENTS)
+    checks = hostile_inputs.write_inputs(bundle, tmp_path, tiny_bundle, index)
+    libraries = [jni_libraries[engine], sqlite_library]
+    lines = run_checks("CheckHostileKt", classes[engine], libraries, tiny_bundle, tmp_path)
+    assert len(lines) == checks
+    assert phone_search.contents(tmp_path / "own.sqlite") == phone_search.contents(index)
 
 
 def test_missing_runtime_is_named(classes, jni_libraries, tiny_bundle, tmp_path):

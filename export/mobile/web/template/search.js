@@ -15,7 +15,7 @@ const IS_SPACE = new RegExp(SPACE);
 // The statements of search.sql, which all platforms share, by name.
 const SQL = Object.fromEntries("{search_sql}".split("-- name: ").slice(1).map((part) => /^(\w+)\n(.*)$/s.exec(part).slice(1)));
 
-const utf8 = new TextEncoder();
+const utf8 = new TextEncoder(), decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const damaged = (what) => {
   throw new EncoderError(`the index is damaged (${what})`);
 };
@@ -111,15 +111,28 @@ function conditions(where) {
     const side = (one) => (one !== null && typeof one === "object" ? [one.least ?? null, one.most ?? null] : one);
     return [name, (Array.isArray(wanted) ? wanted : [wanted]).map(side)];
   });
-  return requireText(json(Object.fromEntries(parts)), "the filter");
+  return json(Object.fromEntries(parts));
 }
 
-// JSON without what JSON cannot hold.
+// JSON without what JSON cannot hold; SQLite reads it up to a NUL character.
 function json(value) {
   return JSON.stringify(value, (name, one) => {
+    if ([name, one].some((text) => typeof text === "string" && /\0|\p{Surrogate}/u.test(text))) {
+      throw new TypeError("half of a surrogate pair or a NUL character in an id, a value or a filter");
+    }
     if (typeof one === "number" && !Number.isFinite(one)) throw new TypeError(`${name} is ${one}, which JSON cannot hold`);
     return one;
   });
+}
+
+// Rows as arrays. Texts are decoded here: the library would read them up to a NUL character.
+function rowsOf(db, { capi }, sql, bind) {
+  const found = [];
+  db.exec({ sql, bind, rowMode: "stmt", callback: (statement) => {
+    found.push(Array.from({ length: statement.columnCount }, (_, at) =>
+      capi.sqlite3_column_type(statement.pointer, at) === capi.SQLITE_TEXT ? decoder.decode(statement.getBlob(at)) : statement.get(at)));
+  } });
+  return found;
 }
 
 // --- the index ----------------------------------------------------------------------------------------------------------
@@ -140,7 +153,7 @@ export class SearchIndex {
   }
 
   #rows(sql, bind) {
-    return this.#db.exec({ sql, bind, rowMode: "array", returnValue: "resultRows" });
+    return rowsOf(this.#db, this.#sqlite, sql, bind);
   }
 
   get #made() {
@@ -160,7 +173,7 @@ export class SearchIndex {
   }
 
   remove(ids) {
-    const before = this.length, keys = json(ids.map((id) => requireText(String(id), "an id")));
+    const before = this.length, keys = json(ids.map(String));
     if (before) this.#rows(SQL.remove, [keys]);
     this.#stale = true;
     return before - this.length;
@@ -181,8 +194,7 @@ export class SearchIndex {
       const what = id === null ? `document ${at + 1}` : `document ${id}`, [first, end] = edges(requireText(text, what));
       if (first === end) throw new TypeError(`${what} has no text`);
       const sorted = Object.fromEntries(Object.entries(values).sort(([a], [b]) => (a < b ? -1 : 1)));
-      const metadata = requireText(json(sorted), what);
-      return { id: id === null ? null : requireText(String(id), what), text, title: requireText(title, what), metadata };
+      return { id: id === null ? null : requireText(String(id), what), text, title: requireText(title, what), metadata: json(sorted) };
     });
     for (let start = 0; start < documents.length; start += BLOCK) {
       const block = documents.slice(start, start + BLOCK), made = await this.#passagesOf(block);
@@ -371,7 +383,7 @@ export async function openIndex(source, encoder, { sqlite } = {}) {
       const wrong = db.selectValue(SQL.check, [encoder.source]) ?? db.selectValue(SQL.strays);
       if (wrong) throw new EncoderError(`the index: ${wrong}`);
       db.exec(SQL.check_words);
-      for (const [id, text, title, metadata, crc] of db.selectArrays(SQL.check_documents)) {
+      for (const [id, text, title, metadata, crc] of rowsOf(db, found, SQL.check_documents)) {
         if (crcOf({ id, text, title, metadata }) !== crc) damaged(`document ${id}`);
       }
     }

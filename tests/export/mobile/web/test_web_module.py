@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 import tiny_models as tiny
 from folder_kinds import UNPOOLED, kind_bundle
+from hostile_inputs import DOCUMENTS as DOCUMENTS_OF_ALL_KINDS
+from hostile_inputs import HALVES, NUL, TEXTS, damaged_bundles, damaged_indexes
 from phone_search import DOCUMENTS, QUERIES, filter_of
 from programs import node, run
 from refusals import spoil
@@ -303,6 +305,42 @@ def test_search_index_gives_the_desktops_answers(bundle, tmp_path):
         db.execute("UPDATE facts SET value = ? WHERE name = 'model'", [loaded.fingerprint()])
     with msdc.open_index(tmp_path / "made.sqlite", loaded) as index:
         same(asked(index), found["made"])
+
+
+def test_hostile_texts_damaged_bundles_and_indexes(bundle, tmp_path):
+    loaded, manifest = load_bundle(bundle), read_manifest(bundle)
+    with msdc.open_index(tmp_path / "whole.sqlite", loaded) as index:
+        index.add(DOCUMENTS_OF_ALL_KINDS)
+        queries = [text for text in TEXTS.values() if text.strip()]
+        ids = [[hit.id for hit in index.search(text, 3).hits] for text in queries]
+    with contextlib.closing(sqlite3.connect(tmp_path / "whole.sqlite")) as db, db:
+        db.execute("INSERT OR REPLACE INTO facts VALUES ('source', ?)", [manifest.model.source_sha256])
+        db.execute("PRAGMA journal_mode = DELETE")
+    files = [manifest.tokenizer.file, "golden.json", *manifest.program_files("onnx"), f"web/runtime/{npm.SCRIPT}"]
+    bundles = damaged_bundles(bundle, tmp_path / "bundles", files)
+    indexes = damaged_indexes(tmp_path / "whole.sqlite", tmp_path / "indexes")
+    texts = list(TEXTS.values())
+    request = {"texts": texts, "queries": queries, "halves": [*HALVES.values()], "nul": NUL, "bundles": [*bundles],
+               "indexes": indexes, "documents": DOCUMENTS_OF_ALL_KINDS}  # fmt: skip
+    (tmp_path / "request.json").write_text(json.dumps(request))
+    folders = {"request": tmp_path, "bundles": tmp_path / "bundles", "indexes": tmp_path / "indexes"}
+    with site(page=HERE, bundle=bundle, **folders) as opened:
+        found = answer_of_engine(opened, "page/page.html#hostile", "chromium")
+    assert found["rows"] == loaded.tokenize(texts)
+    np.testing.assert_allclose(np.asarray(found["vectors"]), loaded.encode(texts, prompt=""), atol=1e-3)
+    assert found["count"] == len(DOCUMENTS_OF_ALL_KINDS) and found["same"]
+    (tmp_path / "made.sqlite").write_bytes(base64.b64decode(found["bytes"]))
+    assert rows_of(tmp_path / "made.sqlite") == rows_of(tmp_path / "whole.sqlite")
+    assert all("half of a surrogate pair" in line for line in found["halves"]) and len(found["halves"]) == 60
+    assert all("NUL" in line for line in found["nul"]) and len(found["nul"]) == 6
+    # Neighbours whose cosines are almost equal may change places.
+    assert [len(one) for one in found["queries"]] == [len(one) for one in ids] and len(ids) > 20
+    assert all(len({*one} & {*other}) >= len(one) - 1 for one, other in zip(found["queries"], ids, strict=True))
+    wrong = {name: line for name, line in found["bundles"].items() if bundles[name] not in line}
+    assert wrong == {} and not any("\n" in line for line in found["bundles"].values())
+    accepted = [name for name, line in found["indexes"].items() if line == "accepted"]
+    strange = [line for line in found["indexes"].values() if line != "accepted" and not line.startswith("the index")]
+    assert strange == [] and len(accepted) < len(indexes) - 30
 
 
 def test_files_are_listed_and_the_manifest_seals_them(bundle):

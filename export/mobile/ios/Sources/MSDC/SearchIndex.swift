@@ -46,6 +46,14 @@ public enum Filter: Sendable, ExpressibleByStringLiteral, ExpressibleByIntegerLi
   public init(stringLiteral value: String) { self = .oneOf([value]) }
   public init(integerLiteral value: Int) { self = .oneOf(["\(value)"]) }
 
+  fileprivate var texts: [String] {
+    switch self {
+    case .oneOf(let some): return some
+    case .between: return []
+    case .range(let least, let most): return [least, most].compactMap { $0 }
+    }
+  }
+
   // For the statement `filter`.
   fileprivate var ranges: [Any] {
     switch self {
@@ -91,6 +99,9 @@ public final class SearchIndex: @unchecked Sendable {
   public init(file: URL, encoder: SentenceEncoder) throws {
     self.encoder = encoder
     path = file.path
+    // Shorter than its header: SQLite would take the shortest for a new file.
+    let size = ((try? FileManager.default.attributesOfItem(atPath: file.path))?[.size] as? NSNumber)?.intValue ?? 0
+    guard size == 0 || size >= 100 else { throw EncoderError.damaged("\(file.path): damaged (\(size) bytes)") }
     db = try Database(path)
     for set in ["busy_timeout=60000", "journal_mode=WAL", "foreign_keys=ON"] { try db.run("PRAGMA \(set)") }
     try check()
@@ -133,7 +144,8 @@ public final class SearchIndex: @unchecked Sendable {
   /// Removes documents by id; ids that are not there are left alone. Returns how many were removed.
   @discardableResult
   public func remove(_ ids: [String]) async throws -> Int {
-    try await on(queue) { index in
+    try requireKeys(ids)
+    return try await on(queue) { index in
       try index.transaction("IMMEDIATE") {
         index.version = -1
         return try index.isEmpty() ? 0 : index.removed(ids)
@@ -168,6 +180,7 @@ public final class SearchIndex: @unchecked Sendable {
     for one in documents where !one.text.contains(where: { !$0.isWhitespace }) {
       throw EncoderError.badArgument("document \"\(one.id)\" has no text")
     }
+    try requireKeys(documents.map(\.id))
     for start in stride(from: 0, to: documents.count, by: SearchIndex.block) {
       var block = Array(documents[start..<min(start + SearchIndex.block, documents.count)])
       if replace { block = block.indices.filter { at in !block[(at + 1)...].contains { $0.id == block[at].id } }.map { block[$0] } }
@@ -262,6 +275,7 @@ public final class SearchIndex: @unchecked Sendable {
     for name in filter.keys where name.contains("\"") {
       throw EncoderError.badArgument("filter \(name): a name with a double quote")
     }
+    try requireKeys(filter.flatMap { name, wanted in [name] + wanted.texts })
     let parts = json(filter.mapValues { $0.ranges })
     var found: Set<Int64> = []
     try db.run(sql("filter"), [.text(parts)]) { found.insert($0.integer(0)) }
@@ -344,6 +358,11 @@ private func crc(_ document: Int64, _ start: Int64, _ end: Int64, _ scale: Doubl
   }
   bytes.append(contentsOf: vector.map { UInt8(bitPattern: $0) })
   return Int64(msdc_crc32(0, bytes, bytes.count))
+}
+
+/// Ids and filters reach SQLite as JSON, which it reads up to a NUL character.
+private func requireKeys(_ keys: [String]) throws {
+  for key in keys where key.utf8.contains(0) { throw EncoderError.badArgument("a NUL character in an id or a filter") }
 }
 
 private func orNull(_ value: Any?) -> Any { value ?? NSNull() }

@@ -89,7 +89,10 @@ class SearchIndex private constructor(
     }
 
     private suspend fun put(documents: List<Document>, replace: Boolean): Int = withContext(Dispatchers.IO) {
-        for (one in documents) require(one.text.isNotBlank()) { "document \"${one.id}\" has no text" }
+        for (one in documents) {
+            require(one.text.isNotBlank()) { "document \"${one.id}\" has no text" }
+            json(one.id)
+        }
         for (block in documents.chunked(BLOCK)) {
             val kept = if (replace) block.associateBy { it.id }.values.toList() else block
             val made = kept.map {
@@ -286,6 +289,8 @@ class SearchIndex private constructor(
         suspend fun open(file: File, encoder: SentenceEncoder, driver: SQLiteDriver): SearchIndex =
             withContext(Dispatchers.IO) {
                 named(file.path) {
+                    // Shorter than its header: SQLite would take the shortest for a new file.
+                    if (file.length() in 1..99) damaged("${file.path}: damaged (${file.length()} bytes)")
                     val db = driver.open(file.path)
                     try {
                         for (set in listOf("busy_timeout=60000", "journal_mode=WAL", "foreign_keys=ON")) {
@@ -345,14 +350,15 @@ class SearchIndex private constructor(
 
         /** The words of a text as the index stores them; of a query, FTS5's expression for any of them. */
         private fun words(text: String, isQuery: Boolean = false): String =
-            String(NativeCore.searchWords(text.toByteArray(), isQuery), Charsets.UTF_8)
+            String(NativeCore.searchWords(SentenceEncoder.utf8(text), isQuery), Charsets.UTF_8)
 
+        /** JSON of ids and filters, which SQLite reads up to a NUL character. */
         private fun json(value: Any?): String = when (value) {
             null, is Number, is Boolean -> value.toString()
             is Pair<*, *> -> json(listOf(value.first, value.second))
             is Map<*, *> -> value.entries.joinToString(",", "{", "}") { "${json(it.key)}:${json(it.value)}" }
             is Collection<*> -> value.joinToString(",", "[", "]") { json(it) }
-            else -> value.toString().map {
+            else -> value.toString().also { require('\u0000' !in it) { "a NUL character in an id or a filter" } }.map {
                 if (it == '"' || it == '\\') "\\$it" else if (it < ' ') "\\u%04x".format(it.code) else "$it"
             }.joinToString("", "\"", "\"")
         }
@@ -364,7 +370,7 @@ class SearchIndex private constructor(
                     val at = before + 1
                     when (value) {
                         null -> statement.bindNull(at)
-                        is String -> statement.bindText(at, value)
+                        is String -> statement.bindText(at, value.also { SentenceEncoder.utf8(it) })
                         is ByteArray -> statement.bindBlob(at, value)
                         is Float, is Double -> statement.bindDouble(at, (value as Number).toDouble())
                         is Number -> statement.bindLong(at, value.toLong())

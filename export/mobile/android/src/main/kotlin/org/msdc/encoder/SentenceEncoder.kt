@@ -217,7 +217,7 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
         private const val PROMPT = "the prompt"
 
         /** UTF-8. Half of a surrogate pair is refused, as in Python and JavaScript; Java alone would write "?". */
-        private fun utf8(text: String, what: String = "the text"): ByteArray = try {
+        internal fun utf8(text: String, what: String = "the text"): ByteArray = try {
             val buffer = Charsets.UTF_8.newEncoder().encode(CharBuffer.wrap(text))
             ByteArray(buffer.remaining()).also { buffer.get(it) }
         } catch (half: CharacterCodingException) {
