@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kMaxModelBytes = 128ull * 1024 * 1024;
 constexpr uint32_t kIdBits = 20;
 constexpr uint32_t kIdMask = (1u << kIdBits) - 1;
-constexpr int32_t kOffsetStep = 16;
+constexpr int32_t kOffsetStep = 4;
 // SentencePiece itself refuses longer pieces.
 constexpr size_t kMaxPieceCharacters = 7999;
 // A piece has three fields, a model six; some room for what other writers add.
@@ -32,8 +32,16 @@ uint32_t tag_of(uint32_t hash) { return static_cast<uint32_t>(spread(hash) & 0xF
 
 Piece parse_piece(std::string_view part, const std::string& where) {
   Piece out;
-  ProtoReader reader(part, where);
   ProtoField field;
+  // Text and score, as all writers lay out a normal piece.
+  ProtoReader plain(part, where);
+  if (plain.next_short(&out.text) && part.size() == out.text.size() + 7 && part[part.size() - 5] == '\x15') {
+    plain.next(&field);
+    out.score = field.as_float();
+    return out;
+  }
+  out = Piece();
+  ProtoReader reader(part, where);
   for (int fields = 0; reader.next(&field); ++fields) {
     if (fields == kMaxPieceFields) damaged(where + ": a piece of more than 16 fields");
     if (field.number == 1 && field.wire == 2) {
@@ -77,13 +85,17 @@ PieceModel::PieceModel(const std::string& path) : file_(path, kMaxModelBytes), p
   ProtoReader reader(file_.bytes(), path_);
   ProtoField field;
   int others = 0;
-  while (reader.next(&field)) {
+  const auto count = [this](const char* start) {
+    if (size_++ % kOffsetStep == 0) offsets_.push_back(static_cast<uint32_t>(start - file_.bytes().data()));
+  };
+  for (;;) {
+    while (reader.next_short(&field.bytes)) count(field.bytes.data() - 2);
+    if (!reader.next(&field)) break;
     const bool is_piece = field.number == 1 && field.wire == 2;
     if (!is_piece && ++others > kMaxOtherFields) damaged(path_ + ": not a SentencePiece model (too many unknown fields)");
     if (field.wire != 2) continue;
     if (is_piece) {
-      if (size_ % kOffsetStep == 0) offsets_.push_back(static_cast<uint32_t>(field.start - file_.bytes().data()));
-      ++size_;
+      count(field.start);
     } else if (field.number == 2) {
       read_trainer(field.bytes);
     } else if (field.number == 3) {
@@ -96,6 +108,9 @@ PieceModel::PieceModel(const std::string& path) : file_(path, kMaxModelBytes), p
   }
   // Three slots per two pieces keep probes short at 6 bytes per piece.
   slots_.assign(static_cast<size_t>(size_) * 3 / 2 + 8, 0);
+  size_t prefixes = 1024;
+  while (prefixes < 2 * static_cast<size_t>(size_)) prefixes *= 2;
+  prefixes_.assign(prefixes, 0);
   read_pieces();
   // The pass above touched every page of the file; an idle encoder should not keep them resident.
   file_.forget();
@@ -138,13 +153,16 @@ void PieceModel::read_pieces() {
   int32_t id = 0;
   ProtoReader reader(file_.bytes(), path_);
   ProtoField field;
-  while (reader.next(&field)) {
-    if (field.number != 1 || field.wire != 2) continue;
+  for (;;) {
+    if (!reader.next_short(&field.bytes)) {
+      if (!reader.next(&field)) break;
+      if (field.number != 1 || field.wire != 2) continue;
+    }
     const Piece piece = parse_piece(field.bytes, path_);
     if (piece.text.empty() || !is_valid_utf8(piece.text)) {
       damaged(path_ + ": piece " + std::to_string(id) + " is empty or not UTF-8");
     }
-    if (characters_of(piece.text) > kMaxPieceCharacters) {
+    if (piece.text.size() > kMaxPieceCharacters && characters_of(piece.text) > kMaxPieceCharacters) {
       damaged(path_ + ": piece " + std::to_string(id) + " has more than 7,999 characters");
     }
     if (!std::isfinite(piece.score)) damaged(path_ + ": piece " + std::to_string(id) + " has no finite score");
@@ -185,8 +203,18 @@ size_t PieceModel::slot_of(uint32_t hash) const {
 
 void PieceModel::insert(int32_t id, const Piece& piece) {
   longest_bytes_ = std::max(longest_bytes_, piece.text.size());
+  const uint8_t longest = static_cast<uint8_t>(std::min<size_t>(piece.text.size(), kNoLimit));
   uint32_t hash = kHashSeed;
-  for (const char c : piece.text) hash = hash_add(hash, c);
+  int characters = 0;
+  for (size_t at = 0; at < piece.text.size();) {
+    const size_t stop = at + std::min(announced_bytes(piece.text[at]), piece.text.size() - at);
+    while (at < stop) hash = hash_add(hash, piece.text[at++]);
+    if (characters++ < kPrefixCharacters) {
+      uint8_t& known = prefixes_[prefix_slot(hash)];
+      const uint8_t ends = (known & kEnds) | (at == piece.text.size() ? kEnds : 0);
+      known = static_cast<uint8_t>(ends | std::max<uint8_t>(known & kNoLimit, longest));
+    }
+  }
   const uint32_t tag = tag_of(hash);
   size_t slot = slot_of(hash);
   int same_tag = 0;
@@ -204,18 +232,13 @@ void PieceModel::insert(int32_t id, const Piece& piece) {
 }
 
 Piece PieceModel::piece(int32_t id) const {
-  std::string_view rest = file_.bytes().substr(offsets_[static_cast<size_t>(id / kOffsetStep)]);
-  int32_t skip = id % kOffsetStep;
-  // Pieces of less than 128 bytes that follow each other, as they all do in practice, are stepped over at once. The
-  // whole file was read when it was opened, so the steps stay inside it.
-  while (skip > 0 && rest.size() >= 2 && rest[0] == '\x0A' && static_cast<unsigned char>(rest[1]) < 0x80) {
-    rest.remove_prefix(std::min<size_t>(rest.size(), 2 + static_cast<unsigned char>(rest[1])));
-    --skip;
-  }
-  ProtoReader reader(rest, path_);
+  ProtoReader reader(file_.bytes().substr(offsets_[static_cast<size_t>(id / kOffsetStep)]), path_);
   ProtoField field;
-  while (reader.next(&field)) {
-    if (field.number != 1 || field.wire != 2) continue;
+  for (int32_t skip = id % kOffsetStep;;) {
+    if (!reader.next_short(&field.bytes)) {
+      if (!reader.next(&field)) break;
+      if (field.number != 1 || field.wire != 2) continue;
+    }
     if (skip-- == 0) return parse_piece(field.bytes, path_);
   }
   damaged(path_ + ": no piece " + std::to_string(id));

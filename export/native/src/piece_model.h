@@ -1,8 +1,8 @@
 // A SentencePiece `.model` read in place.
 //
-// The file stays mapped; next to it only a hash table of four bytes per slot and a sparse list of offsets are kept, about
-// 7 bytes per piece. SentencePiece's own library holds the parsed protobuf, a trie and a map, which for 250,000 pieces
-// is more than the whole encoder may take on a phone.
+// The file stays mapped; next to it only a hash table of four bytes per slot, a byte for each beginning of a piece and a
+// sparse list of offsets are kept, about 9 bytes per piece. SentencePiece's own library holds the parsed protobuf, a trie
+// and a map, which for 250,000 pieces is more than the whole encoder may take on a phone.
 #pragma once
 
 #include <cstdint>
@@ -56,6 +56,13 @@ class PieceModel {
   static constexpr uint32_t kHashSeed = 2166136261u;
   static uint32_t hash_add(uint32_t hash, char byte) { return (hash ^ static_cast<unsigned char>(byte)) * 16777619u; }
 
+  // The pieces that begin with a text of at most kPrefixCharacters characters (whose hash is `hash`): 0 if there are none,
+  // else the bytes of the longest one (kNoLimit: any number), and kEnds if one is the text itself. Another text in the
+  // same slot may add to both. A search for the pieces at a place of a text stops by it, as in a trie.
+  static constexpr int kPrefixCharacters = 4;
+  static constexpr uint8_t kEnds = 0x80, kNoLimit = 0x7F;
+  uint8_t prefix(uint32_t hash) const { return prefixes_[prefix_slot(hash)]; }
+
   // Id of a normal, user-defined or unused piece with this text (whose hash is `hash`), -1 where there is none;
   // `piece` receives it.
   int32_t find(std::string_view text, uint32_t hash, Piece* piece, WorkBudget* budget) const;
@@ -70,6 +77,7 @@ class PieceModel {
   void read_normalizer(std::string_view part);
   void insert(int32_t id, const Piece& piece);
   size_t slot_of(uint32_t hash) const;
+  size_t prefix_slot(uint32_t hash) const { return (hash * 0x9E3779B97F4A7C15ull >> 20) & (prefixes_.size() - 1); }
 
   MappedFile file_;
   std::string path_;
@@ -86,7 +94,8 @@ class PieceModel {
   size_t longest_user_defined_ = 0;
   int32_t byte_ids_[256];
   std::vector<uint32_t> slots_;    // id + 1 in the low 20 bits, 12 bits of the hash above
-  std::vector<uint32_t> offsets_;  // file offset of every 16th piece
+  std::vector<uint8_t> prefixes_;  // see `prefix`
+  std::vector<uint32_t> offsets_;  // file offset of every fourth piece
 };
 
 }  // namespace msdc

@@ -29,6 +29,16 @@ class ProtoReader {
  public:
   ProtoReader(std::string_view bytes, const std::string& where) : rest_(bytes), where_(where) {}
 
+  // The field at the front where it is number 1, of less than 128 bytes, else nothing and no step: most of a model.
+  bool next_short(std::string_view* bytes) {
+    if (rest_.size() < 2 || rest_[0] != '\x0A' || static_cast<unsigned char>(rest_[1]) >= 0x80) return false;
+    const size_t size = static_cast<unsigned char>(rest_[1]);
+    if (size > rest_.size() - 2) return false;
+    *bytes = std::string_view(rest_.data() + 2, size);
+    rest_.remove_prefix(2 + size);
+    return true;
+  }
+
   // The next field, or false at the end. Throws Failure(MSDC_DAMAGED).
   bool next(ProtoField* field) {
     if (rest_.empty()) return false;

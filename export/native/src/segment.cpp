@@ -56,12 +56,20 @@ std::vector<int32_t> segment_unigram(const PieceModel& model, std::string_view t
     const size_t first = std::min(announced_bytes(text[start]), size - start);
     bool has_single = false;
     uint32_t hash = PieceModel::kHashSeed;
-    size_t end = start;
+    size_t end = start, most = model.longest_bytes();
     // Pieces are whole characters, so only their ends are looked up.
-    while (end < size && end - start < model.longest_bytes()) {
+    for (int characters = 0; end < size && end - start < most; ++characters) {
       const size_t stop = end + std::min(announced_bytes(text[end]), size - end);
       while (end < stop) hash = PieceModel::hash_add(hash, text[end++]);
       const size_t length = end - start;
+      if (characters < PieceModel::kPrefixCharacters) {
+        budget->spend(1);
+        const uint8_t known = model.prefix(hash);
+        if (known == 0) break;
+        const uint8_t longest = known & PieceModel::kNoLimit;
+        if (longest != PieceModel::kNoLimit) most = std::min<size_t>(most, longest);
+        if ((known & PieceModel::kEnds) == 0) continue;
+      }
       Piece piece;
       const int32_t id = model.find(text.substr(start, length), hash, &piece, budget);
       if (id < 0 || piece.type == PieceType::unused) continue;
