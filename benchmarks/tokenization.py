@@ -2,11 +2,11 @@
 
     python benchmarks/tokenization.py --data DATA --work WORK --write docs/results/tokenizers.md
 
-Speed: both tokenize the same FLORES sentences, one text per call for the core, `encode_batch_fast` for Hugging Face's
-library, one list for SentencePiece, one thread each, in turn in new processes; processor time, so that other load on the machine matters less. Memory: anonymous
-memory that opening and then tokenizing adds to a process. Equality: the best known kinds of tokenizers, trained small,
-on golden texts, fuzz texts, FLORES in all its languages and every code point; the slow tests compare all kinds. (A
-script called tokenizers.py would hide the library of that name.)
+Speed: both tokenize the same FLORES sentences, one text per call for the core, one list for the library, one thread
+each, in turn in new processes; processor time, so that other load on the machine matters less. Memory: anonymous memory
+that opening and then tokenizing adds to a process. Equality: the best known kinds of tokenizers, trained small, on
+golden texts, fuzz texts, FLORES in all its languages and every code point; the slow tests compare all kinds. (A script
+called tokenizers.py would hide the library of that name.)
 """
 
 import argparse
@@ -219,8 +219,8 @@ def report(found: list[dict[str, Any]]) -> str:
         f"{ROUNDS} rounds over {SENTENCES} FLORES sentences in each of 36 languages.",
         table(("kind", "tokenizer, ids", "tokens", "core / library"), rows),
         "## Loading",
-        "The library parses `tokenizer.json` or the `.model`; the core maps `tokenizer.bin`, compiled at export, or the `.model`. "
-        "Milliseconds belong to this machine.",
+        "The library parses `tokenizer.json` or the `.model`; the core maps `tokenizer.bin`, compiled at export, or "
+        "the `.model`. Milliseconds belong to this machine.",
         table(("kind", "JSON bytes", "core's file, bytes", "library / core", "core ms", "library ms"), loads),
         "## Anonymous memory",
         "MiB that opening, and then tokenizing, adds to a process.",

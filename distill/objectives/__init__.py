@@ -33,7 +33,7 @@ from msdc.distill.objectives.multi_stage import (
     multilingual_mse,
 )
 from msdc.distill.objectives.registry import OBJECTIVES, Objective, find_objective
-from msdc.distill.objectives.relational import relational_angle, relational_distance
+from msdc.distill.objectives.relational import relational
 from msdc.distill.objectives.retrieval import candidate_scores, guided_contrastive, listwise_kl, margin_mse, matryoshka
 from msdc.distill.objectives.sbert import cosine_regression, softmax_classification
 
@@ -41,7 +41,7 @@ __all__ = [
     "OBJECTIVES", "MemoryBank", "Objective", "candidate_scores", "contrastive_cross_entropy",
     "contrastive_distillation", "cosine_regression", "domain_adversarial", "domain_prototypes", "embedding_alignment",
     "find_objective", "guided_contrastive", "kd", "layer_subset", "listwise_kl", "margin_mse", "masked_language_model",
-    "matryoshka", "metakd", "multilingual_contrastive", "multilingual_mse", "pkd", "relational_angle",
-    "relational_distance", "sentence_alignment", "sentence_similarity", "similarity_distillation",
+    "matryoshka", "metakd", "multilingual_contrastive", "multilingual_mse", "pkd", "relational", "sentence_alignment",
+    "sentence_similarity", "similarity_distillation",
     "softmax_classification", "supervised_contrastive", "unified_generative",
 ]  # fmt: skip

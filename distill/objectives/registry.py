@@ -75,7 +75,6 @@ _PLAIN = (
     distilcse.supervised_contrastive, distilcse.pkd, distilcse.domain_adversarial,
     sbert.softmax_classification, sbert.cosine_regression,
     retrieval.guided_contrastive, retrieval.margin_mse, retrieval.listwise_kl,
-    relational.relational_distance, relational.relational_angle,
     lightweight.sentence_alignment, lightweight.sentence_similarity,
 )  # fmt: skip
 _GENERATIVE = {"unified_generative": "ugt", "xtr": "xtr", "smlm": "smlm"}
@@ -83,6 +82,7 @@ _ALL = (
     *(Objective(function.__name__, function) for function in _PLAIN),
     Objective("similarity_distillation", distilcse.similarity_distillation, one_side=True),
     *(Objective(name, lightweight.unified_generative, {"task": task}) for name, task in _GENERATIVE.items()),
+    *(Objective(f"relational_{what}", relational.relational, {"relation": what}) for what in relational.RELATIONS),
     Objective("mlm", lightweight.masked_language_model),
 )
 

@@ -2,13 +2,14 @@
 
 The student's vectors may have any width: only their relations are compared. Usage, with the paper's weights:
 
-    loss = relational_distance(teacher_source_BD, student_source_BD, student_target_BD)
-    loss = loss + 2 * relational_angle(teacher_source_BD, student_source_BD, student_target_BD)
+    vectors = teacher_source_BD, student_source_BD, student_target_BD
+    loss = relational(*vectors) + 2 * relational(*vectors, relation="angle")
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -31,55 +32,33 @@ def _angles(vectors_BD: Tensor) -> Tensor:
     return (directions_BBD @ directions_BBD.transpose(1, 2))[different_BBB]
 
 
-def _compared(relations: Callable[[Tensor], Tensor], *pairs: tuple[Tensor, Tensor]) -> Tensor:
-    """The Huber loss of eq. 8 between the relations of student and teacher, its mean over tuples, summed over pairs."""
-    losses = []
-    for teacher_BD, student_BD in pairs:
-        wanted, found = relations(teacher_BD), relations(student_BD)
-        losses.append(F.smooth_l1_loss(found, wanted) if len(found) else student_BD.sum() * 0)
-    return sum(losses[1:], losses[0])
+RELATIONS: dict[str, Callable[[Tensor], Tensor]] = {"distance": _distances, "angle": _angles}
 
 
 @objective()
-def relational_distance(
+def relational(
     teacher_source_BD: Tensor,
     student_source_BD: Tensor,
     student_target_BD: Tensor,
     teacher_target_BD: Tensor | None = None,
+    relation: Literal["distance", "angle"] = "distance",
 ) -> Tensor:
-    """Train the distances between sentences to be the teacher's, up to one factor.
+    """Train the relations of sentences to be the teacher's: their distances, or the angles of their triangles.
 
-    mean_ij l( |t_i - t_j| / mu_T, |s_i - s_j| / mu_S ), l: Huber, mu: the mean distance; for sources and for targets.
+    mean_ij l( |t_i - t_j| / mu_T, |s_i - s_j| / mu_S ), mu the mean distance, or mean_ijk l( cos(t_i - t_j, t_k - t_j),
+    cos(s_i - s_j, s_k - s_j) ), which takes B^3 numbers; l: Huber (eq. 8); for sources and for targets.
 
     Args:
         teacher_source_BD: the teacher's vectors t of the source sentences.
         student_source_BD, student_target_BD: the student's vectors s of the same sentences and of their translations.
         teacher_target_BD: a multilingual teacher's vectors of the translations; None: those of the sources.
+        relation: distance or angle.
 
-    Source: Park et al. 2019, eq. 5 to 8; the mean over pairs, as in the authors' code, where eq. 7 has the sum.
+    Source: Park et al. 2019, eq. 5 to 10; means over tuples, as in the authors' code, where eq. 7 and 10 have sums.
     """
-    target_BD = teacher_source_BD if teacher_target_BD is None else teacher_target_BD
-    return _compared(_distances, (teacher_source_BD, student_source_BD), (target_BD, student_target_BD))
-
-
-@objective()
-def relational_angle(
-    teacher_source_BD: Tensor,
-    student_source_BD: Tensor,
-    student_target_BD: Tensor,
-    teacher_target_BD: Tensor | None = None,
-) -> Tensor:
-    """Train the angles of all triangles of sentences to be the teacher's; takes B^3 numbers.
-
-    mean_ijk l( cos(t_i - t_j, t_k - t_j), cos(s_i - s_j, s_k - s_j) ), l: Huber, over different i, j, k; for sources
-    and for targets.
-
-    Args:
-        teacher_source_BD: the teacher's vectors t of the source sentences.
-        student_source_BD, student_target_BD: the student's vectors s of the same sentences and of their translations.
-        teacher_target_BD: a multilingual teacher's vectors of the translations; None: those of the sources.
-
-    Source: Park et al. 2019, eq. 8 to 10; the mean over triples, as in the authors' code, where eq. 10 has the sum.
-    """
-    target_BD = teacher_source_BD if teacher_target_BD is None else teacher_target_BD
-    return _compared(_angles, (teacher_source_BD, student_source_BD), (target_BD, student_target_BD))
+    wanted_target_BD = teacher_source_BD if teacher_target_BD is None else teacher_target_BD
+    loss = student_source_BD.sum() * 0  # of a batch without pairs or triples
+    for teacher_BD, student_BD in ((teacher_source_BD, student_source_BD), (wanted_target_BD, student_target_BD)):
+        wanted, found = map(RELATIONS[relation], (teacher_BD, student_BD))
+        loss = loss + (F.smooth_l1_loss(found, wanted) if len(found) else student_BD.sum() * 0)
+    return loss

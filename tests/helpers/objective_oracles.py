@@ -200,29 +200,23 @@ def _huber(x, y):
     return 0.5 * (x - y) ** 2 if abs(x - y) <= 1 else abs(x - y) - 0.5
 
 
-def _relational(potential, teacher, source, target, teacher_target, members):
+def _distances(x):
+    """Eq. 5, with the mean distance of eq. 6."""
+    mu = np.mean([np.linalg.norm(x[i] - x[j]) for i, j in itertools.permutations(range(len(x)), 2)])
+    return lambda i, j: np.linalg.norm(x[i] - x[j]) / mu
+
+
+def _angles(x):
+    """Eq. 9."""
+    return lambda i, j, k: float(unit(x[i] - x[j]) @ unit(x[k] - x[j]))
+
+
+def relational(teacher, source, target, teacher_target=None, relation="distance"):
+    potential, members = {"distance": (_distances, 2), "angle": (_angles, 3)}[relation]
     total = 0.0
     for t, s in ((teacher, source), (teacher if teacher_target is None else teacher_target, target)):
         t, s = np.asarray(t, dtype=np.float64), np.asarray(s, dtype=np.float64)
-        tuples = list(itertools.permutations(range(len(t)), members))
-        if tuples:
+        if tuples := list(itertools.permutations(range(len(t)), members)):
             psi_t, psi_s = potential(t), potential(s)
             total += np.mean([_huber(psi_t(*i), psi_s(*i)) for i in tuples])
     return total
-
-
-def relational_distance(teacher, source, target, teacher_target=None):
-    def psi_d(x):
-        """Eq. 5, with the mean distance of eq. 6."""
-        mu = np.mean([np.linalg.norm(x[i] - x[j]) for i, j in itertools.permutations(range(len(x)), 2)])
-        return lambda i, j: np.linalg.norm(x[i] - x[j]) / mu
-
-    return _relational(psi_d, teacher, source, target, teacher_target, 2)
-
-
-def relational_angle(teacher, source, target, teacher_target=None):
-    def psi_a(x):
-        """Eq. 9."""
-        return lambda i, j, k: float(unit(x[i] - x[j]) @ unit(x[k] - x[j]))
-
-    return _relational(psi_a, teacher, source, target, teacher_target, 3)

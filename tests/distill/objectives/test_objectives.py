@@ -59,7 +59,7 @@ CASES = [
     Case("margin_mse", ("BJ", "BD", "BD", "BND")),
     Case("listwise_kl", ("BJ", "BD", "BD", "BND"), options={"temperature": 0.5}),
     *(
-        Case(f"relational_{what}", floats)
+        Case("relational", floats, options={"relation": what})
         for what in ("distance", "angle")
         for floats in (("BD", "BH", "BH"), ("BD", "BD", "BD", "BD"))
     ),
