@@ -112,8 +112,9 @@ def make_vocabulary(
     for row in rows:
         texts_of.setdefault(row.language, []).append(row.target)
     trained = train_whole_words(
-        texts_of, target, size, wanted.parts, words=words, lowercase=lowercase, spellings=wanted.spellings
-    )
+        texts_of, target, size, wanted.parts, words=words, prefixes=wanted.prefixes, lowercase=lowercase,
+        spellings=wanted.spellings,
+    )  # fmt: skip
     return trained, rows
 
 

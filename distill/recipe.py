@@ -178,6 +178,8 @@ class VocabularyTraining(Strict):
     lowercase: bool = True
     # Train this many tokens; the others are whole words: those of the body, and frequent ones without punctuation.
     parts: Tokens | None = Field(default=None, gt=100)
+    # With parts: words written together with the next one (Arabic clitics), which is a token inside words too.
+    prefixes: tuple[str, ...] = ()
     spellings: bool = False  # with parts: dotted I, sharp s, alef and Arabic vowel marks have one form
     sentences_per_language: Count = 70_000  # read for the vocabulary and the rows
 

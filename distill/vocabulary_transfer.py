@@ -33,6 +33,7 @@ FAINT = 0.02  # of the best association of a word: weaker pairs are ignored
 NULL = 0.02 * 1e-3  # a floor of all associations, which allows a word to stay unaligned
 SPELLING = 0.5  # weight of a token's own spelling, in sentences
 SPELLING_INSIDE = 5.0  # the same for a token inside words, which is mostly part of names
+TWIN = 5.0  # the same for the weights of the word that a token inside words is at the start of a word
 LAST_LATIN = "\u024f"  # the teacher has at best letters of other scripts
 CANDIDATES = 8  # rows per new row: more blur it, fewer are too few for rare tokens
 
@@ -153,6 +154,19 @@ def with_spelling(
     return (sparse.diags(left_P) @ weights + own).tocsr()
 
 
+def with_twins(weights: sparse.csr_matrix, seen_P: np.ndarray, twins: Mapping[int, int]) -> sparse.csr_matrix:
+    """Weights of `strongest`, P x W, with those of each token's twin added, as if seen TWIN times more.
+
+    A twin is the same text at the start of a word, or inside one: text without spaces is cut at either.
+    """
+    share_P = np.zeros(len(seen_P))
+    tokens = np.fromiter(twins, dtype=np.int64, count=len(twins))
+    share_P[tokens] = TWIN / (TWIN + seen_P[tokens])
+    others = np.fromiter(twins.values(), dtype=np.int64, count=len(twins))
+    given = sparse.csr_matrix((share_P[tokens], (tokens, others)), shape=(len(seen_P), len(seen_P)))
+    return (sparse.diags(1.0 - share_P) @ weights + given @ weights).tocsr()
+
+
 def strongest(score: sparse.csr_matrix, candidates: int = CANDIDATES) -> sparse.csr_matrix:
     """Row-normalised weights of each row's strongest `candidates` entries."""
     score = score.tocsr()
@@ -202,7 +216,8 @@ def align_tokens(
     new_texts_of, old_texts_of = row_texts(tokenizer), row_texts(teacher.tokenizer)
     score = of_one_kind(score, [new_texts_of.get(row) for row in range(tokenizer.size)],
                         [old_texts_of.get(row) for row in range(wordpieces)])  # fmt: skip
-    weights = with_spelling(strongest(score), frequency_P - 1.0, _spelled(teacher, tokenizer, old_texts_of))
+    weights = with_twins(strongest(score), frequency_P - 1.0, _twins(tokenizer))
+    weights = with_spelling(weights, frequency_P - 1.0, _spelled(teacher, tokenizer, old_texts_of))
     if inside:
         spelled = _spelled_inside(teacher, new_texts_of, tokenizer)
         weights = with_spelling(weights, frequency_P - 1.0, spelled, SPELLING_INSIDE)
@@ -221,10 +236,25 @@ def own_words(encoder: Encoder) -> list[str]:
     return [text for (row, text), ids in zip(texts.items(), read, strict=True) if ids[1:-1] == [row]]
 
 
+def _twins(tokenizer: PieceTokenizer) -> dict[int, int]:
+    """Tokens of other letters than Latin ones that are there both at the start of a word and inside words.
+
+    In Latin scripts a token inside words is an ending or part of a name, which is rarely that word.
+    """
+    name = tokenizer.processor.id_to_piece
+    number = {name(token): token for token in range(tokenizer.size)}
+    found = {}
+    for text, inside in number.items():
+        if (start := number.get(SPACE + text)) is not None and min(text) > LAST_LATIN and text[0].isalpha():
+            found |= {inside: start, start: inside}
+    return found
+
+
 def _spelled(teacher: Encoder, tokenizer: PieceTokenizer, known: Mapping[int, str]) -> dict[int, list[int]]:
-    """The teacher's wordpieces (of `known`) of every token that starts a word."""
+    """The teacher's wordpieces (of `known`) of every token that starts a word and has no letters but Latin ones."""
     name = tokenizer.processor.id_to_piece
     starts = [token for token in range(tokenizer.size) if name(token).startswith(SPACE) and name(token) != SPACE]
+    starts = [token for token in starts if all(c <= LAST_LATIN or not c.isalpha() for c in name(token)[1:])]
     read = teacher.tokenizer.encode([name(token)[1:] for token in starts], 32)
     found = {token: [row for row in ids[1:-1] if row in known] for token, ids in zip(starts, read, strict=True)}
     return {token: row for token, row in found.items() if row}

@@ -10,6 +10,7 @@ with an aligned dictionary (IBM Model 1, msdc.distill.vocabulary_transfer).
 from __future__ import annotations
 
 import hashlib
+import io
 import random
 import re
 import zlib
@@ -19,7 +20,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import sentencepiece
 
+from msdc.compress.vocabulary.train import UNSPACED
 from msdc.distill.data import Row
 from msdc.distill.data.corpora import Entry, TextSource
 from msdc.distill.vocabulary_transfer import align
@@ -32,6 +35,10 @@ MIN_STRENGTH = 0.08  # share of a word's sentences in which it is aligned with t
 MIN_RATIO = 0.3  # of the strength of the best translation
 COMMON = 0.01  # a word in more sentences than this without a translation (such as an article) is dropped
 DAMPING = 0.4  # words are drawn with probabilities of count to this power
+SEGMENTS, LONGEST_SEGMENT = 12_000, 6  # words of such a language, and their longest, in characters
+# A space between two characters of their scripts.
+INNER_SPACE = re.compile(r"(?<=[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u9fff]) +"
+                         r"(?=[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u9fff])")  # fmt: skip
 
 Translations = dict[str, tuple[list[str], list[float]]]
 
@@ -71,7 +78,24 @@ class Dictionary:
         for part in WORD.split(text.lower()):
             words, shares = entries.get(part, ([part], [1.0]))
             parts.append(chance.choices(words, shares)[0] if words else "")
-        return " ".join("".join(parts).split())
+        joined = " ".join("".join(parts).split())
+        return INNER_SPACE.sub("", joined) if language in UNSPACED else joined
+
+
+def _words(texts: Sequence[str], language: str) -> list[list[str]]:
+    """The words of lower-cased sentences; those of a language without spaces are tokens of a unigram model of them."""
+    sentences = [WORD.findall(text.lower()) for text in texts]
+    if language not in UNSPACED or not any(sentences):
+        return sentences
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=(" ".join(words) for words in sentences if words), model_writer=model, vocab_size=SEGMENTS,
+        hard_vocab_limit=False, max_sentencepiece_length=LONGEST_SEGMENT, character_coverage=0.9995, num_threads=1,
+        minloglevel=2,
+    )  # fmt: skip
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    cut = processor.encode([" ".join(words) for words in sentences], out_type=str)
+    return [[word for token in tokens if (word := token.strip("\u2581"))] for tokens in cut]
 
 
 def _numbered(sentences: Sequence[list[str]]) -> tuple[list[str], np.ndarray, list[list[int]]]:
@@ -89,8 +113,8 @@ def learn_dictionary(rows: Sequence[Row]) -> Dictionary:
     total: Counter[str] = Counter()
     for code in sorted({row.language for row in rows if row.target}):
         pairs = [row for row in rows if row.language == code and row.target]
-        english, counts, source = _numbered([WORD.findall(row.source.lower()) for row in pairs])
-        foreign, _, target = _numbered([WORD.findall(row.target.lower()) for row in pairs])
+        english, counts, source = _numbered(_words([row.source for row in pairs], "en"))
+        foreign, _, target = _numbered(_words([row.target for row in pairs], code))
         if not english or not foreign:
             continue
         strengths = align(source, target, len(english), len(foreign))

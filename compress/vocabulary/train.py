@@ -16,7 +16,7 @@ import math
 import re
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,9 @@ MARKS = "!\"#$%&'()*+,-./0123456789:;<=>?@[\\]^_`{|}~€£°"
 # Inside a word, one character several times: several segmentations of a long run are equally good, and SentencePiece
 # and `tokenizers` choose different ones.
 RUN = re.compile(r"([^▁])\1+")
+UNSPACED = frozenset(("ja", "km", "lo", "my", "th", "yue", "zh"))  # languages written without spaces between words
 LONGEST_WORD = 24  # characters
+SHORTEST_AFTER_PREFIX = 3  # characters
 PREFERENCE = 0.5  # a whole word's score exceeds that of its parts by this, in nats
 
 
@@ -108,6 +110,7 @@ def train_whole_words(
     parts: int,
     *,
     words: Sequence[str] = (),
+    prefixes: Sequence[str] = (),
     lowercase: bool = True,
     spellings: bool = False,
 ) -> Path:
@@ -117,6 +120,8 @@ def train_whole_words(
         texts: sentences by language. A word counts by its share of each language's words, damped (square root of the
             language's size), so that languages with little text get words too.
         words: whole words that are always tokens, if the trained tokens can write them.
+        prefixes: words written together with the next one, such as Arabic clitics: tokens, and every word that the text
+            has after one of them is a token inside words too.
         spellings: give a word one form (`one_spelling`), and drop rules that end in characters without a token.
     """
     if not parts < size:
@@ -142,37 +147,72 @@ def train_whole_words(
 
     counts: Counter[str] = Counter()
     worth: defaultdict[str, float] = defaultdict(float)
-    for rows in by_language.values():
+    for code, rows in by_language.items():
         own = Counter(word for text in rows for word in processor.normalize(text).split(SPACE) if word)
         total = sum(own.values())
         counts.update(own)
         for word, count in own.items():
-            if count > 1:
+            if count > 1 and code not in UNSPACED:
                 worth[word] += count / math.sqrt(total)
 
     def wanted(word: str) -> bool:
         return 1 < len(word) <= LONGEST_WORD and SPACE + word not in known and set(word) <= characters
 
     marks = [mark for mark in sorted(characters) if is_mark(mark) and SPACE + mark not in known]
-    given = marks + [word for word in dict.fromkeys(words) if wanted(word)]
-    room = size - len(proto.pieces) - len(given)
+    openings = sorted({processor.normalize(prefix).strip(SPACE) for prefix in prefixes}, key=len, reverse=True)
+    given = marks + [word for word in dict.fromkeys((*openings, *words)) if wanted(word)]
+    joined = _after_prefixes(counts, openings, known, {SPACE + word for word in given})
+    room = size - len(proto.pieces) - len(given) - len(joined)
     if room < 0:
-        raise InputError(f"vocabulary: {parts} word parts and {len(given)} given words are more than {size} tokens")
+        raise InputError(
+            f"vocabulary: {parts} word parts, {len(given)} given words and {len(joined)} after prefixes are more than "
+            f"{size} tokens"
+        )
     taken = set(given)
     frequent = [word for word in sorted(worth, key=lambda word: (-worth[word], word))
                 if wanted(word) and word not in taken][:room]  # fmt: skip
     everything = sum(counts.values())
-    for word in (*given, *frequent):
+
+    def cost(word: str) -> float:
+        return float(sum(processor.get_score(index) for index in processor.encode(word, out_type=int)))
+
+    def add(name: str, count: int, least: float) -> None:
         # Never less than its parts: a word with a row must be tokenized as that row.
-        cut = sum(processor.get_score(index) for index in processor.encode(word, out_type=int))
-        score = max(math.log((counts[word] + 0.5) / everything), cut + PREFERENCE)
-        proto.pieces.add(piece=SPACE + word, score=score, **({} if spellings else {"type": NORMAL}))
+        score = max(math.log((count + 0.5) / everything), least + PREFERENCE)
+        proto.pieces.add(piece=name, score=score, **({} if spellings else {"type": NORMAL}))
+        scores[name] = score
+
+    scores = {piece.piece: piece.score for piece in proto.pieces}
+    for word in (*given, *frequent):
+        add(SPACE + word, counts[word], cost(word))
+    for left, heads in sorted(joined.items()):
+        add(left, sum(counts[head + left] for head in heads),
+            max(cost(head + left) - scores[SPACE + head] for head in heads))  # fmt: skip
     proto.trainer_spec.vocab_size = len(proto.pieces)
     # The name states that case is folded; the rules are in the map.
     proto.normalizer_spec.name = rule_name
     proto.normalizer_spec.ClearField("normalization_rule_tsv")
     with atomic_path(target) as temporary:
         temporary.write_bytes(proto.SerializeToString())
-    say(f"vocabulary: {len(proto.pieces) - len(given) - len(frequent):,} parts, {len(given):,} given words, "
-        f"{len(frequent):,} frequent words")  # fmt: skip
+    say(f"vocabulary: {len(kept):,} parts, {len(given):,} given words, {len(frequent):,} frequent words, "
+        f"{len(joined):,} words after prefixes")  # fmt: skip
     return target
+
+
+def _after_prefixes(
+    counts: Mapping[str, int], prefixes: Sequence[str], known: Collection[str], given: Collection[str]
+) -> dict[str, list[str]]:
+    """Words that are tokens at the start of a word only, with those of `prefixes` (longest first) that they follow.
+
+    A word that is a token itself (`known` or `given`) is not cut.
+    """
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    tokens = {*known, *given}
+    for word in counts:
+        if SPACE + word not in tokens:
+            for prefix in prefixes:
+                left = word.removeprefix(prefix)
+                if left != word and len(left) >= SHORTEST_AFTER_PREFIX and SPACE + left in tokens and left not in known:
+                    found[left].append(prefix)
+                    break
+    return dict(found)
