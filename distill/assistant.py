@@ -113,7 +113,7 @@ def make_vocabulary(
         texts_of.setdefault(row.language, []).append(row.target)
     trained = train_whole_words(
         texts_of, target, size, wanted.parts, words=words, prefixes=wanted.prefixes, lowercase=lowercase,
-        spellings=wanted.spellings,
+        spellings=wanted.spellings, simplified=wanted.simplified,
     )  # fmt: skip
     return trained, rows
 

@@ -181,6 +181,7 @@ class VocabularyTraining(Strict):
     # With parts: words written together with the next one (Arabic clitics), which is a token inside words too.
     prefixes: tuple[str, ...] = ()
     spellings: bool = False  # with parts: dotted I, sharp s, alef and Arabic vowel marks have one form
+    simplified: bool = False  # with parts: traditional Chinese characters are read as simplified ones (OpenCC)
     sentences_per_language: Count = 70_000  # read for the vocabulary and the rows
 
 

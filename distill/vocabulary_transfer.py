@@ -243,7 +243,7 @@ def _twins(tokenizer: PieceTokenizer) -> dict[int, int]:
     """
     name = tokenizer.processor.id_to_piece
     number = {name(token): token for token in range(tokenizer.size)}
-    found = {}
+    found: dict[int, int] = {}
     for text, inside in number.items():
         if (start := number.get(SPACE + text)) is not None and min(text) > LAST_LATIN and text[0].isalpha():
             found |= {inside: start, start: inside}

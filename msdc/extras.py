@@ -29,6 +29,7 @@ PACKAGES = {
     "defusedxml": ("defusedxml", "defusedxml"),
     "langcodes": ("langcodes", "langcodes"),
     "polib": ("polib", "polib"),
+    "opencc": ("OpenCC", "opencc"),
     "cryptography": ("cryptography", "cryptography"),
     "segno": ("segno", "segno"),
     "mteb": ("mteb", "mteb"),
@@ -39,7 +40,7 @@ EXTRAS = {
     "data": ("pyarrow", "datasets", "defusedxml", "langcodes", "polib"),
     "train": (
         "torch", "torchao", "transformers", "sentence-transformers", "scipy", "scikit-learn", "pyarrow",
-        "datasets", "defusedxml", "langcodes", "polib",
+        "datasets", "defusedxml", "langcodes", "polib", "opencc",
     ),
     "executorch": ("torch", "torchao", "executorch"),
     "export": ("torch", "torchao", "executorch", "transformers", "sentence-transformers", "onnxscript"),

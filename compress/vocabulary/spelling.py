@@ -14,6 +14,7 @@ import tempfile
 import unicodedata
 from collections.abc import Iterable, Mapping
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import sentencepiece
 
 from msdc.compress.vocabulary.tokens import NORMAL, SPACE, UNUSED, read_proto
 from msdc.errors import InputError
+from msdc.extras import require
 
 FOLDED, UNFOLDED = "nmt_nfkc_cf", "nmt_nfkc"  # SentencePiece's maps with and without case folding
 MOST_NODES = 10_000_000  # of a map; SentencePiece's own maps have half a million
@@ -37,6 +39,7 @@ _INVISIBLE = ["\u00ad", "\u034f", "\u061c", "\u180e", "\u200e", "\u200f", "\ufef
 _DASHES, _SINGLE, _DOUBLE = "\u2010\u2011\u2012\u2013\u2014\u2015\u2043\u2212", "‘’‚‛‹›ʼ", "“”„‟«»〝〞〟"
 # Every character of a second digit or mark is one of ASCII.
 _MARKS = dict.fromkeys(_DASHES, "-") | dict.fromkeys(_SINGLE, "'") | dict.fromkeys(_DOUBLE, '"')
+_HAN = range(0x3400, 0x4DC0), range(0x4E00, 0xA000), range(0xF900, 0xFB00)  # in the basic plane
 
 
 @cache
@@ -125,6 +128,23 @@ def one_spelling(rules: Mapping[str, str], kept: Iterable[str] = ()) -> dict[str
     return found | {
         key: text.replace("i\u0307", "i").translate(table) for key, text in rules.items() if key not in spelled
     }
+
+
+def simplified(rules: Mapping[str, str]) -> dict[str, str]:
+    """Rules of a character map that give a traditional Chinese character its simplified form, in Japanese too.
+
+    Character by character, by OpenCC's table.
+
+    Raises:
+        MissingExtra: OpenCC is not installed.
+    """
+    require("opencc", "simplified: true")
+    import opencc
+
+    convert = opencc.OpenCC("t2s").convert
+    forms = {one: form for code in chain(*_HAN) if (form := convert(one := chr(code))) != one}
+    table = str.maketrans(forms)
+    return forms | {key: text.translate(table) for key, text in rules.items() if key not in forms}
 
 
 def readable(rules: Mapping[str, str], characters: Iterable[str]) -> dict[str, str]:

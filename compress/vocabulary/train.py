@@ -22,6 +22,7 @@ from typing import Any
 
 import sentencepiece
 
+from msdc.compress.vocabulary import spelling
 from msdc.compress.vocabulary.spelling import (
     FOLDED,
     UNFOLDED,
@@ -113,6 +114,7 @@ def train_whole_words(
     prefixes: Sequence[str] = (),
     lowercase: bool = True,
     spellings: bool = False,
+    simplified: bool = False,
 ) -> Path:
     """Write a `.model` of at most `size` tokens: about `parts` trained ones, then whole words.
 
@@ -123,6 +125,7 @@ def train_whole_words(
         prefixes: words written together with the next one, such as Arabic clitics: tokens, and every word that the text
             has after one of them is a token inside words too.
         spellings: give a word one form (`one_spelling`), and drop rules that end in characters without a token.
+        simplified: read traditional Chinese characters as simplified ones; needs OpenCC.
     """
     if not parts < size:
         raise InputError(f"vocabulary: {parts} word parts are not less than the {size} tokens in all")
@@ -132,7 +135,8 @@ def train_whole_words(
     with tempfile.TemporaryDirectory() as folder:
         rules = Path(folder, "rules.tsv")
         found = standard_rules(rule_name)
-        found = marks_apart(one_spelling(found) if spellings else found)
+        found = one_spelling(found) if spellings else found
+        found = marks_apart(spelling.simplified(found) if simplified else found)
         write_rules(found, rules)
         trained = train_vocabulary(together, Path(folder, "parts.model"), parts, rules=rules, required=MARKS)
         proto = read_proto(trained.read_bytes())
