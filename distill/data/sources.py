@@ -26,6 +26,7 @@ import re
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,9 @@ class SourcePart(Strict):
         kind, columns, tokenized: as of a recipe's corpus.
         texts: keys in JSON, or in one JSON value per line, such as `annotations.caption`.
         pattern: a regular expression of a text: its first group that matches, or the group `text` with the group `key`.
-            Texts with the same key, or at the same position, are translations.
+            Texts with the same key, or at the same position, are translations. In one file of pairs, the groups `source`
+            and `target`.
+        keep: a regular expression that all of a row's English must match.
         paste: files of scored or labelled pairs are joined line by line: `file#2` is the second column of a table; rows
             with an empty cell are skipped. A single file is copied.
         header: the first line of `paste`.
@@ -135,6 +138,7 @@ class SourcePart(Strict):
     tokenized: bool = False
     texts: tuple[str, ...] = ()
     pattern: str = ""
+    keep: str = ""
     paste: bool = False
     header: tuple[str, ...] = ()
 
@@ -152,9 +156,19 @@ class SourcePart(Strict):
 
         `find` gives the file of a path. InputError: a file has unexpected contents.
         """
+        for row in self._rows(find, language):
+            if not self.keep or re.fullmatch(self.keep, row[0], re.DOTALL):
+                yield row
+
+    def _rows(self, find: Callable[[str], Path], language: str) -> Iterator[TextRow]:
         files = {path: find(path) for path in self.paths()}
         if self.paste or not (self.texts or self.pattern):
             yield from self._pasted(files) if self.paste else self._read(list(files.values()), language)
+            return
+        if "?P<source>" in self.pattern:
+            text = next(iter(files.values())).read_text(encoding="utf-8-sig")
+            matches = re.finditer(self.pattern, text, re.DOTALL)
+            yield from ((unescape(match["source"]), unescape(match["target"])) for match in matches)
             return
         sides = [self._texts(file.read_bytes(), path) for path, file in files.items()]
         if "?P<key>" not in self.pattern and len(set(map(len, sides))) > 1:
