@@ -24,7 +24,7 @@ import sentencepiece
 
 from msdc.compress.vocabulary.train import UNSPACED
 from msdc.distill.data import Row
-from msdc.distill.data.corpora import Entry, TextSource
+from msdc.distill.data.corpora import Entry, TextSource, join_unspaced
 from msdc.distill.vocabulary_transfer import align
 from msdc.errors import InputError
 
@@ -36,9 +36,6 @@ MIN_RATIO = 0.3  # of the strength of the best translation
 COMMON = 0.01  # a word in more sentences than this without a translation (such as an article) is dropped
 DAMPING = 0.4  # words are drawn with probabilities of count to this power
 SEGMENTS, LONGEST_SEGMENT = 12_000, 6  # words of such a language, and their longest, in characters
-# A space between two characters of their scripts.
-INNER_SPACE = re.compile(r"(?<=[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u9fff]) +"
-                         r"(?=[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u9fff])")  # fmt: skip
 
 Translations = dict[str, tuple[list[str], list[float]]]
 
@@ -79,7 +76,7 @@ class Dictionary:
             words, shares = entries.get(part, ([part], [1.0]))
             parts.append(chance.choices(words, shares)[0] if words else "")
         joined = " ".join("".join(parts).split())
-        return INNER_SPACE.sub("", joined) if language in UNSPACED else joined
+        return join_unspaced(joined) if language in UNSPACED else joined
 
 
 def _words(texts: Sequence[str], language: str) -> list[list[str]]:

@@ -45,6 +45,7 @@ from msdc.text.translations import open_gettext
 # `test` as a word of its own: not in `latest` or `contest`
 TEST_SET_IN_NAME = re.compile(r"(?<![a-z])(?:dev|my)?tests?(?:set|data)?(?![a-z])|sts-?20\d\d|sts1[2-6]")
 LANGUAGE_IN_NAME = re.compile(r"(?:^|[._-])([a-z]{2,3}(?:_[A-Za-z]+)?)-([a-z]{2,3}(?:_[A-Za-z]+)?)(?=[._]|$)")
+UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u9fff\uff00-\uffef"  # of `join_unspaced`
 LANGUAGE_AT_END = re.compile(r"(?:^|[._-])(?!po$)([a-z]{2})(?:\.(?:txt|po))*$")
 ONE_LANGUAGE = ("nli", "nli-pairs", "scored", "text", "triples")  # kinds without a target language
 NLI_CLASSES = ("contradiction", "entailment", "neutral")  # numbered as in training
@@ -263,7 +264,12 @@ def table_sources(table: TabularFile, corpus: Corpus, language: str | None, why:
 def join_punctuation(text: str) -> str:
     """Undo tokenization: no space before closing marks and clitics, none inside brackets."""
     text = re.sub(r" (n't|'(?:s|re|ve|ll|d|m))\b", r"\1", text, flags=re.IGNORECASE)
-    return re.sub(r"(?<=[(\[]) | (?=[.,!?;:%)\]])", "", text)
+    return join_unspaced(re.sub(r"(?<=[(\[]) | (?=[.,!?;:%)\]])", "", text))
+
+
+def join_unspaced(text: str) -> str:
+    """No space between two characters of scripts that are written without: Chinese, Japanese, Thai, Lao, Khmer, Burmese."""
+    return re.sub(rf"(?<=[{UNSPACED}]) +(?=[{UNSPACED}])", "", text)
 
 
 def read_text(path: Path, corpus: Corpus, language: str | None, why: str) -> list[TextSource]:
