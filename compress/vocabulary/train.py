@@ -48,8 +48,14 @@ MARKS = "!\"#$%&'()*+,-./0123456789:;<=>?@[\\]^_`{|}~€£°"
 # Inside a word, one character several times: several segmentations of a long run are equally good, and SentencePiece
 # and `tokenizers` choose different ones.
 RUN = re.compile(r"([^▁])\1+")
+COVERAGE = 0.9998  # share of the text's characters that get a token
+FULL_COVERAGE = 0.99995  # the same where many words have one: rare Han characters too
+WIDE = "[\u3041-\u30ff\u3400-\u9fff]"  # kana and Han characters
 UNSPACED = frozenset(("ja", "km", "lo", "my", "th", "yue", "zh"))  # languages written without spaces between words
 LONGEST_WORD = 24  # characters
+# A token of Chinese or Japanese that is more than a word: one that only starts a sentence, a long one, or one in which
+# kanji follow hiragana (a particle and the next word).
+PHRASE = re.compile(rf"▁{WIDE}+|{WIDE}{{6,}}|{WIDE}*[\u3041-\u309f][\u3400-\u9fff]{WIDE}*")
 SHORTEST_AFTER_PREFIX = 3  # characters
 PREFERENCE = 0.5  # a whole word's score exceeds that of its parts by this, in nats
 
@@ -63,6 +69,7 @@ def train_vocabulary(
     threads: int = 2,
     rules: Path | None = None,
     required: str = "",
+    coverage: float = COVERAGE,
 ) -> Path:
     """Train a unigram model of at most `size` tokens and write its `.model` file.
 
@@ -82,7 +89,7 @@ def train_vocabulary(
             vocab_size=size,
             hard_vocab_limit=False,
             model_type="unigram",
-            character_coverage=0.9998,
+            character_coverage=coverage,
             required_chars=required,
             **(named if rules is None else {"normalization_rule_tsv": str(rules)}),
             **SPECIAL,
@@ -138,9 +145,10 @@ def train_whole_words(
         found = one_spelling(found) if spellings else found
         found = marks_apart(spelling.simplified(found) if simplified else found)
         write_rules(found, rules)
-        trained = train_vocabulary(together, Path(folder, "parts.model"), parts, rules=rules, required=MARKS)
+        trained = train_vocabulary(together, Path(folder, "parts.model"), parts, rules=rules, required=MARKS,
+                                   coverage=FULL_COVERAGE)  # fmt: skip
         proto = read_proto(trained.read_bytes())
-    kept = [piece for piece in proto.pieces if not RUN.fullmatch(piece.piece)]
+    kept = [piece for piece in proto.pieces if not RUN.fullmatch(piece.piece) and not PHRASE.fullmatch(piece.piece)]
     del proto.pieces[:]
     proto.pieces.extend(kept)
     characters = {character for piece in proto.pieces if piece.type == NORMAL for character in piece.piece}

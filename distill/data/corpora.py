@@ -268,7 +268,7 @@ def join_punctuation(text: str) -> str:
 
 
 def join_unspaced(text: str) -> str:
-    """No space between two characters of scripts that are written without: Chinese, Japanese, Thai, Lao, Khmer, Burmese."""
+    """No space between two characters of Chinese, Japanese, Thai, Lao, Khmer or Burmese."""
     return re.sub(rf"(?<=[{UNSPACED}]) +(?=[{UNSPACED}])", "", text)
 
 

@@ -123,8 +123,8 @@ class SourcePart(Strict):
         kind, columns, tokenized: as of a recipe's corpus.
         texts: keys in JSON, or in one JSON value per line, such as `annotations.caption`.
         pattern: a regular expression of a text: its first group that matches, or the group `text` with the group `key`.
-            Texts with the same key, or at the same position, are translations. In one file of pairs, the groups `source`
-            and `target`.
+            Texts with the same key, or at the same position, are translations. In one file of pairs, the groups are
+            `source` and `target`.
         keep: a regular expression that all of a row's English must match.
         paste: files of scored or labelled pairs are joined line by line: `file#2` is the second column of a table; rows
             with an empty cell are skipped. A single file is copied.
