@@ -51,7 +51,7 @@ def check_recipe(recipe: Recipe, download: bool = True, text: bool = True) -> li
         if not download and not is_here(corpus):
             absent.append(f"{corpus.origin}{f': {corpus.bring}' if corpus.bring else ' (network)'}")
             continue
-        for source in open_corpora((corpus,), excluded):
+        for source in open_corpora((corpus,), excluded, recipe.languages):
             rows = source.read()
             next(rows, None)  # an error if no row is usable
             rows.close()  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ schema imports no reader of corpora: readers import the schema.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import PurePath
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
@@ -383,6 +383,7 @@ class Recipe(Strict):
     assistant: _Assistant | None = Assistant()
     student: _Student | None = StudentShape()
     corpora: tuple[Corpus, ...] = Field(min_length=1)
+    languages: tuple[str, ...] = ()  # only text of these languages, and text of one language; empty: all
     stages: tuple[Stage, ...] = Field(min_length=1)
     # Files (paths or globs) whose sentences, and near duplicates of them, are removed from all training text.
     exclude: tuple[str, ...] = ()
@@ -401,6 +402,10 @@ class Recipe(Strict):
     licenses: tuple[str, ...] = ()
     paper: dict[str, Any] = Field(default_factory=dict)  # the row of the paper's table that it reproduces
     differs: tuple[str, ...] = ()  # differences from the paper's row: `WHAT: why`
+
+    def wanted(self, codes: Sequence[str]) -> list[str]:
+        """The languages among `codes` that the recipe trains."""
+        return [code for code in codes if not self.languages or code in self.languages]
 
     @property
     def all_corpora(self) -> tuple[Corpus, ...]:

@@ -176,9 +176,9 @@ class Run:
     def tables(self, corpora: tuple[Corpus, ...]) -> list[Table]:
         """The tables of corpora; files that were not read before are read now."""
         if corpora not in self._tables:
-            sources = open_corpora(corpora, self._excluded)
+            sources = open_corpora(corpora, self._excluded, self.recipe.languages)
             if any(source.corpus.word_by_word for source in sources):
-                sources = translate_sources(sources, self._dictionary)
+                sources = translate_sources(sources, self._dictionary, self.recipe.languages)
             self._tables[corpora] = [open_table(source, tables_folder(self.recipe)) for source in sources]
             for table in self._tables[corpora]:
                 if table.about["dropped"] and self.rank == 0:

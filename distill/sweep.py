@@ -384,16 +384,16 @@ def _count(recipe: Recipe, corpora: tuple[Corpus, ...], excluded: Exclusion | No
     """Usable rows of every source (all languages of word_by_word together); None for one that is not here."""
     found: list[Plan] = []
     here = [corpus for corpus in corpora if is_here(corpus)]
-    most = COUNTED_ROWS // max(1, sum(len(open_corpora((corpus,))) for corpus in here))
+    most = COUNTED_ROWS // max(1, sum(len(open_corpora((corpus,), languages=recipe.languages)) for corpus in here))
     for corpus in corpora:
         if corpus not in here:
             found.append({"name": corpus.origin, "language": ", ".join(corpus.languages), "rows": None, "dropped": []})
             continue
-        for source in open_corpora((corpus,), excluded):
+        for source in open_corpora((corpus,), excluded, recipe.languages):
             about = known(source, tables_folder(recipe))
             rows = _rows(source, most) if about is None else about["rows"]
             dropped = source.drops() if about is None else about["dropped"]
-            rows *= max(1, len(corpus.word_by_word))
+            rows *= max(1, len(recipe.wanted(corpus.word_by_word)))
             found.append({"name": source.name, "language": source.language, "rows": rows, "dropped": dropped})
     return found
 

@@ -132,8 +132,10 @@ def learn_dictionary(rows: Sequence[Row]) -> Dictionary:
     return Dictionary(by_language, list(total), cumulative)
 
 
-def translate_sources(sources: Sequence[TextSource], dictionary: Dictionary) -> list[TextSource]:
-    """`sources`, with each of `word_by_word` replaced by one parallel source per language."""
+def translate_sources(
+    sources: Sequence[TextSource], dictionary: Dictionary, languages: Sequence[str] = ()
+) -> list[TextSource]:
+    """`sources`, with each of `word_by_word` replaced by one parallel source per language (of `languages`, if any)."""
 
     def translated(source: TextSource, code: str) -> TextSource:
         if code not in dictionary.by_language:
@@ -158,5 +160,6 @@ def translate_sources(sources: Sequence[TextSource], dictionary: Dictionary) -> 
     found = []
     for source in sources:
         codes = source.corpus.word_by_word
-        found += [translated(source, code) for code in codes] if codes else [source]
+        kept = [code for code in codes if not languages or code in languages]
+        found += [translated(source, code) for code in kept] if codes else [source]
     return found

@@ -45,7 +45,7 @@ def corpus_streams(words: Iterable[str | Path], data: Path | None = None) -> lis
         path = Path(word)
         if path.suffix in (".yaml", ".yml") or str(word) in shipped():
             recipe = load_recipe(str(word), data=data)
-            for source in open_corpora(recipe.corpora, read_exclusion(recipe.exclude)):
+            for source in open_corpora(recipe.corpora, read_exclusion(recipe.exclude), recipe.languages):
                 # the last two parts of a path: a result names no folder of this machine
                 name = "/".join(Path(source.name).parts[-2:])
                 streams.setdefault(name, CorpusText(name, None, partial(_row_sentences, source)))

@@ -53,8 +53,8 @@ FULL_COVERAGE = 0.99995  # the same where many words have one: rare Han characte
 WIDE = "[\u3041-\u30ff\u3400-\u9fff]"  # kana and Han characters
 UNSPACED = frozenset(("ja", "km", "lo", "my", "th", "yue", "zh"))  # languages written without spaces between words
 LONGEST_WORD = 24  # characters
-# A token of Chinese or Japanese that is more than a word: one that only starts a sentence, a long one that is not katakana, or one in which
-# kanji follow hiragana (a particle and the next word).
+# A token of Chinese or Japanese that is more than a word: one that only starts a sentence, a long one that is not
+# katakana, or one in which kanji follow hiragana (a particle and the next word).
 PHRASE = re.compile(rf"▁{WIDE}+|(?![\u30a1-\u30ff]+$){WIDE}{{6,}}|{WIDE}*[\u3041-\u309f][\u3400-\u9fff]{WIDE}*")
 SHORTEST_AFTER_PREFIX = 3  # characters
 PREFERENCE = 0.5  # a whole word's score exceeds that of its parts by this, in nats

@@ -532,11 +532,17 @@ def unread(corpus: Corpus, sources: Sequence[TextSource]) -> list[str]:
     return files + [f"{corpus.origin}: no text in {code}" for code in asked if code not in have]
 
 
-def open_corpora(corpora: Sequence[Corpus], excluded: Exclusion | None = None) -> list[TextSource]:
-    """All sources of a recipe, without the rows that contain an excluded sentence."""
+def open_corpora(
+    corpora: Sequence[Corpus], excluded: Exclusion | None = None, languages: Sequence[str] = ()
+) -> list[TextSource]:
+    """All sources of a recipe, without the rows that contain an excluded sentence.
+
+    With `languages` those of other target languages are left out; text of one language is not.
+    """
     sources = []
     for domain, corpus in enumerate(corpora):
         for source in open_corpus(corpus):
             source.domain, source.excluded = domain, excluded
-            sources.append(source)
+            if not languages or source.language in ("", *languages):
+                sources.append(source)
     return sources
