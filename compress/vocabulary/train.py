@@ -172,7 +172,8 @@ def train_whole_words(
 
     marks = [mark for mark in sorted(characters) if is_mark(mark) and SPACE + mark not in known]
     openings = sorted({processor.normalize(prefix).strip(SPACE) for prefix in prefixes}, key=len, reverse=True)
-    given = marks + [word for word in dict.fromkeys((*openings, *words)) if wanted(word)]
+    heads = [head for head in openings if SPACE + head not in known and set(head) <= characters]
+    given = [*marks, *heads, *(word for word in dict.fromkeys(words) if wanted(word) and word not in heads)]
     joined = _after_prefixes(counts, openings, known, {SPACE + word for word in given})
     room = size - len(proto.pieces) - len(given) - len(joined)
     if room < 0:

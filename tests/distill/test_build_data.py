@@ -168,6 +168,10 @@ def test_ways_of_reading(tmp_path):
     keyed = {"en.ftl": "# c\na = One\n    two\nb = Three\n", "de.ftl": "b = Drei\na = Eins zwei\nc = Vier\n"}
     messages = "^(?P<key>\\w+) =\\s+(?P<text>\\S[^\n]*(?:\n +[^\n]+)*)"
     assert rows(keyed, pattern=messages) == [("One\n    two", "Eins zwei"), ("Three", "Drei")]
+    article = {"a.xml": "<j>Hai &amp; iie</j><e>Yes &amp; no.</e>\n<j>Nani</j><e>What</e>"}
+    couples = "<j>(?P<target>[^<]+)</j><e>(?P<source>[^<]+)</e>"
+    assert rows(article, pattern=couples) == [("Yes & no.", "Hai & iie"), ("What", "Nani")]
+    assert rows(article, pattern=couples, keep="[A-Z].*[.]") == [("Yes & no.", "Hai & iie")]
     both = {
         "en.jsonl": '{"a": "one", "b": "two"}\n{"a": "three"}\n',
         "de.jsonl": '{"a": "eins", "b": "zwei"}\n{"a": "drei"}',

@@ -29,6 +29,7 @@ from msdc.distill.vocabulary_transfer import (
     transplant_code,
     transplant_rows,
     with_spelling,
+    with_twins,
 )
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
@@ -94,6 +95,13 @@ def test_the_spelling_counts_as_half_a_sentence():
     mixed = with_spelling(weights, np.array([4.5, 0, 9.0]), {0: [1, 2], 1: [2]}, worth=0.5).toarray()
     assert mixed == pytest.approx(np.array([[0.9, 0.05, 0.05], [0, 0, 1.0], [0, 1.0, 0]]))
     assert with_spelling(weights, np.ones(3), {}).toarray() == pytest.approx(weights.toarray())
+
+
+def test_a_rare_token_takes_from_its_twin():
+    weights = sparse.csr_matrix(np.array([[1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0]]))
+    mixed = with_twins(weights, np.array([15.0, 0.0, 3.0]), {0: 1, 1: 0}).toarray()
+    assert mixed == pytest.approx(np.array([[0.75, 0.25, 0], [1.0, 0, 0], [0, 0, 1.0]]))
+    assert with_twins(weights, np.ones(3), {}).toarray() == pytest.approx(weights.toarray())
 
 
 def test_pieces_inside_words_are_made_of_the_teachers(tiny_teacher):

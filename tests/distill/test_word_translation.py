@@ -47,6 +47,15 @@ def test_unknown_words_stay_and_a_text_has_one_translation() -> None:
     assert {dictionary.translate(f"big {i}", "xx").split()[0] for i in range(40)} == {"grand", "gross"}
 
 
+def test_a_language_without_spaces_is_cut_into_words() -> None:
+    words = {"dog": "小狗", "cat": "花猫", "house": "房子", "bird": "飞鸟", "sleeps": "睡觉", "runs": "跑步", "sees": "看见"}
+    nouns, verbs = list(words)[:4], list(words)[4:]
+    rows = [Row(f"the {noun} {verb}", f"{words[noun]}{words[verb]}了", "zh") for noun in nouns for verb in verbs] * 8
+    dictionary = learn_dictionary(rows)
+    assert dictionary.by_language["zh"]["cat"][0][0] == "花猫"
+    assert dictionary.translate("The cat sees the bird, OK", "zh") == "花猫看见飞鸟, ok"
+
+
 def _corpora(folder: Path) -> tuple[Corpus, Corpus]:
     pairs = folder / "pairs.en-xx.tsv"
     pairs.write_text("".join(f"{row.source}\t{row.target}\n" for row in toy_pairs()), encoding="utf-8")
@@ -125,3 +134,5 @@ def test_join_punctuation() -> None:
     assert join_punctuation("a dog , a cat ( or two ) and i do n't know .") == "a dog, a cat (or two) and i don't know."
     assert join_punctuation("the man 's hat !") == "the man's hat!"
     assert join_punctuation("No change, here.") == "No change, here."
+    assert join_punctuation("在 测试 中 ， 艾伦 Allen 看 书 。") == "在测试中，艾伦 Allen 看书。"
+    assert join_punctuation("친구 와 영화") == "친구 와 영화"

@@ -8,7 +8,7 @@ import sentencepiece
 from msdc.compress.texts import quickstart_texts
 from msdc.compress.vocabulary.spelling import marks_apart, read_character_map, respell, spellings
 from msdc.compress.vocabulary.tokens import NORMAL, UNUSED, read_proto
-from msdc.compress.vocabulary.train import train_vocabulary, train_whole_words
+from msdc.compress.vocabulary.train import PHRASE, train_vocabulary, train_whole_words
 from msdc.encoders.folder import locate_model
 from msdc.errors import InputError
 from msdc.export.golden import golden_texts
@@ -157,6 +157,47 @@ def test_the_json_copy_keeps_every_combining_mark(texts, whole, tmp_path):
 def test_the_same_text_gives_the_same_file(texts, whole, tmp_path):
     again = train_whole_words(texts, tmp_path / "t.model", 2500, 1200, words=["zebra", "photograph"])
     assert again.read_bytes() == whole.path.read_bytes()
+
+
+def test_a_word_after_a_clitic_is_the_token_of_that_word(texts, tmp_path):
+    """Arabic writes and, the and by with the next word: the word needs a token without a space before it."""
+    nouns = ["كتاب", "مدرسة", "مدينة", "سيارة", "قلم", "شجرة", "حديقة", "جبل"]
+    heads = ["ال", "و", "ب", "وال", "بال", ""]
+    rows = [f"{heads[(i + j) % 6]}{noun} {heads[(i * j) % 6]}{nouns[(j + 3) % 8]}" for i in range(60)
+            for j, noun in enumerate(nouns)]  # fmt: skip
+    more = {**texts, "ar": rows}
+    made = train_whole_words(more, tmp_path / "t.model", 1500, 700, words=nouns, prefixes=["ال", "و", "ب", "وال", "بال"])
+    read = sentencepiece.SentencePieceProcessor(model_file=str(made)).encode
+    for noun in nouns:
+        assert read(f"فوال{noun}", out_type=str)[-1] in (noun, f"ال{noun}", f"وال{noun}")
+        for head in ("وال", "بال"):
+            tokens = read(head + noun, out_type=str)
+            assert tokens in ([f"▁{head}", noun], [f"▁{head}{noun}"]), tokens
+
+
+def test_chinese_and_japanese_are_cut_into_words_of_one_form(texts, tmp_path):
+    pytest.importorskip("opencc")
+    zh = ["我昨天在北京大學學習漢語。", "他們在北京看書，我在學校看書。", "昨天的天氣很好，我們去公園。", "漢語很難，可是我喜歡學習。"]
+    ja = ["昨日東京で友達と映画を見ました。", "東京の天気はとてもいいです。", "私は本を読みました。", "友達は学校で勉強します。"]
+    more = {**texts, "zh": zh * 40, "ja": ja * 40}
+    made = train_whole_words(more, tmp_path / "t.model", 2000, 1400, spellings=True, simplified=True)
+    tokenizer = PieceTokenizer(made)
+    names = [tokenizer.processor.id_to_piece(i) for i in range(tokenizer.size)]
+    assert not [name for name in names if PHRASE.fullmatch(name)]
+    assert tokenizer.encode(["我在北京学习汉语，天气很好。"], 32) == tokenizer.encode(["我在北京學習漢語，天氣很好。"], 32)
+    assert tokenizer.encode(["ﾃｽﾄ"], 8) == tokenizer.encode(["テスト"], 8)
+    assert tokenizer.processor.normalize("書籍 書く").count("书") == 2  # in Japanese too
+    write_fast_copy(made, tmp_path / "tokenizer.json")
+    assert FastTokenizer(tmp_path / "tokenizer.json").encode([*zh, *ja], 64) == tokenizer.encode([*zh, *ja], 64)
+
+
+@pytest.mark.parametrize(
+    ("text", "phrase"),
+    [("▁我", True), ("我们", False), ("東京で", False), ("その会合に", True), ("コンピューター", False), ("▁abc", False),
+     ("法兰克福市长", True), ("▁コンピューター", True)],
+)  # fmt: skip
+def test_phrases_are_no_tokens(text, phrase):
+    assert bool(PHRASE.fullmatch(text)) == phrase
 
 
 @pytest.mark.parametrize(
