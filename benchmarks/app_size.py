@@ -37,7 +37,9 @@ def onnx_aar() -> Path:
     def make(stage: Path) -> None:
         subprocess.run(["npm", "pack", "--silent", AAR_PACKAGE], cwd=stage, check=True, stdout=subprocess.DEVNULL)
         (archive,) = stage.glob("*.tgz")
-        with tarfile.open(archive) as packed, packed.extractfile(AAR_MEMBER) as member:
+        with tarfile.open(archive) as packed:
+            member = packed.extractfile(AAR_MEMBER)
+            assert member is not None, f"{AAR_MEMBER} is a folder"
             (stage / "onnxruntime.aar").write_bytes(member.read())
         archive.unlink()
 

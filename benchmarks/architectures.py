@@ -13,7 +13,7 @@ import statistics
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from artifacts import LENGTHS, items_of
@@ -43,7 +43,7 @@ def exporter_of(name: str) -> str:
 
 
 def measure(name: str, runtime: str, precision: str) -> dict[str, Any]:
-    from architectures import architecture_modules, rows
+    from architectures import architecture_modules, rows  # type: ignore[attr-defined]  # of tests/helpers
 
     row: dict[str, Any] = {"architecture": name, "runtime": runtime, "precision": precision}
     modules = architecture_modules(name)
@@ -84,7 +84,7 @@ def both_ways(model: str, work: Path, rounds: int) -> list[str]:
 
     Latencies are medians over the rounds, ratios to the canonical exporter in each round.
     """
-    ways = ("canonical", "generic")
+    ways: tuple[Literal["canonical", "generic"], ...] = ("canonical", "generic")
     for way in ways:
         export(model, target="linux", runtime="both", precision="int8", out=work / way, exporter=way, force=True)
     items = [item for way in ways for item in items_of(work / way, way)]
@@ -135,7 +135,7 @@ def report(found: list[dict[str, Any]]) -> list[str]:
 
 def main() -> None:
     sys.path.insert(0, str(ROOT / "tests" / "helpers"))
-    from architectures import EVERY
+    from architectures import EVERY  # type: ignore[attr-defined]  # of tests/helpers
 
     parser = options_for(__doc__, "architectures")
     parser.add_argument("--only", nargs="+", choices=EVERY, default=EVERY)

@@ -156,7 +156,8 @@ def make_litert(work: Path, name: str, python: str) -> Path:
                 shutil.copy(ours / file, stage / file)
             kept = [i for i, row in enumerate(golden["ids"]) if len(row) <= LONGEST]
             vectors = dict.fromkeys(("float", "onnx"), golden["vectors"]["float"][kept])
-            write_golden(stage, *([golden[key][i] for i in kept] for key in ("texts", "ids")), vectors)
+            texts, ids = ([golden[key][i] for i in kept] for key in ("texts", "ids"))
+            write_golden(stage, texts, ids, vectors)
             programs = type(manifest.programs)(onnx=OnnxPart(file="model.tflite", data=None, opset=1))
             changed = {"name": name, "max_length": LONGEST, "programs": programs, "files": list_files(stage),
                        "parity": {}, "versions": said["versions"], "precision": said["recipe"]}  # fmt: skip

@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import torch
-from sentence_transformers import SentenceTransformer, export_dynamic_quantized_onnx_model, models
+from sentence_transformers import SentenceTransformer, export_dynamic_quantized_onnx_model, models  # type: ignore[attr-defined]
 from transformers import BertConfig, BertModel
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
@@ -25,8 +25,12 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_ma
 def minilm_l12(folder: Path, tokenizer: Path) -> SentenceTransformer:
     """The teacher's shape; speed and bytes depend neither on the weights nor on the tokenizer."""
     torch.manual_seed(0)
-    shape = {"hidden_size": 384, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 1536}
-    body = BertModel(BertConfig(vocab_size=250_002, max_position_embeddings=512, pad_token_id=0, **shape))
+    body = BertModel(
+        BertConfig(
+            vocab_size=250_002, max_position_embeddings=512, pad_token_id=0, hidden_size=384, num_hidden_layers=12,
+            num_attention_heads=12, intermediate_size=1536,
+        )
+    )  # fmt: skip
     body.save_pretrained(folder)
     for name in TOKENIZER_FILES:
         if (tokenizer / name).exists():

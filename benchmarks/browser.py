@@ -81,7 +81,7 @@ def native_round(bundle: Path, lines: Sequence[str], queries: Sequence[str]) -> 
         vectors_ND = encoder.encode(list(lines))
         index_ms.append(1000 * (time.perf_counter() - start))
         cpu_ms.append(1000 * (time.process_time() - processor))
-    for query in queries * PASSES:
+    for query in list(queries) * PASSES:
         start = time.perf_counter()
         cosines_N = vectors_ND @ encoder.encode([query])[0]
         np.argsort(-cosines_N)[:BEST]

@@ -74,7 +74,8 @@ def prepare(work: Path) -> None:
     if not (work / "static.npy").is_file():
         model = SentenceTransformer(str(locate_model(TEACHER)), device="cpu")
         with torch.no_grad():
-            np.save(work / "static.npy", model[0].auto_model.get_input_embeddings().weight.numpy())
+            body: Any = model[0]
+            np.save(work / "static.npy", body.auto_model.get_input_embeddings().weight.numpy())
 
 
 def opened(method: str, work: Path) -> Callable[[Sequence[str]], np.ndarray]:
@@ -177,8 +178,11 @@ def main() -> None:
 
         method, count, work, started = options.child
         torch.set_num_threads(options.threads)
-        done = prepare(Path(work)) if method == "prepare" else child(method, int(count), Path(work), float(started))
-        print(json.dumps(done))
+        if method == "prepare":
+            prepare(Path(work))
+            print("null")
+        else:
+            print(json.dumps(child(method, int(count), Path(work), float(started))))
         return
     if options.work is None or len(options.counts) != 2:
         parser.error("--work is needed, and --counts are two: the lines of a small and of a large file")

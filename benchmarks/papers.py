@@ -127,9 +127,9 @@ def read_set(name: str, data: Path) -> TestSet:
         note = f"P@1, {len(asked)} queries, {len(answers)} candidates"
         return TestSet(name, note, XSR, (pairs, answers[QUERIES:]), None, RETRIEVAL[name])
     file, limit = GRADED[name]
-    pairs = read_pairs(data / file, name, ANY_SCORE, skip_bad=True)
-    pairs = pairs if limit is None else pairs.spread(limit)
-    return TestSet(name, f"Spearman x 100, {len(pairs)} pairs", STS, pairs, pairs.gold_N)
+    graded = read_pairs(data / file, name, ANY_SCORE, skip_bad=True)
+    graded = graded if limit is None else graded.spread(limit)
+    return TestSet(name, f"Spearman x 100, {len(graded)} pairs", STS, graded, graded.gold_N)
 
 
 RESAMPLES = 1000
@@ -395,8 +395,9 @@ def answers_file(work: Path, row: dict[str, Any]) -> Path:
 def run_row(table: PaperTable, row: Row, seed: int, work: Path, data: Path, sets: list[TestSet]) -> dict[str, Any]:
     """Train and score one row with one seed; return its line of rows.jsonl."""
     folder = work / "runs" / f"{table.name}-{seed}"
+    facts: dict[str, Any] = {}
     if row.model is not None:
-        encoder, facts = load_encoder(row.model(work, data)), {}
+        encoder = load_encoder(row.model(work, data))
     else:
         recipe = load_recipe(row.recipe, row.settings(table, work, data, seed), data)
         encoder, facts = train(row, recipe, folder / row.name, folder)
@@ -411,7 +412,8 @@ def run_row(table: PaperTable, row: Row, seed: int, work: Path, data: Path, sets
     }
     file = answers_file(work, done)
     file.parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(file, **{name: answers_N.astype(np.float32) for name, (_, answers_N) in found.items()})
+    arrays: dict[str, Any] = {name: answers_N.astype(np.float32) for name, (_, answers_N) in found.items()}
+    np.savez_compressed(file, **arrays)
     return done
 
 
@@ -449,8 +451,9 @@ def main() -> None:
                     print(f"{table.name}, {row.name}, seed {seed}: {error}", file=sys.stderr, flush=True)
     results = [one for one in with_answers(kept, options.work) if one.key[0] in [table.name for table in tables]]
     measured = [table for table in tables if any(one.key[0] == table.name for one in results)]
-    sets = {name: read_set(name, options.data) for table in measured for name in table.sets}
-    gold, notes = ({name: one[part] for name, one in sets.items()} for part in (4, 1))
+    read = {name: read_set(name, options.data) for table in measured for name in table.sets}
+    gold = {name: one.gold_N for name, one in read.items()}
+    notes = {name: one.note for name, one in read.items()}
     title = tables[0].title if len(tables) == 1 else "The papers' tables at small size"
     write_page(options.write, title, "students trained in these runs", page(measured, results, gold, notes),
                "torch transformers")  # fmt: skip

@@ -33,7 +33,7 @@ def picture(page: Path, target: Path, width: int, height: int) -> Path:
         InputError: no such page, or the picture is larger than 200 kB.
         MsdcError: no Chromium.
     """
-    from browser import opened
+    from browser import opened  # type: ignore[attr-defined]  # of tests/helpers
 
     if not page.is_file():
         raise InputError(f"{page}: no such report; `make quickstart` writes one")

@@ -194,7 +194,8 @@ def rehearse(
     corpus = work / "corpus"
     write_corpus(corpus, pairs, shards)
     tree = recipe(corpus, model, steps, batch)
-    rows, expected = [], []
+    rows: list[Any] = []
+    expected: list[Any] = []
 
     def measured(name: str, world: int, **more: Any) -> None:
         found = train(work, name, tree, world, **more)

@@ -130,14 +130,14 @@ def main() -> None:
             found[name] = run_tests(options.checkout.resolve(), model, Path(folder, f"{name}.jsonl"), options.tests)
     counted = [name for name, (outcome, _) in found["standard"].items() if outcome == "passed"]
     missed = {name: found["msdc"].get(name, ("missing", "")) for name in counted}
-    missed = {name: reason for name, (outcome, reason) in missed.items() if outcome != "passed"}
+    reasons = {name: reason for name, (outcome, reason) in missed.items() if outcome != "passed"}
     print(
-        f"{len(counted) - len(missed)} of {len(counted)} tests that pass with standard classes pass with msdc's module"
+        f"{len(counted) - len(reasons)} of {len(counted)} tests that pass with standard classes pass with msdc's module"
     )
-    for name, reason in missed.items():
+    for name, reason in reasons.items():
         print(f"  {name}: {reason.splitlines()[0] if reason else ''}")
     if options.output:
-        options.output.write_text(json.dumps({"passed": len(counted) - len(missed), "of": len(counted),
+        options.output.write_text(json.dumps({"passed": len(counted) - len(reasons), "of": len(counted),
                                               "missed": missed}, indent=1) + "\n", "utf-8")  # fmt: skip
 
 

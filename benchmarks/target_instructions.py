@@ -105,7 +105,7 @@ def measure(name: str, bundle: Path, rows: KeptRows, mix: Sequence[int] = (), ru
             (run,) = run_emulated(machine, "a76", open_jobs(bundle, asked))
             assert run.memory is not None and run.parity is not None
             memory = run.memory.warm
-            row = {"name": name, "runtime": runtime, "bytes": run.artifact.bytes,
+            row: dict[str, Any] = {"name": name, "runtime": runtime, "bytes": run.artifact.bytes,
                    "load": run.load, "peak_mib": memory.vmhwm_mib, "anon_mib": memory.anon_mib,
                    **{str(timing.length): timing.minimum for timing in run.latency}}  # fmt: skip
             if mix:

@@ -83,8 +83,9 @@ def sentence_transformers(folder: Path, pairs: list[list[str]], steps: int, opti
     """The trainer as its multilingual example uses it."""
     import torch
     from datasets import Dataset
-    from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, losses
+    from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
     from sentence_transformers import SentenceTransformerTrainingArguments as Arguments
+    from sentence_transformers.sentence_transformer import losses
 
     from msdc import load_encoder
     from msdc.encoders.folder import locate_model

@@ -111,7 +111,11 @@ def table() -> str:
     classes = [(code, class_of(code)) for code in kept]
     before = chain([BREAK], (kind for _, kind in classes))
     starts = [entry for entry, last in zip(classes, before, strict=False) if entry[1] != last]
-    lines = [f'R"(unicode {unicodedata.unidata_version}', *map(_line, (runs, others, orders, starts)), ')"']
+    lines = [
+        f'R"(unicode {unicodedata.unidata_version}',
+        *(_line(entries) for entries in (runs, others, orders, starts)),
+        ')"',
+    ]
     return "\n".join(lines) + "\n"
 
 
