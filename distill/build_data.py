@@ -44,7 +44,10 @@ def wanted_files(recipe: Recipe, data: Path, sets: dict[str, SourceSet]) -> tupl
         for corpus in corpora for path in (corpus.path, *(corpus.files or ())) if path is not None
     ]  # fmt: skip
     patterns += [(path, ()) for path in (*recipe.exclude, *recipe.heldout.graded)]
-    files = [(file, name, code) for name, entry in sets.items() for file, (code, _) in entry.targets.items()]
+    files = [
+        (file, name, code) for name, entry in sets.items() for file, (code, _) in entry.targets.items()
+        if entry.test or not code or recipe.wanted([code])
+    ]  # fmt: skip
     found: dict[str, str] = {}
     unknown: dict[str, None] = {}
     for path, languages in patterns:
