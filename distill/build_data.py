@@ -40,14 +40,11 @@ def wanted_files(recipe: Recipe, data: Path, sets: dict[str, SourceSet]) -> tupl
     """The set of each file that a recipe reads, patterns without a known source, and corpora of the hub or OPUS."""
     corpora = dict.fromkeys(recipe.all_corpora)
     patterns: list[tuple[str, tuple[str, ...]]] = [
-        (path, () if corpus.kind == "text" else corpus.languages)
+        (path, () if corpus.kind == "text" else tuple(recipe.wanted(corpus.languages or recipe.languages)))
         for corpus in corpora for path in (corpus.path, *(corpus.files or ())) if path is not None
     ]  # fmt: skip
     patterns += [(path, ()) for path in (*recipe.exclude, *recipe.heldout.graded)]
-    files = [
-        (file, name, code) for name, entry in sets.items() for file, (code, _) in entry.targets.items()
-        if entry.test or not code or recipe.wanted([code])
-    ]  # fmt: skip
+    files = [(file, name, code) for name, entry in sets.items() for file, (code, _) in entry.targets.items()]
     found: dict[str, str] = {}
     unknown: dict[str, None] = {}
     for path, languages in patterns:

@@ -382,8 +382,8 @@ class Recipe(Strict):
     teacher: _Teacher = "all-MiniLM-L6-v2"
     assistant: _Assistant | None = Assistant()
     student: _Student | None = StudentShape()
-    corpora: tuple[Corpus, ...] = Field(min_length=1)
     languages: tuple[str, ...] = ()  # only text of these languages, and text of one language; empty: all
+    corpora: tuple[Corpus, ...] = Field(min_length=1)
     stages: tuple[Stage, ...] = Field(min_length=1)
     # Files (paths or globs) whose sentences, and near duplicates of them, are removed from all training text.
     exclude: tuple[str, ...] = ()
@@ -420,6 +420,16 @@ class Recipe(Strict):
     def corpora_of(self, stage: Stage) -> tuple[Corpus, ...]:
         """The corpora that a stage reads."""
         return self.corpora if stage.corpora is None else stage.corpora
+
+    @field_validator("corpora", mode="after")
+    @classmethod
+    def _wanted(cls, corpora: tuple[Corpus, ...], info: ValidationInfo) -> tuple[Corpus, ...]:
+        """Those with a language that the recipe trains; the others need not be there."""
+        wanted = set(info.data.get("languages", ()))
+        kept = tuple(one for one in corpora if not wanted or not one.languages or wanted & set(one.languages))
+        if not kept:
+            raise ValueError(f"no corpus has text in any of languages ({', '.join(sorted(wanted))})")
+        return kept
 
     @field_validator("stages", "corpora", mode="after")
     @classmethod

@@ -141,3 +141,13 @@ def test_keys_without_an_effect_since_03_are_accepted_and_named(capsys):
     _warn_retired.cache_clear()
     parse_recipe(tree | {"buffer": 1_000_000, "corpora": [{"path": "x", "passes": 1}]}, "r")
     assert capsys.readouterr().err == ""
+
+
+def test_languages_limit_a_recipe():
+    paths = {"pairs.en-xx.tsv": [], "a.en-de.tsv": ["de"], "b": ["ja", "de"]}
+    corpora = [{"path": path, "languages": codes} for path, codes in paths.items()]
+    kept = parse_recipe(tree(corpora=corpora, languages=["ja"]), "r").corpora
+    assert [corpus.path for corpus in kept] == ["pairs.en-xx.tsv", "b"]
+    assert len(parse_recipe(tree(corpora=corpora), "r").corpora) == 3
+    with pytest.raises(InputError, match="no corpus has text in any of languages"):
+        parse_recipe(tree(corpora=corpora[1:2], languages=["ja"]), "r")
