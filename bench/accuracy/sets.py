@@ -215,6 +215,23 @@ def _by_language(name: str, part: str, summary: str, pattern: str) -> NamedSet:
     return NamedSet(name, STS, summary, parts)
 
 
+def _cross_dev(data: DataFolder) -> Iterator[SetPart]:
+    """STSb dev, English first sentences with second ones of each other language: also for languages without a test."""
+    english = data.first("stsb/sts-dev.tsv*")
+    own = {"tr": "stsb-tr/stsb_tr_dev.tsv*", "ko": "korsts/sts-dev.tsv*"}
+    for code in data.others():
+        looked, name = own.get(code, f"stsb-multi-mt/stsb-{code}-dev.csv*"), f"stsb-cross-dev/en-{code}"
+        file = data.first(looked)
+        yield SetPart(name, partial(_load, _crossed, english, file, name) if english and file else None, looked)
+
+
+def _crossed(first: Path, second: Path, name: str) -> ScoredPairs:
+    one, two = read_pairs(first, name), read_pairs(second, name)
+    if one.gold_N.tolist() != two.gold_N.tolist():
+        raise InputError(f"{second}: not the pairs of {first}, row by row")
+    return replace(one, second=two.second, sources=[*one.sources, *two.sources], notes=[*one.notes, *two.notes])
+
+
 def _bias(data: DataFolder) -> Iterator[SetPart]:
     stsb = [part for one in _STSB for part in one.parts(data)]
     for name, parts in (("bias/sts17", list(_sts17(data))), ("bias/stsb", stsb)):
@@ -402,6 +419,7 @@ _LISTED = (
     ),
     _one("sickr", "SICK-R test (as DCSE)", "sick/SICK_test_annotated.txt*", "SICK/SICK_test*"),
     NamedSet("sickr-all", STS, "SICK-R, all three parts (as MTEB)", _sick_all),
+    NamedSet("stsb-cross-dev", STS, "STSb dev, English against its translation", _cross_dev),
     _by_language("stsb-multi-dev", "{}", "STSb dev, machine-translated", "stsb-multi-mt/stsb-{}-dev.csv*"),
     _one("stsb-tr-dev", "STSb dev in Turkish", "stsb-tr/stsb_tr_dev.tsv*", language="tr"),
     _one("korsts", "KorSTS test", "korsts/sts-test.tsv*", "KorSTS/sts-test.tsv", language="ko"),

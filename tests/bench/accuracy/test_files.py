@@ -7,6 +7,7 @@ from refusals import one_line
 
 from msdc.bench.accuracy import evaluate
 from msdc.bench.accuracy.parallel import read_parallel
+from msdc.bench.accuracy.sets import SETS, DataFolder
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError, MsdcError
 from msdc.text.scored_pairs import read_pairs
@@ -154,3 +155,20 @@ def test_official_files_leave_out_unjudged_pairs(tmp_path):
     gold.write_text("1\n2\n3\n4\n", encoding="utf-8")
     with pytest.raises(InputError, match="line 4 has no counterpart"):
         read_pairs(sentences)
+
+
+def test_english_against_a_translation_needs_the_same_rows(tmp_path):
+    for name, rows in {
+        "stsb/sts-dev.tsv": "g\tf\ty\t1\t5.0\tA man.\tA person.\ng\tf\ty\t2\t1.0\tA cat.\tA car.\n",
+        "korsts/sts-dev.tsv": "genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2\n"
+                              "g\tf\ty\t1\t5.0\t남자.\t사람.\ng\tf\ty\t2\t1.0\t고양이.\t차.\n",
+        "stsb-multi-mt/stsb-pt-dev.csv": "Um homem.,Uma pessoa.,5.0\nUm gato.,Um carro.,2.0\n",
+    }.items():  # fmt: skip
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(rows, encoding="utf-8")
+    folder = DataFolder(tmp_path, ("en", "ko", "pt", "ja"))
+    parts = {part.name: part.load for part in SETS["stsb-cross-dev"].parts(folder)}
+    korean = parts["stsb-cross-dev/en-ko"]().content
+    assert (korean.first, korean.second) == (["A man.", "A cat."], ["사람.", "차."])
+    assert parts["stsb-cross-dev/en-ja"] is None
+    assert "not the pairs of" in one_line(parts["stsb-cross-dev/en-pt"], InputError)
