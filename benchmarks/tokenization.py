@@ -38,7 +38,7 @@ KINDS = {
     "WordPiece": "all-MiniLM-L6-v2's, 30,522",
     "byte-level BPE": "Qwen's shape, trained here, 32,000",
     "byte-fallback BPE": "Gemma's shape, trained here, 32,000",
-    "unigram": "msdc-mini's tokenizer.json",
+    "unigram": "XLM-R's shape, trained small",
     "SentencePiece model": "msdc-mini's tokenizer.model, mapped as it is",
 }
 MINILM_JSON = Path(locate_model("all-MiniLM-L6-v2")) / "tokenizer.json"
@@ -71,7 +71,7 @@ def training_texts(data: Path) -> list[str]:
 def prepare(kind: str, data: Path, work: Path) -> Path:
     """A folder with `tokenizer.json` and the bundle that the core opens; created once."""
     from native_core import write_compiled_bundle, write_piece_bundle
-    from small_tokenizers import gemma, qwen
+    from small_tokenizers import gemma, qwen, unigram
 
     from msdc.export.tokenizer.compile import compile_tokenizer
     from msdc.text.tokenizer import write_fast_copy
@@ -87,6 +87,8 @@ def prepare(kind: str, data: Path, work: Path) -> Path:
         qwen(texts=training_texts(data), size=SIZE).save(str(source))
     elif kind == "byte-fallback BPE":
         gemma(texts=training_texts(data), size=SIZE).save(str(source))
+    elif kind == "unigram":
+        unigram(folder, split_words=True).save(str(source))
     else:
         write_fast_copy(MINI_MODEL, source)
     if kind == "SentencePiece model":
