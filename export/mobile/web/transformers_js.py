@@ -1,5 +1,8 @@
 """Files with which transformers.js reads a web bundle, for models that have a `tokenizer.json` of their own.
 
+`onnx/model.onnx` is the bundle's program for its pipelines, which pool states of tokens: every token has the sentence
+vector, so that each pooling gives it, and the number of the prompt's tokens is fixed. It has the program's data file.
+
 The gate runs transformers.js itself in Node: its tokenizer must give the bundle's ids on all golden texts. Its native
 dependencies (an ONNX runtime and an image library) are replaced by empty ones: a tokenizer needs neither.
 """
@@ -20,7 +23,14 @@ from msdc.export.mobile.web.npm import PackageFile, runtime_folder
 from msdc.export.readme import render
 from msdc.files import read_json, write_text
 from msdc.progress import say
-from msdc.text.tokenizer import JSON_FILE, MAX_TOKENIZER_BYTES, FastTokenizer, Tokenizer, prompt_tokens
+from msdc.text.tokenizer import (
+    JSON_FILE,
+    MAX_TOKENIZER_BYTES,
+    FastTokenizer,
+    Tokenizer,
+    load_tokenizer,
+    prompt_tokens,
+)
 
 HERE = Path(__file__).resolve().parent
 PACKAGE, VERSION, LIBRARY = "@huggingface/transformers", "4.3.1", "transformers.node.min.mjs"
@@ -85,6 +95,37 @@ def keep_sigma(file: Path) -> None:
         write_text(file, json.dumps(value, ensure_ascii=False))
 
 
+def pipeline_program(file: Path, prompt_tokens: int) -> bytes:
+    """The graph of a program with an output `token_embeddings`, and no input `prompt_tokens`."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    model = onnx.load(file, load_external_data=False)
+    graph, (vector,) = model.graph, model.graph.output
+    width = vector.type.tensor_type.shape.dim[1].dim_value
+    for name, values in (("count", [prompt_tokens]), ("width", [width]), ("axis", [1])):
+        graph.initializer.append(helper.make_tensor(f"pipeline/{name}", TensorProto.INT64, [1], values))
+    own = [one for one in graph.input if one.name == "prompt_tokens"]
+    for one in own:
+        graph.input.remove(one)
+    first = [
+        helper.make_node("Shape", ["input_ids"], ["pipeline/batch"], end=1),
+        helper.make_node("Expand", ["pipeline/count", "pipeline/batch"], ["prompt_tokens"]),
+    ]
+    for number, node in enumerate(first if own else ()):
+        graph.node.insert(number, node)
+    graph.node.extend([
+        helper.make_node("Shape", ["input_ids"], ["pipeline/tokens"]),
+        helper.make_node("Concat", ["pipeline/tokens", "pipeline/width"], ["pipeline/shape"], axis=0),
+        helper.make_node("Unsqueeze", [vector.name, "pipeline/axis"], ["pipeline/vector"]),
+        helper.make_node("Expand", ["pipeline/vector", "pipeline/shape"], ["token_embeddings"]),
+    ])  # fmt: skip
+    sizes = ["batch", "length", width]
+    graph.output.append(helper.make_tensor_value_info("token_embeddings", TensorProto.FLOAT, sizes))
+    serialized: bytes = model.SerializeToString(deterministic=True)
+    return serialized
+
+
 def write_transformers_js(stage: Path, manifest: Manifest, model: Path | None) -> None:
     """Write the files into the bundle's folder `stage`; `model` is the model's own folder.
 
@@ -98,6 +139,10 @@ def write_transformers_js(stage: Path, manifest: Manifest, model: Path | None) -
         own = model / name if model is not None else None
         write_text(stage / name, own.read_text("utf-8") if own is not None and own.is_file() else json.dumps(value))
     keep_sigma(stage / JSON_FILE)
+    tokenizer = load_tokenizer(stage, manifest.tokenizer.pad_id)
+    count = prompt_tokens(tokenizer, manifest.prompts.get(manifest.default_prompt or "", ""), length)
+    (stage / "onnx").mkdir(exist_ok=True)
+    (stage / "onnx" / "model.onnx").write_bytes(pipeline_program(stage / manifest.part("onnx").file, count))
     say(f"transformers.js: compare its tokenizer on {len(texts)} golden texts")
     other = [] if FastTokenizer(stage / JSON_FILE).encode(texts, length) == golden["ids"] else texts
     if other := other or differing(golden, ids_of(stage, texts), length, manifest.tokenizer.eos_id):
