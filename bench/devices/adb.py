@@ -262,11 +262,10 @@ class RemoteFolder:
         rows = (line.split(maxsplit=1) for line in done.output.splitlines())
         there = {row[1].lstrip("*").removeprefix("./"): row[0] for row in rows if len(row) == 2}
         for path in files:
-            if path.name not in there:
+            if (found := there.get(path.name)) != sha256_file(path):
                 word = last_words(f"{done.output}\n{done.errors}") or f"code {done.code}"
-                raise MsdcError(f"device {self.adb.serial}: sha256sum of {path.name} failed ({word})")
-            if there[path.name] != sha256_file(path):
-                raise MsdcError(f"device {self.adb.serial}: {path.name} was damaged on its way there; run again")
+                what = "was damaged on its way there; run again" if found else f"cannot be read there ({word})"
+                raise MsdcError(f"device {self.adb.serial}: {path.name} {what}")
 
 
 def _start_line(runner: RunnerBuild, timeout_s: float) -> str:

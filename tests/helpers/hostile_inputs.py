@@ -104,8 +104,8 @@ def damaged_indexes(whole: Path, folder: Path) -> list[str]:
     return list(changed)
 
 
-def write_inputs(bundle, folder: Path, whole: Path, index: Path) -> int:
-    """The table as files that a program without a JSON reader takes; the number of its checks.
+def write_inputs(bundle, folder: Path, whole: Path, index: Path) -> dict[str, int]:
+    """The table as files that a program without a JSON reader takes; the number of checks by language.
 
     `bundle` is loaded from the folder `whole`; `index` has `DOCUMENTS`.
     """
@@ -129,4 +129,6 @@ def write_inputs(bundle, folder: Path, whole: Path, index: Path) -> int:
         (folder / f"{name}.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
     (folder / "nul.txt").write_text(utf16(NUL))
     asked = sum(bool(text.strip()) for text in TEXTS.values())
-    return len(texts) + asked + len(tables["bundles"]) + len(tables["indexes"]) + 16 * len(HALVES) + 5 + 2
+    checks = len(texts) + asked + len(tables["bundles"]) + len(tables["indexes"]) + 2
+    # With each half of a pair and with a NUL character; a text of Swift has no such halves.
+    return {"kotlin": checks + 16 * len(HALVES) + 8, "swift": checks + 7}

@@ -235,7 +235,7 @@ def test_hostile_texts_damaged_bundles_and_indexes(
     checks = hostile_inputs.write_inputs(bundle, tmp_path, tiny_bundle, index)
     libraries = [jni_libraries[engine], sqlite_library]
     lines = run_checks("CheckHostileKt", classes[engine], libraries, tiny_bundle, tmp_path)
-    assert len(lines) == checks
+    assert len(lines) == checks["kotlin"]
     assert phone_search.contents(tmp_path / "own.sqlite") == phone_search.contents(index)
 
 

@@ -9,6 +9,7 @@ import shutil
 import threading
 from pathlib import Path
 
+import hostile_inputs
 import phone_search
 import pytest
 from programs import run
@@ -77,17 +78,22 @@ def test_package_runs_on_linux(tiny_bundle, tmp_path):
     bundle = load_bundle(tiny_bundle, "executorch")
     phone_search.write_data(bundle, data, files)
     shutil.copyfile(files / "desktop.sqlite", tmp_path / "made-here.sqlite")
+    (hostile := tmp_path / "hostile").mkdir()
+    with open_index(hostile / "whole.sqlite", bundle) as index:
+        index.add(hostile_inputs.DOCUMENTS)
+    checks = hostile_inputs.write_inputs(bundle, hostile, tiny_bundle, hostile / "whole.sqlite")["swift"]
     digits = hashlib.sha256((tiny_bundle / "bundle.json").read_bytes()).hexdigest()
     handler = functools.partial(Quiet, directory=str(tiny_bundle))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         out = run(
             "swift", "run", "--package-path", package, "--jobs", "2", "Check", tiny_bundle, library, data, files,
-            f"http://127.0.0.1:{server.server_port}", digits, bundle.width, cwd=tmp_path,
+            f"http://127.0.0.1:{server.server_port}", digits, bundle.width, hostile, cwd=tmp_path,
         )  # fmt: skip
         server.shutdown()
     lines = [line for line in out.splitlines() if line.startswith(("ok ", "FAILED "))]
-    assert len(lines) == 2 * len(phone_search.QUERIES) + 35 and not any(one.startswith("FAILED") for one in lines), out
+    assert len(lines) == 2 * len(phone_search.QUERIES) + 35 + checks, out
+    assert not any(one.startswith("FAILED") for one in lines), out
     assert out.splitlines()[-1] == "done"
     assert phone_search.contents(files / "phone.sqlite") == phone_search.contents(tmp_path / "made-here.sqlite")
     with open_index(files / "desktop.sqlite", bundle) as index:

@@ -32,6 +32,10 @@ fun checkTexts(encoder: SentenceEncoder, folder: File) {
             { encoder.encodeBlocking("a", half) }, { encoder.prompt(half) }
         )) throws<IllegalArgumentException>(name, "half of a surrogate pair") { work() }
     }
+    val nul = units(File(folder, "nul.txt").readText())
+    for (work in listOf<() -> Any>(
+        { encoder.encodeBlocking("a", nul) }, { encoder.encodeBlocking(listOf("a"), nul) }, { encoder.prompt(nul) }
+    )) throws<IllegalArgumentException>("NUL in a prompt", "has a NUL character") { work() }
 }
 
 suspend fun checkIndex(index: SearchIndex, folder: File) {

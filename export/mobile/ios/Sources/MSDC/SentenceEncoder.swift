@@ -90,6 +90,7 @@ public final class SentenceEncoder: @unchecked Sendable {
   /// The prompt that the model holds under `name`, such as "query". An unknown name is an error that lists the
   /// known ones.
   public func prompt(named name: String) throws -> String {
+    if name.utf8.contains(0) { throw EncoderError.badArgument("the prompt's name has a NUL character") }
     var found: UnsafePointer<CChar>?
     try check { error, size in msdc_find_prompt(handle, name, &found, error, size) }
     return found.map { String(cString: $0) } ?? ""
@@ -148,6 +149,7 @@ public final class SentenceEncoder: @unchecked Sendable {
   }
 
   private func batch(_ texts: [String], prompt: String?, stop: StopFlag) throws -> Vectors {
+    if prompt?.utf8.contains(0) == true { throw EncoderError.badArgument("the prompt has a NUL character") }
     var values = [Float](repeating: 0, count: texts.count * width)
     guard !texts.isEmpty else { return Vectors(values: values, width: width) }
     // All texts in one piece of memory, with a byte at the end so that it is never empty.

@@ -76,7 +76,7 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
     /** The vector of [text], on the calling thread. Takes milliseconds: call it off the main thread. */
     @JvmOverloads
     fun encodeBlocking(text: String, prompt: String? = null): FloatArray =
-        open { NativeCore.encode(handle, utf8(text), prompt?.let { utf8(it, PROMPT) }) }
+        open { NativeCore.encode(handle, utf8(text), prompt?.let { ended(it, PROMPT) }) }
 
     /** The vectors of [texts], in order, on the calling thread: one native call, one [prompt] for all of them. */
     @JvmOverloads
@@ -84,13 +84,13 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
 
     private fun batch(texts: List<String>, prompt: String?, stop: ByteBuffer?): Vectors = open {
         val bytes = Array(texts.size) { utf8(texts[it], "text ${it + 1}") }
-        val first = prompt?.let { utf8(it, PROMPT) }
+        val first = prompt?.let { ended(it, PROMPT) }
         Vectors(if (bytes.isEmpty()) FloatArray(0) else NativeCore.encodeBatch(handle, bytes, first, stop), width)
     }
 
     /** The prompt that the model holds under [name], such as "query". An unknown name is an error that lists the known ones. */
     fun prompt(name: String): String = open {
-        String(NativeCore.prompt(handle, utf8(name, "the prompt's name")), Charsets.UTF_8)
+        String(NativeCore.prompt(handle, ended(name, "the prompt's name")), Charsets.UTF_8)
     }
 
     /** Token ids of [text] with the special ids, at most [maxLength]. */
@@ -215,6 +215,10 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
         }
 
         private const val PROMPT = "the prompt"
+
+        /** UTF-8 that C reads up to a NUL character. */
+        private fun ended(text: String, what: String): ByteArray =
+            utf8(text, what).also { require(0.toByte() !in it) { "$what has a NUL character" } }
 
         /** UTF-8. Half of a surrogate pair is refused, as in Python and JavaScript; Java alone would write "?". */
         internal fun utf8(text: String, what: String = "the text"): ByteArray = try {
