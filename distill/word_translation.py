@@ -97,7 +97,8 @@ def _words(texts: Sequence[str], language: str) -> list[list[str]]:
 
 def _numbered(sentences: Sequence[list[str]]) -> tuple[list[str], np.ndarray, list[list[int]]]:
     """Words in at least MIN_COUNT sentences, their counts, and the sentences as word numbers."""
-    counts = Counter(word for words in sentences for word in set(words))
+    # In the order of the text: that of a set differs between processes, and the dictionary with it.
+    counts = Counter(word for words in sentences for word in dict.fromkeys(words))
     kept = [word for word, count in counts.items() if count >= MIN_COUNT]
     number = {word: i for i, word in enumerate(kept)}
     rows = [[number[word] for word in words if word in number] for words in sentences]

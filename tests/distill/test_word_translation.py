@@ -1,6 +1,9 @@
 """English-only text through the dictionary of the parallel text."""
 
 import gzip
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +40,24 @@ def test_the_dictionary_finds_every_counterpart_and_leaves_the_article_out() -> 
         assert entries[word][0][0] == counterpart
     assert set(entries["big"][0]) == {"grand", "gross"}
     assert dictionary.translate("The cat sees, the Bird runs!", "xx") == "mia vid, pip kor!"
+
+
+def test_every_process_has_the_same_dictionary() -> None:
+    """Tables of translated text are found again, and processes that train together read the same text."""
+    code = (
+        "from msdc.distill.data import Row; from msdc.distill.word_translation import learn_dictionary;"
+        "nouns = [a + b + 'o' for a in 'bdfgk' for b in 'aeiou'];"
+        "rows = [Row(f'{noun} {verb}', f'{noun[::-1]} {verb[::-1]}', code)"
+        " for noun in nouns for verb in ('sleeps', 'runs', 'sees') for code in ('xx', 'zh')] * 2;"
+        "found = learn_dictionary(rows); print(found.digest('xx'), found.digest('zh'))"
+    )
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(digests) == 1
 
 
 def test_unknown_words_stay_and_a_text_has_one_translation() -> None:
