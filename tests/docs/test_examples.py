@@ -1,11 +1,13 @@
-"""The three examples run as their first lines say, and print what they promise."""
+"""The examples run as their first lines say, and print what they promise."""
 
+import json
 import os
 import re
 import sys
 
 import programs
 import pytest
+import yaml
 from places import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -40,3 +42,26 @@ def test_distill_own_text(tmp_path):
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
 def test_every_example_says_how_it_is_run(name):
     assert f"python examples/{name}" in (EXAMPLES / name).read_text(encoding="utf-8")
+
+
+def test_the_action_names_options_that_exist_and_pins_its_actions(tmp_path):
+    steps = yaml.safe_load((EXAMPLES / "model-release.yml").read_text(encoding="utf-8"))["jobs"]["release"]["steps"]
+    assert all(re.search(r"@[0-9a-f]{40}$", step["uses"]) for step in steps if "uses" in step)
+    scripts = [step["run"] for step in steps if "run" in step]
+    frozen = json.loads((ROOT / "tests/msdc/command_line.json").read_text(encoding="utf-8"))
+    known = {verb: set(re.findall(r"(?<!\S)--?[a-z-]+", " ".join(options))) for verb, options in frozen.items()}
+    commands = re.findall(r"^ *(msdc [a-z]+) (.*)$", "\n".join(scripts), re.MULTILINE)
+    assert [verb for verb, _ in commands] == ["msdc export", "msdc bench"]
+    for verb, words in [*commands, ("msdc bench", "--compare last.json --gate 1")]:
+        assert set(re.findall(r"(?<!\S)--?[a-z-]+", words)) <= known[verb], words
+    # The gate of accuracy, with a program that prints its arguments in place of msdc.
+    (gate,) = (step["run"] for step in steps if step.get("shell") == "python")
+    run = {"accuracy": [{"task": "sts", "name": "graded-pairs", "spearman": 80.5, "pairs": 3}]}
+    (tmp_path / "last.json").write_text(json.dumps({"runs": [run]}))
+    program = tmp_path / "msdc"
+    program.write_text('#!/bin/sh\necho "$@"\n')
+    program.chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    said = programs.run(sys.executable, "-c", gate, env=environment, cwd=tmp_path)
+    assert said.strip() == "report result.json -o gate.html --target-accuracy=80.0@graded-pairs --fail"
+    assert {"--target-accuracy", "--fail", "-o"} <= known["msdc report"]
