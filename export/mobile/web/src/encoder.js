@@ -1,5 +1,6 @@
 // The public interface. This module is also the worker's script: see the last lines.
 
+import { builtin } from "./bundle.js";
 import { EncoderError } from "./bytes.js";
 import { Engine } from "./engine.js";
 
@@ -93,6 +94,9 @@ function known(options, ...names) {
 
 function folderUrl(url) {
   const folder = String(url).endsWith("/") ? url : `${url}/`;
+  const node = globalThis.location ? undefined : builtin("node:url");
+  // A path, also one that begins with the letter of a disk.
+  if (node && !/^[a-z][a-z+.-]+:/i.test(folder)) return node.pathToFileURL(folder).href;
   try {
     return new URL(folder, globalThis.location?.href).href;
   } catch {

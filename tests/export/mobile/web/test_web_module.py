@@ -412,9 +412,10 @@ def test_tokenizer_json_bundle_in_node(with_runtime, tmp_path):
 def encode_in_node(folder: Path, module: Path, texts: list[str], work: Path) -> None:
     """Ids and vectors of texts by the module are those of Python."""
     (work / "texts.json").write_text(json.dumps(texts))
+    bundle, words = load_bundle(folder, "onnx"), (npm.runtime_folder(), module, work / "texts.json")
     with site(bundle=folder) as opened:
-        words = (opened.url("bundle"), npm.runtime_folder(), module, work / "texts.json")
-        found, bundle = json.loads(run(node(), HERE / "encode.mjs", *words)), load_bundle(folder, "onnx")
+        found = json.loads(run(node(), HERE / "encode.mjs", opened.url("bundle"), *words))
+    assert json.loads(run(node(), HERE / "encode.mjs", folder, *words)) == found  # by its path
     prompted = with_prompt(bundle.defaults.prompt(), texts)
     assert found["rows"] == bundle.tokenize(prompted) and found["selfTest"]["passed"]
     np.testing.assert_allclose(np.asarray(found["vectors"], dtype=np.float32), bundle.encode(texts), atol=1e-4)
@@ -431,7 +432,7 @@ def test_mistyped_options_and_addresses_are_refused(tmp_path):
     module = tmp_path / "msdc.mjs"
     module.write_text(module_source("sentencepiece"), encoding="utf-8")
     said = json.loads(run(node(), HERE / "refusals.mjs", module))
-    assert said["path"].startswith("EncoderError: /some/folder: not a web address")
+    assert said["path"].startswith("EncoderError: file:///some/folder/bundle.json: no answer (ENOENT")
     assert said["load"] == "TypeError: option sha is unknown; known: sha256, runtime, threads, cache"
     assert said["encode"].startswith("TypeError: option promt is unknown; known: prompt, promptName, truncateDim")
     assert said["tokenize"].startswith("TypeError: option truncateDim is unknown")
