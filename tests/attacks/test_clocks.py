@@ -114,10 +114,14 @@ def test_work_under_a_clock_that_jumps_at_each_look(jumping, tmp_path):
         rates = re.findall(r"count: \d of 3 \(([-\d.,]+) per second, ([-\d.,]+) s left\)", done.stderr)
         numbers = [float(number.replace(",", "")) for pair in rates for number in pair]
         assert len(rates) == 2 and all(0 <= number < 1e9 for number in numbers), done.stderr
-        assert not list(folder.rglob(".*.partial")) and not list(folder.rglob(".*.old"))
-    assert answers["jumping"].pop("jumps") and not answers["steady"].pop("jumps")
+        assert not list(folder.rglob(".*.partial"))
+        assert not list(folder.rglob(".*.old"))
+    assert answers["jumping"].pop("jumps")
+    assert not answers["steady"].pop("jumps")
     assert answers["jumping"] == answers["steady"]
-    assert answers["steady"]["cached"] and answers["steady"]["possible"] and answers["steady"]["samples"] == 3
+    assert answers["steady"]["cached"]
+    assert answers["steady"]["possible"]
+    assert answers["steady"]["samples"] == 3
 
 
 WRITER = """
@@ -150,7 +154,8 @@ def test_what_a_living_process_writes_is_not_removed_whatever_its_time(tmp_path,
         target.unlink(missing_ok=True)
     target.unlink()
     alive.communicate("\n", timeout=60)
-    assert alive.returncode == 0 and {path.name for path in tmp_path.iterdir()} == {"target", "other"}
+    assert alive.returncode == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"target", "other"}
 
 
 def test_the_folder_of_a_living_run_stays_on_a_device_whose_clock_jumps(tmp_path, monkeypatch):
@@ -172,7 +177,8 @@ def test_the_folder_of_a_living_run_stays_on_a_device_whose_clock_jumps(tmp_path
     monkeypatch.chdir(tmp_path)
     with RemoteFolder(Adb("phone", str(program)), "new"):
         assert {path.name for path in desk.iterdir()} == {"msdc-run-living", "msdc-run-new"}
-    assert kept.exists() and [path.name for path in desk.iterdir()] == ["msdc-run-living"]
+    assert kept.exists()
+    assert [path.name for path in desk.iterdir()] == ["msdc-run-living"]
 
 
 def test_no_program_reads_the_clock_of_the_day_but_to_show_it():

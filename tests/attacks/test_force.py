@@ -73,11 +73,13 @@ def test_an_empty_folder_and_one_of_ours_are_replaced(kind, tiny_student, tmp_pa
     first = contents(tmp_path / "disk" / "out")
     (tmp_path / "disk" / "out" / "added.txt").write_text("x")
     verb(*words, "--force")
-    assert contents(tmp_path / "disk" / "out") == first and os.readlink("out") == "disk/out"
+    assert contents(tmp_path / "disk" / "out") == first
+    assert os.readlink("out") == "disk/out"
     (tmp_path / "empty").mkdir()
     verb(*FOLDERS[kind](tiny_student, "empty"), "--force")
     assert contents(tmp_path / "empty").keys() == first.keys()
-    assert sorted(os.listdir()) == ["disk", "empty", "out"] and os.listdir("disk") == ["out"]
+    assert sorted(os.listdir()) == ["disk", "empty", "out"]
+    assert os.listdir("disk") == ["out"]
 
 
 def test_a_folder_that_becomes_somebody_elses_meanwhile(tmp_path):
@@ -86,7 +88,8 @@ def test_a_folder_that_becomes_somebody_elses_meanwhile(tmp_path):
     with pytest.raises(InputError, match="it is not replaced"), staged_folder(target, True, ("mark",)) as stage:
         (stage / "mark").touch()
         (target / "cat.jpg").touch()
-    assert os.listdir(tmp_path) == ["model"] and os.listdir(target) == ["cat.jpg"]
+    assert os.listdir(tmp_path) == ["model"]
+    assert os.listdir(target) == ["cat.jpg"]
 
 
 def test_files_replace_regular_files_only(tiny_student, tmp_path):
@@ -104,4 +107,6 @@ def test_files_replace_regular_files_only(tiny_student, tmp_path):
         ("bench", tiny.bundle("fp32", ("onnx",)), "--device", "python", "--json", folder),
     ):
         assert "not a regular file, it is not replaced" in refused(*words, "--force"), words
-    assert folder.is_dir() and stat.S_ISFIFO(pipe.stat().st_mode) and Path(device).is_char_device()
+    assert folder.is_dir()
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert Path(device).is_char_device()

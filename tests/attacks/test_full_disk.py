@@ -114,7 +114,8 @@ def test_teacher_cache_on_a_full_disk(place):
     vectors = np.repeat(keys[:, None] % 1000, 64, axis=1).astype(np.float32)
     store.write(keys[:100], vectors[:100])
     text = said(lambda: VectorStore(place / "teacher", 64).write(keys, vectors), lambda: limit_files(100_000))
-    assert text.startswith(f"disk full while writing {place / 'teacher'}") and text.endswith("and run again")
+    assert text.startswith(f"disk full while writing {place / 'teacher'}")
+    assert text.endswith("and run again")
     again = VectorStore(place / "teacher", 64)
     np.testing.assert_array_equal(again.read(keys[:100]), vectors[:100])
     assert np.isnan(again.read(keys[-1:])).all()
@@ -127,7 +128,8 @@ def test_search_on_a_full_disk(place, tiny_student):
     lines.write_text("\n".join(f"line number {number}" for number in range(300)))
     with small_disk(place, 8192) as limit:
         text = said(lambda: verb("search", lines, "a query", "-m", tiny_student), limit)
-    assert text.startswith(f"disk full while writing {place}/") and text.endswith(": free some space and run again")
+    assert text.startswith(f"disk full while writing {place}/")
+    assert text.endswith(": free some space and run again")
     assert len(list(place.rglob("*.sqlite"))) <= 1  # an empty index, which the next search fills
 
 
@@ -161,4 +163,5 @@ def test_report_on_a_full_disk(place):
     target.write_text("of before")
     text = said(lambda: write_report(report, target, force=True), lambda: limit_files(2048))
     assert text == f"disk full while writing {target}: free some space and run again"
-    assert target.read_text() == "of before" and [path.name for path in place.iterdir()] == [target.name]
+    assert target.read_text() == "of before"
+    assert [path.name for path in place.iterdir()] == [target.name]

@@ -66,7 +66,8 @@ def test_documents_and_damaged_indexes(bundle, tmp_path, capsys):
             if query.strip():
                 assert index.search(query, 3).hits is not None
         (nul,) = index.search("ticket", 1, where={"note": TEXTS["NULs inside"].replace("\0", "")}).hits
-        assert nul.id == "NULs inside" and nul.text == TEXTS["NULs inside"]
+        assert nul.id == "NULs inside"
+        assert nul.text == TEXTS["NULs inside"]
         index.add([{"id": "tick", "text": "is not removed", "note": "tick"}])
         for work in (
             lambda: index.add([{"id": NUL, "text": "fine"}]), lambda: index.remove([NUL]),
@@ -86,5 +87,6 @@ def test_documents_and_damaged_indexes(bundle, tmp_path, capsys):
                 assert found == wanted, name
         except InputError as error:
             refused += 1
-            assert "\n" not in str(error) and len(str(error)) < 500
+            assert "\n" not in str(error)
+            assert len(str(error)) < 500
     assert refused > 30

@@ -63,7 +63,8 @@ def test_damaged_safetensors(model, tmp_path):
         assert "model.safetensors" in one_line(lambda: read_arrays(path)), kind
         one_line(lambda: load_student(model))
         one_line(lambda: export(str(model), target="web", out=tmp_path / "out"))
-        assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".out*"))
+        assert not (tmp_path / "out").exists()
+        assert not list(tmp_path.glob(".out*"))
 
 
 def test_oversized_weights_are_refused_before_memory_is_taken(model):
@@ -109,7 +110,8 @@ def test_damaged_tokenizers_in_a_child_process(model, tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, (done.returncode, done.stdout[-300:], done.stderr[-800:])
-    assert len(done.stdout.split()) == 120 and "refused" in done.stdout
+    assert len(done.stdout.split()) == 120
+    assert "refused" in done.stdout
 
 
 def test_parts_that_do_not_fit(model, tmp_path):
@@ -223,7 +225,9 @@ def test_panic_reaches_the_command_line_as_one_line(monkeypatch, capsys):
     with pytest.raises(SystemExit) as caught:
         cli.main(["doctor"])
     shown = capsys.readouterr().err
-    assert caught.value.code == 1 and shown.startswith("error: PanicException: called") and shown.count("\n") == 1
+    assert caught.value.code == 1
+    assert shown.startswith("error: PanicException: called")
+    assert shown.count("\n") == 1
 
 
 # Ten times ten times ten ...: a kilobyte that expands to 10^9 strings.

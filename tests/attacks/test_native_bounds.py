@@ -98,7 +98,8 @@ def test_mutated_inputs(target, seeds, tmp_path):
     """A sample of the mutation loop, with sanitizers: no defect, and no input past the limits."""
     found = loop(target, tmp_path, seeds[target], executions=EXECUTIONS[target])
     assert found["executions"] == EXECUTIONS[target]
-    assert found["accepted"] > 0 and found["inputs"] > len(seeds[target])
+    assert found["accepted"] > 0
+    assert found["inputs"] > len(seeds[target])
 
 
 @pytest.fixture(scope="module")

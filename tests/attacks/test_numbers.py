@@ -54,11 +54,13 @@ def test_gates_fail_on_nan():
     nan = Parity.model_construct(
         mean_cosine=np.nan, min_cosine=np.nan, max_abs=np.nan, texts=1, low_bit_share=np.nan, passed=None
     )
-    assert len(shortfalls(nan, FP32)) == 4 and len(shortfalls(nan, INT8)) == 3
+    assert len(shortfalls(nan, FP32)) == 4
+    assert len(shortfalls(nan, INT8)) == 3
     run = make_run()
     parity = run.parity.model_copy(update={"mean_cosine": np.nan, "min_cosine": np.nan})
     spoiled = run.model_copy(update={"parity": parity})
-    assert parity_failures([spoiled]) and not parity_failures([run])
+    assert parity_failures([spoiled])
+    assert not parity_failures([run])
 
 
 def places(value, path=()):

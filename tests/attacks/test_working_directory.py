@@ -100,7 +100,8 @@ def test_programs_of_relative_path_entries_are_not_found(hostile, monkeypatch):
 
 
 def test_children_start_in_a_private_folder(hostile):
-    assert run_tool(["/bin/sh", "-c", "ls -A; pwd"], "list").startswith("/") and not list(hostile.glob("*.tmp"))
+    assert run_tool(["/bin/sh", "-c", "ls -A; pwd"], "list").startswith("/")
+    assert not list(hostile.glob("*.tmp"))
 
 
 def test_endless_output_is_stopped():
@@ -120,7 +121,9 @@ def test_endless_file_is_stopped(tmp_path):
 def test_program_and_time_limit():
     command, environment = python_child("this")
     done = run_program(command, timeout_s=60, env=environment)
-    assert done is not None and done.code == 0 and "Zen of Python" in done.output
+    assert done is not None
+    assert done.code == 0
+    assert "Zen of Python" in done.output
     assert run_program(["/bin/sh", "-c", "sleep 9 & wait"], timeout_s=0.3, group=True) is None
     with pytest.raises(InputError, match="cannot be run here"):
         run_program(["/no/such/program"], timeout_s=1)

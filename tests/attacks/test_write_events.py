@@ -145,7 +145,8 @@ def test_a_folder_that_is_replaced_is_the_old_or_the_new_one(windows, tmp_path, 
 
     def kept():
         found = out if os.path.lexists(out) else next(root.glob(".out.*.old"), None)
-        assert found is not None and contents(found) in whole
+        assert found is not None
+        assert contents(found) in whole
 
     Work(work, work, before, kept).audit(root, windows)
 
@@ -177,7 +178,8 @@ def test_evaluate(windows, tmp_path, tiny_student):
         return whole_files(name) or name.name == result.name  # it has the time of the run
 
     Work(work, work, lambda: (root / "mine.txt").write_text("kept"), kept, leave).audit(root, windows)
-    assert json.loads(result.read_text()) and None in found
+    assert json.loads(result.read_text())
+    assert None in found
 
 
 @pytest.mark.parametrize("windows", [ALL])

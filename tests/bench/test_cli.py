@@ -33,7 +33,8 @@ def result_file(tiny_bundle, tmp_path_factory):
 
 def test_bench_writes_results_and_report(result_file):
     file = BenchFile.model_validate(json.loads(result_file.read_text()))
-    assert file.runs[0].artifact.bundle == "tiny" and file.runs[0].accuracy[0].name == "graded-pairs"
+    assert file.runs[0].artifact.bundle == "tiny"
+    assert file.runs[0].accuracy[0].name == "graded-pairs"
     assert "<html" in result_file.with_suffix(".html").read_text()
 
 
@@ -72,7 +73,8 @@ def test_errors_are_one_line(arguments, code, words, capsys, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     assert call(*arguments) == code
     err = capsys.readouterr().err
-    assert words in err and "Traceback" not in err
+    assert words in err
+    assert "Traceback" not in err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -116,7 +118,8 @@ def test_gate_on_an_earlier_result(tiny_bundle, tmp_path, capsys, fake):
     assert call("bench", tiny_bundle, "--device", "slow", "--compare", before, "--gate", 5) == 0
     assert call("bench", tiny_bundle, "--device", "slow", "--compare", before, "--gate", 2, "--json",
                 tmp_path / "r.json") == 1  # fmt: skip
-    assert "rose by 3.0 %" in capsys.readouterr().err and (tmp_path / "r.json").is_file()
+    assert "rose by 3.0 %" in capsys.readouterr().err
+    assert (tmp_path / "r.json").is_file()
     assert call("bench", tiny_bundle, "--gate", 2) == 2
 
 
@@ -135,7 +138,8 @@ def test_an_inconclusive_gate_is_measured_again_and_has_its_own_exit_code(tiny_b
         return code, len(json.loads(target.read_text())["runs"]), capsys.readouterr().err
 
     code, runs, err = compared(slow, slow)
-    assert (code, runs) == (3, 1) and "inconclusive, measured twice: executorch on bench machine" in err
+    assert (code, runs) == (3, 1)
+    assert "inconclusive, measured twice: executorch on bench machine" in err
     assert compared(slow, make_run(seed=2))[:2] == (0, 1)
     assert compared(make_run(seed=2))[:2] == (0, 1)
 
@@ -159,14 +163,17 @@ def test_parity_below_the_gate_fails_after_writing(tiny_bundle, tmp_path, capsys
     fake("wrong", [make_run(parity=parity)])
     assert call("bench", tiny_bundle, "--device", "wrong", "--json", tmp_path / "r.json") == 1
     err = capsys.readouterr().err
-    assert "0.5000" in err and "2 golden texts" in err
+    assert "0.5000" in err
+    assert "2 golden texts" in err
     assert (tmp_path / "r.json").is_file()
 
 
 def test_the_function_gives_what_the_command_prints(tiny_bundle, fake):
     fake("wrong", [make_run(parity={"texts": 9, "mean_cosine": 0.9, "min_cosine": 0.5, "ids_equal": True})])
     done = bench(tiny_bundle, device="wrong", tasks="none")
-    assert done.results.runs[0].load == 14.0 and done.report is not None and not done.failures
+    assert done.results.runs[0].load == 14.0
+    assert done.report is not None
+    assert not done.failures
     with pytest.raises(GateError, match=r"lowest 0\.5000"):
         done.raise_failures()
     with pytest.raises(TypeError, match=r"bench\(\) got an unexpected keyword argument 'warmupp'"):

@@ -30,7 +30,8 @@ def test_a_finished_run_says_where_its_report_is(tmp_path):
     folder = run_folder(tmp_path / "done", REPORT, "environment.json")
     with pytest.raises(InputError, match=r"report\.html: pass `force`"):
         prepare_folder(folder, force=False)
-    assert prepare_folder(folder, force=True) is False and not folder.exists()
+    assert prepare_folder(folder, force=True) is False
+    assert not folder.exists()
 
 
 def test_a_folder_of_something_else_is_never_deleted(tmp_path):
@@ -57,7 +58,8 @@ def test_the_whole_road_with_few_steps(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-1000:]
     last = done.stdout.splitlines()[-1]
-    assert Path(last) == folder / REPORT and Path(last).is_file()
+    assert Path(last) == folder / REPORT
+    assert Path(last).is_file()
     results = BenchFile.model_validate(json.loads((folder / RESULTS).read_text()))
     bundles = [(run.artifact.bundle, run.artifact.runtime) for run in results.runs]
     assert bundles[:2] == [("quickstart", "executorch"), ("quickstart", "onnx")]
@@ -65,7 +67,8 @@ def test_the_whole_road_with_few_steps(tmp_path):
     assert bundles[2:] in ([], [("quickstart-recurring", "onnx")])
     assert [model.role for model in results.models] == ["teacher", "assistant", "student", "other"]
     for owner in [*results.runs, *results.models]:
-        assert owner.accuracy[0].name == "graded-pairs" and owner.accuracy[0].pairs >= 60
+        assert owner.accuracy[0].name == "graded-pairs"
+        assert owner.accuracy[0].pairs >= 60
     teacher, _, student, recurring = results.models
     # The unit is stored once, however often it is applied.
     assert student.encoder_parameters == recurring.encoder_parameters
@@ -80,7 +83,9 @@ def test_the_whole_road_with_few_steps(tmp_path):
         assert f"Training loss of stage {stage}" in page
     assert "Training loss of stage contrast (quickstart-recurring)" in page
     assert "Training loss of stage train-assistant (quickstart-recurring)" not in page
-    assert "Repeated layers vs. the same model without repeats" in page and "Shares of the loss" in page
+    assert "Repeated layers vs. the same model without repeats" in page
+    assert "Shares of the loss" in page
     assert ("misses the gate" in page) == (not bundles[2:])
     again = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert again.returncode == 2 and "--force" in again.stderr
+    assert again.returncode == 2
+    assert "--force" in again.stderr

@@ -80,7 +80,8 @@ def test_a_bad_file_is_refused_with_the_place(spoil, words):
     spoil(raw)
     with pytest.raises(InputError, match=words) as caught:
         parse_result(raw, "result.json")
-    assert "result.json" in str(caught.value) and "\n" not in str(caught.value)
+    assert "result.json" in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def foreign() -> dict:
@@ -99,7 +100,8 @@ def write(path, value):
 
 def test_percentiles_of_foreign_results_are_computed_not_believed(tmp_path):
     (run, _) = read_result(write(tmp_path / "a.json", [foreign(), foreign()])).runs
-    assert run.latency[0].p50 == 2.0 and run.load == 5.0
+    assert run.latency[0].p50 == 2.0
+    assert run.load == 5.0
     assert (run.origin, run.harness, run.device.kind, run.device.name) == ("imported", "other", "other", "iPhone 15")
 
 
@@ -139,7 +141,8 @@ def test_folders_and_doubles(tmp_path):
     write(tmp_path / "a.json", raw_of(file))
     write(tmp_path / "b.json", raw_of(file.runs[0]))
     found = read_results([tmp_path, tmp_path / "a.json"])
-    assert len(found.runs) == len(file.runs) and len(found.models) == len(file.models)
+    assert len(found.runs) == len(file.runs)
+    assert len(found.models) == len(file.models)
 
 
 def test_an_empty_folder_and_no_json(tmp_path):

@@ -41,14 +41,16 @@ def test_only_a_difference_beyond_its_spread_of_seeds_and_items_is_separated(fir
     assert found.mean == pytest.approx(100 * (np.mean(first) - np.mean(second)) / ITEMS)
     assert papers.verdict(found, found.p, 0.4).startswith(said)
     assert (found.p < 0.05) == (not found.low <= 0 <= found.high)
-    assert found.low < found.mean < found.high and found.least > (found.high - found.low) / 2
+    assert found.low < found.mean < found.high
+    assert found.least > (found.high - found.low) / 2
 
 
 def test_orderings_are_corrected_for_their_number():
     """Holm against the definition: the smallest of k is multiplied by k, the next by k - 1, and none falls again."""
     papers = importlib.import_module("papers")
     assert papers.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert papers.holm([0.9, 0.8]) == [1.0, 1.0] and papers.holm([0.04]) == [0.04]
+    assert papers.holm([0.9, 0.8]) == [1.0, 1.0]
+    assert papers.holm([0.04]) == [0.04]
     # Studies of no difference at all: without a correction a page of twenty orderings claims one of them in most.
     draw = np.random.default_rng(3)
     pages = draw.uniform(size=(2000, 20))
@@ -67,11 +69,13 @@ def test_what_is_not_judged_is_not_counted():
             made.append(papers.RowResult(one.raw | {"scores": scores}, answers))
     found = papers.orderings(lxs, made, gold)
     said = {tuple(row.name for row in one.rows): one.unjudged for one in found}
-    assert not said["ugt-align", "ugt"] and said["ugt", "xtr"] == "both below 10, not judged"
+    assert not said["ugt-align", "ugt"]
+    assert said["ugt", "xtr"] == "both below 10, not judged"
     assert said["ugt", "smlm"] == said["xtr", "smlm"] == "too few seeds, not judged"
     (judged,) = (one for one in found if not one.unjudged)
     lines = papers.ordering_lines(found)["lxs"]
-    assert sum("corrected p" in line for line in lines) == 1 and len(lines) == len(found)
+    assert sum("corrected p" in line for line in lines) == 1
+    assert len(lines) == len(found)
     assert papers.verdict(judged.found, judged.found.p, judged.published) in "".join(lines)
 
 
@@ -128,11 +132,13 @@ def test_language_bias_is_the_pool_minus_the_mean_of_its_sets():
     raw = {"table": "t", "row": "r", "seed": 1, "scores": dict.fromkeys(names, 100.0)}
     one, none = papers.RowResult(raw, apart), papers.RowResult(raw, gold)
     pool = papers.spearman(np.concatenate(list(apart.values())), np.concatenate(list(gold.values())))
-    assert one.value(measure, gold) == pytest.approx(pool - 100) and pool < 80
+    assert one.value(measure, gold) == pytest.approx(pool - 100)
+    assert pool < 80
     assert none.value(measure, gold) == pytest.approx(0, abs=1e-9)
     bias_R = one.resampled(measure, gold)
     # Both terms are of one resample: the sets are perfect in each, so the spread is the pool's alone.
-    assert bias_R.mean() == pytest.approx(pool - 100, abs=1.0) and np.abs(none.resampled(measure, gold)).max() < 1e-6
+    assert bias_R.mean() == pytest.approx(pool - 100, abs=1.0)
+    assert np.abs(none.resampled(measure, gold)).max() < 1e-6
 
 
 def test_every_row_is_a_recipe_and_every_ordering_names_rows():
@@ -142,6 +148,8 @@ def test_every_row_is_a_recipe_and_every_ordering_names_rows():
             if row.model is None:
                 assert load_recipe(row.recipe, (), "anywhere").stages
         for first, second, *by in table.orderings:
-            assert table.row(first) != table.row(second) and table.measure(*by) in table.measures
+            assert table.row(first) != table.row(second)
+            assert table.measure(*by) in table.measures
     msd = small_tables.MSD
-    assert msd.row("single-mse").paper("cross") == 71.1 and msd.row("single-mcl").paper("cross") is None
+    assert msd.row("single-mse").paper("cross") == 71.1
+    assert msd.row("single-mcl").paper("cross") is None

@@ -67,7 +67,8 @@ def test_a_static_student_is_the_weighted_mean_of_its_tokens_alone(coded):
     large = tiny_models.student(**({"base_rows": 60, "nonzeros": 3} if coded else {}))
     frequency_V = torch.rand(large.config.vocabulary) + 0.1
     small = shrink(large, layers=[], frequency_V=frequency_V)
-    assert small.config.static and not small.layers
+    assert small.config.static
+    assert not small.layers
     share_V = frequency_V / frequency_V.sum()
     ids = torch.tensor([[5, 9, 9, 200]])
     total = torch.zeros(large.width)

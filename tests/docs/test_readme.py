@@ -48,7 +48,8 @@ def test_blocks_of_the_readme(place):
     scores = [float(line.split()[0]) for line in compared.splitlines()[:2]]
     assert scores[0] > scores[1]
     assert compared.index("My car is parked on level 2.") < compared.index("La reunión")
-    assert measured.is_file() and "msdc-mini" in measured.read_text(encoding="utf-8")
+    assert measured.is_file()
+    assert "msdc-mini" in measured.read_text(encoding="utf-8")
 
 
 def test_blocks_of_the_cookbook(place):

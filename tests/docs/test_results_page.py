@@ -34,11 +34,13 @@ def test_a_page_is_written_from_a_clean_commit_only(checkout, capsys):
     assert parser.parse_args(["--write", "docs/results/page.md"]).write.name == "page.md"
     # Pages that were written one after another do not stop the next.
     (root / "docs/results/page.md").write_text("# Other\n")
-    assert results_page.page_to_write("x.md").name == "x.md" and "local changes" not in results_page.code_version()
+    assert results_page.page_to_write("x.md").name == "x.md"
+    assert "local changes" not in results_page.code_version()
     (root / "code.py").write_text("2\n")
     with pytest.raises(SystemExit):
         parser.parse_args(["--write", "docs/results/page.md"])
-    assert "commit first" in capsys.readouterr().err and results_page.code_version().endswith("with local changes")
+    assert "commit first" in capsys.readouterr().err
+    assert results_page.code_version().endswith("with local changes")
     git("commit", "-qam", "two")
     results_page.page_to_write("x.md")
 
@@ -55,7 +57,8 @@ def test_rows_of_a_page_are_of_one_commit(checkout):
     file = root / "rows.jsonl"
     results_page.KeptRows(file).add({"name": "first"})
     kept = results_page.KeptRows(file)
-    assert kept.has(name="first") and kept[0]["code"] == results_page.code_version()
+    assert kept.has(name="first")
+    assert kept[0]["code"] == results_page.code_version()
     git("commit", "-q", "--allow-empty", "-m", "two")
     with pytest.raises(SystemExit, match="move it away to measure them with"):
         results_page.KeptRows(file)

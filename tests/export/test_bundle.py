@@ -60,8 +60,10 @@ def test_files_and_hashes():
     manifest = read_manifest(folder)
     assert set(manifest.files) == names - {"bundle.json"}
     for name, record in manifest.files.items():
-        assert record.sha256 == sha256_file(folder / name) and record.bytes == (folder / name).stat().st_size
-    assert manifest.runtimes == RUNTIMES and manifest.gates == "passed"
+        assert record.sha256 == sha256_file(folder / name)
+        assert record.bytes == (folder / name).stat().st_size
+    assert manifest.runtimes == RUNTIMES
+    assert manifest.gates == "passed"
     student = tiny.student()
     assert manifest.model.parameters == sum(value.numel() for value in student.parameters())
     assert manifest.model.encoder_parameters == sum(value.numel() for value in student.layers.parameters())
@@ -73,7 +75,8 @@ def test_files_and_hashes():
 def test_golden_vectors_and_encode(runtime):
     golden = read_golden(tiny.bundle())
     bundle = load_bundle(tiny.bundle(), runtime)
-    assert golden["texts"] == golden_texts() and len(golden["texts"]) > 100
+    assert golden["texts"] == golden_texts()
+    assert len(golden["texts"]) > 100
     assert bundle.tokenize(golden["texts"]) == golden["ids"]
     np.testing.assert_allclose(bundle.encode(golden["texts"]), golden["vectors"][runtime], atol=1e-5)
     np.testing.assert_allclose(golden["vectors"]["float"], TorchModel(tiny.student()).vectors(golden["ids"]), atol=1e-6)
@@ -81,7 +84,8 @@ def test_golden_vectors_and_encode(runtime):
     assert [bundle.tokenizer.bos_id, bundle.tokenizer.eos_id] in golden["ids"]
     texts = ["", "one", "a longer sentence than that", "word " * 500]
     vectors = bundle.encode(texts)
-    assert vectors.shape == (4, 32) and vectors.dtype == np.float32
+    assert vectors.shape == (4, 32)
+    assert vectors.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     np.testing.assert_allclose(bundle.encode(texts[::-1])[::-1], vectors, atol=1e-6)
     assert bundle.encode([]).shape == (0, 32)
@@ -129,7 +133,8 @@ def test_a_failed_gate_leaves_nothing_and_no_gates_marks_it(tmp_path):
     assert list(tmp_path.iterdir()) == []
     marked = replace(options, gates=False)
     manifest = write_bundle(tiny.student(), tiny.tokenizer(), tmp_path / "b", options=marked)
-    assert manifest.gates == "skipped" and manifest.parity["onnx"].passed is False
+    assert manifest.gates == "skipped"
+    assert manifest.parity["onnx"].passed is False
     assert "--no-gates" in (tmp_path / "b" / "README.md").read_text()
     load_bundle(tmp_path / "b")
 
@@ -147,7 +152,8 @@ def test_a_runtime_that_fails_its_gate_does_not_stop_the_other(tmp_path):
     ):
         write_bundle(tiny.student(), tiny.tokenizer(), tmp_path / "b", options=options)
     manifest = load_bundle(tmp_path / "b").manifest
-    assert manifest.runtimes == [better] and list(read_golden(tmp_path / "b")["vectors"]) == ["float", better]
+    assert manifest.runtimes == [better]
+    assert list(read_golden(tmp_path / "b")["vectors"]) == ["float", better]
     # Nothing of the other one is left, and a module that needs it is not written.
     assert {path.name for path in (tmp_path / "b").iterdir()} == {*manifest.files, "bundle.json"}
 
@@ -243,13 +249,15 @@ def test_measure_by_hand():
     reference = np.array([[3.0, 4.0], [0.6, 0.8]], np.float32)
     found = np.array([[4.0, 3.0], [0.6, 0.8]], np.float32)
     parity = measure(reference, found, 0.96)
-    assert parity.mean_cosine == pytest.approx((24 / 25 + 1) / 2, abs=1e-6) and parity.texts == 2
+    assert parity.mean_cosine == pytest.approx((24 / 25 + 1) / 2, abs=1e-6)
+    assert parity.texts == 2
     assert parity.min_cosine == pytest.approx(24 / 25, abs=1e-6)
     # the first row has length 5, so its error of 1 counts as 0.2
     assert parity.max_abs == pytest.approx(0.2)
     assert farthest(reference, found, ["one", "two"]) == "worst on golden text 0 'one', cosine 0.960000"
     zero = np.zeros((1, 2), np.float32)
-    assert measure(zero, zero, None).min_cosine == 1 and measure(zero, found[:1], None).min_cosine == 0
+    assert measure(zero, zero, None).min_cosine == 1
+    assert measure(zero, found[:1], None).min_cosine == 0
     with pytest.raises(GateError, match="golden text 0 'one': the artifact's vector holds NaN"):
         measure(zero, np.full((1, 2), np.nan, np.float32), None, ["one"])
 
@@ -270,7 +278,8 @@ def test_gates(wanted, values, word):
     assert (word is None and not found) or (len(found) == 1 and word in found[0])
     never = Parity(**EXACT).model_copy(update={"mean_cosine": float("nan")})
     assert shortfalls(never, wanted), "NaN must never pass"
-    assert thresholds_for({"fp32"}, False) is FP32 and thresholds_for({"fp32", "int8"}, False) is INT8
+    assert thresholds_for({"fp32"}, False) is FP32
+    assert thresholds_for({"fp32", "int8"}, False) is INT8
     assert thresholds_for({"int8", "int4"}, False) is INT4
     assert thresholds_for({"int8"}, True).length_error < INT8.length_error < INT4.length_error
 
@@ -281,7 +290,8 @@ def test_a_length_other_than_the_models_is_not_exported():
     assert length_error(reference_ND, reference_ND) == 0
     short_ND = reference_ND * np.array([[1.0], [0.9], [1.0]], np.float32)
     parity = measure(reference_ND, short_ND, None)
-    assert parity.mean_cosine == 1 and parity.length_error == pytest.approx(0.1)
+    assert parity.mean_cosine == 1
+    assert parity.length_error == pytest.approx(0.1)
     assert shortfalls(parity, INT8) == []
     assert shortfalls(parity, thresholds_for({"int8"}, True)) == ["a vector's length differs by 10 % (at most 0.1 %)"]
     assert len(shortfalls(measure(reference_ND, 2 * reference_ND, None), INT8)) == 1
@@ -292,9 +302,8 @@ def test_a_fresh_program_runs_at_its_shortest_and_longest_texts(longest, lengths
     seen = []
     run_once(lambda rows: seen.extend(rows) or np.ones((1, 4), np.float32), 5, 4, longest, "x")
     assert [len(row) for row in seen] == lengths
-    assert all(type(one) is int and 0 <= one < 5 for row in seen for one in row) and len(set(seen[-1])) == min(
-        longest, 5
-    )
+    assert all(type(one) is int and 0 <= one < 5 for row in seen for one in row)
+    assert len(set(seen[-1])) == min(longest, 5)
     for wrong in (np.ones((1, 3)), np.ones((2, 4)), np.full((1, 4), np.nan), np.array([[1, 1, 1, np.inf]])):
         with pytest.raises(GateError, match=f"x: no finite vector of width 4 at length {lengths[-1]}"):
             run_once(lambda rows, end=wrong: end if len(rows[0]) == longest else np.ones((1, 4)), 5, 4, longest, "x")
@@ -328,8 +337,10 @@ def test_vectors_survive_base64():
 
 def test_golden_texts_hold_the_corners():
     texts = golden_texts()
-    assert {"", " "} <= set(texts) and len(texts) == len(set(texts)) > 100
-    assert any(len(text) > 3000 for text in texts) and any("<s>" in text for text in texts)
+    assert {"", " "} <= set(texts)
+    assert len(texts) == len(set(texts)) > 100
+    assert any(len(text) > 3000 for text in texts)
+    assert any("<s>" in text for text in texts)
 
 
 def test_agreement_gate_names_the_text(tmp_path):

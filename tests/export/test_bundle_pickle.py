@@ -21,7 +21,8 @@ def test_copies_give_the_same_vectors_and_keep_the_settings(runtime):
     for other in (pickle.loads(pickle.dumps(bundle)), copy.deepcopy(bundle)):
         assert (other.runtime, other.threads, other.max_length, dict(other.prompts)) == (
             runtime, 1, 6, {"query": "find: "})  # fmt: skip
-        assert other is not bundle and other.fingerprint() == bundle.fingerprint()
+        assert other is not bundle
+        assert other.fingerprint() == bundle.fingerprint()
         assert np.array_equal(other.encode_query(TEXTS), bundle.encode_query(TEXTS))
 
 

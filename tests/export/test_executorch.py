@@ -90,7 +90,9 @@ def test_4_bit_table_runs_with_half_precision_scales():
     dtypes = {c.dtype for c in read_pte(bundle.folder / "model.pte").constants}
     assert "float16" in dtypes
     parity = bundle.manifest.parity["executorch"]
-    assert parity.low_bit_share == 1.0 and 0.5 < parity.delegated_share < 1 and "native_layer_norm" in parity.outside
+    assert parity.low_bit_share == 1.0
+    assert 0.5 < parity.delegated_share < 1
+    assert "native_layer_norm" in parity.outside
 
 
 def test_gate_names_the_operator_outside_the_delegate():
@@ -149,11 +151,13 @@ def test_smoothing_spares_float_and_4_bit_and_the_student():
     model = TorchModel(student)
     for precision in ("fp32", "int4-embed4"):
         made = smooth(model, plan_for(student, precision), tiny.tokenizer(), tiny.MAX_LENGTH)
-        assert made.weights is model.weights and made.end is None
+        assert made.weights is model.weights
+        assert made.end is None
     mixed = plan_for(student, "int8")
     mixed = mixed.model_copy(update={"weights": {**mixed.weights, "layers.0.key.weight": "fp32"}})
     made = smooth(model, mixed, tiny.tokenizer(), tiny.MAX_LENGTH)
-    assert made.entry[0] is None and made.middle[0] is not None
+    assert made.entry[0] is None
+    assert made.middle[0] is not None
     for name, value in student.state_dict().items():
         assert torch.equal(value, before[name]), name
 
@@ -165,7 +169,8 @@ def test_an_int8_folder_is_smoothed_and_its_table_keeps_its_integers(tmp_path):
     made = smooth(TorchModel(student), plan, tiny.tokenizer(), tiny.MAX_LENGTH)
     assert made.end is not None
     before, after = integers(student, plan)[TABLE], integers(made.student, plan)[TABLE]
-    assert np.array_equal(before.values, after.values) and np.array_equal(before.scale, student.stored_scales[TABLE])
+    assert np.array_equal(before.values, after.values)
+    assert np.array_equal(before.scale, student.stored_scales[TABLE])
 
 
 def test_smoothing_makes_int8_activations_better():

@@ -136,7 +136,8 @@ def test_pooling_without_the_prompt(kind, runtimes, monkeypatch):
     folder, out = kind_bundle(kind, "both" if len(runtimes) == 2 else runtimes[0])
     manifest = read_manifest(out)
     theirs = SentenceTransformer(str(folder), device="cpu")
-    assert not manifest.include_prompt and manifest.model.config["exporter"] == "generic"
+    assert not manifest.include_prompt
+    assert manifest.model.config["exporter"] == "generic"
     for runtime in runtimes:
         bundle = msdc.load_bundle(out, runtime=runtime)
         for settings in ({}, {"prompt_name": "passage"}, {"prompt": "the cat: "}, {"prompt": ""}):
@@ -164,11 +165,13 @@ def test_static_folders(kind, runtimes):
     theirs = SentenceTransformer(str(folder), device="cpu")
     texts = [*SAMPLE, "", "  \t ", "the dog " * 30]
     expected = theirs.encode(texts)
-    assert not expected[len(SAMPLE)].any() and expected[0].any()
+    assert not expected[len(SAMPLE)].any()
+    assert expected[0].any()
     for runtime in runtimes:
         bundle = msdc.load_bundle(out, runtime=runtime)
         np.testing.assert_allclose(bundle.encode(texts), expected, atol=2e-5)
-        assert bundle.encode(["", " "]).shape == (2, manifest.width) and not bundle.encode([" "]).any()
+        assert bundle.encode(["", " "]).shape == (2, manifest.width)
+        assert not bundle.encode([" "]).any()
 
 
 def test_a_module_that_cannot_be_written_fails_the_export(tmp_path):
@@ -188,7 +191,8 @@ def test_stock_encoder_goes_through_as_it_is(family, tmp_path):
     words = [model, "--target", "web", "--precision", "fp32", "--no-module", "-o", tmp_path / "out", "--json"]
     done = CliRunner().invoke(command, list(map(str, words)), catch_exceptions=False)
     manifest = json.loads(done.output[done.output.index("{") :])
-    assert manifest["tokenizer"]["kind"] == "tokenizer-json" and manifest["name"] == family
+    assert manifest["tokenizer"]["kind"] == "tokenizer-json"
+    assert manifest["name"] == family
     bundle, encoder = load_bundle(tmp_path / "out"), load_encoder(model)
     assert bundle.tokenize(TEXTS) == encoder.tokenize(TEXTS)
     np.testing.assert_allclose(bundle.encode(TEXTS), encoder.encode(TEXTS), atol=1e-5)
@@ -199,9 +203,11 @@ def test_student_folder_carries_its_card(tmp_path):
     save_student(tiny.student(), tiny.tokenizer().path, tmp_path / "small", card=card)
     folder, manifest = export(tmp_path / "small", target="web", out=tmp_path / "out", gates=False)
     assert folder == tmp_path / "out"
-    assert manifest.languages == ["en", "de"] and manifest.licenses == ["mit"]
+    assert manifest.languages == ["en", "de"]
+    assert manifest.licenses == ["mit"]
     assert manifest.data_sources == ["Tatoeba, CC BY", "own sentences"]
-    assert manifest.precision == "int8" and manifest.tokenizer.kind == "sentencepiece"
+    assert manifest.precision == "int8"
+    assert manifest.tokenizer.kind == "sentencepiece"
     assert manifest.model.source_sha256 == load_encoder(tmp_path / "small").fingerprint()
 
 
@@ -209,9 +215,12 @@ def test_the_shipped_student_keeps_its_promises_on_onnx(tmp_path):
     """An int8 folder, whose numbers are rounded already: the gates hold as they do for a float one."""
     words = ["msdc-mini", "--target", "web", "--no-module", "-o", str(tmp_path / "out")]
     done = CliRunner().invoke(command, words, catch_exceptions=False)
-    assert str(tmp_path / "out") in done.output and "mean cosine" in done.output
+    assert str(tmp_path / "out") in done.output
+    assert "mean cosine" in done.output
     parity = load_bundle(tmp_path / "out").manifest.parity["onnx"]
-    assert parity.passed and parity.mean_cosine > 0.999 and parity.min_cosine > 0.99
+    assert parity.passed
+    assert parity.mean_cosine > 0.999
+    assert parity.min_cosine > 0.99
 
 
 def test_card_with_a_bomb_gives_no_facts(tmp_path):
@@ -219,7 +228,8 @@ def test_card_with_a_bomb_gives_no_facts(tmp_path):
     bomb = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in itertools.pairwise(names))
     (tmp_path / "README.md").write_text(f"---\n{bomb}language: en\n---\n")
     assert read_card(tmp_path).languages == ()
-    assert read_card(None).licenses == () and read_card(tmp_path / "absent").licenses == ()
+    assert read_card(None).licenses == ()
+    assert read_card(tmp_path / "absent").licenses == ()
 
 
 def test_precision_may_be_a_plan_file(tmp_path):

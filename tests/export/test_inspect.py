@@ -24,9 +24,12 @@ def report() -> dict:
 def test_methods_and_operators_of_a_pte(report):
     pte = report["programs"][0]
     methods = {method["name"]: method for method in pte["methods"]}
-    assert pte["kind"] == "executorch" and pte["foreign_backends"] == [] and methods["repeats"]["constant"] == 2
+    assert pte["kind"] == "executorch"
+    assert pte["foreign_backends"] == []
+    assert methods["repeats"]["constant"] == 2
     assert methods["embed"]["inputs"] == [f"int64 at most [1, {tiny.MAX_LENGTH}]"]
-    assert methods["pool"]["outputs"] == ["float32 [1, 32]"] and methods["unit"]["planned_bytes"] > 0
+    assert methods["pool"]["outputs"] == ["float32 [1, 32]"]
+    assert methods["unit"]["planned_bytes"] > 0
     assert any("embedding" in name for name in methods["embed"]["outside"])
     inside = Counter()
     for method in pte["methods"]:
@@ -34,8 +37,11 @@ def test_methods_and_operators_of_a_pte(report):
             inside.update(delegate["operators"])
         assert not any(word in name for name in method["outside"] for word in ("mm", "linear", "softmax", "gelu"))
     # Query, key and value are one product; the mean over tokens and the length are products too.
-    assert inside["fully_connected"] == 1 + 4 + 1 and inside["convert"] == 1 + 1 + 4 and inside["static_slice"] == 3
-    assert inside["softmax"] == 1 + 1 and inside["batch_matrix_multiply"] == 2 + 1
+    assert inside["fully_connected"] == 1 + 4 + 1
+    assert inside["convert"] == 1 + 1 + 4
+    assert inside["static_slice"] == 3
+    assert inside["softmax"] == 1 + 1
+    assert inside["batch_matrix_multiply"] == 2 + 1
     assert not {name.split("::")[-1].split(".")[0] for name in methods["pool"]["outside"]} & {"mean", "sum", "pow"}
 
 
@@ -56,11 +62,14 @@ def test_onnx_tensors_as_onnx_itself_reads_them(report):
     assert {entry["name"] for entry in graph["tensors"]} == set(wanted)
     for entry in graph["tensors"]:
         array = wanted[entry["name"]]
-        assert entry["bytes"] == array.nbytes and tuple(entry["shape"]) == array.shape
+        assert entry["bytes"] == array.nbytes
+        assert tuple(entry["shape"]) == array.shape
         assert entry["dtype"] == str(array.dtype)
     size = sum((tiny.bundle() / name).stat().st_size for name in ("model.onnx", "model.onnx.data"))
-    assert graph["bytes"] == size and graph["float_weight_products"] == []
-    assert graph["subgraphs"] and "MatMulIntegerToFloat" in str(graph["subgraphs"])
+    assert graph["bytes"] == size
+    assert graph["float_weight_products"] == []
+    assert graph["subgraphs"]
+    assert "MatMulIntegerToFloat" in str(graph["subgraphs"])
 
 
 def test_duplicates_and_float_products_are_found(tmp_path):

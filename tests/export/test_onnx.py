@@ -55,7 +55,8 @@ def test_quantized_is_close_on_both_kinds_of_target(shape, precision, tmp_path):
     wanted = TorchModel(tiny.dequantized(student, precision, small)).vectors(tiny.rows())
     found = OnnxRunner(path, threads=1).run(tiny.rows())
     parity = measure(wanted, found, written.low_bit_share)
-    assert parity.mean_cosine >= 0.998 and parity.min_cosine >= 0.985
+    assert parity.mean_cosine >= 0.998
+    assert parity.min_cosine >= 0.985
     assert written.low_bit_share == 1.0
     (tmp_path / "web").mkdir()
     _, web, _ = write(tmp_path / "web", precision, "web", **tiny.SHAPES[shape])
@@ -95,7 +96,8 @@ def test_add_and_norm_are_not_fused_into_the_slow_kernel(tmp_path):
     options.log_severity_level = 4
     onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     kinds = {node.op_type for node in onnx.load(tmp_path / "optimised.onnx", load_external_data=False).graph.node}
-    assert "SkipLayerNormalization" not in kinds and "InstanceNormalization" in kinds
+    assert "SkipLayerNormalization" not in kinds
+    assert "InstanceNormalization" in kinds
 
 
 def nodes_of(graph):
@@ -128,7 +130,8 @@ def test_all_large_weights_are_external_and_aligned():
     for tensor in model.graph.initializer:
         entries = {entry.key: entry.value for entry in tensor.external_data}
         if entries:
-            assert entries["location"] == "model.onnx.data" and int(entries["offset"]) % 64 == 0
+            assert entries["location"] == "model.onnx.data"
+            assert int(entries["offset"]) % 64 == 0
         else:
             assert len(tensor.raw_data) < 1024
     assert path.stat().st_size < 40_000
@@ -196,7 +199,8 @@ def test_pair_safe_products_never_saturate(seed, N, K, kind):
         weight_NK[:] = 1.0
     scale_N = np.abs(weight_NK).max(1) / 127.5 + 1e-12
     values_NK, safe_N = pair_safe(weight_NK, scale_N)
-    assert (safe_N >= scale_N * 0.999999).all() and (safe_N <= scale_N * 2.1).all()
+    assert (safe_N >= scale_N * 0.999999).all()
+    assert (safe_N <= scale_N * 2.1).all()
     assert np.abs(values_NK * safe_N[:, None] - weight_NK).max() <= 0.5001 * safe_N.max()
     worst_MK = np.vstack([np.full(K, LEVELS), generator.integers(0, LEVELS + 1, (20, K))]).astype(np.uint8)
     exact = worst_MK.astype(np.int64) @ values_NK.T.astype(np.int64)
@@ -287,7 +291,8 @@ def test_folders_are_read_as_with_pytorch(precision, tmp_path):
     plan = None if precision == "fp32" else plan_for(student, precision)
     folder = save_student(student, tiny.tokenizer().path, tmp_path / "s", plan=plan)
     weights, loaded = read_weights(folder), load_student(folder)
-    assert set(weights.scales) == set(loaded.stored_scales) and bool(weights.scales) == (plan is not None)
+    assert set(weights.scales) == set(loaded.stored_scales)
+    assert bool(weights.scales) == (plan is not None)
     for name, value in loaded.state_dict().items():
         assert torch.equal(torch.from_numpy(weights.arrays[name].copy()), value), name
 
@@ -301,7 +306,8 @@ def test_an_encoder_without_pytorch(tmp_path, monkeypatch):
     texts = ["one", "zwei Texte", "", "drei " * 50]
     np.testing.assert_allclose(program.encode(texts), encoder.encode(texts), atol=3e-6)
     np.testing.assert_allclose(program.encode(texts, truncate_dim=5), encoder.encode(texts, truncate_dim=5), atol=3e-6)
-    assert program.fingerprint() == encoder.fingerprint() and repr(program) == repr(encoder)
+    assert program.fingerprint() == encoder.fingerprint()
+    assert repr(program) == repr(encoder)
     with pytest.raises(InputError, match=r"needs PyTorch: pip install 'msdc\[train\]'"):
         program.module.parameters()
     with pytest.raises(InputError, match="needs PyTorch"):

@@ -32,4 +32,5 @@ def test_the_code_of_one_forward_method_compiles(tmp_path, pooled):
     page.write_text(bundle_readme(manifest.model_copy(update={"programs": programs, "include_prompt": pooled})))
     (block,) = [one for one in blocks(page, "python") if "executorch" in one.text]
     compile(block.text, "README.md", "exec")
-    assert 'methods = ["forward"]' in block.text and ("torch.tensor([0])" in block.text) != pooled
+    assert 'methods = ["forward"]' in block.text
+    assert ("torch.tensor([0])" in block.text) != pooled

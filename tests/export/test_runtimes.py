@@ -19,11 +19,13 @@ def test_records_point_at_what_exists_and_the_tables_next_to_them_have_the_same_
         assert set(target.runtimes) <= set(RUNTIMES.names())
         if target.module is not None:
             assert (PACKAGE / "export" / "mobile" / target.module.template).is_dir()
-            assert target.module.runtimes and set(target.module.runtimes) <= set(RUNTIMES.names())
+            assert target.module.runtimes
+            assert set(target.module.runtimes) <= set(RUNTIMES.names())
 
 
 def test_names_expand():
-    assert expand("both") == RUNTIMES.names() and expand("onnx") == ("onnx",)
+    assert expand("both") == RUNTIMES.names()
+    assert expand("onnx") == ("onnx",)
     with pytest.raises(InputError, match="executorch, onnx"):
         expand("coreml")
     assert default_runtimes_help() == "executorch for android and ios, both for linux, onnx for web"

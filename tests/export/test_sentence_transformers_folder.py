@@ -35,7 +35,8 @@ def test_the_folder_opens_without_msdc_and_gives_the_same_vectors(shape, tmp_pat
     assert all(module["type"].startswith("sentence_transformers.") for module in modules)
     model, own = SentenceTransformer(str(folder)), msdc.load_encoder(source)
     assert np.allclose(model.encode(golden_texts()), own.encode(golden_texts()), atol=2e-6)
-    assert model.prompts["query"] == "Where? " and model.get_sentence_embedding_dimension() == 12
+    assert model.prompts["query"] == "Where? "
+    assert model.get_sentence_embedding_dimension() == 12
     assert np.allclose(msdc.load_encoder(folder).encode(["a text"]), own.encode(["a text"]), atol=2e-6)
 
 
@@ -44,10 +45,12 @@ def test_the_command_states_the_size_and_keeps_what_is_there(capsys, tmp_path):
     arguments = ["export", tiny_models.student_folder(), "--sentence-transformers", "-o", out]
     code, printed, _ = command(capsys, *arguments)
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
-    assert code == 0 and re.match(rf"{size:,} bytes, of which weights [\d,]+\n{out}\n", printed)
+    assert code == 0
+    assert re.match(rf"{size:,} bytes, of which weights [\d,]+\n{out}\n", printed)
     assert command(capsys, *arguments)[0] == 2
     code, printed, _ = command(capsys, *arguments, "--force", "--json")
-    assert code == 0 and json.loads(printed)["bytes"] == size
+    assert code == 0
+    assert json.loads(printed)["bytes"] == size
 
 
 def test_what_cannot_be_such_a_folder_is_one_line(capsys, tmp_path, monkeypatch):
@@ -58,9 +61,11 @@ def test_what_cannot_be_such_a_folder_is_one_line(capsys, tmp_path, monkeypatch)
         export_sentence_transformers(stock, tmp_path / "out")
     words = ["export", tiny_models.student_folder(), "--sentence-transformers", "--target=web", "--precision=int8"]
     code, _, error = command(capsys, *words)
-    assert code == 2 and "writes no bundle: omit --target, --precision" in error
+    assert code == 2
+    assert "writes no bundle: omit --target, --precision" in error
     code, _, error = command(capsys, "export", tiny_models.student_folder())
-    assert code == 2 and "Missing option '--target'" in error
+    assert code == 2
+    assert "Missing option '--target'" in error
     # Other weights than the student's, as a fault in writing them would leave.
     another = tiny_models.student(seed=9, bottleneck=None, repeats=1)
     monkeypatch.setattr("msdc.compress.student.stock.materialise", lambda student: another)

@@ -38,7 +38,8 @@ def test_an_unknown_choice_names_the_argument_and_the_choices(name, tmp_path, mo
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=rf"`{name.split(' ')[0]}` 'x' is unknown \(known: ") as raised:
         WRONG[name]()
-    assert "\n" not in str(raised.value) and not any(tmp_path.iterdir())
+    assert "\n" not in str(raised.value)
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_list_is_not_one_text():

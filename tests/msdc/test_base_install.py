@@ -143,7 +143,8 @@ def test_encode_and_search(base, folder):
     found = json.loads(base.run("search", "notes.txt", "wo ist das Auto?", "--json", "-k", "2", cwd=folder))
     assert found["queries"][0]["hits"][0]["text"] == TEXTS[0]
     again = json.loads(base.run("search", "notes.txt", "the weather", "--json", cwd=folder))
-    assert again["encoded"] == 0 and again["queries"][0]["hits"][0]["text"] == TEXTS[1]
+    assert again["encoded"] == 0
+    assert again["queries"][0]["hits"][0]["text"] == TEXTS[1]
 
 
 def test_bench_and_inspect_the_program_that_export_writes(base, folder, tmp_path):
@@ -151,9 +152,11 @@ def test_bench_and_inspect_the_program_that_export_writes(base, folder, tmp_path
     base.run("bench", "--runtime", "onnx", "--device", "python", "--runs", "3", "--warmup", "1", "--json", "r.json",
              cwd=folder)  # fmt: skip
     (run,) = json.loads((folder / "r.json").read_text())["runs"]
-    assert run["artifact"]["runtime"] == "onnx" and run["accuracy"][0]["spearman"] > 50
+    assert run["artifact"]["runtime"] == "onnx"
+    assert run["accuracy"][0]["spearman"] > 50
     report = json.loads(base.run("inspect", "--json", cwd=folder))
-    assert list(report["manifest"]["programs"]) and report["manifest"]["name"] == "msdc-mini"
+    assert list(report["manifest"]["programs"])
+    assert report["manifest"]["name"] == "msdc-mini"
     (bundle,) = (base.folder / "cache").rglob("bundle.json")
     assert "torch" not in json.loads(bundle.read_text())["versions"]
     mini = locate_model("msdc-mini")
@@ -186,7 +189,8 @@ for call in (lambda: encoder.module.parameters(), lambda: msdc.load_encoder({str
     stock.mkdir()
     (stock / "config.json").write_text('{"model_type": "bert"}')
     lines = base.script(source, folder).splitlines()
-    assert lines[0] == "True" and len(lines) == 3
+    assert lines[0] == "True"
+    assert len(lines) == 3
     assert all(line.endswith("needs PyTorch: pip install 'msdc[train]'") for line in lines[1:]), lines
 
 
@@ -262,7 +266,9 @@ def test_doctor_plans_and_corpora_need_no_extra(base, folder):
     assert remedies["executorch"] == "pip install 'msdc[executorch]'"
     lines = ["compress plan --shape minilm --json", "corpus notes.txt"]
     (plan, planned), (corpus, read) = one_after_another(base, folder, lines)
-    assert (plan, corpus) == (0, 0) and "bytes" in planned and "garage" in read
+    assert (plan, corpus) == (0, 0)
+    assert "bytes" in planned
+    assert "garage" in read
 
 
 def _expanded(extra: str, listed: dict[str, list[str]]) -> set[str]:
@@ -301,7 +307,11 @@ def test_the_verbs_extra_goes_first():
         with named_extras("x", verb):
             return extra_of(package)
 
-    assert found("torch", "") == "train" and found("torch", "export") == "export"
-    assert found("pyarrow", "corpus") == "data" and found("pyarrow", "distill") == "train"
-    assert found("executorch", "bench") == "executorch" and found("executorch", "quickstart") == "all"
-    assert found("numpy", "") is None and extra_of("torch") == "train"
+    assert found("torch", "") == "train"
+    assert found("torch", "export") == "export"
+    assert found("pyarrow", "corpus") == "data"
+    assert found("pyarrow", "distill") == "train"
+    assert found("executorch", "bench") == "executorch"
+    assert found("executorch", "quickstart") == "all"
+    assert found("numpy", "") is None
+    assert extra_of("torch") == "train"

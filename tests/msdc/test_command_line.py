@@ -106,12 +106,16 @@ def test_quiet_leaves_results_warnings_and_errors(tmp_path, monkeypatch):
     lines = tmp_path / "notes.txt"
     lines.write_text("Das Haus ist rot.\nThe car is blue.\n", encoding="utf-8")
     loud, quiet = run("encode", "hello", "--json"), run("encode", "hello", "--json", "-q")
-    assert loud.stderr and not quiet.stderr and loud.stdout == quiet.stdout
+    assert loud.stderr
+    assert not quiet.stderr
+    assert loud.stdout == quiet.stdout
     done = run("encode", "-q", "-i", str(lines), "-o", str(tmp_path / "out.npy"))
-    assert not done.output and (tmp_path / "out.npy").is_file()
+    assert not done.output
+    assert (tmp_path / "out.npy").is_file()
     assert "2 entries" in run("search", str(lines), "auto").stderr
     found = run("search", "--quiet", str(lines), "auto")
-    assert not found.stderr and "The car is blue." in found.stdout
+    assert not found.stderr
+    assert "The car is blue." in found.stdout
     (kept,) = user_cache().rglob("passages-*.sqlite")
     with sqlite3.connect(kept) as database:
         database.execute("UPDATE vectors SET crc = 0")
@@ -125,7 +129,8 @@ def test_quiet_silences_bars_and_lines(capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     progress.be_quiet(True)
     try:
-        assert not progress.in_terminal() and list(progress.track([1, 2], "label")) == [1, 2]
+        assert not progress.in_terminal()
+        assert list(progress.track([1, 2], "label")) == [1, 2]
         progress.say("a remark")
         progress.warn("a warning")
     finally:
@@ -147,9 +152,8 @@ def test_typos_get_what_they_resemble(words, hint):
 
 def test_published_shapes_are_listed():
     shown = run("compress", "plan").stdout
-    assert (
-        max(map(len, shown.splitlines())) <= 80 and "xlmr-base         250,002     768      12         277.5" in shown
-    )
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "xlmr-base         250,002     768      12         277.5" in shown
     assert {one["shape"] for one in json.loads(run("compress", "plan", "--json").stdout)} >= {"minilm", "labse"}
 
 
@@ -191,7 +195,8 @@ for words in [[], *([verb] for verb in {list(VERBS)!r})]:
     assert "torch" not in sys.modules, words
 """
     shown = python(code)
-    assert shown.count("Usage: msdc") == 1 + len(VERBS) and all(verb in shown for verb in VERBS)
+    assert shown.count("Usage: msdc") == 1 + len(VERBS)
+    assert all(verb in shown for verb in VERBS)
 
 
 @pytest.mark.parametrize(("verb", "expected"), [("distill", "--resume continues"), ("encode", "interrupted\n")])
@@ -202,7 +207,8 @@ def test_an_interrupted_command_says_how_to_continue(verb, expected, monkeypatch
     monkeypatch.setattr(msdc, "main", stop)
     with pytest.raises(SystemExit) as ended:
         main([verb])
-    assert ended.value.code == 130 and expected in capsys.readouterr().err
+    assert ended.value.code == 130
+    assert expected in capsys.readouterr().err
 
 
 def test_a_process_ends_with_one_line_and_its_code(tmp_path):
@@ -249,7 +255,9 @@ def test_usage_errors(fails, line, expected, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     shown = fails(*line.split())
     rows = [row for row in shown.splitlines() if not row.startswith("model: ")]
-    assert expected in shown and len(rows) == 1 and rows[0].startswith("error: ")
+    assert expected in shown
+    assert len(rows) == 1
+    assert rows[0].startswith("error: ")
 
 
 @pytest.mark.parametrize(

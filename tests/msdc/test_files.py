@@ -38,7 +38,8 @@ def test_many_writers_of_one_folder(tmp_path):
         thread.start()
     for thread in threads:
         thread.join()
-    assert not errors and whole(target)
+    assert not errors
+    assert whole(target)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
@@ -68,7 +69,10 @@ def test_left_over_folders_are_removed_after_a_day(tmp_path):
     with pytest.raises(InputError, match="exists already"), files.staged_folder(target):
         pass
     assert (target / "one").read_text() == "kept"
-    assert not old.exists() and not hidden.exists() and young.exists() and foreign.exists()
+    assert not old.exists()
+    assert not hidden.exists()
+    assert young.exists()
+    assert foreign.exists()
 
 
 @pytest.mark.parametrize("mask", [0o077, 0o027, 0o002])
@@ -122,8 +126,10 @@ def test_a_folder_is_held_by_one_also_while_it_comes_and_goes(tmp_path):
         thread.start()
     for thread in threads:
         thread.join()
-    assert set(counts) == {1} and len(counts) + len(said) == 600
-    assert {type(error) for error in said} <= {InputError} and all("in use by" in str(error) for error in said)
+    assert set(counts) == {1}
+    assert len(counts) + len(said) == 600
+    assert {type(error) for error in said} <= {InputError}
+    assert all("in use by" in str(error) for error in said)
     assert {path.name for path in tmp_path.rglob("*")} <= {"new", "run", files.LOCK_FILE}
 
 

@@ -89,9 +89,11 @@ def test_the_sdist_holds_every_tracked_file_and_its_page_has_absolute_links(dist
         about = held.read(name).decode()
     links = re.findall(r"\]\(([^)#][^)]*)\)", about)
     tag = f"https://example.org/team/msdc/blob/v{__version__}/"
-    assert f"{tag}docs/guides/install.md" in links and all(link.startswith("https://") for link in links)
+    assert f"{tag}docs/guides/install.md" in links
+    assert all(link.startswith("https://") for link in links)
     assert f"]({tag.replace('blob', 'raw')}docs/images/report.png)" in about
-    assert "Project-URL: Repository, https://example.org/team/msdc\n" in about and "\nKeywords: " in about
+    assert "Project-URL: Repository, https://example.org/team/msdc\n" in about
+    assert "\nKeywords: " in about
 
 
 def test_bundles_and_verbs_beside_modules_of_the_same_names(python, desk):
@@ -108,6 +110,7 @@ for verb in {verbs}:
         assert not ended.code
 """
     shape, file, *shown = run(python, desk, "-c", code).splitlines()
-    assert shape == "(1, 32)" and Path(file).is_relative_to(python.parents[1])
+    assert shape == "(1, 32)"
+    assert Path(file).is_relative_to(python.parents[1])
     assert sum(line.startswith("Usage: msdc") for line in shown) == len(verbs)
     assert len(run(python.parent / "msdc", desk, "encode", "msdc-mini", "one", "two").splitlines()) == 2

@@ -46,15 +46,19 @@ def test_processors():
     assert machine.parse_sysctl("") == ("", ())
     assert machine.parse_cpuinfo(X86) == ("Intel(R) Xeon(R) Platinum", ("avx2", "avx512f", "avx512_vnni", "amx_bf16"))
     name, isa = machine.parse_cpuinfo(ARM)
-    assert name == "arm implementer 0x41 part 0xd0b" and isa == ("asimd", "asimddp", "i8mm", "bf16")
+    assert name == "arm implementer 0x41 part 0xd0b"
+    assert isa == ("asimd", "asimddp", "i8mm", "bf16")
     assert machine.parse_cpuinfo("") == ("", ())
 
 
 def test_this_machine():
     here = machine.read_machine()
-    assert here.cores >= 1 and here.memory_mib > 100 and here.arch
+    assert here.cores >= 1
+    assert here.memory_mib > 100
+    assert here.arch
     held = psutil.Process().memory_info().rss / 2**20
     assert machine.peak_mib() >= 0.9 * held
     heat = machine.read_heat()
     assert heat.keys() == {"load_1min", "thermal_c", "cpu_mhz", "battery_percent", "charging"}
-    assert all(-50 < celsius < 150 for celsius in heat["thermal_c"].values()) and min(heat["cpu_mhz"], default=1) > 0
+    assert all(-50 < celsius < 150 for celsius in heat["thermal_c"].values())
+    assert min(heat["cpu_mhz"], default=1) > 0

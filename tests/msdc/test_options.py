@@ -74,8 +74,12 @@ def test_the_command_line_has_the_same_options():
         click.echo(repr(bake("rye", **{name: value for name, value in options.items() if value is not None})[2]))
 
     shown = CliRunner().invoke(command, ["--help"]).output
-    assert "-r, --recipe PATH" in shown and "--minutes INTEGER" in shown and "--sizes N,N" in shown
-    assert "--loud" not in shown and "--hidden" not in shown
-    assert "Of the loaves.  [default: all]" in shown and "before --minutes" in " ".join(shown.split())
+    assert "-r, --recipe PATH" in shown
+    assert "--minutes INTEGER" in shown
+    assert "--sizes N,N" in shown
+    assert "--loud" not in shown
+    assert "--hidden" not in shown
+    assert "Of the loaves.  [default: all]" in shown
+    assert "before --minutes" in " ".join(shown.split())
     done = CliRunner().invoke(command, ["--sizes", "8,9", "--rest", "2", "-r", "x"])
     assert done.output.strip() == repr(Baking(sizes=(8, 9), rest_s=2.0, recipe="x")), done.output

@@ -65,12 +65,15 @@ def test_passages_cover_a_text_and_fit(model):
     tokens = lambda texts: [len(row) - 2 for row in model.tokenizer.encode(texts, 10**6)]  # noqa: E731
     (found,) = passages([text], tokens, 40)
     assert all(count <= 40 for count in tokens([text[a:b] for a, b in found]))
-    assert "".join(text[a:b] for a, b in found).split() and found == sorted(found)
+    assert "".join(text[a:b] for a, b in found).split()
+    assert found == sorted(found)
     covered = "".join("".join(text[a:b].split()) for a, b in found)
     assert covered == "".join(text.split())
     # Without blanks too, and nothing from nothing.
     (runs,) = passages(["妹" * 300], lambda texts: [len(t) for t in texts], 64)
-    assert [b - a for a, b in runs] and max(b - a for a, b in runs) <= 64 and sum(b - a for a, b in runs) == 300
+    assert [b - a for a, b in runs]
+    assert max(b - a for a, b in runs) <= 64
+    assert sum(b - a for a, b in runs) == 300
     assert passages(["", " \n "], tokens, 40) == [[], []]
     spans = sentence_spans("One. «Two!» Three")
     assert ["One. «Two!» Three"[a:b] for a, b in spans] == ["One.", "«Two!", "Three"]
@@ -118,12 +121,14 @@ def test_words_are_found_however_they_are_spelled(model):
 def test_documents_are_added_updated_removed_and_filtered(model, tmp_path):
     path = tmp_path / "notes.sqlite"
     index = msdc.open_index(path, model)
-    assert len(index) == 0 and index.search("a car").hits == []
+    assert len(index) == 0
+    assert index.search("a car").hits == []
     rows = [
         {"id": "n1", "text": "The car is on level 2.", "folder": "travel", "year": 2021, "done": True},
         {"id": "n2", "text": "La réunion commence à neuf heures.", "title": "Bureau", "folder": "work", "year": 2024},
     ]
-    assert index.add(rows) == 2 and index.add(["Der Bahnhof ist geschlossen."]) == 1
+    assert index.add(rows) == 2
+    assert index.add(["Der Bahnhof ist geschlossen."]) == 1
     assert [hit.id for hit in index.search("Wo ist das Auto?", 1).hits] == ["n1"]
     found = index.search("die Besprechung im Büro", 1).hits[0]
     assert (found.id, found.title, found.metadata) == ("n2", "Bureau", {"folder": "work", "year": 2024})
@@ -137,19 +142,23 @@ def test_documents_are_added_updated_removed_and_filtered(model, tmp_path):
         index.add([{"id": "n3", "text": "new"}, {"id": "n1", "text": "x"}])
     assert len(index) == 3
     index.update([{"id": "n1", "text": "Bananas are yellow."}])
-    assert index.remove(["3", "none"]) == 1 and len(index) == 2
+    assert index.remove(["3", "none"]) == 1
+    assert len(index) == 2
     assert [hit.id for hit in index.search("car level", mode="words").hits] == []
     assert index.search("fruit", 1).hits[0].text == "Bananas are yellow."
     index.close()
     again = msdc.open_index(path, model)
-    assert again.search("fruit", 1).hits[0].id == "n1" and again.encoded == 0
+    assert again.search("fruit", 1).hits[0].id == "n1"
+    assert again.encoded == 0
 
 
 def test_a_long_document_is_found_by_its_end_and_shows_the_place(model):
     text = "The harbour was busy that year. " * 40 + "A zebra sneezed in the library."
     index = msdc.open_index([text, "A quiet day without news."], model)
     hit = index.search("ein Zebra niest in der Bibliothek", 1).hits[0]
-    assert hit.line == 1 and hit.passage == text[hit.start : hit.end] and "zebra" in hit.passage
+    assert hit.line == 1
+    assert hit.passage == text[hit.start : hit.end]
+    assert "zebra" in hit.passage
     assert hit.cosine > 0.5
 
 
@@ -157,7 +166,8 @@ def test_words_find_what_the_model_does_not_know(model, capsys):
     index = msdc.open_index(["אני גר בירושלים", *LINES[2:4], "Part number XK-4711-B is out of stock."], model)
     assert index.unread == 1
     assert index.search("XK-4711-B", 1).hits[0].line == 4
-    assert index.search("בירושלים", 1).hits[0].line == 1 and "does not know" in capsys.readouterr().err
+    assert index.search("בירושלים", 1).hits[0].line == 1
+    assert "does not know" in capsys.readouterr().err
     assert index.search("בירושלים", mode="vectors").hits == []
     with pytest.raises(InputError, match="`mode` 'all' is unknown"):
         index.search("x", mode="all")  # type: ignore[arg-type]
@@ -200,7 +210,8 @@ def test_readers_see_what_a_writer_commits_and_a_kill_loses_only_what_was_not(mo
     with subprocess.Popen([sys.executable, "-c", program, str(path)], stdin=-1, stdout=-1, text=True) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "ready\n"
-        assert len(reader) == 300 and reader.search("text number 7", 1).hits[0].text == "text number 7"
+        assert len(reader) == 300
+        assert reader.search("text number 7", 1).hits[0].text == "text number 7"
         assert writer.stdout.readline() == "open\n"
         assert reader.search("text number 8", 1).hits[0].text == "text number 8"  # a writer blocks no reader
         reader._db.execute("PRAGMA busy_timeout = 100")
@@ -236,7 +247,8 @@ def test_a_search_beside_an_updater_sees_one_state(model, tmp_path):
         stop.set()
         updater.join()
     for hits in found:
-        assert len(hits) == 12 and len({hit.text.split()[0] for hit in hits}) == 1
+        assert len(hits) == 12
+        assert len({hit.text.split()[0] for hit in hits}) == 1
         assert all(abs(hit.cosine - expected[hit.text]) < 4e-3 for hit in hits)
     assert len({hits[0].text.split()[0] for hits in found}) == 2  # both were met
 
@@ -251,7 +263,9 @@ def test_a_query_in_another_language_finds_the_line(model, file):
     assert [answer.hits[0].line for answer in answers] == [7, 4, 4]
     # Equal lines are all kept, with their numbers.
     assert [hit.line for hit in answers[1].hits] == [4, 6]
-    assert len(index) == 6 and index.encoded == 6 and all(answer.encode_ms > 0 for answer in answers)
+    assert len(index) == 6
+    assert index.encoded == 6
+    assert all(answer.encode_ms > 0 for answer in answers)
 
 
 def test_only_new_lines_are_encoded_whatever_file_they_are_in(model, file, tmp_path, user_folder):
@@ -261,10 +275,12 @@ def test_only_new_lines_are_encoded_whatever_file_they_are_in(model, file, tmp_p
     other.write_text("\n".join(["The bridge is closed.", *LINES]) + "\n", encoding="utf-8")
     changed = msdc.open_index(other, model)
     after = changed.search("a pet", 1).hits[0]
-    assert changed.encoded == 1 and (after.text, after.line) == (before.text, before.line + 1)
+    assert changed.encoded == 1
+    assert (after.text, after.line) == (before.text, before.line + 1)
     assert after.cosine == before.cosine
     (kept,) = user_folder.glob("*.sqlite")
-    assert kept.stat().st_mode & 0o777 == 0o600 and b"violin" not in kept.read_bytes()
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert b"violin" not in kept.read_bytes()
     # A file that cannot be read is an error each time, not the answer of before.
     other.write_bytes(b"ok\n\xff\xfe\n")
     for _ in range(2):
@@ -288,12 +304,14 @@ def test_an_interrupted_index_goes_on_where_it_stopped(model, file, tmp_path, mo
         msdc.open_index(file, model, index=target)
     assert not target.exists()
     index = msdc.open_index(file, model, index=target)
-    assert len(index) == 6 and index.encoded == 1  # equal lines once
+    assert len(index) == 6
+    assert index.encoded == 1
     own = msdc.open_index(tmp_path / "own.sqlite", model)
     own.add({"id": n, "text": text} for n, text in enumerate(LINES[2:6]))
     before = own.encoded
     own.update([{"id": 1, "text": LINES[3], "new": 1}, {"id": 9, "text": "Something new."}])
-    assert own.encoded == before + 1 and own.search("salt", where={"new": 1}).hits[0].id == "1"
+    assert own.encoded == before + 1
+    assert own.search("salt", where={"new": 1}).hits[0].id == "1"
 
 
 def test_a_damaged_cache_is_replaced_by_several_processes_at_once(model, file, user_folder):
@@ -307,7 +325,8 @@ def test_a_damaged_cache_is_replaced_by_several_processes_at_once(model, file, u
     assert [one.communicate()[0] for one in running] == [b"7\n"] * 3
     kept.write_bytes(kept.read_bytes()[:5000])
     again = msdc.open_index(file, model)
-    assert again.search("a pet", 5).hits == expected and msdc.open_index(file, model).encoded == 0
+    assert again.search("a pet", 5).hits == expected
+    assert msdc.open_index(file, model).encoded == 0
 
 
 def test_a_search_never_writes_to_an_index_and_no_error_deletes_it(model, file, tmp_path):
@@ -317,23 +336,28 @@ def test_a_search_never_writes_to_an_index_and_no_error_deletes_it(model, file, 
     before = own.read_bytes()
     run = lambda *words: CliRunner().invoke(command, [str(word) for word in words])  # noqa: E731
     refused = run(file, "line", "--index", own)
-    assert "exists already" in str(refused.exception) and own.read_bytes() == before
-    assert run(own, "document 3").exit_code == 0 and own.read_bytes() == before
+    assert "exists already" in str(refused.exception)
+    assert own.read_bytes() == before
+    assert run(own, "document 3").exit_code == 0
+    assert own.read_bytes() == before
     assert [path.name for path in tmp_path.glob("own*")] == ["own.sqlite"]
     with closing(sqlite3.connect(own)) as database, database:
         database.execute("UPDATE facts SET value = 'another' WHERE name IN ('model', 'source')")
     changed = own.read_bytes()
-    assert "made with another msdc-mini" in str(run(own, "document").exception) and own.read_bytes() == changed
+    assert "made with another msdc-mini" in str(run(own, "document").exception)
+    assert own.read_bytes() == changed
     with pytest.raises(InputError, match="made with another msdc-mini"):
         msdc.open_index(own, model)
     # The way out: the documents in a new index, with this model.
     with msdc.open_index(own, model, index=tmp_path / "new.sqlite") as new:
-        assert len(new) == 20 and new.search("document 7", 1).hits[0].id == "8"
+        assert len(new) == 20
+        assert new.search("document 7", 1).hits[0].id == "8"
     mine = tmp_path / "thesis.doc"
     mine.write_text("do not lose me")
     assert "is not a search index" in str(run(file, "line", "--index", mine, "--force").exception)
     assert mine.read_text() == "do not lose me"
-    assert run(file, "line", "--index", own, "--force").exit_code == 0 and len(msdc.open_index(own, model)) == 6
+    assert run(file, "line", "--index", own, "--force").exit_code == 0
+    assert len(msdc.open_index(own, model)) == 6
 
 
 def test_a_damaged_index_is_an_error(model, tmp_path):
@@ -405,7 +429,8 @@ def test_an_index_of_an_earlier_version_is_kept_and_has_a_way_out(model, tmp_pat
         msdc.open_index(path, model)
     with msdc.open_index(path, model, index=tmp_path / "new.sqlite") as new:
         hit = new.search("sopa salada", where={"year": 2021}).hits[0]
-    assert (hit.id, hit.title, hit.metadata) == ("n1", "Kitchen", {"year": 2021}) and path.read_bytes() == before
+    assert (hit.id, hit.title, hit.metadata) == ("n1", "Kitchen", {"year": 2021})
+    assert path.read_bytes() == before
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE documents SET text = 'The soup needs sugar.'")
     with pytest.raises(InputError, match=r"damaged one \(document n1\)"):
@@ -454,7 +479,8 @@ def test_ids_are_given_inside_the_transaction(model, tmp_path):
     for thread in threads:
         thread.join()
     assert [one.communicate()[1] for one in running] == [b"", b""]
-    assert len(index) == 2 + 2 * 15 + 2 * 10 and index.search("three", mode="words").hits[0].id == "3"
+    assert len(index) == 2 + 2 * 15 + 2 * 10
+    assert index.search("three", mode="words").hits[0].id == "3"
     index.update([{"id": "x", "text": "first"}, {"id": "y", "text": "other"}, {"id": "x", "text": "second"}])
     assert [hit.text for hit in index.search("first second", mode="words").hits] == ["second"]
     # A number that another document of the block has as its id is not given.
@@ -511,12 +537,14 @@ def test_words_alone_load_no_model(tmp_path, file):
 
     index = msdc.open_index(["The soup needs salt.", "A cat."], load, encode=False)
     (hit,) = index.search("SOUP", mode="words").hits
-    assert hit.cosine is None and hit.words == hit.score > 0
+    assert hit.cosine is None
+    assert hit.words == hit.score > 0
     program = "import sys\nfrom msdc.cli import main\ntry:\n main(sys.argv[1:])\n"
     program += "finally:\n print({'torch', 'onnxruntime'} & set(sys.modules))"
     words = [sys.executable, "-c", program, "search", str(file), "soup"]
     done = subprocess.run([*words, "--mode", "words"], capture_output=True, text=True, check=True)
-    assert "The soup needs more salt." in done.stdout and done.stdout.endswith("set()\n")
+    assert "The soup needs more salt." in done.stdout
+    assert done.stdout.endswith("set()\n")
     # A student of ours needs no torch.
     assert subprocess.run(words, capture_output=True, text=True, check=True).stdout.endswith("{'onnxruntime'}\n")
 
@@ -536,7 +564,8 @@ def test_what_is_no_index_is_not_touched(model, tmp_path):
 
 def test_texts_in_memory_and_bad_input(model, tmp_path):
     memory = msdc.open_index(["The soup needs salt.", "", "A cat."], model)
-    assert [hit.line for hit in memory.search("Katze", 1).hits] == [3] and len(memory) == 2
+    assert [hit.line for hit in memory.search("Katze", 1).hits] == [3]
+    assert len(memory) == 2
     found = memory.search("la soupe manque de sel", top=3, threshold=0.3)
     assert [hit.line for hit in found.hits] == [1]
     (tmp_path / "b.txt").write_bytes(b"ok\n\xff\xfe\n")
@@ -571,7 +600,9 @@ def test_the_command_searches_tables_and_indexes(model, tmp_path):
     (answer,) = json.loads(done.stdout)["queries"]
     assert [(hit["line"], hit["metadata"]["rating"]) for hit in answer["hits"]] == [(2, "5")]
     ranged = CliRunner().invoke(command, [*words, "--where", "rating=3..4"])
-    assert "none to encode" in ranged.stderr and " ms to search" in ranged.stderr and "soup" not in ranged.stdout
+    assert "none to encode" in ranged.stderr
+    assert " ms to search" in ranged.stderr
+    assert "soup" not in ranged.stdout
     shown = CliRunner().invoke(command, [*words, "-k", "2", "--mode", "vectors"]).stdout
     assert "The soup, again, needs salt." in shown  # a line break inside a cell does not tear the table
     for bad, message in (
@@ -583,7 +614,9 @@ def test_the_command_searches_tables_and_indexes(model, tmp_path):
     with msdc.open_index(tmp_path / "own.sqlite", model) as index:
         index.add([{"id": "a", "text": "The soup needs salt.", "title": "Kitchen"}])
     done = CliRunner().invoke(command, [str(tmp_path / "own.sqlite"), "Suppe"])
-    assert done.exit_code == 0 and "  Kitchen: The soup needs salt.\n" in done.stdout
+    assert done.exit_code == 0
+    assert "  Kitchen: The soup needs salt.\n" in done.stdout
     assert " loaded in " in done.stderr
     empty = CliRunner().invoke(command, [str(path), " "])
-    assert isinstance(empty.exception, InputError) and "a query is empty" in str(empty.exception)
+    assert isinstance(empty.exception, InputError)
+    assert "a query is empty" in str(empty.exception)

@@ -142,7 +142,8 @@ class States(RuleBasedStateMachine):
         return {hit.id for hit in index.search(query, 1000, mode="words", **options).hits}
 
     def check(self, index: Index, word: str) -> None:
-        assert len(index) == len(self.truth) and self.ids(index) == self.truth.keys()
+        assert len(index) == len(self.truth)
+        assert self.ids(index) == self.truth.keys()
         having = {key for key, row in self.truth.items() if word in row["text"] or word == row.get("title")}
         hits = index.search(word, 1000, mode="words").hits
         assert {hit.id for hit in hits} == having
@@ -164,7 +165,8 @@ class States(RuleBasedStateMachine):
         read = {key for key, unread in zip(whole, unread_N, strict=True) if not unread}
         near = index.search(f"{EVERY} {word}.", 1000, mode="vectors").hits
         cosines = {hit.id: hit.cosine for hit in near}
-        assert cosines.keys() == read and index.unread == len(self.truth) - len(read)
+        assert cosines.keys() == read
+        assert index.unread == len(self.truth) - len(read)
         both = index.search(f"{EVERY} {word}.", 1000).hits
         assert {hit.id: hit.cosine for hit in both} == dict.fromkeys(self.truth) | cosines
         query_D = self.model.encode([f"{EVERY} {word}."])[0]

@@ -15,7 +15,8 @@ def test_numbers_signs_and_missing_values_as_people_read_them():
 
     assert [fixed(v, 1) for v in (None, -1.25, 12345.6)] == ["–", "−1.2", "12,345.6"]
     assert [signed(v, 2) for v in (None, 1.0, -0.5)] == ["–", "+1.00", "−0.50"]
-    assert percent(-0.123) == "−12.3 %" and percent(None) == "–"
+    assert percent(-0.123) == "−12.3 %"
+    assert percent(None) == "–"
     assert [joined(items) for items in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
 
 
@@ -45,4 +46,5 @@ def test_a_table_fits_a_terminal():
         "  (more columns with --wide: Bytes)",
     ]
     assert to_text(table, 200) == to_text(table)
-    assert to_text(table, 10).splitlines()[-1] == "  Bytes)" and "Verdict" not in to_text(table, 10).splitlines()[1]
+    assert to_text(table, 10).splitlines()[-1] == "  Bytes)"
+    assert "Verdict" not in to_text(table, 10).splitlines()[1]

@@ -84,7 +84,8 @@ def test_graded_pairs_with_and_without_their_header(tmp_path):
 def test_spread_takes_at_most_the_limit(limit):
     pairs = read_pairs(GRADED_PAIRS)
     some = pairs.spread(limit)
-    assert 0 < len(some) <= limit and len(some.subsets) == len(some.lines) == len(some.gold_N) == len(some)
+    assert 0 < len(some) <= limit
+    assert len(some.subsets) == len(some.lines) == len(some.gold_N) == len(some)
     assert some.first[0] == pairs.first[0]
 
 

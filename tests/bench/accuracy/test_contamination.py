@@ -30,20 +30,25 @@ def corpus(tmp_path, lines, name="corpus.en-xx.tsv"):
 
 def test_normal_form():
     assert normalise("  «ZWEI Hunde», spielen… im SCHNEE!! ") == "zwei hunde spielen im schnee"
-    assert normalise("Straße") == normalise("STRASSE") and normalise("don't") == "dont"
-    assert normalise("ｆｕｌｌ　ｗｉｄｔｈ") == "full width" and normalise("?!…") == ""
+    assert normalise("Straße") == normalise("STRASSE")
+    assert normalise("don't") == "dont"
+    assert normalise("ｆｕｌｌ　ｗｉｄｔｈ") == "full width"
+    assert normalise("?!…") == ""
 
 
 @pytest.mark.parametrize("name", ["corpus.en-xx.tsv", "corpus.en-xx.tsv.gz"])
 def test_exact_after_case_and_punctuation(tmp_path, name):
     file = corpus(tmp_path, ["Something else\tzwei hunde spielen im schnee", "EL NIÑO COME UNA MANZANA\tx"], name)
     found = check(TESTS, [file])
-    assert found.by_set["one"]["exact"] == 1 and found.by_set["one"]["sentences"] == 2
-    assert found.by_set["two"]["exact"] == 1 and found.by_set["two"]["near"] == 0
+    assert found.by_set["one"]["exact"] == 1
+    assert found.by_set["one"]["sentences"] == 2
+    assert found.by_set["two"]["exact"] == 1
+    assert found.by_set["two"]["near"] == 0
     assert found.by_set["one"]["examples"] == [
         {"kind": "exact", "similarity": 1.0, "test_text": 2, "corpus": f"{tmp_path.name}/{name}", "line": 1}
     ]
-    assert found.corpora[0]["exact"] == 2 and found.corpora[0]["sentences"] == 4
+    assert found.corpora[0]["exact"] == 2
+    assert found.corpora[0]["sentences"] == 4
 
 
 def test_near_duplicates(tmp_path):
@@ -55,7 +60,8 @@ def test_near_duplicates(tmp_path):
     similarity = found["two"]["examples"][0]["similarity"]
     assert similarity == pytest.approx(len(one & other) / len(one | other), abs=1e-3)
     exact_only = check(TESTS, [file], near=None).by_set["two"]
-    assert exact_only["near"] is None and exact_only["exact"] == 0
+    assert exact_only["near"] is None
+    assert exact_only["exact"] == 0
 
 
 def test_minhash_finds_what_all_pairs_find(tmp_path):
@@ -74,7 +80,8 @@ def test_minhash_finds_what_all_pairs_find(tmp_path):
     pairs = ((test, known[test], known[line]) for test in set(sentences) - exact for line in damaged)
     near = {test for test, a, b in pairs if len(a & b) / len(a | b) >= 0.7}
     found = check({"set": sentences}, [corpus(tmp_path, damaged, "damaged.txt")]).by_set["set"]
-    assert found["exact"] == len(exact) > 20 and len(near) > 20
+    assert found["exact"] == len(exact) > 20
+    assert len(near) > 20
     # an index that estimates may miss a borderline one; it may never invent one
     assert 0.98 * len(near) <= found["near"] <= len(near)
 
@@ -84,7 +91,8 @@ def test_texts_of_every_length_and_script_match_themselves():
     found = NearIndex(texts, 0.7).matches(texts)
     assert [[text for text, _ in matches] for matches in found] == [[text] for text in texts]
     assert all(similarity == 1.0 for matches in found for _, similarity in matches)
-    assert NearIndex([], 0.7).matches(["a"]) == [[]] and NearIndex(["a"], 0.7).matches([]) == []
+    assert NearIndex([], 0.7).matches(["a"]) == [[]]
+    assert NearIndex(["a"], 0.7).matches([]) == []
 
 
 def test_repeats_count_once_per_set_and_in_every_corpus(tmp_path):
@@ -92,7 +100,8 @@ def test_repeats_count_once_per_set_and_in_every_corpus(tmp_path):
     second = corpus(tmp_path, ["zwei hunde spielen im schnee"], "b.txt")
     found = check(TESTS, [first, second])
     assert found.by_set["one"]["exact"] == 1
-    assert [one["exact"] for one in found.corpora] == [1, 1] and [one["sentences"] for one in found.corpora] == [5, 1]
+    assert [one["exact"] for one in found.corpora] == [1, 1]
+    assert [one["sentences"] for one in found.corpora] == [5, 1]
 
 
 def test_folders_and_bad_corpora(tmp_path, capsys):
@@ -129,7 +138,9 @@ def test_the_corpora_of_a_recipe_as_it_reads_them(tmp_path):
     )
     found = check(TESTS, [recipe])
     # only the first row, and only German: what the recipe teaches with
-    assert found.by_set["one"]["exact"] == 1 and found.by_set["two"]["exact"] == 0
-    assert [one["sentences"] for one in found.corpora] == [2] and str(tmp_path) not in found.corpora[0]["file"]
+    assert found.by_set["one"]["exact"] == 1
+    assert found.by_set["two"]["exact"] == 0
+    assert [one["sentences"] for one in found.corpora] == [2]
+    assert str(tmp_path) not in found.corpora[0]["file"]
     with pytest.raises(InputError, match="no shipped recipe"):
         corpus_streams(["msdc-nothing"])

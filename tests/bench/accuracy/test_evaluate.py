@@ -45,7 +45,8 @@ def page(document: dict) -> str:
 
 def test_list_needs_no_model(capsys):
     code, out, _ = command(capsys, "evaluate", "--list")
-    assert code == 0 and all(name in out for name in (*SETS, *SUITES))
+    assert code == 0
+    assert all(name in out for name in (*SETS, *SUITES))
 
 
 def test_json_of_a_float_model(capsys, tiny_student, tmp_path):
@@ -56,9 +57,12 @@ def test_json_of_a_float_model(capsys, tiny_student, tmp_path):
     assert code == 0, err
     document = json.loads(out)
     first, second = document["results"]
-    assert first["name"] == "graded-pairs" and second["name"].startswith("sts=")
-    assert first["spearman"] == second["spearman"] and first["pairs"] == second["pairs"] == 112
-    assert document["models"][0]["kind"] == "float" and "contamination not checked" in err
+    assert first["name"] == "graded-pairs"
+    assert second["name"].startswith("sts=")
+    assert first["spearman"] == second["spearman"]
+    assert first["pairs"] == second["pairs"] == 112
+    assert document["models"][0]["kind"] == "float"
+    assert "contamination not checked" in err
     assert json.loads((tmp_path / "r.json").read_text("utf-8")) == document
     assert re.fullmatch("[0-9a-f]{64}", first["data"][0]["sha256"])
     one = evaluate(str(tiny_student), "sts", QUICKSTART / "graded_pairs.tsv", resamples=20)
@@ -83,15 +87,18 @@ def test_artifacts_are_what_is_measured(card, tiny_student, tiny_bundle):
     labels = [model["label"] for model in card["models"]]
     assert labels == ["tiny-student", "tiny (executorch)", "tiny (onnx)"]
     (row,) = [r for r in card["results"] if r["model"] == "tiny-student" and r["name"] == "graded-pairs"]
-    assert row["contamination"]["exact"] == 7 and card["contamination"]["corpora"][0]["sentences"] == 14
+    assert row["contamination"]["exact"] == 7
+    assert card["contamination"]["corpora"][0]["sentences"] == 14
     assert "7 + " in markdown(card)
     for model in card["models"][1:]:
         bundle = msdc.load_bundle(tiny_bundle, runtime=model["runtime"])
         own = evaluate(bundle, task="sts", path=QUICKSTART / "graded_pairs.tsv", resamples=0)["spearman"]
         (row,) = [r for r in card["results"] if r["model"] == model["label"] and r["name"] == "graded-pairs"]
-        assert row["spearman"] == own and row["against"]["model"] == "tiny-student"
+        assert row["spearman"] == own
+        assert row["against"]["model"] == "tiny-student"
         assert row["against"]["difference"] == pytest.approx(own - row["against"]["spearman"], abs=1e-9)
-        assert model["bytes"] > 1000 and model["kind"] == "artifact"
+        assert model["bytes"] > 1000
+        assert model["kind"] == "artifact"
     rows = [r for r in card["results"] if r["task"] == "drift"]
     assert [r["model"] for r in rows] == labels[1:], "a float model drifts from nobody"
     assert all(r["reference"] == "tiny-student" and r["cosine"] > 0.9999 for r in rows)
@@ -109,26 +116,33 @@ def test_vectors_cut_to_their_first_numbers(tiny_student, tiny_bundle, capsys):
     first, second = (model.encode(side)[:, :8] for side in (GRADED.first, GRADED.second))
     expected = spearman(cosine_rows(first, second), GRADED.gold_N)
     assert row["spearman"] == pytest.approx(expected, abs=1e-6)
-    assert row["against"]["model"] == "tiny-student" and "p" in row["against"]
+    assert row["against"]["model"] == "tiny-student"
+    assert "p" in row["against"]
     assert label in markdown(document)
     for widths, word in (("99", "give fewer"), ("0", "give fewer"), ("x", "expected numbers")):
         code, _, err = command(capsys, "evaluate", tiny_student, "--tasks", "graded-pairs", "--truncate-dim", widths)
-        assert code == 2 and word in err
+        assert code == 2
+        assert word in err
 
 
 def test_a_page_is_escaped(card):
     poisoned = page(json.loads(json.dumps(card).replace("tiny-student", "<b>&x")))
-    assert "<b>&x" not in poisoned and "&lt;b&gt;&amp;x" in poisoned and "<svg" in page(card)
+    assert "<b>&x" not in poisoned
+    assert "&lt;b&gt;&amp;x" in poisoned
+    assert "<svg" in page(card)
 
 
 def test_against_another_model(tiny_student, tiny_bundle):
     tasks = ["graded-pairs", f"drift={QUICKSTART / 'golden_texts.txt'}"]
     document = evaluated(tiny_bundle, tasks, runtime="onnx", against=tiny_student, resamples=40)
     sts = [r for r in document["results"] if r["task"] == "sts"]
-    assert sts[0]["model"] == "tiny (onnx)" and sts[0]["against"]["model"] == "tiny-student"
-    assert 0 < sts[0]["against"]["p"] <= 1 and "against" not in sts[1]
+    assert sts[0]["model"] == "tiny (onnx)"
+    assert sts[0]["against"]["model"] == "tiny-student"
+    assert 0 < sts[0]["against"]["p"] <= 1
+    assert "against" not in sts[1]
     (drift,) = [r for r in document["results"] if r["task"] == "drift"]
-    assert drift["model"] == "tiny (onnx)" and drift["reference"] == "tiny-student"
+    assert drift["model"] == "tiny (onnx)"
+    assert drift["reference"] == "tiny-student"
 
 
 def test_cache_is_used_and_a_damaged_one_named(tiny_student, tmp_path):
@@ -142,7 +156,8 @@ def test_cache_is_used_and_a_damaged_one_named(tiny_student, tmp_path):
     store.save()
     again = VectorStore(bag, cache=tmp_path, key="k")
     calls = bag.calls
-    assert np.array_equal(again.encode(["two", "one"]), store.encode(["two", "one"])) and bag.calls == calls
+    assert np.array_equal(again.encode(["two", "one"]), store.encode(["two", "one"]))
+    assert bag.calls == calls
     file.write_bytes(b"not an archive")
     with pytest.raises(InputError, match="damaged vector cache"):
         evaluate(tiny_student, "graded-pairs", cache=tmp_path)
@@ -166,7 +181,9 @@ def test_mistakes_are_one_line_and_exit_2(capsys, monkeypatch, tmp_path, tiny_st
     monkeypatch.delenv("MSDC_DATA", raising=False)
     code, _, err = command(capsys, "evaluate", tiny_student, "--quiet", *(a.format(empty=tmp_path) for a in arguments))
     line = [row for row in err.splitlines() if row.startswith("error: ")]
-    assert code == 2 and len(line) == 1 and message in line[0]
+    assert code == 2
+    assert len(line) == 1
+    assert message in line[0]
 
 
 def test_card_exports_and_finds_the_training_text_by_itself(tiny_student, tmp_path, monkeypatch):
@@ -193,16 +210,19 @@ def test_card_exports_and_finds_the_training_text_by_itself(tiny_student, tmp_pa
     assert document["models"][1]["precision"] == "int8"
     assert {r["name"] for r in document["results"]} == {"graded-pairs", "quickstart/en-de", "drift/quickstart"}
     assert [r["model"] for r in document["results"] if r["task"] == "drift"] == labels[1:]
-    assert document["contamination"]["checked"] and document["results"][0]["contamination"]["exact"] >= 1
+    assert document["contamination"]["checked"]
+    assert document["results"][0]["contamination"]["exact"] >= 1
     shown = markdown(document)
-    assert "| student | float |" in shown and "int8" in shown.split("## ")[2]
+    assert "| student | float |" in shown
+    assert "int8" in shown.split("## ")[2]
 
 
 def test_a_recipe_whose_text_is_not_here_is_told_and_stops_nothing(tmp_path, tiny_student, monkeypatch):
     monkeypatch.setenv("MSDC_DATA", str(tmp_path))
     shipped, own = (open_evaluated(name, taken=set(), settings=Settings()) for name in ("msdc-mini", tiny_student))
     corpora, why = training_text(shipped, None)
-    assert corpora == () and "tatoeba" in why
+    assert corpora == ()
+    assert "tatoeba" in why
     assert training_text(own, None) == ((), NO_CORPUS)
 
 
@@ -221,7 +241,8 @@ def test_retrieval_is_reported_without_the_pairs_of_the_training_text(tiny_stude
     cosines = unit_rows(model.encode(german)) @ unit_rows(model.encode(english)).T
     right = ((cosines.argmax(1) == np.arange(60)) * 1.0 + (cosines.argmax(0) == np.arange(60))) / 2
     assert row["accuracy"] == pytest.approx(100 * right.mean())
-    assert row["unseen"]["pairs"] == 35 and row["unseen"]["accuracy"] == pytest.approx(100 * right[25:].mean())
+    assert row["unseen"]["pairs"] == 35
+    assert row["unseen"]["accuracy"] == pytest.approx(100 * right[25:].mean())
     assert 0 < right[25:].mean() != right.mean()
     assert row["unseen"]["interval"][0] <= row["unseen"]["accuracy"] <= row["unseen"]["interval"][1]
     shown = markdown(document)
@@ -241,7 +262,8 @@ def stsb(tmp_path):
 
 def test_named_sets_from_python(bag, monkeypatch, tmp_path, stsb):
     one = evaluate(bag, task="graded-pairs", resamples=0)
-    assert one["name"] == "graded-pairs" and one["spearman"] == pytest.approx(
+    assert one["name"] == "graded-pairs"
+    assert one["spearman"] == pytest.approx(
         evaluate(bag, task="sts", path=QUICKSTART / "graded_pairs.tsv", resamples=0)["spearman"]
     )
     with pytest.raises(InputError, match="quickstart is 7 data sets; name one of: quickstart/en-de"):
@@ -261,7 +283,8 @@ def test_a_suite_reports_what_is_absent(tiny_student, tmp_path):
     main = document["tables"][0]
     (ours,) = [row for row in main["rows"] if not row["published"]]
     assert ours["values"]["en-en"] == document["results"][0]["spearman"]
-    assert ours["values"]["ar-ar"] is None and ours["values"]["mono_avg"] is None
+    assert ours["values"]["ar-ar"] is None
+    assert ours["values"]["mono_avg"] is None
     assert "data was not found" in markdown(document)
 
 
@@ -269,7 +292,8 @@ def test_sums_of_the_data_folder_are_held(tiny_student, tmp_path, stsb):
     digest = hashlib.sha256(stsb.read_bytes()).hexdigest()
     (tmp_path / "SHA256SUMS").write_text(f"{digest}  stsb/sts-test.tsv\n", encoding="utf-8")
     document = evaluated(tiny_student, ["stsb"], data=tmp_path, resamples=0)
-    assert document["files_with_listed_sums"] == 1 and document["results"][0]["data"][0]["sha256"] == digest
+    assert document["files_with_listed_sums"] == 1
+    assert document["results"][0]["data"][0]["sha256"] == digest
     write_pairs(stsb, [*ROWS, (1, "one more", "pair")])
     with pytest.raises(InputError, match="its sha256 is not the one in SHA256SUMS"):
         evaluate(tiny_student, "stsb", data=tmp_path)
@@ -301,10 +325,13 @@ def test_reversed_and_official_file_names(tmp_path):
 def test_published_tables_are_read_and_add_up():
     for file, title, suites, *_ in TABLES:
         source, columns, rows = read_published(file)
-        assert "20" in source and rows and columns[0] == "system"
+        assert "20" in source
+        assert rows
+        assert columns[0] == "system"
         filled = paper_tables(suites, {"none": {}})
         (table,) = [t for t in filled if t["title"] == title]
-        assert set(table["rows"][-1]["values"]) <= set(columns) and len(table["rows"]) == len(rows) + 1
+        assert set(table["rows"][-1]["values"]) <= set(columns)
+        assert len(table["rows"]) == len(rows) + 1
     _, columns, rows = read_published("msd_sts2017")
     for row in rows:  # the paper's own means: rounded, and one row (XLM-R<-SBERT-paraphrases) is 0.3 off in print
         crossed = [float(row[c]) for c in columns[5:12]]

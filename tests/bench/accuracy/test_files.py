@@ -35,7 +35,9 @@ def test_bad_pairs_name_the_line(tmp_path, content, line, words):
     file = tmp_path / "bad.tsv"
     file.write_text(content)
     text = one_line(lambda: read_pairs(file), InputError)
-    assert str(file) in text and words in text and (line is None or f"line {line}: " in text)
+    assert str(file) in text
+    assert words in text
+    assert line is None or f"line {line}: " in text
 
 
 @pytest.mark.parametrize(
@@ -63,7 +65,8 @@ def test_byte_order_mark_and_windows_line_ends_do_not_change_the_score(tmp_path,
     dirty = tmp_path / "dirty.tsv"
     dirty.write_bytes(b"\xef\xbb\xbf" + plain.read_bytes().replace(b"\n", b"\r\n"))
     one, two = (evaluate(bag, task="sts", path=file, resamples=0) for file in (plain, dirty))
-    assert one["spearman"] == two["spearman"] and "notes" not in one
+    assert one["spearman"] == two["spearman"]
+    assert "notes" not in one
     assert two["notes"][1] == f"line 1: Windows line end removed ({len(graded_rows)} lines)"
 
 
@@ -143,7 +146,8 @@ def test_quotes_are_csv_or_text(tmp_path):
         read_pairs(file)
     file = tmp_path / "q.tsv"
     file.write_text('2.5\t"an open quote\tb\n1\tc\t"d"\n', encoding="utf-8")
-    assert read_pairs(file).first == ['"an open quote', "c"] and read_pairs(file).second[1] == '"d"'
+    assert read_pairs(file).first == ['"an open quote', "c"]
+    assert read_pairs(file).second[1] == '"d"'
 
 
 def test_official_files_leave_out_unjudged_pairs(tmp_path):
@@ -151,7 +155,9 @@ def test_official_files_leave_out_unjudged_pairs(tmp_path):
     sentences.write_text("a\tb\nc\td\ne\tf\n", encoding="utf-8")
     gold.write_text("1\n\n4.5\n", encoding="utf-8")
     pairs = read_pairs(sentences)
-    assert pairs.first == ["a", "e"] and pairs.lines == [1, 3] and "1 pairs without" in pairs.notes[0]
+    assert pairs.first == ["a", "e"]
+    assert pairs.lines == [1, 3]
+    assert "1 pairs without" in pairs.notes[0]
     gold.write_text("1\n2\n3\n4\n", encoding="utf-8")
     with pytest.raises(InputError, match="line 4 has no counterpart"):
         read_pairs(sentences)

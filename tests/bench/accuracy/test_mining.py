@@ -52,7 +52,8 @@ def test_miner_equals_brute_force(kind, k):
 def test_nearest_equals_brute_force():
     x, y = clustered(40, 12, seed=3)
     full = x.astype(np.float64) @ y.astype(np.float64).T
-    assert np.array_equal(nearest(x, y), full.argmax(1)) and len(mine(x[:3], y[:3], k=10)[2]) == 3
+    assert np.array_equal(nearest(x, y), full.argmax(1))
+    assert len(mine(x[:3], y[:3], k=10)[2]) == 3
 
 
 @pytest.mark.parametrize("block", [64_000_000, 300, 1])
@@ -113,7 +114,9 @@ def write_bucc(folder, rows=40, seed=0, width=16, noise=0.25):
 def test_bucc_threshold_from_training_scored_on_test(tmp_path):
     model = write_bucc(tmp_path)
     result = evaluate(model, task="mining", path=tmp_path)
-    assert result["split"] == "test" and result["gold"] == 20 and result["sources"] == 40
+    assert result["split"] == "test"
+    assert result["gold"] == 20
+    assert result["sources"] == 40
     store, found = VectorStore(model), []
     for split in read_bucc(tmp_path).content:
         sides = unit_rows(store.encode(split.source)), unit_rows(store.encode(split.target))
@@ -129,7 +132,8 @@ def test_bucc_threshold_from_training_scored_on_test(tmp_path):
     assert result["f1"] == pytest.approx(200 * precision * recall / (precision + recall), abs=1e-6)
     (tmp_path / "de-en.test.gold").unlink()
     result = evaluate(model, task="mining", path=tmp_path)
-    assert result["split"] == "training" and "no gold" in result["notes"][0]
+    assert result["split"] == "training"
+    assert "no gold" in result["notes"][0]
 
 
 def test_constant_model_is_refused(tmp_path):
@@ -160,11 +164,13 @@ def test_gold_ranks_count_ties_apart():
     candidates = unit_rows(np.array([[1, 0], [1, 0], [0, 1], [1, 0.5]], dtype=np.float32))
     queries = unit_rows(np.array([[1, 0], [0, 1], [1, 0.5]], dtype=np.float32))
     above, level = gold_ranks(queries, candidates, np.array([0, 0, 2]))
-    assert above.tolist() == [0, 2, 3] and level.tolist() == [1, 1, 0]
+    assert above.tolist() == [0, 2, 3]
+    assert level.tolist() == [1, 1, 0]
     x, y = clustered(200, 12, seed=11, noise=0.8)
     full = x.astype(np.float64) @ y.astype(np.float64).T
     above, level = gold_ranks(x, y, np.arange(200))
-    assert above.tolist() == (full > full.diagonal()[:, None]).sum(1).tolist() and not level.any()
+    assert above.tolist() == (full > full.diagonal()[:, None]).sum(1).tolist()
+    assert not level.any()
 
 
 def test_retrieval_equals_brute_force_and_breaks_ties_fairly(tmp_path):
@@ -178,11 +184,13 @@ def test_retrieval_equals_brute_force_and_breaks_ties_fairly(tmp_path):
     pool = unit_rows(np.concatenate([y, noise]).astype(np.float32)).astype(np.float64)
     scores = x.astype(np.float64) @ pool.T
     ranks = 1 + (scores > scores.diagonal()[:, None] + 1e-9).sum(1)
-    assert result["candidates"] == 80 and result["queries"] == 30
+    assert result["candidates"] == 80
+    assert result["queries"] == 30
     assert result["p_at_1"] == pytest.approx(100 * np.mean(ranks == 1), abs=1e-6)
     assert result["mrr"] == pytest.approx(100 * np.mean(1 / ranks), abs=1e-6)
     same = evaluate(Constant(), task="xsr", path=tmp_path / "q.en-de.tsv")
-    assert same["p_at_1"] == pytest.approx(100 / 80) and same["tied"] == 30
+    assert same["p_at_1"] == pytest.approx(100 / 80)
+    assert same["tied"] == 30
     assert same["mrr"] == pytest.approx(100 * np.mean(1 / np.arange(1, 81)))
     assert (
         evaluate(LookupEncoder(vectors), task="xsr", path=tmp_path / "q.en-de.tsv", candidates=40)["candidates"] == 40
@@ -195,4 +203,5 @@ def test_flores_mining_set_is_one_third_parallel(data_folder):
     rows = len(test.gold)
     assert len(test.source) == len(test.target) == 2 * rows
     # the rows that are no pair really have no translation on the other side
-    assert {s for s, _ in test.gold} == set(range(rows, 2 * rows)) and {t for _, t in test.gold} == set(range(rows))
+    assert {s for s, _ in test.gold} == set(range(rows, 2 * rows))
+    assert {t for _, t in test.gold} == set(range(rows))

@@ -96,7 +96,8 @@ def test_scores_are_those_of_the_vectors_and_files_are_mtebs(model, local_tasks,
         assert rows[f"mteb:LocalSTS/{part}"]["main_score"] == pytest.approx(expected, abs=0.01)
     assert rows["mteb:LocalSTS/en-de"]["metric"] == "cosine_spearman"
     shown = markdown(document)
-    assert "Tasks of mteb: main score x 100" in shown and "mteb:LocalSTS, mean of 2" in shown
+    assert "Tasks of mteb: main score x 100" in shown
+    assert "mteb:LocalSTS, mean of 2" in shown
 
     (file,) = out.glob("results/*/*/LocalSTS.json")
     stored = mteb.TaskResult.from_disk(file)
@@ -104,7 +105,8 @@ def test_scores_are_those_of_the_vectors_and_files_are_mtebs(model, local_tasks,
         sum(rows[f"mteb:LocalSTS/{p}"]["main_score"] for p in PARTS) / 2, abs=1e-3
     )
     meta = json.loads(file.with_name("model_meta.json").read_text("utf-8"))
-    assert meta["revision"] == file.parent.name == model.fingerprint()[:40] and meta["embed_dim"] == model.width
+    assert meta["revision"] == file.parent.name == model.fingerprint()[:40]
+    assert meta["embed_dim"] == model.width
     written = file.stat().st_mtime_ns
     again = evaluated(model, tasks[:1], mteb_output=out)
     assert file.stat().st_mtime_ns == written, "run again"
@@ -121,7 +123,8 @@ def test_one_subset_languages_and_several_models(local_tasks):
         evaluate(folder, "mteb:LocalSTS")
     document = evaluated(folder, ["mteb:LocalSTS/en-en"], against=WordBag(), truncate_dims=[8])
     scores = {row["model"]: row["main_score"] for row in document["results"]}
-    assert list(scores) == ["tiny-student", "tiny-student (first 8)", "bag"] and len(set(scores.values())) == 3
+    assert list(scores) == ["tiny-student", "tiny-student (first 8)", "bag"]
+    assert len(set(scores.values())) == 3
     first, second = (msdc.load_encoder(folder).encode([side[i] for i in PARTS["en-en"]])[:, :8]
                      for side in (GRADED.first, GRADED.second))  # fmt: skip
     expected = spearman(cosine_rows(first, second), GRADED.gold_N[PARTS["en-en"]])
@@ -155,7 +158,9 @@ def test_mistakes_are_one_line_and_exit_2(capsys, tasks, message):
     with pytest.raises(SystemExit) as stop:
         cli.main(["evaluate", str(tiny_models.student_folder()), "--tasks", tasks])
     error = capsys.readouterr().err
-    assert stop.value.code == 2 and re.search(f"error: {message}", error) and error.count("error:") == 1
+    assert stop.value.code == 2
+    assert re.search(f"error: {message}", error)
+    assert error.count("error:") == 1
 
 
 def test_a_language_without_text_and_data_that_cannot_be_loaded(local_tasks, tmp_path):
@@ -178,9 +183,13 @@ def test_the_shipped_model_describes_itself_to_mteb():
 
     model = as_mteb("msdc-mini")
     meta = model.mteb_model_meta
-    assert meta.name == "msdc/msdc-mini" and meta.embed_dim == 384 and meta.max_tokens == 128
-    assert {"eng-Latn", "ara-Arab", "tur-Latn"} <= set(meta.languages) and len(meta.languages) == 8
-    assert "FloresBitextMining" in meta.training_datasets and meta.license == "apache-2.0"
+    assert meta.name == "msdc/msdc-mini"
+    assert meta.embed_dim == 384
+    assert meta.max_tokens == 128
+    assert {"eng-Latn", "ara-Arab", "tur-Latn"} <= set(meta.languages)
+    assert len(meta.languages) == 8
+    assert "FloresBitextMining" in meta.training_datasets
+    assert meta.license == "apache-2.0"
     assert type(meta).model_validate(meta.model_dump()).revision == model.model.fingerprint()[:40]
     again = meta.load_model()
     assert again.mteb_model_meta.name == meta.name

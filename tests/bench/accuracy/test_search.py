@@ -42,7 +42,8 @@ def beir(tmp_path):
 
 def test_beir_and_squad_are_read_alike(beir, tmp_path):
     first = read_collection(beir).content
-    assert list(first.queries) == ["q0", "q1", "q2"] and first.grades["q0"] == {"p0": 1.0}
+    assert list(first.queries) == ["q0", "q1", "q2"]
+    assert first.grades["q0"] == {"p0": 1.0}
     squad = {"data": [
         {"title": title, "paragraphs": [{"context": text, "qas": [
             {"id": q, "question": asked} for q, asked, answer in QUESTIONS if answer == key
@@ -51,7 +52,8 @@ def test_beir_and_squad_are_read_alike(beir, tmp_path):
     ]}  # fmt: skip
     (tmp_path / "squad.json").write_text(json.dumps(squad))
     second = read_collection(tmp_path / "squad.json").content
-    assert list(second.documents.values()) == list(first.documents.values()) and second.queries == first.queries
+    assert list(second.documents.values()) == list(first.documents.values())
+    assert second.queries == first.queries
     assert all(first.documents[a] == second.documents[b] for q in first.queries
                for a, b in zip(first.grades[q], second.grades[q], strict=True))  # fmt: skip
 
@@ -59,11 +61,16 @@ def test_beir_and_squad_are_read_alike(beir, tmp_path):
 def test_a_hybrid_finds_by_words_and_across_languages(beir):
     result = evaluated(msdc.load_encoder("msdc-mini"), [f"retrieval={beir}"])
     (score,) = result["results"]
-    assert score["mrr"] == score["both"]["mrr"] == 100 and score["pairs"] == 3 and score["documents"] == 4
+    assert score["mrr"] == score["both"]["mrr"] == 100
+    assert score["pairs"] == 3
+    assert score["documents"] == 4
     # No word of the Turkish question is in any paragraph.
-    assert score["words"]["acc1"] == pytest.approx(200 / 3) and score["passages"] >= 4
+    assert score["words"]["acc1"] == pytest.approx(200 / 3)
+    assert score["passages"] >= 4
     done = CliRunner().invoke(command, ["msdc-mini", "--tasks", "retrieval", "--data", str(beir.parent.parent), "-q"])
-    assert done.exit_code == 0 and "retrieval/tiny, both" in done.output and "nDCG@10" in done.output
+    assert done.exit_code == 0
+    assert "retrieval/tiny, both" in done.output
+    assert "nDCG@10" in done.output
 
 
 def test_a_model_without_a_tokenizer_is_scored(beir):
@@ -107,7 +114,8 @@ def test_ranks_are_those_of_a_whole_sort():
     for number, graded in enumerate(grades):
         order = sorted(range(30), key=lambda row: (-score_QM[number, row], row in graded, -graded.get(row, 0)))
         ranks = [order.index(row) + 1 for row in graded]
-        assert found["acc1"][number] == (min(ranks) == 1) and found["acc5"][number] == (min(ranks) <= 5)
+        assert found["acc1"][number] == (min(ranks) == 1)
+        assert found["acc5"][number] == (min(ranks) <= 5)
         assert found["mrr"][number] == (1 / min(ranks) if min(ranks) <= 10 else 0)
         gain = sum(graded.get(row, 0) / math.log2(at + 2) for at, row in enumerate(order[:10]))
         ideal = sum(one / math.log2(at + 2) for at, one in enumerate(sorted(graded.values(), reverse=True)))

@@ -41,7 +41,8 @@ def test_seed_decides_and_nothing_else():
     items = Items(*correlated(80, 1.0, seed=4))
     assert interval(items, 200, seed=7) == interval(items, 200, seed=7)
     assert interval(items, 200, seed=7) != interval(items, 200, seed=8)
-    assert interval(items, 0) is None and interval(Items(np.ones(2)), 100) is None
+    assert interval(items, 0) is None
+    assert interval(Items(np.ones(2)), 100) is None
 
 
 def test_permutation_p_equals_all_permutations():
@@ -73,9 +74,11 @@ def test_a_real_difference_is_found_and_signed():
     result = paired_test(Items(good, gold), Items(bad, gold), 500, 0)
     expected = 100 * (stats.spearmanr(good, gold).statistic - stats.spearmanr(bad, gold).statistic)
     assert result.difference == pytest.approx(expected, abs=1e-9)
-    assert result.p < 0.01 and 0 < result.low < result.difference < result.high
+    assert result.p < 0.01
+    assert 0 < result.low < result.difference < result.high
     back = paired_test(Items(bad, gold), Items(good, gold), 500, 0)
-    assert back.difference == pytest.approx(-expected) and back.high < 0
+    assert back.difference == pytest.approx(-expected)
+    assert back.high < 0
 
 
 def test_equal_models_do_not_differ_and_share_resamples():

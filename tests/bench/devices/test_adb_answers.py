@@ -96,8 +96,11 @@ def runner(tmp_path_factory) -> Path:
 def measured(bundle: Path, runner: Path):
     quick = {"tasks": (), "lengths": (4,), "runs": 1, "warmup": 0, "from_text": False, "timeout_s": 60}
     (run,) = AdbDevice().run(bundle, BenchSettings(runtime="onnx", runner=runner, **quick))
-    assert run.parity.min_cosine > 0.999 and run.parity.ids_equal
-    assert run.device.kind == "adb" and len(run.device.name) <= 100 and len(run.device.os) <= 120
+    assert run.parity.min_cosine > 0.999
+    assert run.parity.ids_equal
+    assert run.device.kind == "adb"
+    assert len(run.device.name) <= 100
+    assert len(run.device.os) <= 120
     return run
 
 
@@ -105,7 +108,8 @@ def test_the_device_works(garbled, tiny_bundle, runner):
     garbled(-1, "")
     run = measured(tiny_bundle, runner)
     assert int(garbled.count.read_text()) == len(CALLS)
-    assert run.device.name == "phone" and run.state_before.load_1min is not None
+    assert run.device.name == "phone"
+    assert run.state_before.load_1min is not None
     assert not list(garbled.desk.iterdir())
 
 
@@ -128,7 +132,8 @@ def test_one_answer_is_garbled(garbled, tiny_bundle, runner, change, call):
             measured(tiny_bundle, runner)
         except MsdcError as error:
             text = one_line(lambda error=error: (_ for _ in ()).throw(error))
-            assert "Traceback" not in text and "\ufffd" * 20 not in text
+            assert "Traceback" not in text
+            assert "\ufffd" * 20 not in text
     # What was made there is removed, unless the answer to the removal itself was lost twice.
     assert not list(garbled.desk.iterdir())
 
@@ -159,7 +164,8 @@ def test_lists_of_devices(tmp_path, listing, wanted):
         return
     with pytest.raises(MsdcError) as caught:
         choose_serial(str(program), None)
-    assert wanted in str(caught.value) and "\n" not in str(caught.value)
+    assert wanted in str(caught.value)
+    assert "\n" not in str(caught.value)
     # Of several with one serial none is measured, and another device still is.
     program.write_text(f"#!/bin/sh\ncat {answer}; printf '\\nother\\tdevice\\n'\n")
     assert choose_serial(str(program), None) == choose_serial(str(program), "other") == "other"
@@ -211,14 +217,17 @@ def test_names_of_phones(garbled, tiny_bundle, runner, model, tmp_path):
     program = tmp_path / "bin/adb"
     program.write_text(program.read_text().replace('sh -c "$2"', f'PATH="{own}:$PATH" sh -c "$2"'))
     run = measured(tiny_bundle, runner)
-    assert run.device.os == "Android 15" and run.device.name == (model.splitlines() or ["phone"])[0][:100]
+    assert run.device.os == "Android 15"
+    assert run.device.name == (model.splitlines() or ["phone"])[0][:100]
 
 
 def test_sensors_that_flood():
     zone = "/sys/class/thermal/thermal_zone{0}/type={1}\n/sys/class/thermal/thermal_zone{0}/temp=38400\n"
     state = parse_state("".join(zone.format(i, "x" * 500) for i in range(5000)))
-    assert len(state.thermal_c) <= 1000 and max(map(len, state.thermal_c)) < 130
-    assert all(math.isfinite(value) for value in state.thermal_c.values()) and "thermal" in SCRIPT
+    assert len(state.thermal_c) <= 1000
+    assert max(map(len, state.thermal_c)) < 130
+    assert all(math.isfinite(value) for value in state.thermal_c.values())
+    assert "thermal" in SCRIPT
 
 
 QEMU = {
@@ -249,7 +258,8 @@ def test_an_emulator_that_answers_with_noise(adb_server, tmp_path, monkeypatch, 
 
     with pytest.raises(MsdcError, match=words) as caught:
         attempt()
-    assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
 
 
 def test_processors_that_have_no_runner(garbled, tiny_bundle, tmp_path):
@@ -259,4 +269,5 @@ def test_processors_that_have_no_runner(garbled, tiny_bundle, tmp_path):
         settings = BenchSettings(tasks=(), lengths=(4,), runs=1, warmup=0, runtime="onnx")
         with pytest.raises((MsdcError, InputError)) as caught:
             AdbDevice().run(tiny_bundle, settings)
-        assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 600

@@ -55,15 +55,19 @@ def post(server: AnswerServer, name: str, body: bytes, **headers: str) -> int:
 
 def test_one_answer_is_taken_and_nobody_joins(server):
     assert post(server, "join", b"{}") == 404
-    assert post(server, "alive", b"warm") == 204 and server.seats[0].phase == "warm"
+    assert post(server, "alive", b"warm") == 204
+    assert server.seats[0].phase == "warm"
     assert post(server, "answer", b'{"a": 1}') == 200
     assert post(server, "answer", b'{"a": 2}') == 409
-    assert server.answers == [{"a": 1}] and server.settled.is_set()
+    assert server.answers == [{"a": 1}]
+    assert server.settled.is_set()
 
 
 def test_a_bad_answer_is_one_line(server):
     assert post(server, "answer", b'{"error": "two\\nlines"}') == 400
-    assert server.settled.is_set() and server.seats[0].state == "failed" and "two lines" in server.seats[0].line
+    assert server.settled.is_set()
+    assert server.seats[0].state == "failed"
+    assert "two lines" in server.seats[0].line
     assert post(server, "answer", b"", **{"Content-Length": "-5"}) == 411
 
 
@@ -89,12 +93,20 @@ def test_an_unknown_browser_is_refused():
 def test_tiny_bundle_in_chromium(chromium):
     settings = BenchSettings(runs=5, warmup=0, lengths=(2, 8), tasks=("graded-pairs",))
     (run,) = BrowserDevice().run(bundle(), settings)
-    assert run.device.kind == run.harness == "browser" and "Chromium" in run.device.name
-    assert run.parity is not None and run.parity.ids_equal and run.parity.min_cosine > 0.999
+    assert run.device.kind == run.harness == "browser"
+    assert "Chromium" in run.device.name
+    assert run.parity is not None
+    assert run.parity.ids_equal
+    assert run.parity.min_cosine > 0.999
     assert [len(timing.samples) for timing in run.latency] == [5, 5]
     facts = run.browser
-    assert facts is not None and facts.engine == "chromium" and facts.secure_context and facts.worker
-    assert facts.isolated and facts.heap_warm_mib >= facts.heap_loaded_mib > 1 and set(facts.cold_ms) == {"2", "8"}
+    assert facts is not None
+    assert facts.engine == "chromium"
+    assert facts.secure_context
+    assert facts.worker
+    assert facts.isolated
+    assert facts.heap_warm_mib >= facts.heap_loaded_mib > 1
+    assert set(facts.cold_ms) == {"2", "8"}
     # The same program on the same texts: ranks differ only where two cosines are equal but for rounding.
     (native,) = PythonDevice().run(bundle(), settings)
     assert run.accuracy[0].spearman == pytest.approx(native.accuracy[0].spearman, abs=0.5)
@@ -107,7 +119,8 @@ def test_prompts_that_are_not_pooled(chromium):
     _, bundle = folder_kinds.kind_bundle(folder_kinds.UNPOOLED, "onnx")
     settings = BenchSettings(runs=3, warmup=0, lengths=(8,), tasks=("graded-pairs",))
     (run,), (native,) = BrowserDevice().run(bundle, settings), PythonDevice().run(bundle, settings)
-    assert run.parity is not None and run.parity.min_cosine > 0.9999
+    assert run.parity is not None
+    assert run.parity.min_cosine > 0.9999
     assert run.accuracy[0].spearman == pytest.approx(native.accuracy[0].spearman, abs=0.5)
 
 
@@ -168,7 +181,8 @@ def installed(name: str) -> Engine:
 def test_each_is_started_with_its_own_profile_on_the_address(engine, tmp_path, monkeypatch):
     monkeypatch.setattr(Engine, "program", lambda self: "/usr/bin/it")
     words = engine.command(tmp_path, "http://127.0.0.1:1/secret/")
-    assert words[0] == "/usr/bin/it" and words[-1] == "http://127.0.0.1:1/secret/"
+    assert words[0] == "/usr/bin/it"
+    assert words[-1] == "http://127.0.0.1:1/secret/"
     assert any(str(tmp_path) in word for word in words) or engine.display
     assert ("--no-sandbox" in words) == (engine.name == "chromium" and os.geteuid() == 0)
 
@@ -204,8 +218,12 @@ def test_vectors_are_the_same_bytes_in_all_browsers(onnxruntime_web):
         except MsdcError:
             continue
         (run,) = BrowserDevice(name).run(bundle(), QUICK)
-        assert run.parity is not None and run.parity.ids_equal and run.parity.min_cosine > 0.999
-        assert run.browser is not None and run.browser.engine == name and run.browser.version
+        assert run.parity is not None
+        assert run.parity.ids_equal
+        assert run.parity.min_cosine > 0.999
+        assert run.browser is not None
+        assert run.browser.engine == name
+        assert run.browser.version
         assert ENGINES[name].title in run.device.name
         hashes[name] = run.browser.golden_sha256
     if len(hashes) < 2:
@@ -222,7 +240,8 @@ def test_nothing_of_it_is_left_running(name, onnxruntime_web):
             assert browser.poll() is None, "it ended by itself"
             time.sleep(0.1)
     gone, alive = psutil.wait_procs([mine, *children], timeout=60)
-    assert [process.name() for process in alive] == [] and len(gone) >= 3
+    assert [process.name() for process in alive] == []
+    assert len(gone) >= 3
 
 
 SANDBOXED = """
@@ -265,6 +284,8 @@ def test_for_another_user_than_root_chromium_keeps_its_sandbox(tmp_path):
         pytest.skip(f"this machine allows no sandbox: {done.stderr.strip()[-200:]}")
     assert done.returncode == 0, done.stderr[-1500:]
     found = json.loads(done.stdout)
-    assert found["answer"] == {"sum": 2} and found["sandbox"]
+    assert found["answer"] == {"sum": 2}
+    assert found["sandbox"]
     # 2: system calls are filtered.
-    assert found["filters"] and set(found["filters"]) == {2}
+    assert found["filters"]
+    assert set(found["filters"]) == {2}

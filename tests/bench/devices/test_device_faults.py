@@ -70,12 +70,18 @@ def fails(machine, bundle: Path, runner: Path | None, **changes) -> MsdcError:
 
 def test_a_phone_is_measured_and_left_as_it_was(clean, tiny_bundle):
     (run,) = AdbDevice(clean.serial).run(tiny_bundle, settings(tasks=("graded-pairs",)))
-    assert run.clock == "wall" and run.device.kind == "adb" and run.harness == "native"
+    assert run.clock == "wall"
+    assert run.device.kind == "adb"
+    assert run.harness == "native"
     assert run.device.isa == ("asimd", "asimdhp", "fphp", "asimddp")
-    assert run.parity is not None and run.parity.min_cosine > 0.999 and run.parity.ids_equal
+    assert run.parity is not None
+    assert run.parity.min_cosine > 0.999
+    assert run.parity.ids_equal
     assert run.parity.texts >= 60
-    assert run.accuracy[0].pairs and run.accuracy[0].pairs > 50
-    assert run.state_before is not None and run.state_before.load_1min is not None
+    assert run.accuracy[0].pairs
+    assert run.accuracy[0].pairs > 50
+    assert run.state_before is not None
+    assert run.state_before.load_1min is not None
 
 
 def test_device_dies_and_the_results_of_others_are_kept(emulator_image, tiny_bundle, tmp_path):
@@ -89,10 +95,12 @@ def test_device_dies_and_the_results_of_others_are_kept(emulator_image, tiny_bun
         finally:
             adb_device.COME_BACK_S = patience
             thread.join()
-        assert "went away" in str(error) and "could not be removed" in str(error)
+        assert "went away" in str(error)
+        assert "could not be removed" in str(error)
         runs, failures = run_devices(open_devices(f"host,adb:{machine.serial}"), tiny_bundle, settings())
     assert [run.device.kind for run in runs] == ["host"]
-    assert len(failures) == 1 and machine.serial in failures[0]
+    assert len(failures) == 1
+    assert machine.serial in failures[0]
 
 
 def test_adb_server_restarts_mid_run(clean, tiny_bundle, tmp_path):
@@ -101,7 +109,8 @@ def test_adb_server_restarts_mid_run(clean, tiny_bundle, tmp_path):
     error = fails(clean, tiny_bundle, script(tmp_path, "sleep 600"))
     thread.join()
     # Connected again by itself, ended what ran, removed its folder (the fixture looks).
-    assert "went away while a command ran" in str(error) and "could not be removed" not in str(error)
+    assert "went away while a command ran" in str(error)
+    assert "could not be removed" not in str(error)
 
 
 def test_disk_that_fills_up_while_files_are_copied(clean, tmp_path):
@@ -184,7 +193,8 @@ def test_file_damaged_on_its_way(clean, tiny_bundle, monkeypatch, victim):
 
     monkeypatch.setattr(RemoteFolder, "check", damage)
     error = fails(clean, tiny_bundle, None)
-    assert "damaged on its way" in str(error) and Path(victim).name in str(error)
+    assert "damaged on its way" in str(error)
+    assert Path(victim).name in str(error)
 
 
 def test_silent_runner_is_not_believed(clean, tiny_bundle, tmp_path):

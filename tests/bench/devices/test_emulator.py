@@ -40,10 +40,16 @@ def counted_runs(emulator_image, tiny_bundle):
 def test_every_processor_reproduces_the_golden_vectors_and_counts(counted_runs):
     assert parity_failures(list(counted_runs.values())) == []
     for run in counted_runs.values():
-        assert run.parity.texts >= 60 and run.parity.min_cosine >= 0.999 and run.parity.ids_equal
-        assert run.device.emulated and run.clock == "instructions" and NOTE in run.notes
+        assert run.parity.texts >= 60
+        assert run.parity.min_cosine >= 0.999
+        assert run.parity.ids_equal
+        assert run.device.emulated
+        assert run.clock == "instructions"
+        assert NOTE in run.notes
         text = json.dumps(run.model_dump(mode="json", exclude_none=True))
-        assert '"instructions"' in text and '"ms"' not in text and "_ms" not in text
+        assert '"instructions"' in text
+        assert '"ms"' not in text
+        assert "_ms" not in text
     one, other = counted_runs["a76"], counted_runs["again"]
     for mine, theirs in zip((*one.latency, one.pipeline), (*other.latency, other.pipeline), strict=True):
         # Two boots lay memory out differently: 0.24 % of the short pipeline was seen; the gate below allows 2 %.
@@ -56,18 +62,21 @@ def test_xnnpack_s_own_kernels_take_fewer_instructions_for_equal_vectors(counted
     runner = build_runner("executorch", "aarch64", defines=("MSDC_XNNPACK_KERNELS",)).program.parent
     settings = BenchSettings(tasks=(), lengths=LENGTHS, runs=3, warmup=1, runtime="executorch", runner=runner)
     runs, failures = run_devices(open_devices("emulator:a76,emulator:i8mm"), tiny_bundle, settings)
-    assert failures == [] and parity_failures(runs) == []
+    assert failures == []
+    assert parity_failures(runs) == []
     ratios = {
         cpu: [mine.p50 / stock.p50 for mine, stock in zip(run.latency, counted_runs[cpu].latency, strict=True)]
         for cpu, run in zip(("a76", "i8mm"), runs, strict=True)
     }
-    assert max(ratios["a76"]) < 0.97 and all(abs(ratio - 1) < 0.01 for ratio in ratios["i8mm"])
+    assert max(ratios["a76"]) < 0.97
+    assert all(abs(ratio - 1) < 0.01 for ratio in ratios["i8mm"])
 
 
 def test_processors_are_what_their_names_say(counted_runs):
     isa = {cpu: set(run.device.isa) for cpu, run in counted_runs.items()}
     assert "asimddp" not in isa["a53"]
-    assert "asimddp" in isa["a76"] and "i8mm" not in isa["a76"]
+    assert "asimddp" in isa["a76"]
+    assert "i8mm" not in isa["a76"]
     assert {"asimddp", "i8mm"} <= isa["i8mm"]
     # Newer instructions do more: fewer of them for the same work.
     counts = [counted_runs[cpu].latency[-1].p50 for cpu in ("a53", "a76", "i8mm")]
@@ -99,7 +108,8 @@ def test_memory_is_measured_on_the_phone(counted_runs):
 def test_onnx_on_the_phone(phone, tiny_bundle):
     quick = BenchSettings(tasks=(), lengths=(8,), runs=1, warmup=0, runtime="onnx")
     (run,) = AdbDevice(phone.serial).run(tiny_bundle, quick)
-    assert run.artifact.runtime == "onnx" and run.versions["onnxruntime"]
+    assert run.artifact.runtime == "onnx"
+    assert run.versions["onnxruntime"]
     assert parity_failures([run]) == []
 
 
@@ -200,9 +210,11 @@ def test_a_phone_that_tells_all():
 
 def test_script_runs_in_a_plain_shell():
     shown = programs.run("sh", "-c", SCRIPT)
-    assert parse_state(shown).load_1min is not None and "/proc/loadavg=" in shown
+    assert parse_state(shown).load_1min is not None
+    assert "/proc/loadavg=" in shown
 
 
 def test_last_words_prefer_the_error():
     assert last_words(b"a\nerror: it broke\nmake: *** stop\n") == "error: it broke"
-    assert last_words("one\ntwo\n\n") == "two" and last_words("") == ""
+    assert last_words("one\ntwo\n\n") == "two"
+    assert last_words("") == ""

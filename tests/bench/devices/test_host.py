@@ -40,10 +40,19 @@ def test_both_runtimes_reproduce_the_export(native_runs):
     assert [run.artifact.runtime for run in native_runs] == ["executorch", "onnx"]
     for run in native_runs:
         golden = run.parity
-        assert golden.texts >= 60 and golden.ids_equal and golden.min_cosine > 0.999
-        assert run.harness == "native" and run.clock == "wall" and run.device.kind == "host" and not run.device.emulated
-        assert [timing.length for timing in run.latency] == [4, 16] and len(run.latency[0].samples) == 3
-        assert run.load > 0 and run.init > 0 and run.first > 0 and run.pipeline.p50 > 0
+        assert golden.texts >= 60
+        assert golden.ids_equal
+        assert golden.min_cosine > 0.999
+        assert run.harness == "native"
+        assert run.clock == "wall"
+        assert run.device.kind == "host"
+        assert not run.device.emulated
+        assert [timing.length for timing in run.latency] == [4, 16]
+        assert len(run.latency[0].samples) == 3
+        assert run.load > 0
+        assert run.init > 0
+        assert run.first > 0
+        assert run.pipeline.p50 > 0
 
 
 def test_timed_calls_end_in_time(tiny_bundle):
@@ -60,7 +69,8 @@ def test_scores_are_those_of_the_vectors_that_python_makes(native_runs, tiny_bun
     for run, near in zip(native_runs, (0.2, 1e-3), strict=True):
         (expected,) = tasks.score(load_bundle(tiny_bundle, run.artifact.runtime))
         (found,) = run.accuracy
-        assert found.pairs == expected.pairs and abs(found.spearman - expected.spearman) < near
+        assert found.pairs == expected.pairs
+        assert abs(found.spearman - expected.spearman) < near
         assert abs(found.pearson - expected.pearson) < 0.01
 
 
@@ -71,7 +81,8 @@ def test_prompts_that_are_not_pooled(runtime):
     chosen = settings(runtime=runtime, tasks=("graded-pairs",), prompt="the cat: ")
     (native,), (python,) = HostDevice().run(folder, chosen), PythonDevice().run(folder, chosen)
     for run in (native, python):
-        assert run.parity.ids_equal and run.parity.min_cosine > 0.9999
+        assert run.parity.ids_equal
+        assert run.parity.min_cosine > 0.9999
     assert abs(native.accuracy[0].spearman - python.accuracy[0].spearman) < 0.05
     tasks = collect(chosen)
     (expected,) = tasks.score(configured(load_bundle(folder, runtime), prompt="the cat: "))
@@ -82,7 +93,8 @@ def test_memory_is_an_apps_and_not_pythons(native_runs):
     for run in native_runs:
         memory = run.memory
         assert memory.start.vmhwm_mib <= memory.loaded.vmhwm_mib <= memory.warm.vmhwm_mib
-        assert memory.warm.vmhwm_mib < 60 and memory.warm.anon_mib < memory.warm.vmhwm_mib
+        assert memory.warm.vmhwm_mib < 60
+        assert memory.warm.anon_mib < memory.warm.vmhwm_mib
     # ExecuTorch maps its program; a bundle of half a megabyte takes a few megabytes with all libraries.
     assert native_runs[0].memory.warm.anon_mib < 4
 
@@ -94,7 +106,8 @@ def test_warm_up_is_run_and_not_sampled(tiny_bundle):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         (run,) = HostDevice().run(tiny_bundle, settings(lengths=(16,), warmup=warmup))
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert len(run.latency[0].samples) == 3 and run.latency[0].warmup == warmup
+        assert len(run.latency[0].samples) == 3
+        assert run.latency[0].warmup == warmup
         return after.ru_utime - before.ru_utime
 
     seconds(0)  # compiles the runner where that is still to be done
@@ -116,7 +129,8 @@ def test_damaged_bundle_is_refused_by_the_runner_itself(tiny_bundle, tmp_path, n
 
 def test_threads_and_affinity(tiny_bundle):
     (run,) = HostDevice().run(tiny_bundle, settings(threads=2))
-    assert run.threads == 2 and run.parity.min_cosine > 0.999
+    assert run.threads == 2
+    assert run.parity.min_cosine > 0.999
     with pytest.raises(InputError, match="not all of them are usable here"):
         HostDevice().run(tiny_bundle, settings(affinity=(1000,)))
 
@@ -147,7 +161,9 @@ def test_without_a_compiler_python_measures_and_the_result_says_so(tiny_bundle, 
 
     monkeypatch.setattr("msdc.bench.toolchain.build.build_runner", nothing)
     (run,) = HostDevice().run(tiny_bundle, settings(runtime="onnx"))
-    assert run.harness == "python" and run.device.kind == "host" and run.parity.ids_equal
+    assert run.harness == "python"
+    assert run.device.kind == "host"
+    assert run.parity.ids_equal
     assert any("apt-get install g++" in note for note in run.notes)
     # A runner of the user's own is never replaced by something else.
     with pytest.raises(InputError, match="no such runner"):
@@ -180,7 +196,8 @@ def test_answer_is_checked_against_its_hashes(tiny_bundle, tmp_path):
         return read_answer(job, "here", tmp_path, hashes)
 
     _, golden_GD, vectors_UD = read({})
-    assert golden_GD.shape == (2, manifest.width) and vectors_UD[0, 0] == 2 * manifest.width
+    assert golden_GD.shape == (2, manifest.width)
+    assert vectors_UD[0, 0] == 2 * manifest.width
     for changes, rows, line in (
         ({"format": 9}, 3, "'format': 9"),
         ({"runtime": "onnx"}, 3, "'runtime': 'onnx'"),
@@ -217,7 +234,9 @@ def test_own_runner(tmp_path):
     (tmp_path / "lib/libone.so").write_bytes(b"x")
     for path in (program, tmp_path):
         found = own_runner(path)
-        assert found.machine is None and [p.name for p in found.libraries] == ["libone.so"] and found.loader is None
+        assert found.machine is None
+        assert [p.name for p in found.libraries] == ["libone.so"]
+        assert found.loader is None
     odd = tmp_path / "odd"
     odd.write_bytes(b"\x7fELF\x02\x01\x01" + b"\0" * 9 + b"\x02\0" + b"\x16\0")
     with pytest.raises(InputError, match="unknown machine"):
@@ -251,14 +270,18 @@ def test_a_wordpiece_bundle_takes_text_natively_and_one_that_was_not_compiled_ru
     wanted = ["--target", "linux", "--runtime", "onnx", "--precision", "fp32", "-o", str(out)]
     CliRunner().invoke(command, [str(model), *wanted], catch_exceptions=False)
     [run] = HostDevice().run(out, settings(runtime="onnx"))
-    assert run.harness == "native" and run.tokenize is not None
-    assert run.parity.ids_equal and run.parity.min_cosine > 0.999
+    assert run.harness == "native"
+    assert run.tokenize is not None
+    assert run.parity.ids_equal
+    assert run.parity.min_cosine > 0.999
 
     manifest = json.loads((out / "bundle.json").read_text(encoding="utf-8"))
     manifest["tokenizer"] |= {"compiled": None, "refused": "the native core does not support the model Other"}
     (out / "bundle.json").write_text(seal(manifest), encoding="utf-8")
     [run] = HostDevice().run(out, settings(runtime="onnx"))
-    assert run.harness == "python" and run.parity.ids_equal and run.parity.min_cosine > 0.999
+    assert run.harness == "python"
+    assert run.parity.ids_equal
+    assert run.parity.min_cosine > 0.999
     assert any("does not support the model Other" in note for note in run.notes)
 
 
@@ -272,4 +295,5 @@ def test_what_was_measured_before_a_device_is_lost_is_kept(tiny_bundle, tmp_path
     runner.chmod(0o755)
     both = settings(runner=runner, runtime="both")
     runs, (failure,) = run_devices([HostDevice()], tiny_bundle, both)
-    assert [run.artifact.runtime for run in runs] == ["executorch"] and "ended with code 7" in failure
+    assert [run.artifact.runtime for run in runs] == ["executorch"]
+    assert "ended with code 7" in failure

@@ -78,7 +78,8 @@ def test_escape_codes_do_not_reach_the_terminal(tmp_path, tiny_bundle):
     adb = device(tmp_path, "printf '\\033]0;owned\\007\\033[2Jerror: \\302\\233evil' >&2; exit 1")
     text = one_line(lambda: list(run_remote(adb, open_jobs(tiny_bundle, quick()))))
     shown = _one_line(MsdcError(text))
-    assert "evil" in shown and not set("\x1b\x07\x9b") & set(shown)
+    assert "evil" in shown
+    assert not set("\x1b\x07\x9b") & set(shown)
     assert printable("a\tb\nc\u202e\x1b[1m") == "a\tb\nc\ufffd\ufffd[1m"
 
 
@@ -123,5 +124,7 @@ def test_broken_device_loses_no_result_of_another(tiny_bundle, error):
     for runs_in_parallel in (False, True):
         both = [Broken(runs_in_parallel), Good()]
         runs, (failure,) = run_devices(both, tiny_bundle, quick())
-        assert len(runs) == 1 and failure.startswith("broken: ") and type(error).__name__ in failure
+        assert len(runs) == 1
+        assert failure.startswith("broken: ")
+        assert type(error).__name__ in failure
     assert type(error).__name__ in one_line(lambda: run_devices([Broken(False)], tiny_bundle, quick()))

@@ -39,9 +39,12 @@ def test_only_listed_files_behind_the_secret(server, tmp_path):
     client, secret = Client(server.address), urlsplit(server.address).path
     assert len(server.token) >= 22  # 128 bits in base64
     status, body, headers = client.ask("GET", "")
-    assert (status, body) == (200, b"<p>") and "default-src 'none'" in headers["Content-Security-Policy"]
-    assert headers["Cross-Origin-Opener-Policy"] == "same-origin" and headers["Cache-Control"] == "no-store"
-    assert headers["Cross-Origin-Embedder-Policy"] == "require-corp" and "Python" not in headers.get("Server", "")
+    assert (status, body) == (200, b"<p>")
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert headers["Cross-Origin-Opener-Policy"] == "same-origin"
+    assert headers["Cache-Control"] == "no-store"
+    assert headers["Cross-Origin-Embedder-Policy"] == "require-corp"
+    assert "Python" not in headers.get("Server", "")
     seat = client.join()
     for path in ("/", "/favicon.ico", "/wrong-token/", "//", "/%00/", f"{secret}../", f"{secret}/etc/passwd",
                  f"{secret}..%2f..%2fetc%2fpasswd", f"{secret}{__file__}", f"{secret}{seat}/answer"):  # fmt: skip
@@ -49,7 +52,8 @@ def test_only_listed_files_behind_the_secret(server, tmp_path):
     for path in ("/wrong-token/join", f"/{seat}/answer", f"{secret}wrong-seat/answer", f"{secret}{seat}/other",
                  f"{secret}index.html"):  # fmt: skip
         assert client.ask("POST", path, b"{}")[0] == 404, path
-    assert server.answers == [] and [s.state for s in server.seats] == ["measuring"]
+    assert server.answers == []
+    assert [s.state for s in server.seats] == ["measuring"]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +75,9 @@ def test_bad_answers_are_one_line_and_final(server, body, status, word):
     assert client.ask("POST", f"{seat}/answer", body)[0] == status
     assert client.post(f"{seat}/answer", {"a": 1})[0] == 409
     (line,) = server.wait(WAIT_S)
-    assert line.startswith("Ada: ") and word in line and "\n" not in line
+    assert line.startswith("Ada: ")
+    assert word in line
+    assert "\n" not in line
 
 
 def test_an_answer_that_breaks_its_reader_is_one_line():
@@ -81,7 +87,8 @@ def test_an_answer_that_breaks_its_reader_is_one_line():
     with link_server(accept=broken) as server:
         client = Client(server.address)
         status, reply = client.post(f"{client.join()}/answer", {})
-        assert status == 400 and "secret" not in reply["error"]
+        assert status == 400
+        assert "secret" not in reply["error"]
         assert server.wait(WAIT_S) == ["phone 1: the page's answer: RuntimeError"]
 
 
@@ -90,7 +97,8 @@ def test_a_link_that_is_started_without_end_is_refused(server):
     for _ in range(1 + SPARE_SEATS):
         client.join("x" * 500)
     status, reply = client.post("join", {})
-    assert status == 409 and "too often" in reply["error"]
+    assert status == 409
+    assert "too often" in reply["error"]
     assert all(len(seat.title) <= 60 for seat in server.seats)
 
 
@@ -130,7 +138,8 @@ def test_answers_that_do_not_fit_are_one_line(changes, word):
     with pytest.raises(MsdcError, match=word) as stop:
         answer = measurement.read(phone_answer(tiny_bundle(), SETTINGS, **found))
         measurement.run(answer, device_of(answer), "chromium")
-    assert "\n" not in str(stop.value) and stop.value.exit_code == 1
+    assert "\n" not in str(stop.value)
+    assert stop.value.exit_code == 1
 
 
 # Values of every JSON type, at and beyond every bound.
@@ -173,7 +182,8 @@ def test_any_damage_to_an_answer_is_a_result_or_one_line(onnxruntime_web):
                 compare_golden(measurement.golden, "onnx", answer.golden.ids, vectors_ND)
                 found = answer
             except MsdcError as error:
-                assert "\n" not in printable(str(error)) and len(str(error)) < 1000
+                assert "\n" not in printable(str(error))
+                assert len(str(error)) < 1000
                 continue
             json.dumps(found.model_dump(mode="json"), allow_nan=False)
     # Vectors that are all alike have no ranks.
@@ -238,7 +248,8 @@ def test_slow_connections_with_the_secret_keep_no_phone_out(server, whose):
         for _ in range(3):
             assert Client(server.address).ask("GET", "")[0] == 200
         phone.request("GET", path)
-        assert phone.getresponse().status == 200 and phone.sock is own
+        assert phone.getresponse().status == 200
+        assert phone.sock is own
     for connection in slow:
         connection.close()
 
@@ -250,7 +261,8 @@ def test_a_request_that_comes_in_drops_has_a_limited_time(server, monkeypatch):
         drops.sendall(f"GET {path} HTTP/1.1\r\nHost: {server.host}\r\n\r\n".encode())
         assert drops.recv(1 << 16).startswith(b"HTTP/1.1 200")
         (visitor,) = server._visitors.values()
-        assert visitor.known and not visitor.is_late(visitor.since + REQUEST_S, server.token_s)
+        assert visitor.known
+        assert not visitor.is_late(visitor.since + REQUEST_S, server.token_s)
         assert visitor.is_late(visitor.since + REQUEST_S + 1, server.token_s)
         monkeypatch.setattr("msdc.bench.devices.web.server.REQUEST_S", 0.3)
         drops.settimeout(0.05)
@@ -278,7 +290,8 @@ def test_requests_for_another_host_or_of_another_page_are_refused(server, header
     """A page elsewhere whose name was led here (DNS rebinding) has the link, and learns nothing and leaves nothing."""
     client = Client(server.address)
     assert client.ask("GET", "", **headers)[0] == status
-    assert client.ask("POST", "join", b"{}", **headers)[0] == status and len(server.seats) == (status == 200)
+    assert client.ask("POST", "join", b"{}", **headers)[0] == status
+    assert len(server.seats) == (status == 200)
     assert client.ask("GET", "", Origin=server.origin)[0] == 200
 
 
@@ -336,12 +349,13 @@ def test_nothing_is_written_and_nothing_logged(onnxruntime_web, capfd):
         written = list(Opened.names)
     finally:
         Opened.names = None
-    assert certificates and [name for name in written[:certificates] if "msdc-link-" not in name] == []
-    assert written[certificates:] == [] and not list(Path(tempfile.gettempdir()).glob("msdc-link-*"))
+    assert certificates
+    assert [name for name in written[:certificates] if "msdc-link-" not in name] == []
+    assert written[certificates:] == []
+    assert not list(Path(tempfile.gettempdir()).glob("msdc-link-*"))
     opened, answered = capfd.readouterr().err.splitlines()
-    assert (
-        opened.startswith("Ada has opened the link; its page") and answered == "Ada's phone, Chromium 140 has answered"
-    )
+    assert opened.startswith("Ada has opened the link; its page")
+    assert answered == "Ada's phone, Chromium 140 has answered"
 
 
 def test_a_name_with_a_script_does_not_run_in_the_report(onnxruntime_web, tmp_path):
@@ -353,7 +367,10 @@ def test_a_name_with_a_script_does_not_run_in_the_report(onnxruntime_web, tmp_pa
     for name in ("report.html", "report.md"):
         write_report(build_report(results), tmp_path / name, False)
         text = (tmp_path / name).read_text(encoding="utf-8")
-        assert "<script>alert" not in text and "<img" not in text and "alert(1)" in text
+        assert "<script>alert" not in text
+        assert "<img" not in text
+        assert "alert(1)" in text
     if CHROMIUM is not None:
         dom = dump_dom(tmp_path / "report.html")
-        assert "<img" not in dom and "<script" not in dom
+        assert "<img" not in dom
+        assert "<script" not in dom

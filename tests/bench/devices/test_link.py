@@ -136,7 +136,8 @@ def test_a_silent_phone_is_waited_for_and_may_come_back():
         server.report = told.append
         client = Client(server.address)
         _, shown = client.post("join", {"name": "Ada", "seat": None})
-        assert shown["number"] == 1 and len(shown["words"].split()) == 4
+        assert shown["number"] == 1
+        assert len(shown["words"].split()) == 4
         assert client.ask("POST", f"{shown['seat']}/alive", b"warm 40 83")[0] == 204
         back = threading.Event()
 
@@ -148,10 +149,12 @@ def test_a_silent_phone_is_waited_for_and_may_come_back():
                 assert client.join("Ada", shown["seat"]) == shown["seat"]
                 assert client.post(f"{shown['seat']}/answer", {"a": 1})[0] == 200
 
-        assert server.wait(WAIT_S, show) == [] and back.is_set()
+        assert server.wait(WAIT_S, show) == []
+        assert back.is_set()
         assert lines[0] == f"phone 1 ({shown['words']}) Ada: measures, 40 %, battery 83 %"
         assert told[0] == f"Ada has opened the link; its page shows: phone 1, {shown['words']}"
-        assert told[1].startswith("Ada fell silent: its page was closed") and told[2:] == ["Ada has answered"]
+        assert told[1].startswith("Ada fell silent: its page was closed")
+        assert told[2:] == ["Ada has answered"]
         assert client.ask("POST", f"{shown['seat']}/alive", b"warm")[0] == 204
         assert client.post("join", {"name": "late"})[0] == 409
 
@@ -165,12 +168,14 @@ def test_a_phone_that_stays_silent_is_named_when_the_time_is_over():
 
 
 def test_words_tell_phones_apart_and_signs_of_life_are_bounded():
-    assert len(set(WORDS)) == 256 and max(map(len, WORDS)) <= 9
+    assert len(set(WORDS)) == 256
+    assert max(map(len, WORDS)) <= 9
     seats = [Seat(str(token)) for token in range(200)]
     assert len({seat.words for seat in seats}) == 200
     for raw in (b"", b" ", b"\x1b[2J 7777 \xff", b"warm 999999999999 -1", "warm \u0663 1e9".encode()):
         seats[0].beat(raw)
-        assert seats[0].numbers == () and "\x1b" not in seats[0].status()
+        assert seats[0].numbers == ()
+        assert "\x1b" not in seats[0].status()
 
 
 def test_a_phone_that_still_measures_at_the_end():
@@ -213,7 +218,8 @@ def test_what_a_browser_says_of_itself(agent, engine, version, name, system):
     found_engine, found_version, _ = browser_of(answer)
     device = device_of(answer)
     assert (found_engine, found_version, device.name, device.os) == (engine, version, name, system)
-    assert device.cores is None and device.memory_mib is None
+    assert device.cores is None
+    assert device.memory_mib is None
 
 
 def test_hints_say_more_than_the_agent():
@@ -221,7 +227,9 @@ def test_hints_say_more_than_the_agent():
     answer = PageAnswer.model_validate(phone_answer(tiny_bundle(), SETTINGS, name=" \x1b[2J\n ", hints=hints))
     assert browser_of(answer)[1] == "140.0.7339.51"
     device = device_of(answer)
-    assert device.os == "Android 16.0.0" and device.name.endswith("[2J, Chromium 140") and "\x1b" not in device.name
+    assert device.os == "Android 16.0.0"
+    assert device.name.endswith("[2J, Chromium 140")
+    assert "\x1b" not in device.name
     unnamed = answer.model_copy(update={"name": "  "})
     assert device_of(unnamed).name == "Pixel 9, Chromium 140"
 
@@ -229,7 +237,9 @@ def test_hints_say_more_than_the_agent():
 def test_a_phone_answers_and_its_record_is_complete(onnxruntime_web):
     link = Link(tiny_bundle(), SETTINGS, name="suggested")
     about = json.loads(link.client.ask("GET", "about.json")[1])
-    assert about["name"] == "suggested" and about["model"] == "tiny" and about["bytes"] > 3_000_000
+    assert about["name"] == "suggested"
+    assert about["model"] == "tiny"
+    assert about["bytes"] > 3_000_000
     # Compressed for browsers: the same content, and what the page says that it downloads.
     names = json.loads(link.client.ask("GET", "request.json")[1])["files"]
     page = ("index.html", "link.css", "link.js", "session.js", "measure.js")
@@ -237,7 +247,8 @@ def test_a_phone_answers_and_its_record_is_complete(onnxruntime_web):
     for name in (*page, "request.json", "runtime/ort.mjs", f"runtime/{SCRIPT}", *names):
         status, body, headers = link.client.ask("GET", name, None, **{"Accept-Encoding": "gzip"})
         plain_body = link.client.ask("GET", name)[1]
-        assert status == 200 and len(plain_body) == names.get(name, len(plain_body))
+        assert status == 200
+        assert len(plain_body) == names.get(name, len(plain_body))
         assert (gzip.decompress(body) if headers.get("Content-Encoding") == "gzip" else body) == plain_body
         sent[name] = len(body)
     assert sum(sent.values()) == pytest.approx(about["bytes"], abs=1000)
@@ -245,16 +256,29 @@ def test_a_phone_answers_and_its_record_is_complete(onnxruntime_web):
     battery = {"percent": 80, "charging": True}
     answer = phone_answer(tiny_bundle(), SETTINGS, battery_before=battery, page__device_memory_gib=8)
     status, shown = link.client.post(f"{link.client.join('Ada')}/answer", answer)
-    assert status == 200 and shown["agrees"] and [length for length, _ in shown["latency"]] == [8, 16]
+    assert status == 200
+    assert shown["agrees"]
+    assert [length for length, _ in shown["latency"]] == [8, 16]
     (run,) = link.end()
-    assert (run.device.kind, run.harness) == ("link", "browser") and run.device.name == "Ada's phone, Chromium 140"
+    assert (run.device.kind, run.harness) == ("link", "browser")
+    assert run.device.name == "Ada's phone, Chromium 140"
     facts = run.browser
-    assert facts is not None and facts.engine == "chromium" and facts.version == "140"
+    assert facts is not None
+    assert facts.engine == "chromium"
+    assert facts.version == "140"
     assert (facts.secure_context, facts.isolated, facts.worker) == (False, False, True)
-    assert facts.claimed_cores == 8 and facts.claimed_memory_gib == 8 and facts.calls_per_sample == {"8": 1, "16": 1}
-    assert run.threads == 1 and facts.clock_step_ms == 0.1 and facts.renderer_pss_mib is None
-    assert run.state_before is not None and run.state_before.battery_percent == 80 and run.state_after is None
-    assert run.parity is not None and run.parity.ids_equal and run.parity.min_cosine == 1
+    assert facts.claimed_cores == 8
+    assert facts.claimed_memory_gib == 8
+    assert facts.calls_per_sample == {"8": 1, "16": 1}
+    assert run.threads == 1
+    assert facts.clock_step_ms == 0.1
+    assert facts.renderer_pss_mib is None
+    assert run.state_before is not None
+    assert run.state_before.battery_percent == 80
+    assert run.state_after is None
+    assert run.parity is not None
+    assert run.parity.ids_equal
+    assert run.parity.min_cosine == 1
     assert parse_result(json.loads(BenchFile(runs=(run,)).model_dump_json()), "here").runs == (run,)
     with pytest.raises(OSError):
         link.client.ask("GET", "")
@@ -294,7 +318,8 @@ def test_several_phones_of_one_name(onnxruntime_web):
     assert link.client.post(f"{seats[0]}/answer", answer)[0] == 200
     assert link.client.post(f"{seats[0]}/answer", answer)[0] == 409
     status, reply = link.client.post("join", {"name": "Ada", "seat": seats[0]})
-    assert status == 409 and "received already" in reply["error"]
+    assert status == 409
+    assert "received already" in reply["error"]
     assert link.client.post(f"{seats[1]}/answer", answer)[0] == 200
     assert [run.device.name for run in link.end()] == ["Ada's phone, Chromium 140", "Ada's phone, Chromium 140 (2)"]
 

@@ -48,7 +48,8 @@ def started(browser: devtools.Browser, link: Link) -> devtools.Page:
 def error_of(link: Link) -> str:
     with pytest.raises(MsdcError) as stop:
         link.end()
-    assert "\n" not in str(stop.value) and stop.value.exit_code == 1
+    assert "\n" not in str(stop.value)
+    assert stop.value.exit_code == 1
     return str(stop.value)
 
 
@@ -61,19 +62,31 @@ def test_the_whole_way_from_an_insecure_origin():
     with devtools.chromium() as browser:
         page = opened(browser, link, slowed=2)
         before = page.run(TEXT)
-        assert "tiny" in before and "MB from that computer" in before and fits(page)
+        assert "tiny" in before
+        assert "MB from that computer" in before
+        assert fits(page)
         assert page.run("document.getElementById('name').value") == "suggested"
         page.run("document.getElementById('name').value = 'Ada <b>phone</b>', document.getElementById('start').click()")
         page.wait(ENDED)
         shown = page.run(TEXT)
         (run,) = link.end()
-        assert "Done. The computer has the result of Ada <b>phone</b>, Chromium" in shown and "8 tokens" in shown
-        assert fits(page) and page.run("document.querySelectorAll('#verdict b').length") == 0
+        assert "Done. The computer has the result of Ada <b>phone</b>, Chromium" in shown
+        assert "8 tokens" in shown
+        assert fits(page)
+        assert page.run("document.querySelectorAll('#verdict b').length") == 0
     facts = run.browser
-    assert facts is not None and facts.engine == "chromium" and facts.worker
-    assert not facts.secure_context and not facts.isolated and facts.claimed_memory_gib is None
-    assert run.threads == 1 and run.state_before is None and run.device.name.startswith("Ada <b>phone</b>, Chromium")
-    assert run.parity is not None and run.parity.ids_equal and run.parity.min_cosine > 0.999
+    assert facts is not None
+    assert facts.engine == "chromium"
+    assert facts.worker
+    assert not facts.secure_context
+    assert not facts.isolated
+    assert facts.claimed_memory_gib is None
+    assert run.threads == 1
+    assert run.state_before is None
+    assert run.device.name.startswith("Ada <b>phone</b>, Chromium")
+    assert run.parity is not None
+    assert run.parity.ids_equal
+    assert run.parity.min_cosine > 0.999
     assert run.accuracy[0].pairs == 112
 
 
@@ -111,7 +124,9 @@ def test_a_noisy_result_waits_for_its_owner(monkeypatch, tmp_path):
         page.run("document.getElementById('start').click()")
         for button in ("again", "send"):
             page.wait("!document.getElementById('send').hidden")
-            assert "Measure again" in page.run(TEXT) and "differ by" in page.run(TEXT) and fits(page)
+            assert "Measure again" in page.run(TEXT)
+            assert "differ by" in page.run(TEXT)
+            assert fits(page)
             assert page.run("document.getElementById('who').textContent").startswith("phone 1: ")
             page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
             assert page.contrast("#noisy") >= 4.5
@@ -173,8 +188,12 @@ def test_tls_makes_a_secure_context_with_threads():
         page.wait(ENDED)
         assert "Done." in page.run(TEXT)
         (run,) = link.end()
-    assert run.browser is not None and run.browser.secure_context and run.browser.isolated and run.threads == 2
-    assert run.browser.version is not None and run.browser.version.count(".") == 3
+    assert run.browser is not None
+    assert run.browser.secure_context
+    assert run.browser.isolated
+    assert run.threads == 2
+    assert run.browser.version is not None
+    assert run.browser.version.count(".") == 3
 
 
 @pytest.mark.slow
@@ -185,8 +204,10 @@ def test_two_machines_on_a_network():
         pytest.skip(found["skip"])
     assert urlsplit(found["link"]).hostname == two_networks.COMPUTER
     run = DeviceRun.model_validate(found["run"])
-    assert run.browser is not None and not run.browser.secure_context
-    assert run.parity is not None and run.parity.ids_equal
+    assert run.browser is not None
+    assert not run.browser.secure_context
+    assert run.parity is not None
+    assert run.parity.ids_equal
     assert "fell silent" in found["lost"]
 
 
@@ -200,8 +221,13 @@ def test_every_installed_engine_from_an_insecure_origin():
     assert "chromium" in runs
     facts = {name: run.browser for name, run in runs.items()}
     for name, fact in facts.items():
-        assert fact is not None and fact.engine == name and not fact.secure_context and not fact.isolated
-        assert fact.worker and fact.claimed_memory_gib is None and fact.renderer_pss_mib is None
+        assert fact is not None
+        assert fact.engine == name
+        assert not fact.secure_context
+        assert not fact.isolated
+        assert fact.worker
+        assert fact.claimed_memory_gib is None
+        assert fact.renderer_pss_mib is None
     assert len({fact.golden_sha256 for fact in facts.values() if fact is not None}) == 1
     if len(runs) == 1:
         pytest.skip("only Chromium is installed")

@@ -35,10 +35,14 @@ def test_both_runtimes_with_every_figure(runs, tiny_bundle):
         assert [t.length for t in run.latency] == [4, 16]
         assert all(len(t.samples) == 12 and t.warmup == 2 for t in [*run.latency, run.tokenize, run.pipeline])
         assert 0 < run.tokenize.minimum < run.pipeline.minimum
-        assert run.load > 0 and run.first > 0
+        assert run.load > 0
+        assert run.first > 0
         assert run.memory.loaded.vmhwm_mib >= run.memory.start.vmhwm_mib
-        assert run.memory.warm.anon_mib > 0 and run.memory.warm.file_mib > 0
-        assert run.clock == "wall" and run.harness == "python" and not run.device.emulated
+        assert run.memory.warm.anon_mib > 0
+        assert run.memory.warm.file_mib > 0
+        assert run.clock == "wall"
+        assert run.harness == "python"
+        assert not run.device.emulated
         assert run.versions["python"]
     manifest = json.loads((tiny_bundle / "bundle.json").read_text())
     executorch, onnx = (run.artifact for run in runs)
@@ -51,7 +55,9 @@ def test_both_runtimes_with_every_figure(runs, tiny_bundle):
 def test_parity_with_the_golden_vectors(runs):
     for run in runs:
         golden = run.parity
-        assert golden.ids_equal and golden.min_cosine > 0.99999 and golden.texts >= 60
+        assert golden.ids_equal
+        assert golden.min_cosine > 0.99999
+        assert golden.texts >= 60
     assert parity_failures(runs) == []
 
 
@@ -101,8 +107,10 @@ def test_parity_finds_a_wrong_vector_and_wrong_ids():
     wrong = vectors.copy()
     wrong[2] = [0, 0, 0.6, 0.8, 0, 0, 0, 0]
     found = compare_golden(golden, "onnx", [[1], [2], [3], [9]], wrong)
-    assert found.min_cosine == pytest.approx(0.6) and found.mean_cosine == pytest.approx(0.9)
-    assert not found.ids_equal and found.ids_differ == (3,)
+    assert found.min_cosine == pytest.approx(0.6)
+    assert found.mean_cosine == pytest.approx(0.9)
+    assert not found.ids_equal
+    assert found.ids_differ == (3,)
     with pytest.raises(MsdcError, match="lengths other than 1, by up to 50 %"):
         compare_golden(golden, "onnx", golden["ids"], 1.5 * vectors)
     assert compare_golden({**golden, "vectors": {"onnx": 2 * vectors}}, "onnx", golden["ids"], vectors).min_cosine == 1
@@ -117,7 +125,10 @@ def test_rows_have_the_asked_length_and_real_ids():
     golden_ids = [[2, 3], [2, 7, 8, 3], [2, 9, 10, 11, 12, 3]]
     for length in (2, 3, 8, 128):
         row = row_of_length(golden_ids, length)
-        assert len(row) == length and row[0] == 2 and row[-1] == 3 and set(row[1:-1]) <= set(range(7, 13))
+        assert len(row) == length
+        assert row[0] == 2
+        assert row[-1] == 3
+        assert set(row[1:-1]) <= set(range(7, 13))
     with pytest.raises(InputError):
         row_of_length([[2, 3]], 8)
 
@@ -125,7 +136,9 @@ def test_rows_have_the_asked_length_and_real_ids():
 def test_warm_up_is_not_among_the_samples():
     calls = []
     samples = sample_ns([lambda: calls.append(1), lambda: calls.append(2)], warmup=3, runs=5)
-    assert len(samples) == 5 and len(calls) == 8 and calls[3:] == [1, 2, 1, 2, 1]
+    assert len(samples) == 5
+    assert len(calls) == 8
+    assert calls[3:] == [1, 2, 1, 2, 1]
 
 
 def test_device_names():
@@ -160,15 +173,19 @@ def test_timed_calls_end_in_time():
 def test_sustained_load_takes_the_seconds_that_were_asked_for(tiny_bundle):
     settings = BenchSettings(tasks=(), lengths=(4,), runs=3, warmup=1, runtime="onnx", sustain_s=2, from_text=False)
     ((run,), failures) = run_devices([PythonDevice()], tiny_bundle, settings)
-    assert not failures and len(run.latency[0].samples) == 3
+    assert not failures
+    assert len(run.latency[0].samples) == 3
     assert len(run.sustained.medians) in (1, 2), "a stall may take a whole second"
 
 
 def test_sustained_load_and_the_float_models_scores(tiny_bundle, tiny_student):
     settings = BenchSettings(tasks=(), lengths=(4, 16), runs=12, warmup=2, runtime="onnx", sustain_s=0.05)
     (run,), failures = run_devices([PythonDevice()], tiny_bundle, settings)
-    assert not failures and run.sustained.length == 16 and run.sustained.ratio == 1
-    assert 0 < run.sustained.medians[0] < 100 and run.sustained.after.load_1min is not None
+    assert not failures
+    assert run.sustained.length == 16
+    assert run.sustained.ratio == 1
+    assert 0 < run.sustained.medians[0] < 100
+    assert run.sustained.after.load_1min is not None
     (kept,) = run.float_accuracy
     float_model = evaluate(tiny_student, "graded-pairs", resamples=0)
     assert (kept.name, kept.pairs) == ("graded-pairs", 112)

@@ -52,7 +52,8 @@ def test_stock_xlmr_keeps_its_sentencepiece_model_under_its_own_ids(xlmr):
     from sentence_transformers import SentenceTransformer
 
     encoder, theirs = msdc.load_encoder(xlmr), SentenceTransformer(str(xlmr), device="cpu")
-    assert isinstance(encoder.tokenizer, PieceTokenizer) and encoder.max_length == 64
+    assert isinstance(encoder.tokenizer, PieceTokenizer)
+    assert encoder.max_length == 64
     texts = [*quickstart_texts(limit=300), *TEXTS]
     assert encoder.tokenize(texts) == theirs.tokenizer(texts, truncation=True)["input_ids"]
     assert float(np.abs(encoder.encode(texts) - theirs.encode(texts)).max()) < 1e-5
@@ -62,7 +63,8 @@ def test_stock_xlmr_keeps_its_sentencepiece_model_under_its_own_ids(xlmr):
 def test_four_stages_then_a_module_that_takes_text(student, bundle, xlmr):
     teacher_ids = msdc.load_encoder(xlmr)
     encoder, exported = msdc.load_encoder(student), msdc.load_bundle(bundle)
-    assert exported.manifest.tokenizer.kind == "sentencepiece" and (bundle / "android/build.gradle.kts").is_file()
+    assert exported.manifest.tokenizer.kind == "sentencepiece"
+    assert (bundle / "android/build.gradle.kts").is_file()
     assert encoder.tokenize(TEXTS) == exported.tokenize(TEXTS) == teacher_ids.tokenize(TEXTS)
     assert float(cosine_rows(encoder.encode(TEXTS), exported.encode(TEXTS)).min()) > 0.99999
     # Text in, vector out, on the native runner.
@@ -72,8 +74,10 @@ def test_four_stages_then_a_module_that_takes_text(student, bundle, xlmr):
 def measured(bundle, device):
     settings = BenchSettings(tasks=(), lengths=(8,), runs=2, warmup=1, runtime="executorch")
     (found,), failures = run_devices(open_devices(device), bundle, settings)
-    assert failures == [] and parity_failures([found]) == []
-    assert found.parity.ids_equal and found.parity.min_cosine > 0.9999
+    assert failures == []
+    assert parity_failures([found]) == []
+    assert found.parity.ids_equal
+    assert found.parity.min_cosine > 0.9999
     return found
 
 
@@ -98,11 +102,17 @@ def test_text_to_vector_of_minilm_on_the_phone(minilm, runtime, emulator_image):
         runtimes=(runtime,), lengths=(8,), runs=1, warmup=0, tasks=("sts17/en-en",), data=data, timeout_s=7200
     )
     (run,) = EmulatorDevice("a76").run(minilm, settings)
-    assert run.harness != "python" and run.device.emulated and parity_failures([run]) == []
+    assert run.harness != "python"
+    assert run.device.emulated
+    assert parity_failures([run]) == []
     golden = run.parity
-    assert golden.texts >= 100 and golden.ids_equal and golden.mean_cosine >= 0.999
+    assert golden.texts >= 100
+    assert golden.ids_equal
+    assert golden.mean_cosine >= 0.999
     (found,), (here,) = run.accuracy, collect(settings).score(load_bundle(minilm, runtime=runtime))
-    assert found.pairs == 250 and abs(found.spearman - here.spearman) < 0.3 and found.spearman > 85
+    assert found.pairs == 250
+    assert abs(found.spearman - here.spearman) < 0.3
+    assert found.spearman > 85
 
 
 # Memory of the paper's Multilingual-MiniLM student, random weights: 250,002 pieces, bottleneck 128, a unit of three
@@ -137,7 +147,8 @@ def check(run) -> None:
     warm = run.memory.warm
     assert warm.vmhwm_mib <= PEAK_MIB, warm
     assert warm.anon_mib <= ANON_MIB, warm
-    assert run.parity.min_cosine >= 0.999 and run.parity.ids_equal
+    assert run.parity.min_cosine >= 0.999
+    assert run.parity.ids_equal
     assert run.harness == "native"
 
 

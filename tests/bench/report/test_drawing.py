@@ -18,10 +18,10 @@ numbers = st.floats(-1e9, 1e9, allow_nan=False)
 @given(st.lists(numbers, min_size=1, max_size=20), st.booleans())
 def test_a_linear_axis_holds_its_values_and_round_ticks(values, zero):
     axis = linear_axis(values, zero=zero)
-    assert axis.low <= min(values) and axis.high >= max(values)
-    assert axis.ticks and all(
-        axis.low - 1e-6 * abs(axis.low) <= t <= axis.high + 1e-6 * abs(axis.high) for t in axis.ticks
-    )
+    assert axis.low <= min(values)
+    assert axis.high >= max(values)
+    assert axis.ticks
+    assert all(axis.low - 1e-6 * abs(axis.low) <= t <= axis.high + 1e-6 * abs(axis.high) for t in axis.ticks)
     if zero:
         assert axis.low <= 0 <= axis.high
     if len(axis.ticks) > 1:
@@ -33,16 +33,19 @@ def test_a_linear_axis_holds_its_values_and_round_ticks(values, zero):
 @given(st.lists(st.floats(1e-6, 1e9), min_size=1, max_size=20))
 def test_a_log_axis_holds_its_values(values):
     axis = log_axis(values)
-    assert axis.low < min(values) and axis.high > max(values)
+    assert axis.low < min(values)
+    assert axis.high > max(values)
     assert 1 <= len(axis.ticks) <= 12
-    assert axis.at(axis.low, 0, 100) == pytest.approx(0) and axis.at(axis.high, 0, 100) == pytest.approx(100)
+    assert axis.at(axis.low, 0, 100) == pytest.approx(0)
+    assert axis.at(axis.high, 0, 100) == pytest.approx(100)
 
 
 @given(st.lists(st.tuples(st.floats(0, 99), st.floats(0, 99)), min_size=1, max_size=12))
 def test_no_marker_covers_another_and_none_leaves_its_height(points):
     placed = side_by_side(points, 100.0)
     assert all(math.dist(a, b) >= APART for a, b in itertools.combinations(placed, 2))
-    assert [y for _, y in placed] == [y for _, y in points] and all(x <= 100 for x, _ in placed)
+    assert [y for _, y in placed] == [y for _, y in points]
+    assert all(x <= 100 for x, _ in placed)
     assert placed[0] == points[0]
 
 
@@ -52,7 +55,9 @@ def test_a_score_axis_holds_every_score_and_interval_in_order(pairs):
     axis = score_axis(rows)
     values = sorted(v for value, span in rows for v in (value, *span))
     places = [axis.at(value, 0, 100) for value in values]
-    assert places == sorted(places) and places[0] >= -1e-9 and places[-1] <= 100 + 1e-9
+    assert places == sorted(places)
+    assert places[0] >= -1e-9
+    assert places[-1] <= 100 + 1e-9
     assert all(0 <= axis.at(tick, 0, 100) <= 100 for tick in axis.every_tick)
     assert bool(axis.breaks(0, 100)) == (axis.below is not None)
 
@@ -76,14 +81,17 @@ FIGURES = [
 
 def test_what_lies_far_below_does_not_flatten_the_others():
     assert focus([74.8, 26.0, 74.3, 74.4]) == 74.3
-    assert focus([70.0]) == 70.0 and focus([75.0, 68.0, 60.0]) == 60.0
+    assert focus([70.0]) == 70.0
+    assert focus([75.0, 68.0, 60.0]) == 60.0
     rows = [(STYLES[1], 74.0, (73.0, 75.0), "74"), (STYLES[0], 26.0, None, "26.0")]
     figure = charts.dots("t", rows, "")
     # Both scales have ticks, and two marks show the break.
-    assert all(f">{text}</text>" in figure.svg for text in ("26.0", "72", "25")) and ">40</text>" not in figure.svg
+    assert all(f">{text}</text>" in figure.svg for text in ("26.0", "72", "25"))
+    assert ">40</text>" not in figure.svg
     rows = [(STYLES[1], 1.0, 74.0, None, "a"), (STYLES[0], 2.0, 26.0, None, "b"), (STYLES[0], 2.01, 26.0, None, "c")]
     figure = charts.trade_off("t", "MB", "score", rows)
-    assert figure.svg.count("<title>") == 3 and "side by side" in figure.caption
+    assert figure.svg.count("<title>") == 3
+    assert "side by side" in figure.caption
     assert "side by side" not in charts.trade_off("t", "MB", "score", rows[:2]).caption
 
 
@@ -96,7 +104,8 @@ def test_an_axis_is_logarithmic_where_lines_lie_far_apart():
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.title[:8])
 def test_drawings_are_well_formed_and_escape_names(figure):
     root = ElementTree.fromstring(figure.svg)
-    assert root.get("role") == "img" and root.get("aria-label") == figure.alt
+    assert root.get("role") == "img"
+    assert root.get("aria-label") == figure.alt
     assert "<script" not in figure.svg
     names = {element.tag.split("}")[-1] for element in root.iter()}
     assert names <= {"svg", "line", "polyline", "polygon", "path", "rect", "circle", "text", "title"}

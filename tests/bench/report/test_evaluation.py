@@ -37,14 +37,17 @@ def test_it_stands_beside_bench_results_in_one_page(document, tmp_path):
     (tmp_path / "b.json").write_text(make_file().model_dump_json())
     found = read_inputs([tmp_path])
     documents = found.evaluations
-    assert found.results == make_file() and len(documents) == 1
+    assert found.results == make_file()
+    assert len(documents) == 1
     page = to_html(build_report(make_file(), evaluations=documents))
-    assert 'id="evaluation"' in page and 'id="latency"' in page
+    assert 'id="evaluation"' in page
+    assert 'id="latency"' in page
     assert 'id="evaluation-2"' in to_html(build_report(BenchFile(), evaluations=documents * 2))
 
 
 def test_a_document_is_kept_whole_and_others_are_refused(document):
-    assert "settings" in document and document["results"][0]["data"][0]["sha256"]
+    assert "settings" in document
+    assert document["results"][0]["data"][0]["sha256"]
     assert read_document(document).as_json() == document
     with pytest.raises(InputError, match="msdc evaluate"):
         read_document({"kind": "accuracy", "results": [{"task": "sts"}]})
@@ -55,7 +58,8 @@ def test_a_page_of_its_own_names_each_table_once(document):
     page = to_html(report)
     assert [section.id for section in report.sections] == ["summary", "task-sts", "task-bias", "training-text"]
     assert page.count("Semantic textual similarity: Spearman x 100</h2>") == 1
-    assert '<p class="caption" id="task-sts-table-1">' not in page and 'aria-labelledby="task-sts-title"' in page
+    assert '<p class="caption" id="task-sts-table-1">' not in page
+    assert 'aria-labelledby="task-sts-title"' in page
     for key in re.findall(r'aria-labelledby="([^"]+)"', page):
         assert f'id="{key}"' in page
     text = to_markdown(report)
@@ -63,13 +67,13 @@ def test_a_page_of_its_own_names_each_table_once(document):
     created = document["created"][:16].replace("T", " ")
     sts = document["results"][0]
     lead = f"{name}: Spearman {sts['spearman']:.1f} ["
-    assert (
-        text.startswith(f"# Accuracy\n\n{name}. {created} UTC.\n\n## Summary\n\n{lead}") and "on graded-pairs" in text
-    )
+    assert text.startswith(f"# Accuracy\n\n{name}. {created} UTC.\n\n## Summary\n\n{lead}")
+    assert "on graded-pairs" in text
     assert "## Semantic textual similarity: Spearman x 100\n\n| set |" in text
     assert to_text(report).startswith(lead)
     (figure,) = report.sections[0].figures
-    assert f"graded-pairs {sts['spearman']:.1f}" in figure.alt and "95 %" in figure.caption
+    assert f"graded-pairs {sts['spearman']:.1f}" in figure.alt
+    assert "95 %" in figure.caption
     again = evaluation_report(read_document(document))
     assert to_html(again) == page, "the date is the document's"
     assert not evaluation_report(read_document(document | {"created": None})).created
@@ -96,9 +100,11 @@ def test_many_sets_are_a_few_rows_and_a_few_words(document):
     one = document["results"][0]
     results = [one | {"name": f"set{i}/{part}", "model": model} for i in range(9) for part in "ab" for model in "mn"]
     summary = evaluation_report(read_document(document | {"results": results})).sections[0]
-    assert summary.lead.startswith("m: Spearman") and "on set0 (2 sets)" in summary.lead
+    assert summary.lead.startswith("m: Spearman")
+    assert "on set0 (2 sets)" in summary.lead
     assert summary.lead.endswith("and 5 more below.")
-    assert summary.figures[0].svg.count("<title>") == 16 and "m on 16 sets" in summary.figures[0].caption
+    assert summary.figures[0].svg.count("<title>") == 16
+    assert "m on 16 sets" in summary.figures[0].caption
 
 
 def test_a_score_that_is_not_finite_is_a_dash(document):

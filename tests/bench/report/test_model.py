@@ -25,7 +25,9 @@ def test_stages_in_order_with_losses_and_choice(tmp_path):
     ])  # fmt: skip
     assert (first.name, first.losses, first.steps, first.seconds) == ("b-first", {1: 3.0, 2: 2.0}, 2, 2.5)
     assert first.chosen() == (1, {"choice": 5.0, "heldout_mse": 0.1})
-    assert second.name == "a-second" and second.steps == 1 and second.chosen() is None
+    assert second.name == "a-second"
+    assert second.steps == 1
+    assert second.chosen() is None
 
 
 def test_a_resumed_run_counts_its_later_rows_and_other_folders_are_refused(tmp_path):

@@ -88,15 +88,19 @@ def test_the_page_is_well_formed_and_asks_for_nothing_outside(page):
     reader = Reader()
     reader.feed(text)
     assert reader.open == []
-    assert "script" not in reader.tags and "img" not in reader.tags and "iframe" not in reader.tags
+    assert "script" not in reader.tags
+    assert "img" not in reader.tags
+    assert "iframe" not in reader.tags
     for tag, key, value in reader.attributes:
         if key in ("href", "src", "srcset", "action", "xlink:href"):
             assert value.startswith(("#", "data:")), (tag, key, value)
     # The SVG name space is a name, not a request; nothing else may look like an address.
     addresses = set(re.findall(r"https?://[^\s\"'<)]+", text)) - {"http://www.w3.org/2000/svg"}
     assert addresses == set()
-    assert "@import" not in text and "url(" not in text
-    assert "<b>student</b>" not in text and "&lt;b&gt;student&lt;/b&gt;" in text
+    assert "@import" not in text
+    assert "url(" not in text
+    assert "<b>student</b>" not in text
+    assert "&lt;b&gt;student&lt;/b&gt;" in text
 
 
 def test_every_section_table_and_figure_is_named(page):
@@ -109,7 +113,8 @@ def test_every_section_table_and_figure_is_named(page):
         if key == "aria-labelledby":
             assert value in ids
     labels = [value for tag, key, value in reader.attributes if tag == "svg" and key == "aria-label"]
-    assert len(labels) >= 10 and all(len(label) > 20 for label in labels)
+    assert len(labels) >= 10
+    assert all(len(label) > 20 for label in labels)
     assert reader.tags.count("table") == [(tag, key) for tag, key, _ in reader.attributes].count(
         ("table", "aria-labelledby")
     )
@@ -133,7 +138,8 @@ def test_instruction_counts_are_never_shown_as_time(report):
                 if any("cortex-a53" in cell for cell in row):
                     assert all(row[i] == "–" for i in milliseconds)
     *_, emulated = report.sections[0].tables[0].rows
-    assert emulated[2] == "cortex-a53 (emulated)" and emulated[4] == "8.0 M instructions"
+    assert emulated[2] == "cortex-a53 (emulated)"
+    assert emulated[4] == "8.0 M instructions"
 
 
 def test_markdown_and_json_hold_the_same_tables(report):
@@ -168,7 +174,8 @@ def test_markdown_holds_no_markup_of_names(text):
             ReportSection("b", name, name, figures=(Figure(name, "", name),)),
         )
         written = to_markdown(Report(name, name, "", sections, (name,), [("", name, name)]))
-        assert "\x1b" not in written and "\u202e" not in written
+        assert "\x1b" not in written
+        assert "\u202e" not in written
         tokens = MarkdownIt("commonmark").enable("table").parse(written)
         inline = {child.type for token in tokens for child in token.children or ()}
         assert not inline & {"html_inline", "link_open", "image", "code_inline", "hardbreak"}, written
@@ -209,7 +216,8 @@ def test_many_artifacts_and_sets_have_names_of_their_own():
     report = build_report(BenchFile(runs=tuple(runs)))
     assert len(next(s for s in report.sections if s.id == "accuracy").figures) == 6
     names = [row[0] for row in next(s for s in report.sections if s.id == "method").tables[0].rows]
-    assert len(set(names)) == 10 and names[0] == "executorch 00000000"
+    assert len(set(names)) == 10
+    assert names[0] == "executorch 00000000"
     again = [make_run(seed=i, created=f"2026-01-0{i + 1}T00:00:00+00:00") for i in range(3)]
     data = build_report(BenchFile(runs=tuple(again)))
     table = next(s for s in data.sections if s.id == "method").tables[0]
@@ -221,7 +229,8 @@ def test_many_artifacts_and_sets_have_names_of_their_own():
 def test_below_an_answer_the_page_is_folded_and_holds_its_json(report, page):
     text = page.read_text(encoding="utf-8")
     opened = [section.id for section in report.sections if section.open]
-    assert opened == ["choice", "targets", "comparison"] and text.count("<details>") == len(SECTIONS) - len(opened)
+    assert opened == ["choice", "targets", "comparison"]
+    assert text.count("<details>") == len(SECTIONS) - len(opened)
     data = re.search(r'href="data:application/json;base64,([^"]+)" download', text)[1]
     assert json.loads(base64.b64decode(data)) == to_json(report)
     assert "<details>" not in to_html(build_report(BenchFile(models=make_file().models)))
@@ -259,7 +268,8 @@ def test_no_sideways_scrolling_at_any_width(unfolded, page, tmp_path, width):
     assert found["scroll"] == found["client"] == width
     assert found["wide"] == []
     assert found["sections"] == SECTIONS
-    assert found["unnamed"] == 0 and found["requests"] == []
+    assert found["unnamed"] == 0
+    assert found["requests"] == []
     # Words in drawings stay readable on a phone.
     assert found["smallest"] >= 11
 
@@ -274,7 +284,8 @@ def test_no_table_is_cut(unfolded, width):
         cards = shown.run(
             "[...document.querySelectorAll('.cards td')].map(e => getComputedStyle(e, '::before').content)"
         )
-    assert cards and all((text not in ("none", '""')) == (width == 390) for text in cards)
+    assert cards
+    assert all((text not in ("none", '""')) == (width == 390) for text in cards)
 
 
 @browser

@@ -16,7 +16,8 @@ def test_the_picture_ends_with_a_whole_section(tmp_path):
     target = report_picture.picture(page, tmp_path / "images" / "report.png", 1200, 1200)
     assert target.stat().st_size <= report_picture.MAX_BYTES
     with Image.open(target) as image:
-        assert image.width == 1200 and 500 < image.height < 1200
+        assert image.width == 1200
+        assert 500 < image.height < 1200
         last = image.convert("RGB").crop((0, image.height - 8, 1200, image.height))
         assert len(last.getcolors()) == 1, "the last rows are empty: no table or figure is cut"
 

@@ -70,22 +70,27 @@ def test_verdicts_stand_at_the_top():
     report = build_report(BenchFile(runs=runs, models=make_models()), targets=targets)
     found = rows(report, "targets")
     first, second = (found[name] for name in ("executorch", "onnx"))
-    assert first["Verdict"] == "incomplete" and second["Verdict"] == "fail"
+    assert first["Verdict"] == "incomplete"
+    assert second["Verdict"] == "fail"
     assert first["Latency at 32 tokens"].startswith("pass, 4.")
     assert second["Latency at 32 tokens"].startswith("fail, 12.")
     assert first["Peak memory"] == "pass, 30.0 MiB"
     # An interpreter is not an app.
     assert second["Peak memory"] == "not measured"
-    assert len(report.missed) == 2 and "12." in report.missed[0] and "not measured" in report.missed[1]
+    assert len(report.missed) == 2
+    assert "12." in report.missed[0]
+    assert "not measured" in report.missed[1]
     assert said(report)[1] == "Misses 1 target: latency at 64 tokens (not measured; at most 9 ms)."
     assert decisions(report) == {"executorch": "recommended", "onnx": "rejected: misses a target"}
-    assert to_json(report)["missed"] == list(report.missed) and "fail, 12." in to_html(report)
+    assert to_json(report)["missed"] == list(report.missed)
+    assert "fail, 12." in to_html(report)
 
 
 def test_counted_instructions_are_not_judged_as_time():
     report = build_report(BenchFile(runs=(make_run(clock="instructions"),)), targets=parse_targets(["1s@32"]))
     assert rows(report, "targets")["executorch"]["Latency at 32 tokens"] == "not measured"
-    assert "executes 8.0 M instructions at 32 tokens" in said(report)[0] and " ms" not in said(report)[0]
+    assert "executes 8.0 M instructions at 32 tokens" in said(report)[0]
+    assert " ms" not in said(report)[0]
 
 
 def scored(runtime, spearman, low, **changes):
@@ -108,13 +113,12 @@ def test_the_answer_names_no_winner_inside_the_interval(other, taken):
     reason = "rejected: less accurate" if taken == "onnx" else "rejected: larger"
     assert decisions(report) == {taken: "recommended", ({"executorch", "onnx"} - {taken}).pop(): reason}
     table = section(report, "choice").tables[0]
-    assert (
-        table.marked == [0]
-        and list(table.rows[0][:2]) == [taken, "recommended"]
-        and 'class="marked"' in to_html(report)
-    )
+    assert table.marked == [0]
+    assert list(table.rows[0][:2]) == [taken, "recommended"]
+    assert 'class="marked"' in to_html(report)
     bounds = "[78.0, 82.0]" if taken == "executorch" else "[88.0, 92.0]"
-    assert table.rows[0][-1].endswith(bounds) and "95 % interval" in table.note
+    assert table.rows[0][-1].endswith(bounds)
+    assert "95 % interval" in table.note
 
 
 def test_a_program_that_computes_something_else_is_not_taken():
@@ -134,7 +138,8 @@ def test_the_answer_has_every_figure_and_says_where_it_was_measured():
     first, last = said(build_report(BenchFile(runs=(run,))))
     small = sum(measured()[name]["compressed"] for name in ("executorch", "core"))
     assert first.startswith(f"Take tiny executorch int8: it adds {(7_000_000 + small) / 1e6:.2f} MB to the download")
-    assert "answers in 4." in first and "at 32 tokens, takes 13.0 MiB of memory" in first
+    assert "answers in 4." in first
+    assert "at 32 tokens, takes 13.0 MiB of memory" in first
     kept = "keeps 98 % of the float model's Spearman on graded-pairs (112 home-made pairs): 78.4 [70, 84] of 80.0."
     assert first.endswith(kept)
     assert last == "Measured on bench machine, not on a phone: its times and memory differ."
@@ -142,7 +147,8 @@ def test_the_answer_has_every_figure_and_says_where_it_was_measured():
     assert "keeps 99.1 %" in said(build_report(BenchFile(runs=(run,), models=make_models())))[0]
     golden = {"texts": 9, "mean_cosine": 1.0, "min_cosine": 1.0, "ids_equal": True, "float_mean_cosine": 0.9951}
     unknown = said(build_report(BenchFile(runs=(make_run(parity=golden),))))[0]
-    assert "whether it keeps the float model's accuracy is not known" in unknown and "cosine of 0.9951" in unknown
+    assert "whether it keeps the float model's accuracy is not known" in unknown
+    assert "cosine of 0.9951" in unknown
     phone = make_run(device={"name": "a phone", "kind": "adb", "cores": 8}, harness="native")
     both = build_report(BenchFile(runs=(run, phone)))
     assert said(both)[-1] == "Measured on bench machine and a phone."
@@ -156,13 +162,15 @@ def test_a_link_is_a_phone_unless_a_computer_opened_it(system, phone):
     device = {"name": "Ada's phone, Chromium 140", "kind": "link", "os": system}
     run = make_run("onnx", harness="browser", browser=facts(), memory=None, device=device)
     last = said(build_report(BenchFile(runs=(run,))))[-1]
-    assert last.startswith("Measured on Ada's phone, Chromium 140") and ("not on a phone" in last) != phone
+    assert last.startswith("Measured on Ada's phone, Chromium 140")
+    assert ("not on a phone" in last) != phone
 
 
 def test_a_web_page_has_an_answer_of_its_own():
     web = make_run("onnx", harness="browser", browser=facts(), memory=None)
     answers = said(build_report(BenchFile(runs=(make_run(), web))))
-    assert answers[0].startswith("Take tiny executorch int8") and answers[1].startswith("In a web page take tiny onnx")
+    assert answers[0].startswith("Take tiny executorch int8")
+    assert answers[1].startswith("In a web page take tiny onnx")
     assert "takes 24.0 MiB" in answers[1]
 
 
@@ -174,12 +182,17 @@ def test_regressions_and_what_is_undecided_stand_at_the_top():
     for new, words in ((loaded, "Not decided, executorch"), (built, "Slower than before, executorch")):
         report = build_report(BenchFile(runs=(new,)), before=[BenchFile(runs=(idle,))])
         (line,) = report.warnings
-        assert line.startswith(words) and "rose by" in line and line in to_markdown(report)
+        assert line.startswith(words)
+        assert "rose by" in line
+        assert line in to_markdown(report)
     same = build_report(BenchFile(runs=(slow,)), before=[BenchFile(runs=(old,))])
     found = section(same, "comparison")
-    assert not same.warnings and not found.figures and found.lead.startswith("The same program in both")
+    assert not same.warnings
+    assert not found.figures
+    assert found.lead.startswith("The same program in both")
     timing = rows(same, "comparison")["latency, 32 tokens, median"]
-    assert (timing["Change"], timing["Verdict"]) == ("–", "same program") and "95 % interval" not in timing
+    assert (timing["Change"], timing["Verdict"]) == ("–", "same program")
+    assert "95 % interval" not in timing
     assert not build_report(BenchFile(runs=(make_run(seed=2),)), before=[BenchFile(runs=(old,))]).warnings
 
 
@@ -230,8 +243,11 @@ def test_a_noisy_machine_is_said_at_the_top():
     state = {"load_1min": 5.25}
     report = build_report(BenchFile(runs=(noisy_run(state_before=state),)), targets=parse_targets(["5ms@32"]))
     (warning,) = report.warnings
-    assert "bench machine was noisy" in warning and "spread of 125 % of the median" in warning and "5.2 on 2" in warning
-    assert warning in to_html(report) and "**Warning:** " in to_markdown(report)
+    assert "bench machine was noisy" in warning
+    assert "spread of 125 % of the median" in warning
+    assert "5.2 on 2" in warning
+    assert warning in to_html(report)
+    assert "**Warning:** " in to_markdown(report)
     assert warning in " ".join(to_text(report).split())
     assert rows(report, "targets")["executorch"]["Latency at 32 tokens"].endswith(", noisy")
     # One peak in a hundred runs is no noise, and counts are no times.
@@ -249,7 +265,9 @@ def test_earlier_results_are_one_history_and_clocks_are_not_mixed():
     found = section(report, "history")
     assert found.lead == "3 measurements from 2026-01-01 to 2026-01-03."
     timed, counted = found.figures
-    assert "million instructions" in counted.alt and " ms" not in counted.svg and "cortex" not in timed.alt
+    assert "million instructions" in counted.alt
+    assert " ms" not in counted.svg
+    assert "cortex" not in timed.alt
     dates = [row[2] for row in found.tables[0].rows]
     assert dates == ["2026-01-01 10:00", "2026-01-02 10:00", "2026-01-03 10:00"] * 2
     assert "then tiny int8 (aaaaaaaa, 2026-01-03 10:00)" in section(report, "comparison").tables[0].caption
@@ -276,10 +294,13 @@ def test_what_an_app_and_a_page_grow_by():
     report = build_report(BenchFile(runs=(native, web, make_run("executorch"))))
     table = section(report, "artifacts").tables[0]
     app, page, unknown = table.rows
-    assert table.columns[6].title == "Download" and (app[1], page[1]) == ("Android, arm64", "web page")
+    assert table.columns[6].title == "Download"
+    assert (app[1], page[1]) == ("Android, arm64", "web page")
     assert app[6] == megabytes(7_000_000 + sum(measured()[name]["compressed"] for name in ("onnx", "core")))
-    assert 10 < float(page[6]) < 12 and app[-1] == "75.0"
-    assert unknown[6] == "–" and float(unknown[5]) > 20
+    assert 10 < float(page[6]) < 12
+    assert app[-1] == "75.0"
+    assert unknown[6] == "–"
+    assert float(unknown[5]) > 20
 
 
 def test_the_largest_sample_stands_for_p99_below_500_and_memory_is_a_rise():
@@ -298,5 +319,6 @@ def test_sustained_load_is_a_curve_with_its_ratio():
     load = {"length": 32, "medians": [4.0, 5.0, 6.0], "before": state, "after": {**state, "battery_c": 40.0}}
     found = section(build_report(BenchFile(runs=(make_run(sustained=load),))), "sustained")
     assert found.lead == "The last second takes up to 1.50 times as long as the first."
-    assert "1.50" in found.tables[0].rows[0] and "battery 80 %, battery 40.0 °C" in found.tables[0].rows[0]
+    assert "1.50" in found.tables[0].rows[0]
+    assert "battery 80 %, battery 40.0 °C" in found.tables[0].rows[0]
     assert [figure.title for figure in found.figures] == ["bench machine"]

@@ -74,7 +74,8 @@ def test_damaged_runner_is_built_again(own_cache, monkeypatch):
     build.build_runner("executorch")
     assert len(built) == 1
     flip(program)
-    assert build.build_runner("executorch").program.read_bytes() == b"program" * 1000 and len(built) == 2
+    assert build.build_runner("executorch").program.read_bytes() == b"program" * 1000
+    assert len(built) == 2
     # --build-runner builds, whatever is in the cache.
     build.build_runner("executorch", force=True)
     assert len(built) == 3

@@ -109,7 +109,9 @@ def test_of_tokens_that_are_used_equally_often_the_likeliest_stay():
     kept = set(choose_tokens(vocabulary, counts={vocabulary.tokens[index].row: 1 for index in scored}, size=1000))
     chosen = [index in kept for index in sorted(scored, key=lambda index: -vocabulary.tokens[index].score)]
     last = sum(chosen) - 1
-    assert 0 < last < len(chosen) - 1 and all(chosen[:last]) and sum(chosen[last:]) <= 2
+    assert 0 < last < len(chosen) - 1
+    assert all(chosen[:last])
+    assert sum(chosen[last:]) <= 2
 
 
 def test_the_proof_counts_what_changed(piece_student, tmp_path, corpus):
@@ -121,10 +123,12 @@ def test_the_proof_counts_what_changed(piece_student, tmp_path, corpus):
     proof = prove(before, after, rows, texts, "x")
     old, new = before.tokenize(texts), after.tokenize(texts)
     changed = [text for text, one, other in zip(texts, old, new, strict=True) if one != [rows[i] for i in other]]
-    assert 0 < len(changed) < len(texts) == proof.texts and proof.changed_share == pytest.approx(len(changed) / 60)
+    assert 0 < len(changed) < len(texts) == proof.texts
+    assert proof.changed_share == pytest.approx(len(changed) / 60)
     first_ND, second_ND = before.encode(changed), after.encode(changed)
     cosine_N = (first_ND * second_ND).sum(1) / np.linalg.norm(first_ND, axis=1) / np.linalg.norm(second_ND, axis=1)
-    assert proof.changed_mean_cosine == pytest.approx(cosine_N.mean(), abs=1e-6) and cosine_N.mean() < 0.9999
+    assert proof.changed_mean_cosine == pytest.approx(cosine_N.mean(), abs=1e-6)
+    assert cosine_N.mean() < 0.9999
     assert proof.unchanged_max_abs < 1e-6
     assert (proof.tokens_before, proof.tokens_after) == tuple(np.mean([len(row) for row in ids]) for ids in (old, new))
 

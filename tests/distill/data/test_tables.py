@@ -52,7 +52,8 @@ def test_text_without_translations_has_one_side(tmp_path):
     path = tmp_path / "lines.txt"
     path.write_text("".join(f"Line number {i}.\n" for i in range(40)), encoding="utf-8")
     table = open_table(source_of(path, kind="text"))
-    assert table.sides == 1 and table.keys.shape == (40, 1)
+    assert table.sides == 1
+    assert table.keys.shape == (40, 1)
     assert [(row.source, row.target) for row in all_rows(table)] == [(f"Line number {i}.", "") for i in range(40)]
 
 
@@ -62,7 +63,8 @@ def test_tokens_are_those_of_every_text_in_the_order_of_rows_and_sides(tmp_path)
     ids, ends = table.tokens(tokenizer, 16)
     texts = [text for row in all_rows(table) for text in (row.source, row.target)]
     wanted = tokenizer.encode(texts, 16)
-    assert len(ends) == len(texts) + 1 and len(ids) == ends[-1] == sum(map(len, wanted))
+    assert len(ends) == len(texts) + 1
+    assert len(ids) == ends[-1] == sum(map(len, wanted))
     assert [ids[ends[n] : ends[n + 1]].tolist() for n in range(len(texts))] == wanted
 
 

@@ -221,7 +221,9 @@ def run_checks(name: str, classes: str, libraries: list[Path], *words: object) -
     lines = [line for line in out.splitlines() if line.startswith(("ok ", "FAILED "))]
     assert not [line for line in lines if line.startswith("FAILED")], out
     # -Xcheck:jni prints a warning for every misuse of the interface.
-    assert out.splitlines()[-1] == "done" and "WARNING in native method" not in out and "FATAL ERROR" not in out
+    assert out.splitlines()[-1] == "done"
+    assert "WARNING in native method" not in out
+    assert "FATAL ERROR" not in out
     return lines
 
 
@@ -253,7 +255,8 @@ def test_missing_runtime_is_named(classes, jni_libraries, tiny_bundle, tmp_path)
 def test_library_loads_on_devices_with_16_kb_pages(jni_library):
     shown = run("readelf", "-lW", jni_library)
     aligned = [line.split()[-1] for line in shown.splitlines() if line.split()[:1] == ["LOAD"]]
-    assert aligned and all(int(number, 16) >= 16384 for number in aligned)
+    assert aligned
+    assert all(int(number, 16) >= 16384 for number in aligned)
 
 
 def braces_match(text: str) -> bool:
@@ -285,8 +288,10 @@ def test_gradle_files_suit_android_gradle_plugins_8_and_9(stage, module, tiny_bu
         assert all((module / "bundle/../.." / file).is_file() for file in files)
     assert all('getOrElse("executorch")' in text for text in (code, assets))
     # Several bundles in one app: the code once, each model under its own name.
-    assert 'namespace = "org.msdc.encoder"' in code and 'namespace = "org.msdc.bundle.tiny"' in assets
-    assert 'into(assets.dir("msdc/tiny"))' in assets and "kotlin" not in assets
+    assert 'namespace = "org.msdc.encoder"' in code
+    assert 'namespace = "org.msdc.bundle.tiny"' in assets
+    assert 'into(assets.dir("msdc/tiny"))' in assets
+    assert "kotlin" not in assets
     gradle = sorted(stage.rglob("*.gradle.kts"))
     assert len(gradle) == 6
     for path in gradle:
@@ -302,7 +307,8 @@ def test_gradle_files_suit_android_gradle_plugins_8_and_9(stage, module, tiny_bu
         path: re.findall(r'(?:gradle:|library"\) version ")(\d+\.\d+)', path.read_text(encoding="utf-8"))
         for path in gradle
     }
-    assert stated and {version for versions in found.values() for version in versions} == {stated[1]}
+    assert stated
+    assert {version for versions in found.values() for version in versions} == {stated[1]}
     for path in (module / "README.md", stage / "android-sample/README.md"):
         assert "{{" not in path.read_text(encoding="utf-8")
     assert "max-page-size=16384" in (module / "src/main/cpp/CMakeLists.txt").read_text(encoding="utf-8")
@@ -315,7 +321,8 @@ def test_shrinking_keeps_what_the_jni_layer_finds_by_name(module):
     jni = (module / "src/main/cpp/jni.cpp").read_text(encoding="utf-8")
     signature = re.search(r'GetMethodID\([^"]*"run", "\((.*)\)\[F"\)', jni)
     kept = re.search(r"float\[\] run\((.*)\);", rules)
-    assert signature and kept
+    assert signature
+    assert kept
     names = {"int[]": "[I", "int": "I"}
     assert "".join(names[word] for word in kept[1].split(", ")) == signature[1]
     assert "-keep class org.msdc.encoder.NativeCore { *; }" in rules
@@ -327,8 +334,11 @@ def test_module_of_a_bundle_with_one_program(tiny_bundle, tmp_path, engine):
     write_native_module(tmp_path, one_runtime(read_manifest(tiny_bundle), engine), ExportOptions(target="android"))
     text = (tmp_path / "android/build.gradle.kts").read_text(encoding="utf-8")
     other = next(name for name in ENGINES if name != engine)
-    assert f'getOrElse("{engine}")' in text and f'"{other}" to' not in text and braces_match(text)
-    assert (tmp_path / f"android/src/{engine}/kotlin").is_dir() and not (tmp_path / f"android/src/{other}").exists()
+    assert f'getOrElse("{engine}")' in text
+    assert f'"{other}" to' not in text
+    assert braces_match(text)
+    assert (tmp_path / f"android/src/{engine}/kotlin").is_dir()
+    assert not (tmp_path / f"android/src/{other}").exists()
     assert not (tmp_path / "android-sample").exists()
 
 
@@ -339,7 +349,8 @@ def test_readme_states_what_an_app_grows_by(module, tiny_bundle):
     size = (tiny_bundle / program).stat().st_size
     assert f"| program: {program} | {size:,} |" in text
     numbers = [int(found.replace(",", "")) for found in re.findall(r"^\| [^|]+ \| ([\d,]+) \|", text, re.MULTILINE)]
-    assert len(numbers) == 6 and sum(numbers[:-1]) == numbers[-1]
+    assert len(numbers) == 6
+    assert sum(numbers[:-1]) == numbers[-1]
     assert numbers[3] == measured()["executorch"]["bytes"] > 10**6
 
 
@@ -354,19 +365,24 @@ def test_swift_package_holds_the_core(tiny_bundle, tmp_path):
     # The folder that an app takes as a resource holds the bundle alone.
     assert {path.name for path in (tmp_path / "stage").iterdir()} == {path.name for path in tiny_bundle.iterdir()}
     package = (out / "Package.swift").read_text(encoding="utf-8")
-    assert "swiftpm-" in package and "{{" not in package
+    assert "swiftpm-" in package
+    assert "{{" not in package
     # A package with unsafe flags cannot be a dependency of another one.
     assert "unsafeFlags" not in package
     core = out / "Sources/MSDCCore"
-    assert (core / "include/msdc_encoder.h").is_file() and (core / "src/c_interface.cpp").is_file()
+    assert (core / "include/msdc_encoder.h").is_file()
+    assert (core / "src/c_interface.cpp").is_file()
     # What Package.swift leaves out is there to be left out, and what it takes to be taken.
     for name in ("CMakeLists.txt", "src/engine_executorch.cpp", "src/engine_onnx.cpp"):
-        assert name in package and (core / name).is_file()
-    assert 'process("search.tsv")' in package and (out / "Tests/MSDCTests/search.tsv").is_file()
+        assert name in package
+        assert (core / name).is_file()
+    assert 'process("search.tsv")' in package
+    assert (out / "Tests/MSDCTests/search.tsv").is_file()
     readme, app = (out / name for name in ("README.md", "ios-sample/Sources/NotesApp.swift"))
     for path in (readme, app):
         text = path.read_text(encoding="utf-8")
-        assert 'forResource: "tiny-ios"' in text and "{{" not in text
+        assert 'forResource: "tiny-ios"' in text
+        assert "{{" not in text
     needed = ["bundle.json", "golden.json", manifest.tokenizer.file, *manifest.program_files("executorch")]
     assert ", ".join(f"`{name}`" for name in needed) in readme.read_text(encoding="utf-8")
 

@@ -96,8 +96,11 @@ def test_a_program_is_told_how_many_tokens_are_the_prompts(core, prompt):
 @pytest.mark.parametrize("core", ["static"], indirect=True)
 def test_a_text_without_tokens_has_the_vector_zero(core):
     expected = core.bundle.encode(TEXTS)
-    assert not expected[2].any() and not expected[3].any() and expected[0].any()
+    assert not expected[2].any()
+    assert not expected[3].any()
+    assert expected[0].any()
     np.testing.assert_allclose(core.batch(TEXTS, None), expected, atol=1e-5)
-    assert not core.encode("", None).any() and core.self_test() == 0
+    assert not core.encode("", None).any()
+    assert core.self_test() == 0
     # With a prompt it has tokens.
     np.testing.assert_allclose(core.encode("", "dog "), core.bundle.encode([""], prompt="dog ")[0], atol=1e-5)

@@ -33,16 +33,19 @@ def test_versions_against_the_pins(monkeypatch, installed, rule, state):
 
     monkeypatch.setattr("importlib.metadata.version", version)
     check = doctor.check_package("torch", rule)
-    assert check.state == state and bool(check.remedy) == (state != "ok")
+    assert check.state == state
+    assert bool(check.remedy) == (state != "ok")
     # A package of an extra may be absent.
     optional = doctor.check_package("torch", rule, "train")
-    assert optional.state == state and doctor.healthy([optional]) == (state != "wrong")
+    assert optional.state == state
+    assert doctor.healthy([optional]) == (state != "wrong")
     assert state != "missing" or optional.remedy == "pip install 'msdc[train]'"
 
 
 def test_the_pins_are_those_of_the_project():
     rules = doctor.requirements()
-    assert rules["torch"] == "==2.13.0" and rules["executorch"] == "==1.5.1"
+    assert rules["torch"] == "==2.13.0"
+    assert rules["executorch"] == "==1.5.1"
     assert {*doctor.BASE_PACKAGES, *(name for _, name in PACKAGES.values())} <= set(rules)
 
 
@@ -64,10 +67,12 @@ def test_the_command(capsys):
     answer = json.loads(capsys.readouterr().out)
     names = {check["name"]: check for check in answer["checks"]}
     assert left.value.code == (0 if answer["healthy"] else 1)
-    assert names["XNNPACK delegate"]["state"] == "ok" and names["ExecuTorch quantized operators"]["state"] == "ok"
+    assert names["XNNPACK delegate"]["state"] == "ok"
+    assert names["ExecuTorch quantized operators"]["state"] == "ok"
     parts = [check for check in names.values() if check["group"] == doctor.QUICKSTART]
     wanted = all(check["state"] == "ok" for check in parts if check["name"] != "it will work")
-    assert len(parts) > 5 and (names["it will work"]["state"] == "ok") == wanted
+    assert len(parts) > 5
+    assert (names["it will work"]["state"] == "ok") == wanted
     # It is no reason for doctor to fail: with a network, or without the quickstart, msdc works.
     assert not any(check["needed"] for check in parts)
 
@@ -91,7 +96,9 @@ def hub(tmp_path, monkeypatch):
 @pytest.mark.parametrize("absent", [None, "model.safetensors", "config.json", "tokenizer.json"])
 def test_the_hubs_cache_is_enough_and_half_a_download_is_not(hub, tmp_path, absent):
     found = needs(tmp_path)["teacher's weights"]
-    assert found.state == "missing" and "nor in the hub's cache" in found.found and "msdc[offline]" in found.remedy
+    assert found.state == "missing"
+    assert "nor in the hub's cache" in found.found
+    assert "msdc[offline]" in found.remedy
     # A snapshot as the hub's library writes it.
     folder = hub / "models--sentence-transformers--all-MiniLM-L6-v2"
     snapshot = folder / "snapshots" / ("c" * 40)
@@ -103,9 +110,12 @@ def test_the_hubs_cache_is_enough_and_half_a_download_is_not(hub, tmp_path, abse
     checks = needs(tmp_path)
     bad = [check for check in checks.values() if check.state != "ok"]
     if absent is None:
-        assert str(hub) in checks["teacher's weights"].found and not bad
+        assert str(hub) in checks["teacher's weights"].found
+        assert not bad
     else:
-        assert absent in bad[0].found and bad[0].remedy and [check.name for check in bad[1:]] == ["it will work"]
+        assert absent in bad[0].found
+        assert bad[0].remedy
+        assert [check.name for check in bad[1:]] == ["it will work"]
 
 
 def test_damaged_weights_of_the_package(tmp_path, monkeypatch):
@@ -114,16 +124,20 @@ def test_damaged_weights_of_the_package(tmp_path, monkeypatch):
 
     monkeypatch.setattr("msdc.encoders.folder._offline", damaged)
     found = needs(tmp_path)["teacher's weights"]
-    assert found.state == "missing" and "sha256 differs" in found.found and "--force-reinstall" in found.remedy
+    assert found.state == "missing"
+    assert "sha256 differs" in found.found
+    assert "--force-reinstall" in found.remedy
 
 
 def test_little_memory_and_disk_and_a_missing_package(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 100 * 2**20}))
     monkeypatch.setattr(doctor, "installed", lambda name: name != "torch")
     found = needs(tmp_path / "not" / "made", 2048)
-    assert "1 GiB needed" in found["disk"].found and "-o FOLDER" in found["disk"].remedy
+    assert "1 GiB needed" in found["disk"].found
+    assert "-o FOLDER" in found["disk"].remedy
     assert "4 GiB needed" in found["memory"].found
-    assert found["packages"].found == "missing: torch" and "pip install" in found["packages"].remedy
+    assert found["packages"].found == "missing: torch"
+    assert "pip install" in found["packages"].remedy
     assert {found[name].state for name in ("disk", "disk of the cache", "memory", "packages")} == {"missing"}
 
 
@@ -132,5 +146,6 @@ def test_the_quickstart_names_its_extra_before_it_trains(tmp_path, monkeypatch, 
     monkeypatch.setattr("msdc.extras.installed", lambda name: name != "executorch")
     with pytest.raises(SystemExit) as ended:
         main(["quickstart", "-o", str(tmp_path / "run")])
-    assert ended.value.code == 2 and not (tmp_path / "run").exists()
+    assert ended.value.code == 2
+    assert not (tmp_path / "run").exists()
     assert "msdc quickstart needs ExecuTorch: pip install 'msdc[all]'" in capsys.readouterr().err

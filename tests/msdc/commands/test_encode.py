@@ -56,7 +56,8 @@ def test_a_file_becomes_the_vectors_of_its_lines_in_every_form(model, file, tmp_
     run("encode", "msdc-mini", "-i", packed, "-o", parquet)
     run("encode", "-i", "-", "-o", lines, text=file.read_text(encoding="utf-8"))
     found = np.load(npy)
-    assert found.dtype == np.float32 and np.array_equal(found, expected)
+    assert found.dtype == np.float32
+    assert np.array_equal(found, expected)
     assert np.load(npy, mmap_mode="r").shape == expected.shape
     table = pq.read_table(parquet)
     assert table["text"].to_pylist() == LINES
@@ -78,7 +79,8 @@ def test_blocks_of_any_size_give_one_file(model, tmp_path, monkeypatch):
     assert np.array_equal(np.array(pq.read_table(tmp_path / "a.parquet")["vector"].to_pylist(), np.float32), expected)
     # Nothing beyond the block in hand is held: a source without end gives its first block.
     endless = encode_stream(model, (f"line {n}" for n in itertools.count(1)))
-    assert next(endless)[0] == [f"line {n}" for n in range(1, 6)] and next(endless)[1].shape == (5, model.width)
+    assert next(endless)[0] == [f"line {n}" for n in range(1, 6)]
+    assert next(endless)[1].shape == (5, model.width)
 
 
 @pytest.mark.parametrize("form", ["csv", "csv.gz", "tsv", "jsonl", "parquet"])
@@ -100,7 +102,8 @@ def test_a_column_of_a_table(model, tmp_path, form):
     run("encode", "-i", path, "--column", "2", "-o", tmp_path / "two.npy")
     assert np.array_equal(np.load(tmp_path / "two.npy"), model.encode(texts))
     wrong = shown("encode", "-i", path, "--column", "nine")
-    assert "no column 'nine' (it has " in wrong and "review" in wrong
+    assert "no column 'nine' (it has " in wrong
+    assert "review" in wrong
     assert form == "tsv" or "name the column of the texts as `column`" in shown("encode", "-i", path)
 
 
@@ -115,9 +118,11 @@ def test_the_shipped_model_is_the_default_and_a_model_is_distinguished_from_a_te
     assert json.loads(run("encode", "msdc-mini", "hello there", "--json").stdout) == [row]
     assert len(json.loads(run("encode", "msdc-mini", "msdc-mini", "--json").stdout)) == 1
     empty = run("encode", "msdc-mini", "--json", text="")
-    assert empty.stdout == "[]\n" and empty.stderr == "standard input: no text to encode\n"
+    assert empty.stdout == "[]\n"
+    assert empty.stderr == "standard input: no text to encode\n"
     shown = run("compare", "yes", "ja", "cheese").stdout.splitlines()
-    assert len(shown) == 2 and shown[0].endswith("ja")
+    assert len(shown) == 2
+    assert shown[0].endswith("ja")
 
 
 @pytest.mark.parametrize("typo", ["msdc-mimi", "msdc_mini", "MSDC-Mini", "all-MiniLM-L6-v3"])
@@ -160,7 +165,8 @@ def test_files_are_whole_or_absent_and_never_replaced_unasked(file, tmp_path):
     broken = tmp_path / "broken.txt"
     broken.write_bytes(b"fine\n" * 10 + b"\xff\n")
     run("encode", "-i", broken, "-o", out, code=2)
-    assert not out.exists() and not list(tmp_path.glob(".*"))
+    assert not out.exists()
+    assert not list(tmp_path.glob(".*"))
     out.write_bytes(b"mine")
     assert "exists already" in shown("encode", "-i", file, "-o", out)
     assert out.read_bytes() == b"mine"
@@ -261,5 +267,6 @@ def test_wrong_prompts_are_one_line(folder, words, tmp_path):
     for command in (["encode", folder, "a"], ["compare", folder, "a", "b"], search):
         done = CliRunner().invoke(cli, [*map(str, command), *words])
         line = str(done.exception)
-        assert done.exit_code != 0 and "\n" not in line
+        assert done.exit_code != 0
+        assert "\n" not in line
         assert "no prompt 'qery'; its prompts: " in line or "not both" in line

@@ -36,15 +36,19 @@ def same(sentence: str) -> str:
 
 def test_both_tables_are_complete():
     assert lines("parallel.tsv")[0].split("\t") == LANGUAGES
-    assert len(PARALLEL) >= 300 and {len(row) for row in PARALLEL} == {len(LANGUAGES)}
+    assert len(PARALLEL) >= 300
+    assert {len(row) for row in PARALLEL} == {len(LANGUAGES)}
     assert lines("graded_pairs.tsv")[0].split("\t") == ["score", "language_1", "language_2", "sentence_1", "sentence_2"]
-    assert len(GRADED) >= 60 and {len(row) for row in GRADED} == {5}
+    assert len(GRADED) >= 60
+    assert {len(row) for row in GRADED} == {5}
     scores = [float(row[0]) for row in GRADED]
     # Ranks need variety: no score belongs to more than a quarter of the pairs.
-    assert (min(scores), max(scores)) == (0, 5) and max(Counter(scores).values()) <= len(scores) / 4
+    assert (min(scores), max(scores)) == (0, 5)
+    assert max(Counter(scores).values()) <= len(scores) / 4
     assert {row[1] for row in GRADED} <= set(LANGUAGES)
     pairs_of = Counter(row[2] for row in GRADED)
-    assert pairs_of.keys() == set(LANGUAGES) and all(number >= 10 for number in pairs_of.values())
+    assert pairs_of.keys() == set(LANGUAGES)
+    assert all(number >= 10 for number in pairs_of.values())
 
 
 def test_every_sentence_is_clean():
@@ -79,20 +83,24 @@ def test_no_sentence_twice(column):
 def test_what_is_tested_is_not_taught():
     taught = {same(cell) for row in PARALLEL for cell in row}
     pairs = [frozenset((same(row[3]), same(row[4]))) for row in GRADED]
-    assert len(set(pairs)) == len(pairs) and all(len(pair) == 2 for pair in pairs)
+    assert len(set(pairs)) == len(pairs)
+    assert all(len(pair) == 2 for pair in pairs)
     assert not taught & set().union(*pairs)
     assert not taught & {same(text) for text in GOLDEN if same(text)}
 
 
 def test_golden_texts():
-    assert len(GOLDEN) >= 60 and len(set(GOLDEN)) == len(GOLDEN) and all(text.strip() for text in GOLDEN)
+    assert len(GOLDEN) >= 60
+    assert len(set(GOLDEN)) == len(GOLDEN)
+    assert all(text.strip() for text in GOLDEN)
     # Many scripts, and some texts that every normalizer changes.
     scripts = {unicodedata.name(c, "").split(" ")[0] for text in GOLDEN for c in text if c.isalpha()}
     assert {"LATIN", "CYRILLIC", "GREEK", "ARABIC", "HEBREW", "DEVANAGARI", "THAI", "CJK", "HANGUL"} <= scripts
     # Words that name a form of a letter, not a script.
     assert len(scripts - {"", "HALFWIDTH", "FULLWIDTH", "MODIFIER", "MATHEMATICAL", "CARON"}) >= 40
     assert any(not unicodedata.is_normalized("NFC", text) for text in GOLDEN)
-    assert any(ord(c) > 0xFFFF for text in GOLDEN for c in text) and max(map(len, GOLDEN)) > 100
+    assert any(ord(c) > 0xFFFF for text in GOLDEN for c in text)
+    assert max(map(len, GOLDEN)) > 100
 
 
 @pytest.mark.slow

@@ -27,12 +27,14 @@ def test_the_whole_text_decides(model):
     count, most = model.token_counter("")
     (spans,) = passages([text], count, most)
     parts = [text[start:end] for start, end in spans]
-    assert len(parts) >= 3 and all(number <= most for number in count(parts))
+    assert len(parts) >= 3
+    assert all(number <= most for number in count(parts))
     assert np.allclose(parts_PD, model.encode(parts), atol=1e-6)
     mean_D = sum(n * row for n, row in zip(count(parts), parts_PD, strict=True)) / sum(count(parts))
     found_D = model.encode_long(text)
     assert np.allclose(found_D, mean_D / np.linalg.norm(mean_D), atol=1e-6)
-    assert found_D.shape == (model.width,) and found_D.dtype == np.float32
+    assert found_D.shape == (model.width,)
+    assert found_D.dtype == np.float32
     assert not np.allclose(found_D, model.encode_long(text + " The end is another one."), atol=1e-3)
     assert np.allclose(model.encode(text), model.encode(text + " The end is another one."), atol=1e-6)
 
@@ -57,4 +59,5 @@ def test_vectors_that_are_not_of_unit_length_keep_theirs(tmp_path):
     model = msdc.load_encoder(save_student(student, tiny_models.tokenizer().path, tmp_path / "raw"))
     found_D, parts_PD = model.encode_long(" ".join(SENTENCES)), model.encode_long(" ".join(SENTENCES), pool=False)
     lengths = np.linalg.norm(parts_PD, axis=1)
-    assert abs(np.linalg.norm(found_D) - 1) > 0.1 and np.linalg.norm(found_D) <= lengths.max() + 1e-6
+    assert abs(np.linalg.norm(found_D) - 1) > 0.1
+    assert np.linalg.norm(found_D) <= lengths.max() + 1e-6

@@ -39,8 +39,10 @@ def test_the_vectors_are_those_of_the_encoder(encoder):
     expected_ND = encoder.encode(TEXTS)
     assert np.allclose(model.encode(TEXTS), expected_ND, atol=1e-6)
     one_D = model.encode(TEXTS[0], convert_to_tensor=True)
-    assert isinstance(one_D, torch.Tensor) and np.allclose(one_D.cpu(), expected_ND[0], atol=1e-6)
-    assert model.encode([]).shape[0] == 0 and model.get_sentence_embedding_dimension() == encoder.width
+    assert isinstance(one_D, torch.Tensor)
+    assert np.allclose(one_D.cpu(), expected_ND[0], atol=1e-6)
+    assert model.encode([]).shape[0] == 0
+    assert model.get_sentence_embedding_dimension() == encoder.width
     assert np.allclose(
         model.similarity(expected_ND, expected_ND), encoder.similarity(expected_ND, expected_ND), atol=1e-6
     )
@@ -59,9 +61,8 @@ def test_settings_of_either_side(encoder, student):
     before = encoder.max_length
     model.max_seq_length = 6
     try:
-        assert model.max_seq_length == 6 and np.allclose(
-            model.encode(long, prompt=""), model.encode(long + " x", prompt="")
-        )
+        assert model.max_seq_length == 6
+        assert np.allclose(model.encode(long, prompt=""), model.encode(long + " x", prompt=""))
     finally:
         encoder.max_length = before
 

@@ -83,9 +83,9 @@ def test_a_stock_model_gets_files_that_the_manifest_lists(bundle):
     check_files(bundle, manifest)
     assert manifest.files.keys() >= WRITTEN
     readme = (bundle / "web/README.md").read_text()
-    assert (
-        f'from "{PACKAGE}"' in readme and 'model_file_name: "model"' in readme and "{{" not in readme.replace("{{ ", "")
-    )
+    assert f'from "{PACKAGE}"' in readme
+    assert 'model_file_name: "model"' in readme
+    assert "{{" not in readme.replace("{{ ", "")
 
 
 @pytest.mark.parametrize("kind", ["bundle", "prompted"])

@@ -93,19 +93,27 @@ def test_ids_and_vectors_are_those_of_the_library(found, bundle):
     vectors = np.asarray(found["vectors"], dtype=np.float32)
     own = loaded.encode(found["texts"][: len(vectors)], prompt="")
     cosines = cosine_rows(own, vectors)
-    assert cosines.mean() > 0.999 and cosines.min() > 0.99
-    assert found["selfTest"]["passed"] and found["selfTest"]["idsEqual"] == found["selfTest"]["texts"]
+    assert cosines.mean() > 0.999
+    assert cosines.min() > 0.99
+    assert found["selfTest"]["passed"]
+    assert found["selfTest"]["idsEqual"] == found["selfTest"]["texts"]
     # A vector that is cloned or stored brings no other with it.
     assert found["single"] == {"values": found["vectors"][1], "ids": found["rows"][1], "bytes": 4 * 32}
-    assert found["similar"][0] == pytest.approx(1, abs=1e-6) and found["similar"][1][0] == 1
+    assert found["similar"][0] == pytest.approx(1, abs=1e-6)
+    assert found["similar"][1][0] == 1
 
 
 def test_facts_prompts_and_widths(found):
     facts = found["facts"]
-    assert facts["name"] == "web-bundle" and facts["width"] == 32 and facts["maxLength"] == tiny.MAX_LENGTH
-    assert facts["prompts"] == PROMPTS and facts["runtime"] == npm.VERSION and facts["memoryBytes"] > 2**20
+    assert facts["name"] == "web-bundle"
+    assert facts["width"] == 32
+    assert facts["maxLength"] == tiny.MAX_LENGTH
+    assert facts["prompts"] == PROMPTS
+    assert facts["runtime"] == npm.VERSION
+    assert facts["memoryBytes"] > 2**20
     assert found["prompted"]["ids"] == found["prompted"]["joined"]
-    assert found["prompted"]["short"] == 3 and found["prompted"]["none"] == []
+    assert found["prompted"]["short"] == 3
+    assert found["prompted"]["none"] == []
 
 
 def test_progress_counts_every_byte(found, bundle):
@@ -113,7 +121,8 @@ def test_progress_counts_every_byte(found, bundle):
     names = ("sentencepiece.model", "model.onnx", "model.onnx.data", f"web/runtime/{npm.SCRIPT}",
              f"web/runtime/{npm.WASM}")  # fmt: skip
     total = sum(record[name].bytes for name in names)
-    assert found["progress"]["rising"] and found["progress"]["last"]["loaded"] == total
+    assert found["progress"]["rising"]
+    assert found["progress"]["last"]["loaded"] == total
     assert found["progress"]["first"]["total"] == total
 
 
@@ -133,7 +142,8 @@ def test_refusals_are_one_line(found):
 
 def test_cancellation_ends_a_list_and_leaves_other_calls(found):
     cancelled = found["cancelled"]
-    assert cancelled["name"] == "AbortError" and 0 < cancelled["seen"] < cancelled["of"]
+    assert cancelled["name"] == "AbortError"
+    assert 0 < cancelled["seen"] < cancelled["of"]
     assert cancelled["beside"] == pytest.approx(1, abs=1e-6)
     assert found["early"]["name"] == "AbortError"
     assert [one["message"] for one in found["closed"]] == ["the encoder is closed"] * 2
@@ -152,9 +162,13 @@ def test_search_page_answers_as_one_types(bundle):
     with site(page=HERE, bundle=bundle) as opened:
         opened.headers["bundle"] = {"Content-Security-Policy": f"{script}; {worker}"}
         answer = answer_of_engine(opened, "page/page.html#demo", "chromium")
-    assert answer["notes"] == 16 and answer["indexed"].startswith("16 notes indexed")
-    assert len(answer["found"]) == 8 and answer["first"] == answer["typed"] and answer["searched"].startswith("8 of 16")
-    assert answer["edited"] == ["only one note"] and answer["overflow"] <= 0
+    assert answer["notes"] == 16
+    assert answer["indexed"].startswith("16 notes indexed")
+    assert len(answer["found"]) == 8
+    assert answer["first"] == answer["typed"]
+    assert answer["searched"].startswith("8 of 16")
+    assert answer["edited"] == ["only one note"]
+    assert answer["overflow"] <= 0
 
 
 @pytest.fixture
@@ -183,7 +197,8 @@ def test_search_page_that_cannot_start_says_why(bundle, browser, tmp_path):
             page = browser.open(opened.url(f"{folder}/web/demo.html"))
             page.wait("document.getElementById('help').checkVisibility({ visibilityProperty: true })", 60)
             shown = page.run("document.getElementById('help').innerText")
-            assert "python3 -m http.server" in shown and "msdc export MODEL --target web --with-runtime" in shown
+            assert "python3 -m http.server" in shown
+            assert "msdc export MODEL --target web --with-runtime" in shown
         for folder, line in (("plain", "onnxruntime-web is missing: export with --with-runtime"),
                              ("bundle", "forbids WebAssembly: add 'wasm-unsafe-eval' to script-src")):  # fmt: skip
             page = browser.open(opened.url(f"{folder}/web/demo.html"))
@@ -285,8 +300,10 @@ def test_search_index_gives_the_desktops_answers(bundle, tmp_path):
         found = answer_of_engine(opened, "page/page.html#search", "chromium")
     same(wanted, found["desktop"])
     same(wanted, found["made"])
-    assert found["empty"] == [] and found["added"] == [len(DOCUMENTS)] * 2
-    assert found["changed"] == [1, len(DOCUMENTS) - 1, "d1"] and found["gone"] == 0
+    assert found["empty"] == []
+    assert found["added"] == [len(DOCUMENTS)] * 2
+    assert found["changed"] == [1, len(DOCUMENTS) - 1, "d1"]
+    assert found["gone"] == 0
     large, last = [["9007199254740991", "a large one"], ["x", "second"]], len(DOCUMENTS)
     assert found["ids"] == sorted([*large, [str(last + 2), "no id"], [str(last + 4), "another without"]])
     for name, words in {
@@ -328,19 +345,25 @@ def test_hostile_texts_damaged_bundles_and_indexes(bundle, tmp_path):
         found = answer_of_engine(opened, "page/page.html#hostile", "chromium")
     assert found["rows"] == loaded.tokenize(texts)
     np.testing.assert_allclose(np.asarray(found["vectors"]), loaded.encode(texts, prompt=""), atol=1e-3)
-    assert found["count"] == len(DOCUMENTS_OF_ALL_KINDS) and found["same"]
+    assert found["count"] == len(DOCUMENTS_OF_ALL_KINDS)
+    assert found["same"]
     (tmp_path / "made.sqlite").write_bytes(base64.b64decode(found["bytes"]))
     assert rows_of(tmp_path / "made.sqlite") == rows_of(tmp_path / "whole.sqlite")
-    assert all("half of a surrogate pair" in line for line in found["halves"]) and len(found["halves"]) == 60
-    assert all("NUL" in line for line in found["nul"]) and len(found["nul"]) == 6
+    assert all("half of a surrogate pair" in line for line in found["halves"])
+    assert len(found["halves"]) == 60
+    assert all("NUL" in line for line in found["nul"])
+    assert len(found["nul"]) == 6
     # Neighbours whose cosines are almost equal may change places.
-    assert [len(one) for one in found["queries"]] == [len(one) for one in ids] and len(ids) > 20
+    assert [len(one) for one in found["queries"]] == [len(one) for one in ids]
+    assert len(ids) > 20
     assert all(len({*one} & {*other}) >= len(one) - 1 for one, other in zip(found["queries"], ids, strict=True))
     wrong = {name: line for name, line in found["bundles"].items() if bundles[name] not in line}
-    assert wrong == {} and not any("\n" in line for line in found["bundles"].values())
+    assert wrong == {}
+    assert not any("\n" in line for line in found["bundles"].values())
     accepted = [name for name, line in found["indexes"].items() if line == "accepted"]
     strange = [line for line in found["indexes"].values() if line != "accepted" and not line.startswith("the index")]
-    assert strange == [] and len(accepted) < len(indexes) - 30
+    assert strange == []
+    assert len(accepted) < len(indexes) - 30
 
 
 def test_files_are_listed_and_the_manifest_seals_them(bundle):
@@ -365,7 +388,8 @@ def test_files_are_listed_and_the_manifest_seals_them(bundle):
 def test_module_is_one_valid_file_and_its_types_name_what_it_exports(kind, tmp_path):
     source = module_source(kind)
     imports = re.findall(r"\bfrom ['\"]|^import .*", source, re.MULTILINE)
-    assert imports == [] and source.count("\nexport ") == 4
+    assert imports == []
+    assert source.count("\nexport ") == 4
     (tmp_path / "msdc.mjs").write_text(source)
     run(node(), "--check", tmp_path / "msdc.mjs")
     if kind == "sentencepiece":
@@ -380,7 +404,8 @@ def test_module_without_runtime_says_how_to_get_it(tmp_path):
     shutil.copytree(held, tmp_path / "b")
     write_native_module(tmp_path / "b", read_manifest(held), ExportOptions(target="web"))
     text = (tmp_path / "b/web/README.md").read_text()
-    assert f"npm install onnxruntime-web@{npm.VERSION}" in text and not (tmp_path / "b/web/runtime").exists()
+    assert f"npm install onnxruntime-web@{npm.VERSION}" in text
+    assert not (tmp_path / "b/web/runtime").exists()
 
 
 @pytest.mark.parametrize("request_", [{"target": "android"}, {"target": "linux"}, {"target": "web", "module": False}])
@@ -417,7 +442,8 @@ def encode_in_node(folder: Path, module: Path, texts: list[str], work: Path) -> 
         found = json.loads(run(node(), HERE / "encode.mjs", opened.url("bundle"), *words))
     assert json.loads(run(node(), HERE / "encode.mjs", folder, *words)) == found  # by its path
     prompted = with_prompt(bundle.defaults.prompt(), texts)
-    assert found["rows"] == bundle.tokenize(prompted) and found["selfTest"]["passed"]
+    assert found["rows"] == bundle.tokenize(prompted)
+    assert found["selfTest"]["passed"]
     np.testing.assert_allclose(np.asarray(found["vectors"], dtype=np.float32), bundle.encode(texts), atol=1e-4)
 
 
