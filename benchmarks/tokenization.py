@@ -16,6 +16,7 @@ import os
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from itertools import islice, product
 from pathlib import Path
@@ -118,6 +119,7 @@ def child(folder: Path, engine: str, library: str, texts_file: Path) -> dict[str
         pointer, words, size = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
         core.msdc_tokenize.argtypes = [pointer, words, size, pointer, size, pointer, words, size]
         place, where = ctypes.addressof(ids), ctypes.addressof(count)
+    encode: Callable[[list[str]], list[Any]]
     before, start = anonymous_kib(), time.process_time()
     if engine == "core":
         assert core.msdc_tokenizer_open(path, 0, ctypes.byref(handle), None, 0) == 0
