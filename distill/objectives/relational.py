@@ -25,11 +25,14 @@ def _distances(vectors_BD: Tensor) -> Tensor:
 
 
 def _angles(vectors_BD: Tensor) -> Tensor:
-    """psi_A of all triples of different examples: the cosine of the angle at one between two others (eq. 9)."""
+    """psi_A of all triples [B, B, B]: the cosine of the angle at one between two others (eq. 9), 0 if two are the same.
+
+    Selecting the triples would make a GPU wait for their number.
+    """
     directions_BBD = unit_vectors(vectors_BD - vectors_BD.unsqueeze(1))
     one_BB = torch.eye(len(vectors_BD), dtype=torch.bool, device=vectors_BD.device)
     different_BBB = ~(one_BB[:, :, None] | one_BB[:, None, :] | one_BB)
-    return (directions_BBD @ directions_BBD.transpose(1, 2))[different_BBB]
+    return directions_BBD @ directions_BBD.transpose(1, 2) * different_BBB
 
 
 RELATIONS: dict[str, Callable[[Tensor], Tensor]] = {"distance": _distances, "angle": _angles}
@@ -57,8 +60,10 @@ def relational(
     Source: Park et al. 2019, eq. 5 to 10; means over tuples, as in the authors' code, where eq. 7 and 10 have sums.
     """
     wanted_target_BD = teacher_source_BD if teacher_target_BD is None else teacher_target_BD
-    loss = student_source_BD.sum() * 0  # of a batch without pairs or triples
+    size = len(student_source_BD)
+    tuples = size * (size - 1) // 2 if relation == "distance" else size * (size - 1) * (size - 2)
+    loss = (student_source_BD.sum() + student_target_BD.sum()) * 0  # of a batch without pairs or triples
     for teacher_BD, student_BD in ((teacher_source_BD, student_source_BD), (wanted_target_BD, student_target_BD)):
         wanted, found = map(RELATIONS[relation], (teacher_BD, student_BD))
-        loss = loss + (F.smooth_l1_loss(found, wanted) if len(found) else student_BD.sum() * 0)
+        loss = loss + (F.smooth_l1_loss(found, wanted, reduction="sum") / tuples if tuples else 0)
     return loss

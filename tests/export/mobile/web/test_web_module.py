@@ -393,7 +393,7 @@ def test_module_is_one_valid_file_and_its_types_name_what_it_exports(kind, tmp_p
     (tmp_path / "msdc.mjs").write_text(source)
     run(node(), "--check", tmp_path / "msdc.mjs")
     if kind == "sentencepiece":
-        assert len(gzip.compress(source.encode(), 9)) < 12_500
+        assert len(gzip.compress(source.encode(), 9)) < 13_000
     types = (Path(npm.__file__).parent / "template/msdc.d.ts").read_text()
     typed, exported = (re.findall(r"^export (?:class|function) (\w+)", text, re.MULTILINE) for text in (types, source))
     assert set(typed) == {*exported, "EncoderError"}
