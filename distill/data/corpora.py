@@ -543,6 +543,6 @@ def open_corpora(
     for domain, corpus in enumerate(corpora):
         for source in open_corpus(corpus):
             source.domain, source.excluded = domain, excluded
-            if not languages or source.language in ("", *languages):
+            if not languages or source.language in (corpus.source, *languages):
                 sources.append(source)
     return sources

@@ -117,6 +117,11 @@ def test_text_becomes_pairs_that_are_never_held_out_nor_learnt_from(tmp_path: Pa
     assert not held & {row.source for row in rows}
 
 
+def test_languages_of_a_recipe_leave_english_text(tmp_path: Path) -> None:
+    assert [source.language for source in open_corpora(_corpora(tmp_path), languages=("xx",))] == ["xx", "en"]
+    assert [source.language for source in open_corpora(_corpora(tmp_path), languages=("yy",))] == ["en"]
+
+
 def test_a_language_without_parallel_text_and_a_missing_column_are_named(tmp_path: Path) -> None:
     _, text = _corpora(tmp_path)
     other = text.model_copy(update={"word_by_word": ("qq",)})
