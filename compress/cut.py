@@ -33,8 +33,12 @@ from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 from msdc.scores import cosine_rows
 
-LINEAR_HEAD: dict[str, Any] = {"dense_activation": "identity", "dense_bias": False}
 RARE = 1e-3  # a of SIF
+
+
+def linear_head(width: int | None, own: int) -> dict[str, Any]:
+    """The settings of a linear map from vectors of width `own` to `width`; none where they are equal, or it is None."""
+    return {} if width in (None, own) else {"dense": width, "dense_activation": "identity", "dense_bias": False}
 
 
 def wide_table(student: Student, stored: bool = False) -> Tensor:
@@ -70,7 +74,7 @@ def shrink(
     that of `large`, is that of the vectors after a new dense layer. Without `layers` see `static_student`.
     """
     old = large.config
-    head = {} if width in (None, old.width) else {**LINEAR_HEAD, "dense": width}
+    head = linear_head(width, old.width)
     if layers is not None and not layers:
         return static_student(large, bottleneck, frequency_V, max_length or old.positions, dropout or 0.0, width)
     keep_bottleneck = keep_bottleneck and bottleneck is None and old.bottleneck is not None
@@ -155,8 +159,9 @@ def static_student(
     if width not in (None, dim):
         state[DENSE] = torch.randn(width, bottleneck or dim) * 0.02
     changes: dict[str, Any] = {"unit": 0, "repeats": 1, "heads": 1, "hidden": bottleneck or dim, "bottleneck": None}
-    changes |= {"place": "word", "positions": max_length, "dropout": dropout, "pooling": "mean", **LINEAR_HEAD}
-    changes["dense"] = len(state[DENSE]) if DENSE in state else None
+    changes |= {"place": "word", "positions": max_length, "dropout": dropout, "pooling": "mean", "dense": None,
+                "dense_activation": "identity"}  # fmt: skip
+    changes |= linear_head(len(state[DENSE]), 0) if DENSE in state else {}
     config = StudentConfig(**(old.model_dump() | changes))
     return with_state(config, {name: value.contiguous() for name, value in (state | {TABLE: stored_RD}).items()})
 
@@ -335,14 +340,9 @@ def cut_student(
     # The same checks and messages as `plan`.
     cut_config(old, bottleneck=bottleneck, max_length=max_length, unit=unit, repeats=1 if repeats is None else repeats)
     picked = list(range(unit or old.unit)) if layers is None else list(layers)
-    if repeats is None:
-        repeats = (
-            1
-            if not picked
-            else old.repeats
-            if len(picked) == old.unit
-            else default_repeats(old.unit * old.repeats, len(picked))
-        )
+    if repeats is None and picked:
+        repeats = old.repeats if len(picked) == old.unit else default_repeats(old.unit * old.repeats, len(picked))
+    repeats = 1 if repeats is None else repeats
     frequency_V, source = None, "uniform"
     if bottleneck is not None:
         frequency_V, source = row_frequency(encoder, old.vocabulary, corpus)

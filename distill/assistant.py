@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from msdc.compress.cut import LINEAR_HEAD, fit_student, shrink
+from msdc.compress.cut import fit_student, linear_head, shrink
 from msdc.compress.student.config import CODE, INDEX, POSITION, TABLE
 from msdc.compress.student.io import save_student
 from msdc.compress.student.model import Student, StudentConfig
@@ -204,7 +204,7 @@ def _from_scratch(recipe: Recipe, text: StageText, folder: Path) -> None:
         **shape.model_dump(include={"bottleneck", "place", "base_rows", "nonzeros", "dropout"}),
         unit=plan.layers, repeats=shape.repeats or 1, positions=shape.max_length,
         vocabulary=tokenizer.size, pad_id=tokenizer.pad_id,
-        dense=None if width == plan.hidden else width, **LINEAR_HEAD,
+        **linear_head(width, plan.hidden),
     )  # fmt: skip
     torch.manual_seed(text.seed)
     save_student(Student(config), model_file, folder)

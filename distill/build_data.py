@@ -14,7 +14,7 @@ import click
 from msdc.commands import json_option, quiet_option
 from msdc.distill.catalog import load_recipe
 from msdc.distill.data.sources import SourceSet, TextRow, read_sources
-from msdc.distill.recipe import Recipe
+from msdc.distill.recipe import Corpus, Recipe
 from msdc.errors import InputError, MsdcError, printable
 from msdc.files import atomic_path
 from msdc.progress import say
@@ -36,11 +36,17 @@ class FileOutcome:
     why: str = ""
 
 
+def _languages(recipe: Recipe, corpus: Corpus) -> tuple[str, ...]:
+    """The languages that are read of a corpus; empty: all of its files."""
+    trained = recipe.languages or corpus.languages
+    return tuple(code for code in corpus.languages or recipe.languages if code in trained)
+
+
 def wanted_files(recipe: Recipe, data: Path, sets: dict[str, SourceSet]) -> tuple[dict[str, str], list[str], list[str]]:
     """The set of each file that a recipe reads, patterns without a known source, and corpora of the hub or OPUS."""
     corpora = dict.fromkeys(recipe.all_corpora)
     patterns: list[tuple[str, tuple[str, ...]]] = [
-        (path, () if corpus.kind == "text" else tuple(recipe.wanted(corpus.languages or recipe.languages)))
+        (path, () if corpus.kind == "text" else _languages(recipe, corpus))
         for corpus in corpora for path in (corpus.path, *(corpus.files or ())) if path is not None
     ]  # fmt: skip
     patterns += [(path, ()) for path in (*recipe.exclude, *recipe.heldout.graded)]

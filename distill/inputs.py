@@ -36,7 +36,7 @@ def _models(recipe: Recipe) -> list[str]:
 def read_inputs(recipe: Recipe) -> Inputs:
     """The hashes of all that a recipe reads from this machine, without `exclude` applied."""
     folder, found = tables_folder(recipe), Inputs()
-    for source in open_corpora(tuple(dict.fromkeys(recipe.all_corpora))):
+    for source in open_corpora(tuple(dict.fromkeys(recipe.all_corpora)), languages=recipe.languages):
         if source.files and not source.corpus.is_remote:
             found[f"corpus {source.name}"] = source_key(source, folder)
     files = [*excluded_files(recipe.exclude), *map(Path, (*recipe.heldout.graded, *recipe.report))]

@@ -7,7 +7,7 @@ schema imports no reader of corpora: readers import the schema.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import PurePath
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
@@ -403,10 +403,6 @@ class Recipe(Strict):
     paper: dict[str, Any] = Field(default_factory=dict)  # the row of the paper's table that it reproduces
     differs: tuple[str, ...] = ()  # differences from the paper's row: `WHAT: why`
 
-    def wanted(self, codes: Sequence[str]) -> list[str]:
-        """The languages among `codes` that the recipe trains."""
-        return [code for code in codes if not self.languages or code in self.languages]
-
     @property
     def all_corpora(self) -> tuple[Corpus, ...]:
         """The corpora of the recipe, then those of its stages."""
@@ -424,12 +420,16 @@ class Recipe(Strict):
     @field_validator("corpora", mode="after")
     @classmethod
     def _wanted(cls, corpora: tuple[Corpus, ...], info: ValidationInfo) -> tuple[Corpus, ...]:
-        """Those with a language that the recipe trains; the others need not be there."""
+        """Those with a language that the recipe trains, translated into no other; the others need not be there."""
         wanted = set(info.data.get("languages", ()))
-        kept = tuple(one for one in corpora if not wanted or not one.languages or wanted & set(one.languages))
-        if not kept:
+        kept = []
+        for one in corpora if wanted else ():
+            codes = tuple(code for code in one.word_by_word if code in wanted)
+            if wanted.intersection(one.languages or wanted) and bool(codes) == bool(one.word_by_word):
+                kept.append(one.model_copy(update={"word_by_word": codes}))
+        if wanted and not kept:
             raise ValueError(f"no corpus has text in any of languages ({', '.join(sorted(wanted))})")
-        return kept
+        return tuple(kept) if wanted else corpora
 
     @field_validator("stages", "corpora", mode="after")
     @classmethod

@@ -178,7 +178,7 @@ class Run:
         if corpora not in self._tables:
             sources = open_corpora(corpora, self._excluded, self.recipe.languages)
             if any(source.corpus.word_by_word for source in sources):
-                sources = translate_sources(sources, self._dictionary, self.recipe.languages)
+                sources = translate_sources(sources, self._dictionary)
             self._tables[corpora] = [open_table(source, tables_folder(self.recipe)) for source in sources]
             for table in self._tables[corpora]:
                 if table.about["dropped"] and self.rank == 0:

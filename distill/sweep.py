@@ -393,7 +393,7 @@ def _count(recipe: Recipe, corpora: tuple[Corpus, ...], excluded: Exclusion | No
             about = known(source, tables_folder(recipe))
             rows = _rows(source, most) if about is None else about["rows"]
             dropped = source.drops() if about is None else about["dropped"]
-            rows *= max(1, len(recipe.wanted(corpus.word_by_word)))
+            rows *= max(1, len(corpus.word_by_word))
             found.append({"name": source.name, "language": source.language, "rows": rows, "dropped": dropped})
     return found
 

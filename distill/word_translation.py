@@ -10,7 +10,6 @@ with an aligned dictionary (IBM Model 1, msdc.distill.vocabulary_transfer).
 from __future__ import annotations
 
 import hashlib
-import io
 import random
 import re
 import zlib
@@ -22,7 +21,7 @@ from functools import cached_property
 import numpy as np
 import sentencepiece
 
-from msdc.compress.vocabulary.train import UNSPACED
+from msdc.compress.vocabulary.train import UNSPACED, train_unigram
 from msdc.distill.data import Row
 from msdc.distill.data.corpora import Entry, TextSource, join_unspaced
 from msdc.distill.vocabulary_transfer import align
@@ -84,14 +83,12 @@ def _words(texts: Sequence[str], language: str) -> list[list[str]]:
     sentences = [WORD.findall(text.lower()) for text in texts]
     if language not in UNSPACED or not any(sentences):
         return sentences
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=(" ".join(words) for words in sentences if words), model_writer=model, vocab_size=SEGMENTS,
-        hard_vocab_limit=False, max_sentencepiece_length=LONGEST_SEGMENT, character_coverage=0.9995, num_threads=1,
-        minloglevel=2,
+    rows = [" ".join(words) for words in sentences]
+    model = train_unigram(
+        list(filter(None, rows)), SEGMENTS, max_sentencepiece_length=LONGEST_SEGMENT, character_coverage=0.9995,
+        num_threads=1,
     )  # fmt: skip
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    cut = processor.encode([" ".join(words) for words in sentences], out_type=str)
+    cut = sentencepiece.SentencePieceProcessor(model_proto=model).encode(rows, out_type=str)
     return [[word for token in tokens if (word := token.strip("\u2581"))] for tokens in cut]
 
 
@@ -133,10 +130,8 @@ def learn_dictionary(rows: Sequence[Row]) -> Dictionary:
     return Dictionary(by_language, list(total), cumulative)
 
 
-def translate_sources(
-    sources: Sequence[TextSource], dictionary: Dictionary, languages: Sequence[str] = ()
-) -> list[TextSource]:
-    """`sources`, with each of `word_by_word` replaced by one parallel source per language (of `languages`, if any)."""
+def translate_sources(sources: Sequence[TextSource], dictionary: Dictionary) -> list[TextSource]:
+    """`sources`, with each of `word_by_word` replaced by one parallel source per language."""
 
     def translated(source: TextSource, code: str) -> TextSource:
         if code not in dictionary.by_language:
@@ -161,6 +156,5 @@ def translate_sources(
     found = []
     for source in sources:
         codes = source.corpus.word_by_word
-        kept = [code for code in codes if not languages or code in languages]
-        found += [translated(source, code) for code in kept] if codes else [source]
+        found += [translated(source, code) for code in codes] if codes else [source]
     return found

@@ -130,7 +130,7 @@ def one_spelling(rules: Mapping[str, str], kept: Iterable[str] = ()) -> dict[str
     }
 
 
-def simplified(rules: Mapping[str, str]) -> dict[str, str]:
+def simplified_han(rules: Mapping[str, str]) -> dict[str, str]:
     """Rules of a character map that give a traditional Chinese character its simplified form, in Japanese too.
 
     Character by character, by OpenCC's table.

@@ -22,7 +22,6 @@ from typing import Any
 
 import sentencepiece
 
-from msdc.compress.vocabulary import spelling
 from msdc.compress.vocabulary.spelling import (
     FOLDED,
     UNFOLDED,
@@ -31,6 +30,7 @@ from msdc.compress.vocabulary.spelling import (
     marks_apart,
     one_spelling,
     readable,
+    simplified_han,
     standard_rules,
     write_rules,
 )
@@ -60,6 +60,26 @@ SHORTEST_AFTER_PREFIX = 3  # characters
 PREFERENCE = 0.5  # a whole word's score exceeds that of its parts by this, in nats
 
 
+def train_unigram(rows: Sequence[str], size: int, **settings: Any) -> bytes:
+    """A unigram model of at most `size` tokens, with these settings of SentencePiece's trainer.
+
+    Raises:
+        InputError: SentencePiece cannot train on these sentences.
+    """
+    buffer = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(rows), model_writer=buffer, vocab_size=size, hard_vocab_limit=False,
+            model_type="unigram", minloglevel=2, **settings,
+        )  # fmt: skip
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise InputError(
+            f"SentencePiece cannot train {size} tokens on {len(rows)} sentences: {reason[:200]}"
+        ) from error
+    return buffer.getvalue()
+
+
 def train_vocabulary(
     texts: Iterable[str],
     target: Path,
@@ -80,32 +100,21 @@ def train_vocabulary(
     rows = [text for text in texts if text]
     if not rows:
         raise InputError("the corpus contains no text to train a vocabulary on")
-    buffer = io.BytesIO()
     named: dict[str, Any] = {"normalization_rule_name": FOLDED if lowercase else UNFOLDED}
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(rows),
-            model_writer=buffer,
-            vocab_size=size,
-            hard_vocab_limit=False,
-            model_type="unigram",
-            character_coverage=coverage,
-            required_chars=required,
-            **(named if rules is None else {"normalization_rule_tsv": str(rules)}),
-            **SPECIAL,
-            input_sentence_size=1_000_000,
-            shuffle_input_sentence=True,
-            num_threads=threads,
-            minloglevel=2,
-        )
-    except RuntimeError as error:
-        reason = str(error).strip().splitlines()[-1]
-        raise InputError(
-            f"SentencePiece cannot train {size} tokens on {len(rows)} sentences: {reason[:200]}"
-        ) from error
+    trained = train_unigram(
+        rows,
+        size,
+        character_coverage=coverage,
+        required_chars=required,
+        **(named if rules is None else {"normalization_rule_tsv": str(rules)}),
+        **SPECIAL,
+        input_sentence_size=1_000_000,
+        shuffle_input_sentence=True,
+        num_threads=threads,
+    )
     with atomic_path(target) as temporary:
-        temporary.write_bytes(buffer.getvalue())
-    tokens = sentencepiece.SentencePieceProcessor(model_proto=buffer.getvalue()).get_piece_size()
+        temporary.write_bytes(trained)
+    tokens = sentencepiece.SentencePieceProcessor(model_proto=trained).get_piece_size()
     if tokens < size:
         warn(f"vocabulary: only {tokens:,} of {size:,} tokens: the {len(rows):,} sentences are too few for more")
     return target
@@ -143,7 +152,7 @@ def train_whole_words(
         rules = Path(folder, "rules.tsv")
         found = standard_rules(rule_name)
         found = one_spelling(found) if spellings else found
-        found = marks_apart(spelling.simplified(found) if simplified else found)
+        found = marks_apart(simplified_han(found) if simplified else found)
         write_rules(found, rules)
         trained = train_vocabulary(together, Path(folder, "parts.model"), parts, rules=rules, required=MARKS,
                                    coverage=FULL_COVERAGE)  # fmt: skip
@@ -198,9 +207,9 @@ def train_whole_words(
     scores = {piece.piece: piece.score for piece in proto.pieces}
     for word in (*given, *frequent):
         add(SPACE + word, counts[word], cost(word))
-    for left, heads in sorted(joined.items()):
-        add(left, sum(counts[head + left] for head in heads),
-            max(cost(head + left) - scores[SPACE + head] for head in heads))  # fmt: skip
+    for left, before in sorted(joined.items()):
+        add(left, sum(counts[head + left] for head in before),
+            max(cost(head + left) - scores[SPACE + head] for head in before))  # fmt: skip
     proto.trainer_spec.vocab_size = len(proto.pieces)
     # The name states that case is folded; the rules are in the map.
     proto.normalizer_spec.name = rule_name

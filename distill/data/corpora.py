@@ -45,7 +45,7 @@ from msdc.text.translations import open_gettext
 # `test` as a word of its own: not in `latest` or `contest`
 TEST_SET_IN_NAME = re.compile(r"(?<![a-z])(?:dev|my)?tests?(?:set|data)?(?![a-z])|sts-?20\d\d|sts1[2-6]")
 LANGUAGE_IN_NAME = re.compile(r"(?:^|[._-])([a-z]{2,3}(?:_[A-Za-z]+)?)-([a-z]{2,3}(?:_[A-Za-z]+)?)(?=[._]|$)")
-UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u9fff\uff00-\uffef"  # of `join_unspaced`
+UNSPACED_LETTERS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u9fff\uff00-\uffef"  # of `join_unspaced`
 LANGUAGE_AT_END = re.compile(r"(?:^|[._-])(?!po$)([a-z]{2})(?:\.(?:txt|po))*$")
 ONE_LANGUAGE = ("nli", "nli-pairs", "scored", "text", "triples")  # kinds without a target language
 NLI_CLASSES = ("contradiction", "entailment", "neutral")  # numbered as in training
@@ -269,7 +269,7 @@ def join_punctuation(text: str) -> str:
 
 def join_unspaced(text: str) -> str:
     """No space between two characters of Chinese, Japanese, Thai, Lao, Khmer or Burmese."""
-    return re.sub(rf"(?<=[{UNSPACED}]) +(?=[{UNSPACED}])", "", text)
+    return re.sub(rf"(?<=[{UNSPACED_LETTERS}]) +(?=[{UNSPACED_LETTERS}])", "", text)
 
 
 def read_text(path: Path, corpus: Corpus, language: str | None, why: str) -> list[TextSource]:

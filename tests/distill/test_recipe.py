@@ -149,5 +149,11 @@ def test_languages_limit_a_recipe():
     kept = parse_recipe(tree(corpora=corpora, languages=["ja"]), "r").corpora
     assert [corpus.path for corpus in kept] == ["pairs.en-xx.tsv", "b"]
     assert len(parse_recipe(tree(corpora=corpora), "r").corpora) == 3
+    english = [
+        {"path": path, "kind": "text", "word_by_word": codes}
+        for path, codes in {"c": ["de", "ja"], "d": ["de"]}.items()
+    ]
+    translated = parse_recipe(tree(corpora=[*english, {"path": "e", "kind": "text"}], languages=["ja"]), "r").corpora
+    assert [(corpus.path, corpus.word_by_word) for corpus in translated] == [("c", ("ja",)), ("e", ())]
     with pytest.raises(InputError, match="no corpus has text in any of languages"):
         parse_recipe(tree(corpora=corpora[1:2], languages=["ja"]), "r")
