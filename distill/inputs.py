@@ -28,7 +28,12 @@ _MODEL_FILES = re.compile(r".*\.(safetensors|json|model|txt)$")
 
 def _models(recipe: Recipe) -> list[str]:
     """The models that a recipe names, each once."""
-    models = (recipe.teacher, recipe.assistant, recipe.student, *(stage.teacher_role for stage in recipe.stages))
+    models = (
+        recipe.teacher,
+        recipe.assistant,
+        recipe.student,
+        *(name for stage in recipe.stages for name in stage.teachers),
+    )
     names = [model_name(model) for model in models if isinstance(model, (str, NamedModel))]
     return [name for name in dict.fromkeys(names) if name not in ("teacher", "assistant")]
 

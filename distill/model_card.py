@@ -112,8 +112,10 @@ def _stage_row(stage: Stage, numbers: Mapping[str, float]) -> str:
     objective = " + ".join(use.name if use.weight == 1 else f"{use.weight:g} {use.name}" for use in stage.objective)
     length = _count(stage.epochs, "epoch") if stage.steps is None else _count(stage.steps, "step")
     table = "" if stage.table_learning_rate is None else f", table {stage.table_learning_rate:g}"
+    given = stage.teacher or "none"
+    teacher = given if isinstance(given, str) else " + ".join(f"{weight:g} {name}" for name, weight in given.items())
     cells = (
-        stage.name, stage.train, stage.teacher or "none", objective, length, str(stage.batch),
+        stage.name, stage.train, teacher, objective, length, str(stage.batch),
         f"{stage.learning_rate:g}{table}", stage.schedule, f"{numbers.get('step', 0):.0f}",
         f"{numbers['heldout_mse']:.6f}" if "heldout_mse" in numbers else "", f"{numbers.get('seconds', 0):.0f}",
     )  # fmt: skip

@@ -81,7 +81,7 @@ def _example(name: str) -> Tensor:
 def _check_stage(recipe: Recipe, stage: Stage) -> None:
     """Check the objectives with their options (on a tiny example) and what they need from the stage."""
     kinds = {corpus.kind for corpus in recipe.corpora_of(stage)}
-    roles = {stage.role, stage.teacher_role}
+    roles = {stage.role, *stage.teachers}
     missing = next((r for r in ("assistant", "student") if r in roles and getattr(recipe, r) is None), None)
     scored = {bool(corpus.scores) for corpus in recipe.corpora_of(stage)}
     if len(scored) > 1 or (stage.mine is not None and scored == {True}):
@@ -115,8 +115,9 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
         if DOMAINS in objective.inputs:
             count_domains(stage)
     kind = task_kind(stage)
-    for key in ("dimensions", "mini_batch", "mine"):
-        if getattr(stage, key) and not kind.on_vectors:
+    mixed = "a mix of teachers" if len(stage.teachers) > 1 else None
+    for key in (mixed, *(key for key in ("dimensions", "mini_batch", "mine") if getattr(stage, key))):
+        if key is not None and not kind.on_vectors:
             raise InputError(f"stage {stage.name}: {key} is for objectives on sentence vectors only")
     if stage.mine is not None and stage.teacher is None:
         raise InputError(f"stage {stage.name}: mine needs a teacher to find the negatives, and the stage has none")
@@ -206,8 +207,8 @@ def _check_models(recipe: Recipe, download: bool) -> list[str]:
         named = layout(recipe.student)
         positions["student"] = None if named is None else named.max_length
     for stage in recipe.stages:
-        if stage.teacher is not None and stage.teacher_role != "assistant":
-            found = teacher if stage.teacher_role == "teacher" else layout(stage.teacher)
+        for name in stage.teachers:
+            found = teacher if name == "teacher" else None if name == "assistant" else layout(name)
             if found is not None:
                 _check_languages(recipe, stage, found.folder)
         most = positions[stage.role]

@@ -296,7 +296,8 @@ class Stage(Strict):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
     train: Literal["assistant", "student", "student.embedding"] = "student"
-    teacher: str | None = "teacher"  # teacher, assistant, assistant.embedding, or another model
+    # teacher, assistant, assistant.embedding, or another model; several with weights: `{teacher: 2, MODEL: 1}`
+    teacher: str | Annotated[dict[str, PositiveFloat], Field(min_length=1)] | None = "teacher"
     objective: tuple[ObjectiveUse, ...] = Field(min_length=1)
     start: Literal["keep", "svd", "random"] = "keep"  # keep the embedding, or reset it
     epochs: Epochs = 1.0  # of as many rows as all corpora have together, whatever the balance
@@ -341,9 +342,10 @@ class Stage(Strict):
         return self.train.split(".")[0]
 
     @property
-    def teacher_role(self) -> str | None:
-        """`teacher`, `assistant` (also for `assistant.embedding`), or the name of another model."""
-        return "assistant" if (self.teacher or "").split(".")[0] == "assistant" else self.teacher
+    def teachers(self) -> dict[str, float]:
+        """Weights by `teacher`, `assistant` (also for `assistant.embedding`), or the name of another model."""
+        given = self.teacher if isinstance(self.teacher, dict) else {} if self.teacher is None else {self.teacher: 1.0}
+        return {"assistant" if name.split(".")[0] == "assistant" else name: weight for name, weight in given.items()}
 
     @field_validator("objective", mode="before")
     @classmethod

@@ -36,7 +36,7 @@ from msdc.distill.run_folder import RunFolder, leaves, read_recipe
 from msdc.distill.tasks import EmbeddingTask, make_task
 from msdc.distill.tasks.hidden_states import layer_pairs
 from msdc.distill.tasks.sentence import TARGETS, teacher_inputs
-from msdc.distill.teacher import CachedTeacher, default_cache
+from msdc.distill.teacher import CachedTeacher, JoinedTeacher, Teacher, default_cache
 from msdc.distill.training.checkpoint import checkpoints, step_of
 from msdc.distill.training.feed import BatchFeed
 from msdc.distill.training.progress import Trackers, require_trackers
@@ -252,17 +252,18 @@ class Run:
                 student.load_state_dict(student.state_dict() | embedding)
         return learner
 
-    def _load_teacher(self, stage: Stage, student: Any) -> CachedTeacher | None:
-        """The stage's teacher; its outputs include the layers that the stage compares."""
-        if stage.teacher is None:
-            return None
-        if stage.teacher_role == "assistant":
-            teacher = load_encoder(self._model("assistant"))
-        else:
-            teacher = load_named(self.recipe.teacher if stage.teacher == "teacher" else stage.teacher)
-        layers = tuple(theirs for theirs, _ in layer_pairs(stage, teacher, student))
-        teacher.module.to(self.device)
-        return CachedTeacher(teacher, self.cache, stage.max_length, self.precision, layers)
+    def _load_teacher(self, stage: Stage, student: Any) -> Teacher | None:
+        """The stage's teacher, or several as one; its outputs include the layers that the stage compares."""
+        loaded = {}
+        for name, weight in stage.teachers.items():
+            if name == "assistant":
+                teacher = load_encoder(self._model("assistant"))
+            else:
+                teacher = load_named(self.recipe.teacher if name == "teacher" else name)
+            layers = tuple(theirs for theirs, _ in layer_pairs(stage, teacher, student))
+            teacher.module.to(self.device)
+            loaded[CachedTeacher(teacher, self.cache, stage.max_length, self.precision, layers)] = weight
+        return JoinedTeacher(loaded) if len(loaded) > 1 else next(iter(loaded), None)
 
     # --- one stage ------------------------------------------------------------------------------------------------
 
@@ -301,14 +302,14 @@ class Run:
         task = make_task(student, stage, teacher, getattr(learner.tokenizer, "unk_id", None)).train()
         task.prepare(text)
         # An assistant is multilingual: it reads the target side too.
-        both_sides = stage.teacher_role == "assistant" or bool(TARGETS & teacher_inputs(recipe, stage))
+        both_sides = list(stage.teachers) == ["assistant"] or bool(TARGETS & teacher_inputs(recipe, stage))
         cached = None if isinstance(task, EmbeddingTask) else teacher  # it reads the teacher's embedding layer
         feed = BatchFeed(
             stage, text, learner.tokenizer, recipe.seed, cached, both_sides, learner.defaults.prompt(),
             *parallel.rank_and_world(),
         )  # fmt: skip
-        if cached is not None and cached.store is not None:
-            cached.store.reserve(text.distinct_sources())
+        if cached is not None:
+            cached.reserve(text.distinct_sources())
         # Another machine may still read its text: a step waits for minutes only.
         parallel.barrier()
         steps = stage.steps

@@ -8,7 +8,7 @@ from msdc.distill.recipe import Stage
 from msdc.distill.tasks.generative import GenerativeTask
 from msdc.distill.tasks.hidden_states import HiddenStatesTask
 from msdc.distill.tasks.sentence import EmbeddingTask, LabelledTask, SentenceTask, TrainingTask, stage_inputs
-from msdc.distill.teacher import CachedTeacher
+from msdc.distill.teacher import Teacher
 
 
 def task_kind(stage: Stage) -> type[TrainingTask]:
@@ -19,8 +19,6 @@ def task_kind(stage: Stage) -> type[TrainingTask]:
     return next((kind for kind in kinds if kind.provides & stage_inputs(stage)), SentenceTask)
 
 
-def make_task(
-    student: Any, stage: Stage, teacher: CachedTeacher | None = None, mask_id: int | None = None
-) -> TrainingTask:
+def make_task(student: Any, stage: Stage, teacher: Teacher | None = None, mask_id: int | None = None) -> TrainingTask:
     """The task of a stage, ready to train."""
     return task_kind(stage)(student, stage, teacher, mask_id)

@@ -21,7 +21,7 @@ from msdc.distill.objectives import domain_prototypes, find_objective, layer_sub
 from msdc.distill.parallel import from_first, gather
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks.sentence import TrainingTask, domain_numbers
-from msdc.distill.teacher import CachedTeacher
+from msdc.distill.teacher import CachedTeacher, Teacher
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 
@@ -44,7 +44,7 @@ def layer_pairs(stage: Stage, teacher: Encoder, student: Student) -> tuple[tuple
     return ()
 
 
-def prototypes(text: StageText, teacher: CachedTeacher) -> Tensor:
+def prototypes(text: StageText, teacher: Teacher) -> Tensor:
     """The mean direction of the teacher's vectors in each domain, [P, D], from some rows of every source."""
     sources = Counter(table.source.domain for table in text.tables)
     texts: list[str] = []
@@ -68,8 +68,8 @@ class HiddenStatesTask(TrainingTask):
     def build(self) -> None:
         """The learned maps to the teacher's widths."""
         student, stage, teacher = self.student, self.stage, self.teacher
-        if teacher is None:
-            raise InputError(f"stage {stage.name}: {stage.objective[0].name} needs a teacher")
+        if not isinstance(teacher, CachedTeacher):
+            raise InputError(f"stage {stage.name}: {stage.objective[0].name} needs one teacher")
         pairs = layer_pairs(stage, teacher.encoder, student)
         self.wanted = tuple(own for _, own in pairs)
         self.project_states: nn.Linear | None = None

@@ -23,7 +23,7 @@ from msdc.distill.data.corpora import NLI_CLASSES
 from msdc.distill.data.text import StageText
 from msdc.distill.parallel import gather, weighted
 from msdc.distill.recipe import ObjectiveUse, Recipe, Stage
-from msdc.distill.teacher import CachedTeacher
+from msdc.distill.teacher import CachedTeacher, Teacher
 from msdc.errors import InputError
 
 BANK_SIZE = 65_536  # Gao et al. 2021
@@ -93,15 +93,13 @@ class TrainingTask(nn.Module):
     on_vectors = False  # whether all losses use sentence vectors only, as `dimensions` and `mini_batch` need
     partial = False  # whether some steps leave trained parameters without a gradient
 
-    def __init__(
-        self, student: Any, stage: Stage, teacher: CachedTeacher | None = None, mask_id: int | None = None
-    ) -> None:
+    def __init__(self, student: Any, stage: Stage, teacher: Teacher | None = None, mask_id: int | None = None) -> None:
         super().__init__()
         if stage.dimensions and max(stage.dimensions) >= student.width:
             raise InputError(f"stage {stage.name}: dimensions {list(stage.dimensions)}: vectors have {student.width}")
         self.student = student
         self.stage = stage
-        # A CachedTeacher is not a module: it is neither trained nor saved.
+        # A Teacher is not a module: it is neither trained nor saved.
         self.teacher = teacher
         self.mask_id = mask_id  # id of the token that masks others; None: the vocabulary has none
         self.project: nn.Linear | None = None
@@ -281,8 +279,8 @@ class EmbeddingTask(TrainingTask):
 
     def forward(self, batch: Batch, train_source: bool = True) -> dict[str, Tensor]:
         """The loss and its parts, summed over the sides."""
-        if self.teacher is None:
-            raise InputError(f"stage {self.stage.name}: train: student.embedding needs a teacher")
+        if not isinstance(self.teacher, CachedTeacher):
+            raise InputError(f"stage {self.stage.name}: train: student.embedding needs one teacher")
         module: Any = self.teacher.encoder.module
         sides = [self._side(module, *side) for side in (batch.source, batch.target) if side is not None]
         return {key: sum((side[key] for side in sides[1:]), sides[0][key]) for key in sides[0]}

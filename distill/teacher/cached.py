@@ -1,4 +1,4 @@
-"""A frozen teacher whose outputs are computed once, and the negatives that it finds in the text of a stage.
+"""A frozen teacher whose outputs are computed once.
 
 An output is a sentence vector and, where a task needs them, states of chosen layers: the first token's ([CLS], <s>),
 because teacher and student may tokenize a sentence differently.
@@ -6,8 +6,7 @@ because teacher and student may tokenize a sentence differently.
 Stores (`msdc.distill.teacher.store`) are kept apart by model, maximum length, layers and precision: outputs of
 different models or settings never mix.
 
-Shapes: N sentences, D sentence width, L layers, H hidden, W width of a stored row (D + L x H); B rows of a block, M
-texts to choose from.
+Shapes: N sentences, D sentence width, L layers, H hidden, W width of a stored row (D + L x H).
 """
 
 from __future__ import annotations
@@ -20,8 +19,6 @@ import torch
 
 from msdc.compress.student.stock import to_student
 from msdc.distill import parallel
-from msdc.distill.data import Row
-from msdc.distill.objectives.shared import unit_vectors
 from msdc.distill.teacher.store import VectorStore, as_stored
 from msdc.encoders.encoder import BATCH_TOKENS, Encoder
 from msdc.encoders.folder import with_prompt
@@ -29,8 +26,6 @@ from msdc.errors import InputError, MsdcError
 from msdc.files import user_cache
 from msdc.progress import track
 from msdc.text.tokenizer import pack_by_length, pad, text_key
-
-MINED_TOGETHER = 1024  # rows whose similarities with all targets are computed at once
 
 
 def default_cache() -> Path:
@@ -114,6 +109,11 @@ class CachedTeacher:
         found_NW: np.ndarray = rows_UW[back]
         return found_NW
 
+    def reserve(self, texts: int) -> None:
+        """Make room in the store for so many texts."""
+        if self.store is not None:
+            self.store.reserve(texts)
+
     def stored(self, keys: np.ndarray) -> np.ndarray:
         """Stored rows float32 [N, W]; NaN where one is missing."""
         if self.store is None:
@@ -139,43 +139,3 @@ class CachedTeacher:
             rows[batch, : self.width] = sentence_BD.float().cpu().numpy()
             rows[batch, self.width :] = states_BLH.flatten(1).float().cpu().numpy()
         return rows
-
-
-def mined(rows: list[Row], teacher: CachedTeacher, count: int, margin: float = 0.0) -> list[Row]:
-    """The rows with `count` negatives each: of all their targets the nearest to the source, by the teacher.
-
-    Targets nearer than the row's own less `margin` are not negatives: by the teacher they are as good. Nor is the
-    source itself, or a target of another row with the same source. Rows with fewer than `count` negatives are dropped.
-
-    Raises:
-        InputError: all rows are dropped.
-
-    Source: Moreira et al. 2024 (NV-Retriever), mining with a margin below the positive's score.
-    """
-    targets = list(dict.fromkeys(row.target or row.source for row in rows))
-    number = {text: at for at, text in enumerate(targets)}
-    known: dict[str, list[int]] = {row.source: [number[row.source]] if row.source in number else [] for row in rows}
-    for row in rows:
-        known[row.source].append(number[row.target or row.source])
-    found_ND = teacher.vectors([*(row.source for row in rows), *targets], shared=True)
-    vectors = unit_vectors(torch.from_numpy(found_ND))
-    sources_BD, targets_MD = vectors[: len(rows)], vectors[len(rows) :]
-    found = []
-    for start in range(0, len(rows), MINED_TOGETHER):
-        block = rows[start : start + MINED_TOGETHER]
-        scores_BM = sources_BD[start : start + len(block)] @ targets_MD.T
-        own_B1 = torch.tensor([[number[row.target or row.source]] for row in block])
-        limit_B1 = scores_BM.gather(1, own_B1) - margin
-        scores_BM = scores_BM.masked_fill(scores_BM >= limit_B1, -torch.inf)
-        for scores_M, row in zip(scores_BM, block, strict=True):
-            scores_M[known[row.source]] = -torch.inf
-        best, places = scores_BM.topk(min(count, len(targets)), dim=1)
-        for row, values, at in zip(block, best.tolist(), places.tolist(), strict=True):
-            near = [targets[i] for value, i in zip(values, at, strict=True) if value > -1e30]
-            if len(near) == count:
-                found.append(row._replace(negatives=tuple(near)))
-    if not found:
-        raise InputError(
-            f"mine: {count}: none of {len(rows)} rows has this many targets that the teacher finds further away"
-        )
-    return found

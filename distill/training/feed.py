@@ -25,7 +25,7 @@ from torch import Tensor
 from msdc.distill.data import Batch, Row
 from msdc.distill.data.text import StageText, cut
 from msdc.distill.recipe import Stage
-from msdc.distill.teacher import CachedTeacher, mined
+from msdc.distill.teacher import Teacher, mined
 from msdc.encoders.folder import with_prompt
 from msdc.errors import InputError, MsdcError
 from msdc.text.tokenizer import Tokenizer, text_key
@@ -95,7 +95,7 @@ class BatchFeed:
     text: StageText
     tokenizer: Tokenizer
     seed: int
-    teacher: CachedTeacher | None = None
+    teacher: Teacher | None = None
     teacher_targets: bool = False
     prompt: str = ""
     rank: int = 0
