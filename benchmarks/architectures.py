@@ -3,11 +3,12 @@
     python benchmarks/architectures.py --write docs/results/architectures.md
 
 Every architecture is a small model with random weights, its reference the unchanged transformers model, text by text.
-The page lists what exports, how exactly, the operators in ExecuTorch's delegate, and what is refused and why; bytes
-are those of these small models. A real model (--real) is exported by both exporters, canonical and generic, and its
-programs are timed in turn. Rows of an earlier run in --output are kept, so an interrupted run continues.
+The page lists what exports, how exactly, the operators in ExecuTorch's delegate, and what is refused and why. A real
+model (--real) is exported by both exporters, canonical and generic, and its programs are timed in turn. Rows of an
+earlier run in --output are kept, so an interrupted run continues.
 """
 
+import collections
 import itertools
 import statistics
 import sys
@@ -112,24 +113,31 @@ def both_ways(model: str, work: Path, rounds: int) -> list[str]:
 
 
 def report(found: list[dict[str, Any]]) -> list[str]:
-    header = ("architecture", "exporter", "runtime", "precision", "mean cosine", "min cosine", "operators delegated",
-              "bytes", "fails at a gate of the export")  # fmt: skip
-    found = sorted(found, key=lambda r: (r["architecture"], r["runtime"], r["precision"]))
-    cells = [
-        (r["architecture"], exporter_of(r["architecture"]), r["runtime"], r["precision"], f"{r['mean_cosine']:.6f}",
-         f"{r['min_cosine']:.6f}", share(r["delegated_share"]), f"{r['bytes']:,}", short_of(r) or "-")
-        for r in found if "refused" not in r
-    ]  # fmt: skip
-    refused = [(r["architecture"], r["runtime"], r["precision"], r["refused"]) for r in found if "refused" in r]
+    """A row per architecture, then what is refused or fails, and why."""
+    kinds = [(runtime, precision) for runtime in RUNTIMES for precision in reversed(PRECISIONS)]
+    rows = {(r["architecture"], r["runtime"], r["precision"]): r for r in found}
+    cells, problems = [], collections.defaultdict(list)
+    for name in sorted({name for name, *_ in rows}):
+        shown = []
+        for kind in kinds:
+            row = rows[name, *kind]
+            problem = row["refused"] if "refused" in row else short_of(row)
+            if problem:
+                problems[name, problem].append(" ".join(kind))
+            shown.append("refused" if "refused" in row else f"{row['min_cosine']:.6f}" + " *" * bool(problem))
+        shown.append(share(rows[name, "executorch", "int8"].get("delegated_share")))
+        cells.append((name, exporter_of(name), *shown))
     parts = [
-        "Small models with random weights (120 tokens, hidden size 64), all through the generic exporter; cosine to "
-        "the unchanged transformers model, text by text. The column `exporter` is what `msdc export` chooses. ONNX "
-        "Runtime has no delegate. Outside ExecuTorch's delegate run views and squeezes, which move little or no data, "
-        "and norms, look-ups and positions, once per layer or less.",
-        table(header, cells),
+        "Small models with random weights (120 tokens, hidden size 64), all through the generic exporter. The lowest "
+        "cosine to the unchanged transformers model, text by text; * fails at a gate of the export. The column "
+        "`exporter` is what `msdc export` chooses. Outside ExecuTorch's delegate run views and squeezes, which move "
+        "little or no data, and norms, look-ups and positions, once per layer or less.",
+        table(("architecture", "exporter", *map(" ".join, kinds), "operators delegated, int8"), cells),
     ]
-    if refused:
-        parts += ["## Refused", table(("architecture", "runtime", "precision", "reason"), refused)]
+    if problems:
+        listed = [(name, ", ".join(where) if len(where) < len(kinds) else "all", problem)
+                  for (name, problem), where in problems.items()]  # fmt: skip
+        parts += ["## Refused, or failing at a gate", table(("architecture", "programs", "reason"), listed)]
     return parts
 
 
