@@ -259,7 +259,7 @@ def generic(encoder: Encoder, facts: ModelFacts, options: ExportOptions) -> Read
     return Ready(
         facts, model.width, model.vocabulary, max_length, model.normalized, precision,
         wanted=options.thresholds or thresholds_for({precision}, model.normalized),
-        counts=models.parameter_counts(model), config=config,
+        counts=models.count_parameters(model), config=config,
         source_sha256=encoder.fingerprint(),
         vectors=lambda rows, prompt_tokens: models.reference_vectors(modules, rows, prompt_tokens), made=made,
     )  # fmt: skip

@@ -155,7 +155,7 @@ def farthest(reference_ND: np.ndarray, found_ND: np.ndarray, texts: Sequence[str
     return f"worst on golden text {row} {texts[row][:40]!r}, cosine {cosines[row]:.6f}"
 
 
-def measure(
+def parity_of(
     reference_ND: np.ndarray, found_ND: np.ndarray, low_bit_share: float | None, texts: Sequence[str] = ()
 ) -> Parity:
     """Parity of `found_ND` with `reference_ND`, row by row.

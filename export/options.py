@@ -11,7 +11,7 @@ from msdc.encoders.folder import EncodeDefaults
 from msdc.errors import InputError
 from msdc.export.golden import Thresholds
 from msdc.export.readme import CardFacts
-from msdc.export.schema import TARGETS, Style
+from msdc.export.schema import TARGETS, ProgramStyle
 from msdc.text.tokenizer import FastTokenizer, Tokenizer
 
 CANONICAL, GENERIC = "canonical", "generic"
@@ -30,7 +30,7 @@ class ExportOptions:
     target: str = "linux"
     runtimes: tuple[str, ...] | None = None
     precision: str | PrecisionPlan | None = None
-    style: Style = "multi-method"
+    style: ProgramStyle = "multi-method"
     max_length: int | None = None
     exporter: str | None = None
     gates: bool = True

@@ -21,9 +21,9 @@ from msdc.export.schema import (
     ExecutorchPart,
     OnnxPart,
     ProgramPart,
+    ProgramStyle,
     Registry,
     Runner,
-    Style,
     WrittenProgram,
 )
 from msdc.extras import installed, require
@@ -67,7 +67,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def write(
-        self, folder: Path, model: Any, plan: PrecisionPlan | str, *, max_length: int, target: str, style: Style,
+        self, folder: Path, model: Any, plan: PrecisionPlan | str, *, max_length: int, target: str, style: ProgramStyle,
         pad_id: int,
     ) -> WrittenProgram:  # fmt: skip
         """Write a program into `folder`, check it, and open it.
@@ -103,7 +103,7 @@ class ExecutorchRuntime(Runtime):
         return {"style": part.style, "constants": constants, "takes_prompt": not manifest.include_prompt}
 
     def write(
-        self, folder: Path, model: Any, plan: PrecisionPlan | str, *, max_length: int, target: str, style: Style,
+        self, folder: Path, model: Any, plan: PrecisionPlan | str, *, max_length: int, target: str, style: ProgramStyle,
         pad_id: int,
     ) -> WrittenProgram:  # fmt: skip
         """See `Runtime`; the program of a generic model is one `forward`."""
@@ -145,7 +145,7 @@ class OnnxRuntime(Runtime):
     made_with, runs_with, engine = ("onnx", "onnxruntime"), ("onnxruntime",), "engine_onnx.cpp"
 
     def write(
-        self, folder: Path, model: Any, plan: PrecisionPlan | str, *, max_length: int, target: str, style: Style,
+        self, folder: Path, model: Any, plan: PrecisionPlan | str, *, max_length: int, target: str, style: ProgramStyle,
         pad_id: int,
     ) -> WrittenProgram:  # fmt: skip
         """See `Runtime`."""

@@ -23,7 +23,7 @@ MANIFEST_FILE = "bundle.json"
 # Key of `model.config` in the manifest: vectors depend on the padding of a batch.
 READS_PADDING = "reads_padding"
 Small = Annotated[int, Field(gt=0, le=2**24)]
-Style = Literal["multi-method", "forward"]
+ProgramStyle = Literal["multi-method", "forward"]
 
 
 def _inside_path(name: str) -> str:
@@ -85,7 +85,7 @@ class WrittenProgram:
 class ExecutorchPart(ProgramPart):
     """A `.pte`: `multi-method` (embed, unit x repeats, pool) or one `forward`."""
 
-    style: Style
+    style: ProgramStyle
     repeats: Small
 
 

@@ -24,7 +24,7 @@ from msdc.export.golden import (
     farthest,
     float_scores,
     golden_texts,
-    measure,
+    parity_of,
     shortfalls,
     tokenizers_agree,
     write_golden,
@@ -175,7 +175,7 @@ def _golden(ready: Ready, texts: list[str], stage: Path, file: str, options: Exp
     # Names of special ids in a text are the one intended difference.
     apart = [i for i, (text, row) in enumerate(zip(texts, rows, strict=True)) if _special(tokenizer, text, row)]
     own_ND[apart] = float_ND[apart]
-    found = measure(own_ND, float_ND, None, texts)
+    found = parity_of(own_ND, float_ND, None, texts)
     say(f"float: mean cosine {found.mean_cosine:.6f} to the model's own encoding, min {found.min_cosine:.6f}")
     short = shortfalls(found, FP32)
     if short and options.gates:
@@ -211,7 +211,7 @@ def _write_program(
         pad_id=ready.facts.tokenizer.pad_id,
     )  # fmt: skip
     computed_ND = program.runner.run(golden.rows, golden.skip)
-    found = measure(golden.float_ND, computed_ND, program.low_bit_share, golden.texts)
+    found = parity_of(golden.float_ND, computed_ND, program.low_bit_share, golden.texts)
     say(f"{runtime}: mean cosine {found.mean_cosine:.6f}, min {found.min_cosine:.6f}, max abs {found.max_abs}")
     short = shortfalls(found, ready.wanted)
     if short and options.gates:

@@ -22,7 +22,6 @@ from msdc.extras import require
 if TYPE_CHECKING:
     from mteb import AbsTask
 
-    from msdc.bench.accuracy.evaluation import EvaluatedModel
 
 PREFIX = "mteb:"
 BATCH = 1024  # texts; a model of ours splits them by length
@@ -78,9 +77,9 @@ def select_tasks(words: Sequence[str], languages: Sequence[str] | None) -> list[
 
 
 def score_task(
-    task: AbsTask, models: Sequence[EvaluatedModel], folder: str | Path | None, progress: bool
+    task: AbsTask, models: Sequence[tuple[str, Any]], folder: str | Path | None, progress: bool
 ) -> list[dict[str, Any]]:
-    """Results of every model on one task, one per subset and split; `folder` gets mteb's own files.
+    """Results of every (label, model) on one task, one per subset and split; `folder` gets mteb's own files.
 
     Raises:
         MsdcError: the task's data cannot be loaded, or mteb fails.
@@ -90,12 +89,11 @@ def score_task(
     from msdc.integrations.mteb import MtebEncoder, model_meta
 
     results = []
-    for one in models:
-        model: Any = one.store.model
+    for label, model in models:
         if isinstance(model, TruncatedVectors) and isinstance(model.store.model, SentenceEncoder):
             model = configured(model.store.model, truncate_dim=model.width)
         known = isinstance(model, SentenceEncoder)
-        meta = model_meta(model) if known else mteb.models.ModelMeta.create_empty({"name": f"msdc/{one.label}"})
+        meta = model_meta(model) if known else mteb.models.ModelMeta.create_empty({"name": f"msdc/{label}"})
         adapter: Any = MtebEncoder(model, meta)
         started = time.perf_counter()
         try:
@@ -111,7 +109,7 @@ def score_task(
             reason = str(error).strip().partition("\n")[0]
             raise MsdcError(f"mteb:{task.metadata.name}: mteb failed: {type(error).__name__}: {reason}") from error
         seconds = round(time.perf_counter() - started, 3)
-        results += [_result(task, one.label, split, scores, seconds, found.mteb_version)
+        results += [_result(task, label, split, scores, seconds, found.mteb_version)
                     for split, some in found.scores.items() for scores in some
                     if scores["hf_subset"] in task.hf_subsets]  # fmt: skip
     return results

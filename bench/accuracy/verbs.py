@@ -186,7 +186,9 @@ def _evaluate_all(model: ModelLike, tasks: str | Sequence[str | DataSet], *, opt
             findings = contamination.check(tests, corpora, near=near, progress=options.progress, data=folder.folder)
         results: list[dict[str, Any]] = []
         for task in external:
-            results += score_task(task, scored, options.mteb_output, options.progress)
+            results += score_task(
+                task, [(one.label, one.store.model) for one in scored], options.mteb_output, options.progress
+            )
         named = set(words) - SUITES.keys()
         for one, content in loaded:
             found = score_set(one, content, scored, goal, options, findings)

@@ -35,7 +35,7 @@ from msdc.errors import GateError, MsdcError, printable
 from msdc.export.executorch.origin import remember
 from msdc.export.executorch.program import ExecutorchRunner, read_pte
 from msdc.export.golden import run_once
-from msdc.export.schema import ExecutorchPart, Style, WrittenProgram
+from msdc.export.schema import ExecutorchPart, ProgramStyle, WrittenProgram
 from msdc.export.smoothing import Smoothed
 from msdc.files import atomic_path, sha256_file
 from msdc.processes import quiet
@@ -306,7 +306,7 @@ class ExportForward(nn.Module):
 
 
 def methods_of(
-    smoothed: Smoothed, plan: PrecisionPlan, max_length: int, style: Style
+    smoothed: Smoothed, plan: PrecisionPlan, max_length: int, style: ProgramStyle
 ) -> dict[str, tuple[nn.Module, torch.Tensor]]:
     """Method name -> (module, example input) of one style; the student is a float one, the modules are under `plan`."""
     parts = smoothed.integers(plan)
@@ -368,7 +368,7 @@ def _operators(graph_module: torch.fx.GraphModule) -> list[str]:
 
 
 def write_executorch(
-    smoothed: Smoothed, plan: PrecisionPlan, target: Path, *, max_length: int, style: Style = "multi-method"
+    smoothed: Smoothed, plan: PrecisionPlan, target: Path, *, max_length: int, style: ProgramStyle = "multi-method"
 ) -> WrittenProgram:
     """Lower a (smoothed) student under `plan` into `target` (.pte), run it at lengths 1, 2 and longest, and open it.
 
@@ -452,7 +452,7 @@ def finished(edge: Any, **options: bool) -> Any:
 
 
 def save_program(
-    program: Any, target: Path, *, style: Style, constants: dict[str, int], takes_prompt: bool = False
+    program: Any, target: Path, *, style: ProgramStyle, constants: dict[str, int], takes_prompt: bool = False
 ) -> ExecutorchRunner:
     """Write a lowered program, run it at lengths 1, 2 and longest, and note that it is ours."""
     with atomic_path(target) as temporary, open(temporary, "wb") as handle:

@@ -494,7 +494,7 @@ def quantized(model: GenericModel) -> GenericModel:
     return made
 
 
-def parameter_counts(model: GenericModel) -> dict[str, int]:
+def count_parameters(model: GenericModel) -> dict[str, int]:
     """`total`, `embedding` (the token table) and `encoder` parameters of what is exported."""
     body = text_part(model.body) if model.body is not None else None
     parts = [model] if body is None or body is model.body else [body, *model.steps[1:]]

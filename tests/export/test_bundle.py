@@ -34,7 +34,7 @@ from msdc.export.golden import (
     farthest,
     golden_texts,
     length_error,
-    measure,
+    parity_of,
     read_golden,
     run_once,
     shortfalls,
@@ -245,10 +245,10 @@ def test_a_missing_file_is_named(tmp_path):
         check_files(tmp_path, manifest)
 
 
-def test_measure_by_hand():
+def test_parity_by_hand():
     reference = np.array([[3.0, 4.0], [0.6, 0.8]], np.float32)
     found = np.array([[4.0, 3.0], [0.6, 0.8]], np.float32)
-    parity = measure(reference, found, 0.96)
+    parity = parity_of(reference, found, 0.96)
     assert parity.mean_cosine == pytest.approx((24 / 25 + 1) / 2, abs=1e-6)
     assert parity.texts == 2
     assert parity.min_cosine == pytest.approx(24 / 25, abs=1e-6)
@@ -256,10 +256,10 @@ def test_measure_by_hand():
     assert parity.max_abs == pytest.approx(0.2)
     assert farthest(reference, found, ["one", "two"]) == "worst on golden text 0 'one', cosine 0.960000"
     zero = np.zeros((1, 2), np.float32)
-    assert measure(zero, zero, None).min_cosine == 1
-    assert measure(zero, found[:1], None).min_cosine == 0
+    assert parity_of(zero, zero, None).min_cosine == 1
+    assert parity_of(zero, found[:1], None).min_cosine == 0
     with pytest.raises(GateError, match="golden text 0 'one': the artifact's vector holds NaN"):
-        measure(zero, np.full((1, 2), np.nan, np.float32), None, ["one"])
+        parity_of(zero, np.full((1, 2), np.nan, np.float32), None, ["one"])
 
 
 GOOD = {"mean_cosine": 0.9985, "min_cosine": 0.991, "max_abs": 0.02, "texts": 9, "low_bit_share": 0.97}
@@ -289,12 +289,12 @@ def test_a_length_other_than_the_models_is_not_exported():
     reference_ND = np.array([[0.6, 0.8], [1.0, 0.0], [0.0, 0.0]], np.float32)
     assert length_error(reference_ND, reference_ND) == 0
     short_ND = reference_ND * np.array([[1.0], [0.9], [1.0]], np.float32)
-    parity = measure(reference_ND, short_ND, None)
+    parity = parity_of(reference_ND, short_ND, None)
     assert parity.mean_cosine == 1
     assert parity.length_error == pytest.approx(0.1)
     assert shortfalls(parity, INT8) == []
     assert shortfalls(parity, thresholds_for({"int8"}, True)) == ["a vector's length differs by 10 % (at most 0.1 %)"]
-    assert len(shortfalls(measure(reference_ND, 2 * reference_ND, None), INT8)) == 1
+    assert len(shortfalls(parity_of(reference_ND, 2 * reference_ND, None), INT8)) == 1
 
 
 @pytest.mark.parametrize(("longest", "lengths"), [(1, [1]), (2, [1, 2]), (24, [1, 2, 24])])

@@ -15,7 +15,7 @@ from msdc.compress.student.plan import integers, plan_for
 from msdc.compress.student.weights import read_weights
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
-from msdc.export.golden import measure
+from msdc.export.golden import parity_of
 from msdc.export.onnx.float_program import FloatProgram, ProgramEncoder
 from msdc.export.onnx.graph import LEVELS, GraphBuilder, pair_safe, quantize_tokens
 from msdc.export.onnx.program import OnnxRunner, check_onnx_file
@@ -54,14 +54,14 @@ def test_quantized_is_close_on_both_kinds_of_target(shape, precision, tmp_path):
     small = [name for name, part in integers(student, plan_for(student, precision)).items() if part.dtype == "int4"]
     wanted = TorchModel(tiny.dequantized(student, precision, small)).vectors(tiny.rows())
     found = OnnxRunner(path, threads=1).run(tiny.rows())
-    parity = measure(wanted, found, written.low_bit_share)
+    parity = parity_of(wanted, found, written.low_bit_share)
     assert parity.mean_cosine >= 0.998
     assert parity.min_cosine >= 0.985
     assert written.low_bit_share == 1.0
     (tmp_path / "web").mkdir()
     _, web, _ = write(tmp_path / "web", precision, "web", **tiny.SHAPES[shape])
     assert {used.domain for used in check_onnx_file(web, full=True).opset_import} == {""}
-    again = measure(wanted if precision != "int8" else found, OnnxRunner(web, threads=1).run(tiny.rows()), None)
+    again = parity_of(wanted if precision != "int8" else found, OnnxRunner(web, threads=1).run(tiny.rows()), None)
     # The two spellings round at different places: biases in attention, GELU, float16 in the look-up of 4 bits.
     assert again.mean_cosine >= (0.999 if precision == "int8" else 0.998)
 
