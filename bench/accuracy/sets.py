@@ -26,7 +26,7 @@ from msdc.bench.accuracy.search import SEARCH
 from msdc.bench.accuracy.similarity import BIAS, DRIFT, GEOMETRY, MSE, STS, bias_data, drift_data, geometry_data
 from msdc.bench.accuracy.task import AccuracyTask, TaskData
 from msdc.errors import InputError, did_you_mean
-from msdc.text.quickstart import GOLDEN_TEXTS, GRADED_PAIRS, PARALLEL
+from msdc.text.quickstart import GOLDEN_TEXTS, GRADED_PAIRS, PARALLEL, parallel_table
 from msdc.text.scored_pairs import ScoredPairs, join_pairs, read_pairs
 from msdc.text.text_files import SourceFile, read_lines
 
@@ -48,7 +48,7 @@ CODES = {
     "ta": ("tam", "tam_Taml"), "th": ("tha", "tha_Thai"), "tl": ("tgl", "tgl_Latn"), "tr": ("tur", "tur_Latn"),
     "uk": ("ukr", "ukr_Cyrl"), "ur": ("urd", "urd_Arab"), "vi": ("vie", "vie_Latn"), "zh": ("cmn", "zho_Hans"),
 }  # fmt: skip
-SHIPPED = ("en", "de", "es", "fr", "it", "nl", "tr", "ar")
+SHIPPED = ("en", "de", "es", "fr", "it", "nl", "tr", "ar", "pt", "ru", "pl", "zh", "ja", "ko")
 TRACKS = ("ar-ar", "es-es", "en-en", "en-ar", "en-de", "en-tr", "en-es", "en-fr", "en-it", "en-nl")
 DRIFT_ROWS = 250
 
@@ -62,7 +62,7 @@ def flores_code(code: str) -> str:
 
 @dataclass(frozen=True)
 class DataFolder:
-    """The data folder and the requested languages (None: those of the set, or the eight of the shipped student)."""
+    """The data folder and the requested languages (None: those of the set, or those of the shipped student)."""
 
     folder: Path | None
     languages: tuple[str, ...] | None = None
@@ -249,7 +249,7 @@ def _load_bias(data: DataFolder, name: str, loads: list[Callable[[], TaskData]] 
         if data.has_flores("en"):
             picture = data.flores(["en", others[0]], f"flores/en-{others[0]}")
         else:
-            other = others[0] if others[0] in SHIPPED else "de"
+            other = others[0] if others[0] in parallel_table()[0] else "de"
             picture = _shipped_pair(other, f"quickstart/en-{other}")
     return bias_data(pairs, picture)
 
@@ -301,7 +301,7 @@ def _named(read: Callable[[Path], TaskData], path: Path, name: str) -> TaskData:
 
 def _quickstart(data: DataFolder) -> Iterator[SetPart]:
     for code in data.others():
-        if code in SHIPPED:
+        if code in parallel_table()[0]:
             name = f"quickstart/en-{code}"
             yield SetPart(name, partial(_load, _shipped_pair, code, name))
 

@@ -209,8 +209,8 @@ def test_archives(tmp_path):
 
 def test_the_shipped_list_makes_every_file_of_the_recipe(tmp_path):
     sets = read_sources()
-    wanted, unknown, elsewhere = wanted_files(load_recipe("msdc-mini:fourteen", data=tmp_path), tmp_path, sets)
-    eight, missing, _ = wanted_files(load_recipe("msdc-mini", data=tmp_path), tmp_path, sets)
+    wanted, unknown, elsewhere = wanted_files(load_recipe("msdc-mini", data=tmp_path), tmp_path, sets)
+    eight, missing, _ = wanted_files(load_recipe("msdc-mini:eight", data=tmp_path), tmp_path, sets)
     assert not missing
     assert "tatoeba/tatoeba.en-ja.tsv.gz" in wanted
     assert {file for file in wanted if file not in eight and "en-" in file} == {
