@@ -3,8 +3,8 @@
     python benchmarks/evaluation.py msdc-mini --tasks card --data DATA --write docs/results/msdc-mini.md
 
 Everything but `--write` and `--title` goes to `msdc evaluate` unchanged. The page is the document that it writes,
-without sections on the data, tests of differences between models, details of bias and drift, and files with no test
-sentence.
+without sections on the data, tests of differences between models, details of bias, drift and the shipped pairs, files
+with no test sentence, and mining by language; intervals are those of the ExecuTorch program.
 """
 
 import re
@@ -16,7 +16,15 @@ from pathlib import Path
 from results_page import model_version, options_for, write_page
 
 # Headings of sections that the page leaves out, `##` and bold.
-LEFT_OUT = ("Differences between models", "Not scored", "Notes on the data", "Language bias in detail", "drift/")
+LEFT_OUT = (
+    "Differences between models",
+    "Not scored",
+    "Notes on the data",
+    "Language bias in detail",
+    "drift/",
+    "graded-pairs by part",
+)
+INTERVALS_OF = "(executorch)"
 SEARCHED = "## Training text searched for test sentences\n"
 
 
@@ -25,7 +33,16 @@ def shortened(document: str) -> str:
     parts = re.split(r"\n(?=## |\*\*[^*\n]+\*\*\n)", document)
     text = "\n".join(part for part in parts if not part.lstrip("#* ").startswith(LEFT_OUT))
     lines: list[str] = []
+    kept: list[bool] = []  # by column: whether it has intervals
     for line in text.replace(SEARCHED, f"{SEARCHED}\nFiles with none are not listed.\n").splitlines():
+        if line.startswith("| flores-mining/"):
+            continue
+        cells = line.split("|")
+        if line.startswith("| set "):
+            kept = [INTERVALS_OF in cell for cell in cells]
+        elif line.startswith("| ") and len(cells) == len(kept) and any(kept):
+            cells = [cell if keep else re.sub(r" \[.+\]", "", cell) for cell, keep in zip(cells, kept, strict=True)]
+            line = "|".join(cells).replace("| 0 + 0 near of", "| 0 of")
         unseen = ", unseen pairs |" in line and line.split("|")[2:-3] == lines[-1].split("|")[2:-3]
         if not unseen and not line.endswith(": 0 exact, 0 near"):
             lines.append(line)

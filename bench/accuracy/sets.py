@@ -453,8 +453,8 @@ SUITES: dict[str, tuple[str, ...]] = {
     "paper-dcse": ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", "geometry", "senteval"),
     "paper-lxs": ("mldoc", "xsr"),
     CARD: (
-        "sts17", "stsb", "stsb-multi", "stsb-cross", "stsb-multi-dev", "stsb-tr-dev", "graded-pairs",
-        "tatoeba", "flores", "flores-mining", "bias", "geometry", "drift",
+        "sts17", "stsb", "stsb-multi", "stsb-cross", "stsb-multi-dev", "stsb-tr-dev", "korsts-dev", "stsb-cross-dev",
+        "graded-pairs", "tatoeba", "flores", "flores-mining", "bias", "geometry", "drift",
     ),
 }  # fmt: skip
 SUITES["paper"] = tuple(dict.fromkeys(word for name in SUITES if name.startswith("paper-") for word in SUITES[name]))
