@@ -37,6 +37,8 @@ _SIGNS = ["ـ", "\u0670", *map(chr, range(0x064B, 0x0660))]
 _INVISIBLE = ["\u00ad", "\u034f", "\u061c", "\u180e", "\u200e", "\u200f", "\ufeff",
               *map(chr, [*range(0x202A, 0x202F), *range(0x2060, 0x2065), *range(0x2066, 0x2070)])]  # fmt: skip
 _DASHES, _SINGLE, _DOUBLE = "\u2010\u2011\u2012\u2013\u2014\u2015\u2043\u2212", "‘’‚‛‹›ʼ", "“”„‟«»〝〞〟"
+# Jamo as signs of their own (in tables, in chats), which `tokenizers` does not join to syllables.
+_SINGLE_JAMO = frozenset(map(chr, [*range(0x3131, 0x3190), *range(0xFFA0, 0xFFDD)]))
 # Every character of a second digit or mark is one of ASCII.
 _MARKS = dict.fromkeys(_DASHES, "-") | dict.fromkeys(_SINGLE, "'") | dict.fromkeys(_DOUBLE, '"')
 _HAN = range(0x3400, 0x4DC0), range(0x4E00, 0xA000), range(0xF900, 0xFB00)  # in the basic plane
@@ -120,8 +122,12 @@ def marks_apart(rules: Mapping[str, str]) -> dict[str, str]:
 
 
 def one_spelling(rules: Mapping[str, str], kept: Iterable[str] = ()) -> dict[str, str]:
-    """Rules of a character map that give all `spellings` of a word one form; those of characters in `kept` stay."""
+    """Rules of a character map that give all `spellings` of a word one form; those of characters in `kept` stay.
+
+    Jamo that are signs of their own are read one by one.
+    """
     own = frozenset(kept)
+    rules = {key: text for key, text in rules.items() if len(key) == 1 or _SINGLE_JAMO.isdisjoint(key)}
     spelled = {character: text for character, text in spellings().items() if character not in own}
     table = str.maketrans(spelled)
     found = spelled | {"i\u0307": "i", "I\u0307": "i"}

@@ -237,6 +237,8 @@ def write_fast_copy(model_file: Path, target: Path) -> None:
         ruled = [letter for letter in map(chr, range(0xAA, 0x250)) if letter == letter.lower() and letter.isalpha()]
         ruled = [letter for letter in ruled if normalize(letter).strip("▁") != letter]
         apart = "\ufdd1"
+        if normalize("か\u3099").strip("▁") == "が":
+            steps += _joined_kana_and_jamo()
         steps.append(normalizers.Replace(Regex(rf"(?<=[\p{{M}}\u0130{''.join(ruled)}])(?=\p{{M}})"), apart))
         steps.append(normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap))
         if normalize("e\u0302\u0301").strip("▁") == "\u1ebf":
@@ -258,6 +260,19 @@ def write_fast_copy(model_file: Path, target: Path) -> None:
     )
     with disk_errors(target):
         backend.save(str(target), pretty=False)
+
+
+def _joined_kana_and_jamo() -> list[Any]:
+    """Steps that join kana with their voicing marks, half-width ones too, and jamo to syllables, and no other letters.
+
+    A character map does so by rules of two or three letters, which `tokenizers` does not apply.
+    """
+    half = [chr(letter) + mark for letter in range(0xFF66, 0xFF9E) for mark in "ﾞﾟ"]
+    whole = {pair: unicodedata.normalize("NFKC", pair) for pair in half}
+    steps = [normalizers.Replace(pair, letter) for pair, letter in whole.items() if len(letter) == 1]
+    apart = "\x1f"  # of one byte; character maps drop it
+    others = normalizers.Replace(Regex(r"(?<=[^\p{Hiragana}\p{Katakana}])(?=\p{M})"), apart)
+    return [*steps, others, normalizers.NFC(), normalizers.Replace(apart, "")]
 
 
 def write_tokenizer_folder(model_file: Path, folder: Path, max_length: int) -> None:
