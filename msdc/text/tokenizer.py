@@ -237,11 +237,12 @@ def write_fast_copy(model_file: Path, target: Path) -> None:
         ruled = [letter for letter in map(chr, range(0xAA, 0x250)) if letter == letter.lower() and letter.isalpha()]
         ruled = [letter for letter in ruled if normalize(letter).strip("▁") != letter]
         apart = "\ufdd1"
-        if normalize("か\u3099").strip("▁") == "が":
+        full = normalize("e\u0302\u0301").strip("▁") == "\u1ebf"
+        if not full and normalize("か\u3099").strip("▁") == "が":
             steps += _joined_kana_and_jamo()
         steps.append(normalizers.Replace(Regex(rf"(?<=[\p{{M}}\u0130{''.join(ruled)}])(?=\p{{M}})"), apart))
         steps.append(normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap))
-        if normalize("e\u0302\u0301").strip("▁") == "\u1ebf":
+        if full:
             steps += [normalizers.Replace(Regex(rf"(?<=\P{{M}}){apart}"), ""), normalizers.NFC()]
         steps.append(normalizers.Replace(apart, ""))
     if proto.normalizer_spec.remove_extra_whitespaces:

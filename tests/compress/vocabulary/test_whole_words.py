@@ -154,6 +154,24 @@ def test_the_json_copy_keeps_every_combining_mark(texts, whole, tmp_path):
         assert FastTokenizer(tmp_path / "tokenizer.json").encode(rows, 64) == PieceTokenizer(model).encode(rows, 64)
 
 
+def test_kana_and_jamo_have_one_form_in_both_files(texts, tmp_path):
+    """Decomposed (as macOS writes names of files) and half-width; jamo that are signs of their own stay apart."""
+    ja, ko = ["がっこうでパンをたべる", "ガラスとピアノとヴィラ"], ["가나 다라", "나라 가다"]
+    made = train_whole_words(
+        {**texts, "ja": ja * 400, "ko": ko * 400}, tmp_path / "t.model", 2500, 1200, spellings=True
+    )
+    write_fast_copy(made, tmp_path / "tokenizer.json")
+    own, copy = PieceTokenizer(made), FastTokenizer(tmp_path / "tokenizer.json")
+    words = [*ja[0].split(), *ja[1].split("と"), *ko[0].split(), *ko[1].split()]
+    known = [word for word in words if own.unk_id not in own.encode([word], 64)[0]]
+    assert len(known) > len(words) / 2
+    for text, other in [*((word, unicodedata.normalize("NFD", word)) for word in known), ("ガピ", "ｶﾞﾋﾟ")]:
+        assert own.encode([text], 64) == own.encode([other], 64) == copy.encode([text], 64) == copy.encode([other], 64)
+    rows = ["ㄱㅏ ㅋㅋ 가", "ﾡￂ", "あ\u3099 ｱﾞ", "e\u0301 が\u0301", "गुरु की"]
+    assert own.encode(rows, 64) == copy.encode(rows, 64)
+    assert own.unk_id in own.encode(["ㄱㅏ"], 8)[0]
+
+
 def test_the_same_text_gives_the_same_file(texts, whole, tmp_path):
     again = train_whole_words(texts, tmp_path / "t.model", 2500, 1200, words=["zebra", "photograph"])
     assert again.read_bytes() == whole.path.read_bytes()
