@@ -5,7 +5,7 @@
         --write docs/results/static.md
 
 Students are exported to ExecuTorch (int8) and run from Python on one thread, as is model2vec, which is distilled from
-the same teacher where it is installed (`pip install 'model2vec[distill]'`, no dependency of msdc). All models encode
+the same teacher where it is installed (`pip install model2vec skeletoken`, no dependency of msdc). All models encode
 the same FLORES sentences in turn, one by one and in one list.
 """
 
@@ -20,11 +20,12 @@ import numpy as np
 from results_page import KeptRows, options_for, spread, table, write_page
 
 from msdc.bench import evaluate_all
+from msdc.encoders.folder import locate_model
 from msdc.export import export
 from msdc.export.bundle import load_bundle
 from msdc.text.text_files import iterate_lines
 
-TEACHER, WIDTH, LANGUAGES = "sentence-transformers/all-MiniLM-L6-v2", 256, ("eng_Latn", "deu_Latn", "spa_Latn")
+TEACHER, WIDTH, LANGUAGES = "all-MiniLM-L6-v2", 256, ("eng_Latn", "deu_Latn", "spa_Latn")
 SENTENCES, ROUNDS = 200, 5
 
 
@@ -37,7 +38,7 @@ class Model2Vec:
 
         self.name = f"model2vec {WIDTH}"
         if not folder.is_dir():
-            distill(TEACHER, pca_dims=WIDTH, quantize_to="float16").save_pretrained(str(folder))
+            distill(str(locate_model(TEACHER)), pca_dims=WIDTH, quantize_to="float16").save_pretrained(str(folder))
         self.model = StaticModel.from_pretrained(str(folder))
         self.bytes = (folder / "model.safetensors").stat().st_size
 
