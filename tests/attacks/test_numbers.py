@@ -19,7 +19,7 @@ from msdc.commands.encode import encode_stream
 from msdc.encoders.encoder import Encoder, SentenceEncoder
 from msdc.errors import MsdcError
 from msdc.export.bundle import Bundle, load_bundle
-from msdc.export.golden import FP32, INT8, decode_vectors, encode_vectors, measure, shortfalls
+from msdc.export.golden import FP32, INT8, decode_vectors, encode_vectors, parity_of, shortfalls
 from msdc.export.manifest import Parity
 from msdc.files import parse_json, read_json
 from msdc.search.index import Index
@@ -46,8 +46,8 @@ def test_golden_vectors_and_their_gate(bad):
     spoiled = rows.copy()
     spoiled[1, 2] = bad
     assert "NaN or infinity" in one_line(lambda: decode_vectors(encode_vectors(spoiled), 3, 4))
-    assert "golden text 1: the artifact" in one_line(lambda: measure(rows, spoiled, None))
-    assert "golden text 1: the float model" in one_line(lambda: measure(spoiled, rows, None))
+    assert "golden text 1: the artifact" in one_line(lambda: parity_of(rows, spoiled, None))
+    assert "golden text 1: the float model" in one_line(lambda: parity_of(spoiled, rows, None))
 
 
 def test_gates_fail_on_nan():

@@ -187,7 +187,7 @@ def test_the_shipped_model_describes_itself_to_mteb():
     assert meta.embed_dim == 384
     assert meta.max_tokens == 128
     assert {"eng-Latn", "ara-Arab", "tur-Latn"} <= set(meta.languages)
-    assert len(meta.languages) == 8
+    assert len(meta.languages) == 14
     assert "FloresBitextMining" in meta.training_datasets
     assert meta.license == "apache-2.0"
     assert type(meta).model_validate(meta.model_dump()).revision == model.model.fingerprint()[:40]
