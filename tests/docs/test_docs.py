@@ -25,8 +25,6 @@ NOT_MEASURED_AGAIN = (
     "target_instructions.md",
     "scale.md",
     "search-costs.md",
-    "artifacts.md",
-    "browser.md",
 )
 
 
