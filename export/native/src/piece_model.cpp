@@ -12,10 +12,11 @@ namespace msdc {
 
 namespace {
 
+constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581
 constexpr uint64_t kMaxModelBytes = 128ull * 1024 * 1024;
 constexpr uint32_t kIdBits = 20;
 constexpr uint32_t kIdMask = (1u << kIdBits) - 1;
-constexpr int32_t kOffsetStep = 4;
+constexpr int32_t kOffsetStep = 2;
 // SentencePiece itself refuses longer pieces.
 constexpr size_t kMaxPieceCharacters = 7999;
 // A piece has three fields, a model six; some room for what other writers add.
@@ -202,6 +203,8 @@ size_t PieceModel::slot_of(uint32_t hash) const {
 }
 
 void PieceModel::insert(int32_t id, const Piece& piece) {
+  best_score_ = std::max(best_score_, piece.score);
+  has_inner_space_ = has_inner_space_ || piece.text.find(kSpace, 1) != std::string_view::npos;
   longest_bytes_ = std::max(longest_bytes_, piece.text.size());
   const uint8_t longest = static_cast<uint8_t>(std::min<size_t>(piece.text.size(), kNoLimit));
   uint32_t hash = kHashSeed;
@@ -215,6 +218,7 @@ void PieceModel::insert(int32_t id, const Piece& piece) {
       known = static_cast<uint8_t>(ends | std::max<uint8_t>(known & kNoLimit, longest));
     }
   }
+  if (characters > kPrefixCharacters) prefixes_[prefix_slot(hash)] |= kEnds;
   const uint32_t tag = tag_of(hash);
   size_t slot = slot_of(hash);
   int same_tag = 0;

@@ -12,6 +12,7 @@ namespace msdc {
 namespace {
 
 constexpr float kUnknownPenalty = 10.0f;
+constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581
 
 struct Span {
   size_t start;
@@ -50,10 +51,18 @@ std::vector<int32_t> segment_unigram(const PieceModel& model, std::string_view t
   const size_t size = text.size();
   const float unknown_score = model.min_score() - kUnknownPenalty;
   std::vector<Node> best(size + 1);
-  size_t start = 0;
-  while (start < size) {
+  // Every path passes the beginnings of words, and a longer path never scores more: a place that is behind the best path
+  // to the next word so far is on no better one.
+  const bool words = model.word_by_word();
+  size_t word_end = 0;
+  for (size_t start = 0, first = 0; start < size; start += first) {
+    first = std::min(announced_bytes(text[start]), size - start);
+    if (words && start >= word_end) {
+      word_end = std::min(text.find(kSpace, start + first), size);
+    } else if (words && (best[start].start < 0 || (best[word_end].start >= 0 && best[start].score <= best[word_end].score))) {
+      continue;
+    }
     const float so_far = best[start].score;
-    const size_t first = std::min(announced_bytes(text[start]), size - start);
     bool has_single = false;
     uint32_t hash = PieceModel::kHashSeed;
     size_t end = start, most = model.longest_bytes();
@@ -69,6 +78,9 @@ std::vector<int32_t> segment_unigram(const PieceModel& model, std::string_view t
         const uint8_t longest = known & PieceModel::kNoLimit;
         if (longest != PieceModel::kNoLimit) most = std::min<size_t>(most, longest);
         if ((known & PieceModel::kEnds) == 0) continue;
+      } else if ((model.prefix(hash) & PieceModel::kEnds) == 0) {
+        budget->spend(1);
+        continue;
       }
       Piece piece;
       const int32_t id = model.find(text.substr(start, length), hash, &piece, budget);
@@ -87,7 +99,6 @@ std::vector<int32_t> segment_unigram(const PieceModel& model, std::string_view t
       const float score = unknown_score + so_far;
       if (node.start < 0 || score > node.score) node = {model.unk_id(), score, static_cast<int64_t>(start)};
     }
-    start += first;
   }
   std::vector<Span> spans;
   for (size_t end = size; end > 0; end = static_cast<size_t>(best[end].start)) {
