@@ -9,7 +9,6 @@ namespace msdc {
 
 namespace {
 
-constexpr std::string_view kSpace = "\xE2\x96\x81";         // U+2581
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";   // U+FFFD
 // SentencePiece keeps at most this many matching rules for one position.
 constexpr int kMaxMatches = 32;

@@ -12,7 +12,6 @@ namespace msdc {
 
 namespace {
 
-constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581
 constexpr uint64_t kMaxModelBytes = 128ull * 1024 * 1024;
 constexpr uint32_t kIdBits = 20;
 constexpr uint32_t kIdMask = (1u << kIdBits) - 1;

@@ -12,7 +12,6 @@ namespace msdc {
 namespace {
 
 constexpr float kUnknownPenalty = 10.0f;
-constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581
 
 struct Span {
   size_t start;

@@ -8,6 +8,9 @@
 
 namespace msdc {
 
+// U+2581, which stands for a space in pieces.
+constexpr std::string_view kSpace = "\xE2\x96\x81";
+
 // Bytes that the lead byte announces (1 for a stray trail byte), without looking further.
 inline size_t announced_bytes(char lead) {
   static constexpr unsigned char kBytes[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 4};
