@@ -300,8 +300,9 @@ def _named(read: Callable[[Path], TaskData], path: Path, name: str) -> TaskData:
 
 
 def _quickstart(data: DataFolder) -> Iterator[SetPart]:
+    known, _ = parallel_table()
     for code in data.others():
-        if code in parallel_table()[0]:
+        if code in known:
             name = f"quickstart/en-{code}"
             yield SetPart(name, partial(_load, _shipped_pair, code, name))
 

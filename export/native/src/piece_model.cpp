@@ -202,7 +202,6 @@ size_t PieceModel::slot_of(uint32_t hash) const {
 }
 
 void PieceModel::insert(int32_t id, const Piece& piece) {
-  best_score_ = std::max(best_score_, piece.score);
   has_inner_space_ = has_inner_space_ || piece.text.find(kSpace, 1) != std::string_view::npos;
   longest_bytes_ = std::max(longest_bytes_, piece.text.size());
   const uint8_t longest = static_cast<uint8_t>(std::min<size_t>(piece.text.size(), kNoLimit));

@@ -1,10 +1,11 @@
 // A SentencePiece `.model` read in place.
 //
-// The file stays mapped; next to it only a hash table of four bytes per slot, a byte for each beginning of a piece and the
-// offsets of every second piece are kept, about 11 bytes per piece. SentencePiece's own library holds the parsed protobuf, a trie
-// and a map, which for 250,000 pieces is more than the whole encoder may take on a phone.
+// The file stays mapped; next to it only a hash table of four bytes per slot, a byte for each beginning of a piece and
+// the offsets of every second piece are kept, about 11 bytes per piece. SentencePiece's own library holds the parsed
+// protobuf, a trie and a map, which for 250,000 pieces is more than the whole encoder may take on a phone.
 #pragma once
 
+#include <cfloat>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -42,9 +43,9 @@ class PieceModel {
   bool whitespace_as_suffix() const { return whitespace_as_suffix_; }
   bool byte_fallback() const { return byte_fallback_; }
   bool has_user_defined() const { return has_user_defined_; }
-  // Whether a space (U+2581) is only at the front of pieces, whose scores are not positive: the best path of a word is
-  // then its own.
-  bool word_by_word() const { return !has_inner_space_ && best_score_ <= 0.0f; }
+  // Whether a space (U+2581) is only at the front of pieces, and no score is positive (`max_score` is FLT_MIN then, and
+  // without normal pieces below `min_score`): the best path of a word is then its own.
+  bool word_by_word() const { return !has_inner_space_ && min_score_ <= max_score_ && max_score_ <= FLT_MIN; }
   int32_t size() const { return size_; }
   int32_t unk_id() const { return unk_id_; }
   int32_t byte_id(unsigned char byte) const { return byte_ids_[byte]; }
@@ -59,9 +60,10 @@ class PieceModel {
   static constexpr uint32_t kHashSeed = 2166136261u;
   static uint32_t hash_add(uint32_t hash, char byte) { return (hash ^ static_cast<unsigned char>(byte)) * 16777619u; }
 
-  // The pieces that begin with a text of at most kPrefixCharacters characters (whose hash is `hash`): 0 if there are none,
-  // else the bytes of the longest one (kNoLimit: any number), and kEnds if one is the text itself, of any length. Another text
-  // in the same slot may add to both. A search for the pieces at a place of a text stops by it, as in a trie.
+  // The pieces that begin with a text of at most kPrefixCharacters characters (whose hash is `hash`): 0 if there are
+  // none, else the bytes of the longest one (kNoLimit: any number), and kEnds if one is the text itself, of any length.
+  // Another text in the same slot may add to both. A search for the pieces at a place of a text stops by it, as in a
+  // trie.
   static constexpr int kPrefixCharacters = 4;
   static constexpr uint8_t kEnds = 0x80, kNoLimit = 0x7F;
   uint8_t prefix(uint32_t hash) const { return prefixes_[prefix_slot(hash)]; }
@@ -94,7 +96,6 @@ class PieceModel {
   int32_t unk_id_ = -1;
   float min_score_ = 0.0f;
   float max_score_ = 0.0f;
-  float best_score_ = 0.0f;
   size_t longest_bytes_ = 0;
   size_t longest_user_defined_ = 0;
   int32_t byte_ids_[256];

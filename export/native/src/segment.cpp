@@ -58,8 +58,9 @@ std::vector<int32_t> segment_unigram(const PieceModel& model, std::string_view t
     first = std::min(announced_bytes(text[start]), size - start);
     if (words && start >= word_end) {
       word_end = std::min(text.find(kSpace, start + first), size);
-    } else if (words && (best[start].start < 0 || (best[word_end].start >= 0 && best[start].score <= best[word_end].score))) {
-      continue;
+    } else if (words) {
+      const bool behind = best[word_end].start >= 0 && best[start].score <= best[word_end].score;
+      if (behind || best[start].start < 0) continue;
     }
     const float so_far = best[start].score;
     bool has_single = false;
