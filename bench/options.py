@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from msdc.export.runtimes import expand
+from msdc.export.runtimes import RuntimeChoice, expand
 from msdc.export.schema import RuntimeName
 from msdc.options import AnyPath, Names, Options
 
@@ -18,9 +18,7 @@ Lengths = Annotated[Sequence[Annotated[int, Field(ge=2)]], AfterValidator(lambda
 class BenchSettings(Options):
     """What to measure; the same for every device, so that their numbers can be compared."""
 
-    runtime: Annotated[str | None, AfterValidator(lambda name: name and expand(name) and name)] = Field(
-        default=None, description="one of the runtimes, or both; None: all the bundle holds"
-    )
+    runtime: RuntimeChoice = Field(default=None, description="one of the runtimes, or both; None: all the bundle holds")
     lengths: Annotated[Lengths | None, Field(min_length=1)] = Field(
         default=None, description="tokens, special ids included; None: 8,32,128, limited by the artifact"
     )

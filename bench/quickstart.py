@@ -29,9 +29,9 @@ from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.encoders.folder import STOCK_FOLDER
 from msdc.errors import GateError, InputError
 from msdc.export.exporters import write_bundle
-from msdc.export.options import ExportOptions
+from msdc.export.options import ExportSettings
 from msdc.export.readme import CardFacts
-from msdc.export.runtimes import RUNTIMES
+from msdc.export.runtimes import EVERY
 from msdc.files import remove_folder, write_json
 from msdc.progress import say
 
@@ -66,12 +66,12 @@ def prepare_folder(folder: Path, force: bool) -> bool:
     return not force
 
 
-def _export(recipe: Recipe, student: Path, bundle: Path, runtimes: tuple[str, ...]) -> None:
+def _export(recipe: Recipe, student: Path, bundle: Path, runtime: str) -> None:
     encoder = load_encoder(student)
     # A bundle is complete or absent, but it may be that of an earlier, interrupted attempt: write it again.
     write_bundle(
         to_student(encoder), encoder.tokenizer, bundle, name=recipe.name, force=True,
-        options=ExportOptions(runtimes=runtimes, precision="int8"), source_sha256=encoder.fingerprint(),
+        options=ExportSettings(runtime=runtime, precision="int8"), source_sha256=encoder.fingerprint(),
         card=CardFacts(("en", *recipe.corpora[0].languages), tuple(recipe.licenses), tuple(recipe.data_sources)),
     )  # fmt: skip
 
@@ -79,7 +79,7 @@ def _export(recipe: Recipe, student: Path, bundle: Path, runtimes: tuple[str, ..
 def program_numbers(student: Path, runs: int = 30) -> dict[str, float]:
     """`bytes` of a student's int8 program for ONNX Runtime, and median `ms` of a text of 32 tokens on this machine."""
     encoder = load_encoder(student)
-    options = ExportOptions(target="linux", runtimes=("onnx",), precision="int8", gates=False, module=False)
+    options = ExportSettings(target="linux", runtime="onnx", precision="int8", gates=False, module=False)
     with tempfile.TemporaryDirectory() as folder:
         write_bundle(to_student(encoder), encoder.tokenizer, Path(folder) / BUNDLE, name="student", options=options)
         length = min(32, encoder.max_length)
@@ -150,10 +150,10 @@ def run_quickstart(folder: Path, *, force: bool = False, runs: int = 60, overrid
         finished("distill")
 
         bundles, missed = [folder / BUNDLE], ""
-        _export(recipe, trained.student, folder / BUNDLE, RUNTIMES.names())
+        _export(recipe, trained.student, folder / BUNDLE, EVERY)
         try:
             # One runtime is enough to compare the two, and the quicker one to write.
-            _export(recurring, twin.student, folder / TWIN / BUNDLE, ("onnx",))
+            _export(recurring, twin.student, folder / TWIN / BUNDLE, "onnx")
             bundles.append(folder / TWIN / BUNDLE)
         except GateError as error:
             missed = str(error)

@@ -87,7 +87,7 @@ def both_ways(model: str, work: Path, rounds: int) -> list[str]:
     """
     ways: tuple[Literal["canonical", "generic"], ...] = ("canonical", "generic")
     for way in ways:
-        export(model, target="linux", runtime="both", precision="int8", out=work / way, exporter=way, force=True)
+        export(model, target="linux", runtime="both", precision="int8", output=work / way, exporter=way, force=True)
     items = [item for way in ways for item in items_of(work / way, way)]
     measure_items(items, rounds, 20, LENGTHS)
     canonical = {item.runtime: item for item in items if item.name == "canonical"}

@@ -22,7 +22,7 @@ from msdc.export import export
 from msdc.export.exporters import write_bundle
 from msdc.export.golden import golden_texts, read_golden, write_golden
 from msdc.export.manifest import Manifest, list_files, read_manifest, write_manifest
-from msdc.export.options import ExportOptions
+from msdc.export.options import ExportSettings
 from msdc.export.schema import OnnxPart
 from msdc.files import staged_folder
 from msdc.text.tokenizer import PieceTokenizer
@@ -56,7 +56,7 @@ def make_student(work: Path, name: str, precision: str) -> Path:
             for parameter in student.parameters():
                 # Equal tensors are stored once: fresh biases, all zero, would make the file too small.
                 parameter.add_(torch.randn_like(parameter) * 0.02)
-        options = ExportOptions(precision=precision, runtimes=("executorch", "onnx"), gates=False)
+        options = ExportSettings(precision=precision, runtime="both", gates=False)
         write_bundle(student, PieceTokenizer(tokenizer_file(work)), out, name=name, options=options)
     return out
 
@@ -66,7 +66,7 @@ def make_model(work: Path, name: str, precision: str | None, target: str = "linu
     out = work / f"{name}-{target}-{precision or 'own'}"
     if not out.is_dir():
         work.mkdir(parents=True, exist_ok=True)
-        export(name, target=target, runtime="both", precision=precision, out=out)
+        export(name, target=target, runtime="both", precision=precision, output=out)
     return out
 
 

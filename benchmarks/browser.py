@@ -194,7 +194,7 @@ def main() -> None:
     first: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="msdc-browser-page-") as folder:
         work = Path(folder)
-        bundle, _ = export(MODEL, target="web", out=work / "bundle", with_runtime=True)
+        bundle, _ = export(MODEL, target="web", output=work / "bundle", with_runtime=True)
         sizes = size_rows(bundle)
         for number in range(given.rounds):
             for name in rounds:

@@ -151,7 +151,7 @@ def main() -> None:
         run(["git", "checkout-index", "-a", f"--prefix={source}/"], ROOT)
         run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", work, source], work)
         (wheel,) = work.glob("*.whl")
-        bundle, _ = export("msdc-mini", target="linux", out=work / "bundle")
+        bundle, _ = export("msdc-mini", target="linux", output=work / "bundle")
         for kind in KINDS:
             if not rows.has(extra=kind.extra) and (
                 not options.only or (kind.extra or "base") in options.only.split(",")

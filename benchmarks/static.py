@@ -54,7 +54,7 @@ def opened(models: list[str], work: Path) -> dict[str, tuple[Any, Any, int]]:
     for name in models:
         folder = work / name.strip("/").replace("/", "-")
         if not (folder / "bundle.json").is_file():
-            export(name, target="linux", runtime="executorch", precision="int8", gates=False, out=folder, force=True)
+            export(name, target="linux", runtime="executorch", precision="int8", gates=False, output=folder, force=True)
         bundle = load_bundle(folder, "executorch", 1)
         found[name] = bundle, folder, bundle.manifest.program_bytes("executorch")
     try:

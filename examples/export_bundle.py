@@ -26,7 +26,7 @@ def main() -> None:
     options = parser.parse_args()
 
     # Gates are checked here: a GateError names the limit that was not met.
-    folder, manifest = export(options.model, target="linux", runtime=options.runtime, out=options.out)
+    folder, manifest = export(options.model, target="linux", runtime=options.runtime, output=options.out)
     float_ND = msdc.load_encoder(options.model).encode(TEXTS)
     for runtime in manifest.runtimes:
         bundle = msdc.load_bundle(folder, runtime=runtime)

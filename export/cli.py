@@ -9,50 +9,38 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from msdc.commands import VerbCommand, quiet_option
+from msdc.commands import VerbCommand, options_of, quiet_option
 from msdc.errors import InputError
 from msdc.export import export
-from msdc.export.runtimes import default_runtimes_help, runtime_choices
+from msdc.export.options import ExportOptions
+from msdc.export.runtimes import runtime_choices
 from msdc.export.schema import TARGETS
 
-GROUPS = {"Common options": "target model_folder runtime precision out max_length force as_json"}
+GROUPS = {"Common options": "target model_folder runtime precision output max_length force as_json"}
 
 
 @click.command(cls=VerbCommand, verb="msdc.export.exporters:export", groups=GROUPS)
 @click.argument("model", default="msdc-mini")
-@click.option("--target", type=click.Choice(TARGETS.names()), help="Platform the bundle is written for.")
+@options_of(
+    ExportOptions,
+    (),
+    target={"type": click.Choice(TARGETS.names()), "help": "Platform the bundle is written for."},
+    runtime={"type": click.Choice(runtime_choices())},
+    output={"names": ("-o", "--output")},
+    gates={
+        "names": ("--no-gates",),
+        "flag_value": False,
+        "help": "Write the bundle even if a gate fails; the manifest records it.",
+    },
+    module={
+        "names": ("--no-module",),
+        "flag_value": False,
+        "help": "Write no module for apps (android, ios, web), only the rest of the bundle.",
+    },
+    sample={"names": ("--with-sample",)},
+)
 @click.option("--sentence-transformers", "model_folder", is_flag=True,
               help="Write no bundle but a model folder of sentence-transformers' own classes.")  # fmt: skip
-@click.option("--runtime", type=click.Choice(runtime_choices()), help=f"Default: {default_runtimes_help()}.")
-@click.option(
-    "--precision",
-    help="fp32, int8, int8-embed4 (4-bit token table), int4-embed4 (for students trained for it), or a plan's .json. "
-    "Default: the plan of a folder made by `compress quantize`, else int8.",
-)
-@click.option("-o", "--output", "out", type=click.Path(path_type=Path),
-              help="Bundle folder. Default: MODEL-TARGET here.")  # fmt: skip
-@click.option(
-    "--style",
-    type=click.Choice(["multi-method", "forward"]),
-    help="ExecuTorch: embed, unit and pool, or one forward method.",
-)
-@click.option("--max-length", type=click.IntRange(min=2), help="Longest input in tokens. Default: that of the model.")
-@click.option(
-    "--exporter",
-    type=click.Choice(["canonical", "generic"]),
-    help="The exporter. canonical: the student's own programs; generic: torch.export of any architecture. Default: "
-    "canonical for students and BERT, RoBERTa / XLM-R, DistilBERT and ALBERT, else generic.",
-)
-@click.option(
-    "--with-sample", "sample", is_flag=True, help="Write a sample app: search over a list of notes (android, ios)."
-)
-@click.option("--with-runtime", is_flag=True, help="Copy onnxruntime-web into the bundle (web); npm fetches it.")
-@click.option("--transformers-js", is_flag=True, help="Write files with which transformers.js reads the bundle (web).")
-@click.option("--no-gates", "gates", is_flag=True, flag_value=False,
-              help="Write the bundle even if a gate fails; the manifest records it.")  # fmt: skip
-@click.option("--no-module", "module", is_flag=True, flag_value=False,
-              help="Write no module for apps (android, ios, web), only the rest of the bundle.")  # fmt: skip
-@click.option("--force", is_flag=True, help="Replace an existing folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 @quiet_option
 @click.pass_context
@@ -66,12 +54,12 @@ def command(
     if model_folder:
         of_bundles = [
             option.opts[-1] for option in context.command.params
-            if option.name not in ("model", "model_folder", "out", "force", "as_json")
+            if option.name not in ("model", "model_folder", "output", "force", "as_json")
             and context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
         ]  # fmt: skip
         if of_bundles:
             raise InputError(f"--sentence-transformers writes no bundle: omit {', '.join(of_bundles)}")
-        _write_model_folder(model, options["out"], options["force"], as_json)
+        _write_model_folder(model, options["output"], options["force"], as_json)
         return
     if target is None:
         raise click.MissingParameter(ctx=context, param=next(p for p in context.command.params if p.name == "target"))

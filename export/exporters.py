@@ -8,33 +8,33 @@ from __future__ import annotations
 
 import functools
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, cast
 
 import yaml
-from pydantic import ValidationError
 
 from msdc import __version__
-from msdc.arguments import checked
 from msdc.compress.student.config import parameter_counts
-from msdc.compress.student.plan import PRECISIONS, PrecisionPlan, check_plan, plan_for
+from msdc.compress.student.plan import PrecisionPlan, check_plan, plan_for
 from msdc.encoders.encoder import Encoder, load_encoder, own_vectors
 from msdc.encoders.folder import OWN_TYPE, EncodeDefaults, locate_model, read_layout, shipped_names
-from msdc.errors import GateError, InputError, first_problem
+from msdc.errors import GateError, InputError
 from msdc.export.golden import golden_texts, thresholds_for
 from msdc.export.manifest import Manifest
 from msdc.export.mobile.module import package_folder
 from msdc.export.mobile.web.npm import runtime_folder
 from msdc.export.onnx.float_program import FloatProgram, ProgramEncoder
-from msdc.export.options import CANONICAL, GENERIC, ExportOptions, ModelFacts
+from msdc.export.options import CANONICAL, GENERIC, ExportOptions, ExportSettings, ModelFacts
 from msdc.export.readme import CardFacts, read_card
-from msdc.export.runtimes import RUNTIMES, expand
+from msdc.export.runtimes import RUNTIMES
 from msdc.export.schema import MANIFEST_FILE, READS_PADDING
 from msdc.export.smoothing import TorchModel, calibration_texts, smooth
 from msdc.export.writer import Ready, write
 from msdc.extras import installed, require
-from msdc.files import read_json, refuse_existing, sha256_files, user_cache
+from msdc.files import refuse_existing, sha256_files, user_cache
+from msdc.options import takes
 from msdc.progress import say
 from msdc.scores import cosine_rows
 from msdc.text.tokenizer import Tokenizer
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 # Longest input of the generic exporter where the model allows more: a program plans memory for its longest input.
 GENERIC_LONGEST = 512
 GENERIC_PRECISIONS = ("fp32", "int8")
+P = ParamSpec("P")
 
 
 class Exported(NamedTuple):
@@ -54,79 +55,52 @@ class Exported(NamedTuple):
     manifest: Manifest
 
 
-@checked
-def export(
-    model: str | Path = "msdc-mini",
-    *,
-    target: str,
-    runtime: str | None = None,
-    precision: str | PrecisionPlan | None = None,
-    out: str | Path | None = None,
-    style: Literal["multi-method", "forward"] = "multi-method",
-    max_length: int | None = None,
-    exporter: Literal["canonical", "generic"] | None = None,
-    gates: bool = True,
-    module: bool = True,
-    sample: bool = False,
-    with_runtime: bool = False,
-    transformers_js: bool = False,
-    force: bool = False,
-) -> Exported:
+class Export(Protocol[P]):
+    """The type of `export`: the fields of `ExportOptions` are its keywords."""
+
+    def __call__(self, model: str | Path = "msdc-mini", *args: P.args, **options: P.kwargs) -> Exported:
+        """See `_export`."""
+
+
+def _verb(options: Callable[P, ExportOptions]) -> Export[P]:
+    return cast(Export[P], takes(ExportOptions, _export))
+
+
+def _export(model: str | Path = "msdc-mini", *, options: ExportOptions) -> Exported:
     """Write the bundle of a model for a target: programs, tokenizer, golden vectors, manifest.
 
         from msdc.export import export
 
-        folder, manifest = export("msdc-mini", target="android", out="mini")
+        folder, manifest = export("msdc-mini", target="android", output="mini")
         print(manifest.parity["executorch"].mean_cosine)
 
     Args:
         model: a shipped name, a folder, or a hub id: a student, or any encoder that sentence-transformers loads.
-        target: android, ios, linux or web.
-        runtime: executorch, onnx or both; None: the target's own.
-        precision: fp32, int8, int8-embed4, int4-embed4, a plan or its `.json` file; None: the plan of a folder made by
-            `msdc compress quantize`, else int8.
-        out: bundle folder; None: MODEL-TARGET in the working directory.
-        style: of ExecuTorch programs: methods embed, unit and pool, or one `forward`.
-        max_length: longest input in tokens; None: that of the model.
-        exporter: canonical or generic; None: canonical where it takes the model.
-        gates: fail where the artifact is too far from the float model; False: the manifest records it.
-        module: write the target's module for apps.
-        sample: write a sample app (android, ios).
-        with_runtime: copy onnxruntime-web (web).
-        transformers_js: write files with which transformers.js reads the bundle too (web), for models with a
-            `tokenizer.json` of their own.
-        force: replace an existing folder.
 
     Raises:
-        InputError: no such model, or one that cannot be exported so; `out` exists without force.
+        InputError: no such model, or one that cannot be exported so; `output` exists without force.
         GateError: a gate failed; nothing is left on disk. Where one of two runtimes fails, the bundle holds
             the other one.
     """
-    options = ExportOptions(
-        target=target, runtimes=expand(runtime) if runtime else None,
-        precision=load_precision(precision) if isinstance(precision, str) else precision, style=style,
-        max_length=max_length, exporter=exporter, gates=gates, module=module, sample=sample, with_runtime=with_runtime,
-        transformers_js=transformers_js,
-    )  # fmt: skip
     # What can fail at once fails before minutes of work.
     options.check()
-    if with_runtime:
+    if options.with_runtime:
         runtime_folder()
-    out = Path(out or f"{Path(model).name}-{target}")
-    refuse_existing(out, force, (MANIFEST_FILE,))
-    if module and (package := package_folder(out, target)):
-        refuse_existing(package, force, ("Package.swift",))
-    for name in options.wanted_runtimes():
+    out = Path(options.output or f"{Path(model).name}-{options.target}")
+    refuse_existing(out, options.force, (MANIFEST_FILE,))
+    if options.module and (package := package_folder(out, options.target)):
+        refuse_existing(package, options.force, ("Package.swift",))
+    for name in options.runtimes:
         RUNTIMES[name].require()
 
     say(f"load {model}")
     encoder = load_encoder(model)
     options.check_tokenizer(encoder.tokenizer)
     obstacle = canonical_obstacle(encoder)
-    chosen = exporter or (CANONICAL if obstacle is None else GENERIC)
+    chosen = options.exporter or (CANONICAL if obstacle is None else GENERIC)
     if chosen == CANONICAL and obstacle is not None:
         raise InputError(f'{model}: the canonical exporter does not take it ({obstacle}); use `exporter="{GENERIC}"`')
-    say(f"{chosen} exporter ({'chosen' if exporter else 'a known family' if obstacle is None else obstacle})")
+    say(f"{chosen} exporter ({'chosen' if options.exporter else 'a known family' if obstacle is None else obstacle})")
     truncate_dim = None if encoder.defaults.truncate_dim is None else encoder.width
     facts = ModelFacts(
         encoder.name,
@@ -141,15 +115,18 @@ def export(
         ready = generic(encoder, facts, options)
     else:
         student = float_model(encoder)
-        longest = max_length or min(encoder.max_length, student.weights.config.positions)
-        ready = canonical(student, facts, replace(options, max_length=longest))
-    return Exported(out, write(ready, out, options, force))
+        longest = options.max_length or min(encoder.max_length, student.weights.config.positions)
+        ready = canonical(student, facts, options.model_copy(update={"max_length": longest}))
+    return Exported(out, write(ready, out, options, options.force))
+
+
+export = _verb(ExportOptions)
 
 
 def write_bundle(
-    student: Student, tokenizer: Tokenizer, out: Path, *, name: str | None = None, options: ExportOptions | None = None,
-    defaults: EncodeDefaults | None = None, card: CardFacts | None = None, source_sha256: str | None = None,
-    force: bool = False,
+    student: Student, tokenizer: Tokenizer, out: Path, *, name: str | None = None,
+    options: ExportSettings | None = None, defaults: EncodeDefaults | None = None, card: CardFacts | None = None,
+    source_sha256: str | None = None, force: bool = False,
 ) -> Manifest:  # fmt: skip
     """Export `student` into the bundle folder `out`, which appears complete, with all gates passed, or not at all.
 
@@ -157,24 +134,11 @@ def write_bundle(
         InputError: student, tokenizer and options do not fit each other, or `out` exists without force.
         GateError: a gate failed (see `msdc.export.golden`); nothing is left on disk.
     """
-    options = options or ExportOptions(precision="fp32")
+    options = options or ExportSettings(precision="fp32")
     facts = ModelFacts(
         name or out.name, tokenizer, defaults or EncodeDefaults(), card or CardFacts(), source_sha256=source_sha256
     )
     return write(canonical(TorchModel(student), facts, options), out, options, force)
-
-
-def load_precision(text: str) -> str | PrecisionPlan:
-    """The name of a precision, or a plan from a JSON file that `msdc compress quantize` wrote."""
-    if text in PRECISIONS:
-        return text
-    if not text.endswith(".json"):
-        raise InputError(f"precision {text!r} is unknown; known: {', '.join(PRECISIONS)}, or a plan's .json file")
-    try:
-        value = read_json(text)
-        return PrecisionPlan.model_validate(value.get("plan", value) if isinstance(value, dict) else value)
-    except ValidationError as error:
-        raise InputError(f"{text}: {first_problem(error)}") from error
 
 
 def float_model(encoder: Encoder) -> TorchModel | FloatProgram:
@@ -210,7 +174,7 @@ def canonical_obstacle(encoder: Encoder) -> str | None:
     return None
 
 
-def canonical(model: TorchModel | FloatProgram, facts: ModelFacts, options: ExportOptions) -> Ready:
+def canonical(model: TorchModel | FloatProgram, facts: ModelFacts, options: ExportSettings) -> Ready:
     """The canonical exporter; an `InputError` where the student and the options do not fit each other."""
     config = model.weights.config
     max_length = options.max_length or config.positions
@@ -231,7 +195,7 @@ def canonical(model: TorchModel | FloatProgram, facts: ModelFacts, options: Expo
     )  # fmt: skip
 
 
-def generic(encoder: Encoder, facts: ModelFacts, options: ExportOptions) -> Ready:
+def generic(encoder: Encoder, facts: ModelFacts, options: ExportSettings) -> Ready:
     """The generic exporter, for a model that sentence-transformers loads; an `InputError` for what it cannot write."""
     from msdc.encoders.stock import folder_modules, positions_of
     from msdc.export.generic import model as models
@@ -329,5 +293,5 @@ def bundle_or_shipped(given: Path | None) -> Path:
     if not (folder / MANIFEST_FILE).is_file():
         say(f"no bundle given: exporting {name} to {folder} (once)")
         shutil.rmtree(folder, ignore_errors=True)  # what is no bundle would not be replaced
-        export(name, target="linux", runtime=runtime, out=folder, force=True)
+        export(name, target="linux", runtime=runtime, output=folder, force=True)
     return folder

@@ -1,48 +1,81 @@
-"""Export options (`ExportOptions`), and the model facts that a bundle repeats (`ModelFacts`)."""
+"""Export options (`ExportSettings`), and the model facts that a bundle repeats (`ModelFacts`)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, Literal
 
-from msdc.compress.student.plan import PrecisionPlan
+from pydantic import BeforeValidator, Field, ValidationError
+
+from msdc.compress.student.plan import PRECISIONS, PrecisionPlan
 from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import EncodeDefaults
-from msdc.errors import InputError
+from msdc.errors import InputError, first_problem
 from msdc.export.golden import Thresholds
 from msdc.export.readme import CardFacts
-from msdc.export.schema import TARGETS, ProgramStyle
+from msdc.export.runtimes import RuntimeChoice, default_runtimes_help, expand
+from msdc.export.schema import TARGETS, ProgramStyle, RuntimeName
+from msdc.files import read_json
+from msdc.options import AnyPath, Options
 from msdc.text.tokenizer import FastTokenizer, Tokenizer
 
 CANONICAL, GENERIC = "canonical", "generic"
 
 
-@dataclass(frozen=True)
-class ExportOptions:
-    """How to export; `msdc.export.export` describes the arguments of the same names.
+def load_precision(value: str | PrecisionPlan | None) -> str | PrecisionPlan | None:
+    """The plan of a JSON file that `msdc compress quantize` wrote; the name of a precision, or a plan, as it is."""
+    if not isinstance(value, str) or value in PRECISIONS:
+        return value
+    if not value.endswith(".json"):
+        raise InputError(f"precision {value!r} is unknown; known: {', '.join(PRECISIONS)}, or a plan's .json file")
+    try:
+        found = read_json(value)
+        return PrecisionPlan.model_validate(found.get("plan", found) if isinstance(found, dict) else found)
+    except ValidationError as error:
+        raise InputError(f"{value}: {first_problem(error)}") from error
 
-    Attributes:
-        runtimes: None: the target's own.
-        precision: None: the plan of a quantized folder, else int8.
-        thresholds: of the gates; None: those of the precision.
-    """
 
-    target: str = "linux"
-    runtimes: tuple[str, ...] | None = None
-    precision: str | PrecisionPlan | None = None
-    style: ProgramStyle = "multi-method"
-    max_length: int | None = None
-    exporter: str | None = None
-    gates: bool = True
-    module: bool = True
-    sample: bool = False
-    with_runtime: bool = False
-    transformers_js: bool = False
-    thresholds: Thresholds | None = None
+class ExportSettings(Options):
+    """How to export."""
 
-    def wanted_runtimes(self) -> tuple[str, ...]:
+    target: str = Field(default="linux", description="android, ios, linux or web")
+    runtime: RuntimeChoice = Field(
+        default=None, description=f"of the programs: executorch, onnx or both; None: {default_runtimes_help()}"
+    )
+    precision: Annotated[str | PrecisionPlan | None, BeforeValidator(load_precision)] = Field(
+        default=None,
+        description="one of fp32, int8, int8-embed4 (4-bit token table), int4-embed4 (for students trained for it), or a plan "
+        "or its .json file; None: the plan of a folder made by `compress quantize`, else int8",
+    )
+    style: ProgramStyle = Field(
+        default="multi-method", description="of ExecuTorch programs: methods embed, unit and pool, or one forward"
+    )
+    max_length: int | None = Field(default=None, ge=2, description="longest input in tokens; None: that of the model")
+    exporter: Literal["canonical", "generic"] | None = Field(
+        default=None,
+        description="which one. canonical: the student's own programs; generic: torch.export of any architecture; None: canonical "
+        "for students and BERT, RoBERTa / XLM-R, DistilBERT and ALBERT, else generic",
+    )
+    gates: bool = Field(
+        default=True,
+        description="fail where the artifact is too far from the float model; False: the manifest records it",
+    )
+    module: bool = Field(default=True, description="write the target's module for apps (android, ios, web)")
+    sample: bool = Field(default=False, description="write a sample app: search over a list of notes (android, ios)")
+    with_runtime: bool = Field(
+        default=False, description="copy onnxruntime-web into the bundle (web); npm fetches it otherwise"
+    )
+    transformers_js: bool = Field(
+        default=False,
+        description="write files with which transformers.js reads the bundle (web), for models with a tokenizer.json",
+    )
+    thresholds: Thresholds | None = None  # of the gates; None: those of the precision
+
+    @property
+    def runtimes(self) -> tuple[RuntimeName, ...]:
         """The runtimes to write programs for."""
-        return self.runtimes or TARGETS[self.target].runtimes
+        return tuple(expand(self.runtime)) if self.runtime else TARGETS[self.target].runtimes
 
     def check(self) -> None:
         """Raise an `InputError` where the target has no sample app, or no use for what a web page needs."""
@@ -61,6 +94,16 @@ class ExportOptions:
             raise InputError(
                 "`transformers_js`: the model's tokenizer is a SentencePiece model, which transformers.js does not read"
             )
+
+
+class ExportOptions(ExportSettings):
+    """The arguments of `msdc.export.export` behind its model."""
+
+    target: str = Field(description="android, ios, linux or web")
+    output: AnyPath | None = Field(
+        default=None, description="bundle folder; None: MODEL-TARGET in the working directory"
+    )
+    force: bool = Field(default=False, description="replace an existing folder")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AfterValidator
 
 from msdc.errors import InputError
 from msdc.export.schema import (
@@ -196,6 +198,9 @@ EVERY = "both"
 def runtime_choices() -> list[str]:
     """Values of a `--runtime` option that takes one runtime or all."""
     return [*RUNTIMES.names(), EVERY]
+
+
+RuntimeChoice = Annotated[str | None, AfterValidator(lambda name: name and expand(name) and name)]
 
 
 def expand(choice: str) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ from msdc.export.manifest import (
     write_manifest,
 )
 from msdc.export.mobile.module import package_folder, require_module, write_native_module
-from msdc.export.options import GENERIC, ExportOptions, ModelFacts
+from msdc.export.options import GENERIC, ExportSettings, ModelFacts
 from msdc.export.readme import bundle_readme
 from msdc.export.runtimes import RUNTIMES
 from msdc.export.schema import MANIFEST_FILE, ProgramPart
@@ -115,7 +115,7 @@ class Written:
         return "; ".join(f"{runtime} {precision}: {error}" for runtime, error in self.failed.items())
 
 
-def write(ready: Ready, out: Path, options: ExportOptions, force: bool) -> Manifest:
+def write(ready: Ready, out: Path, options: ExportSettings, force: bool) -> Manifest:
     """Write the bundle folder `out`, complete, with all gates passed, or not at all.
 
     Where one of several runtimes fails, the bundle is written with the others, and the error is raised afterwards.
@@ -129,7 +129,7 @@ def write(ready: Ready, out: Path, options: ExportOptions, force: bool) -> Manif
         texts = with_prompt(facts.defaults.prompt(), golden_texts())
         part = _write_tokenizer(facts.tokenizer, ready.max_length, stage, texts)
         if options.module:
-            require_module(options.target, part, options.wanted_runtimes())
+            require_module(options.target, part, options.runtimes)
         golden = _golden(ready, texts, stage, part.file, options)
         written = _write_programs(ready, golden, stage, options)
         failure = written.failure(ready.precision)
@@ -155,7 +155,7 @@ def write(ready: Ready, out: Path, options: ExportOptions, force: bool) -> Manif
     return read_manifest(out)
 
 
-def _golden(ready: Ready, texts: list[str], stage: Path, file: str, options: ExportOptions) -> Golden:
+def _golden(ready: Ready, texts: list[str], stage: Path, file: str, options: ExportSettings) -> Golden:
     """The golden texts as the written tokenizer reads them, and their float vectors, within the float gate."""
     facts = ready.facts
     tokenizer, defaults, max_length = facts.tokenizer, facts.defaults, ready.max_length
@@ -185,10 +185,10 @@ def _golden(ready: Ready, texts: list[str], stage: Path, file: str, options: Exp
     return Golden(texts, rows, skip, own_ND)
 
 
-def _write_programs(ready: Ready, golden: Golden, stage: Path, options: ExportOptions) -> Written:
+def _write_programs(ready: Ready, golden: Golden, stage: Path, options: ExportSettings) -> Written:
     """The program of each runtime; of one that fails, nothing is left but its error."""
     written = Written()
-    for runtime in options.wanted_runtimes():
+    for runtime in options.runtimes:
         before = set(stage.rglob("*"))
         try:
             _write_program(runtime, ready, golden, stage, options, written)
@@ -201,7 +201,7 @@ def _write_programs(ready: Ready, golden: Golden, stage: Path, options: ExportOp
 
 
 def _write_program(
-    runtime: str, ready: Ready, golden: Golden, stage: Path, options: ExportOptions, written: Written
+    runtime: str, ready: Ready, golden: Golden, stage: Path, options: ExportSettings, written: Written
 ) -> None:
     """Write one program, run it on the golden texts, and hold it to the gates."""
     say(f"{runtime}: lower {ready.precision} for {options.target}, lengths 1 to {ready.max_length}")
@@ -227,7 +227,7 @@ def _write_program(
 
 
 def _manifest(
-    ready: Ready, part: TokenizerPart, golden: Golden, written: Written, stage: Path, options: ExportOptions
+    ready: Ready, part: TokenizerPart, golden: Golden, written: Written, stage: Path, options: ExportSettings
 ) -> Manifest:
     facts = ready.facts
     defaults = facts.defaults

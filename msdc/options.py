@@ -52,8 +52,12 @@ def takes(model: type[Options], function: Callable[..., Any]) -> Any:
     whole, fields = inspect.signature(function, eval_str=True), model.documented()
     types = get_type_hints(model)  # without the checks of `Annotated`
     own = [one for name, one in whole.parameters.items() if name != "options"]
-    keywords = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default,
-                                  annotation=types[name]) for name, field in fields.items()]  # fmt: skip
+    keywords = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, annotation=types[name],
+            default=inspect.Parameter.empty if field.is_required() else field.default,
+        ) for name, field in fields.items()
+    ]  # fmt: skip
 
     @functools.wraps(function)
     def call(*positional: Any, **given: Any) -> Any:

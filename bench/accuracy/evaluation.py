@@ -202,7 +202,7 @@ def exported(model: str | Path, runtime: str = "both") -> Iterator[str]:
     """
     with tempfile.TemporaryDirectory(prefix="msdc-card-") as folder:
         out = Path(folder) / "bundle"
-        _, manifest = export(str(model), target="linux", runtime=runtime, out=out, gates=False)
+        _, manifest = export(str(model), target="linux", runtime=runtime, output=out, gates=False)
         short = [runtime for runtime, parity in manifest.parity.items() if not parity.passed]
         if short:
             warn(f"card: msdc export would refuse this model for {' and '.join(short)}: a gate is not met")

@@ -19,7 +19,7 @@ from msdc.export.golden import read_golden
 from msdc.export.manifest import GOLDEN_FILE, MANIFEST_FILE, Manifest, TokenizerPart
 from msdc.export.mobile.sizes import app_sizes
 from msdc.export.mobile.web.write import write_web_module
-from msdc.export.options import ExportOptions
+from msdc.export.options import ExportSettings
 from msdc.export.readme import render
 from msdc.export.runtimes import EVERY, RUNTIMES
 from msdc.export.schema import TARGETS
@@ -140,7 +140,7 @@ def package_folder(out: Path, target: str) -> Path | None:
 
 
 def write_native_module(
-    stage: Path, manifest: Manifest, options: ExportOptions, *, folder: str = "", package: Path | None = None,
+    stage: Path, manifest: Manifest, options: ExportSettings, *, folder: str = "", package: Path | None = None,
     model: Path | None = None,
 ) -> tuple[str, ...]:  # fmt: skip
     """Write `stage`/android or /web before the bundle's files are listed, or the folder `package` next to the bundle

@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 import click
 
@@ -117,6 +117,8 @@ def _kind(annotation: Any) -> Any:
         found += [*get_args(hint), *filter(None, [get_origin(hint)])]
     if int in found and Sequence in found:
         return Numbers()
+    if Literal in found:
+        return click.Choice([value for value in found if isinstance(value, str)])
     return click.Path(path_type=Path) if Path in found else next((kind for kind in (int, float) if kind in found), str)
 
 

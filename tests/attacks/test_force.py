@@ -104,7 +104,7 @@ def test_files_replace_regular_files_only(tiny_student, tmp_path):
         ("encode", tiny_student, "a text", "-o", device),
         ("report", results, "-o", pipe),
         ("evaluate", tiny_student, "-t", "graded-pairs", "-o", pipe),
-        ("bench", tiny.bundle("fp32", ("onnx",)), "--device", "python", "--json", folder),
+        ("bench", tiny.bundle("fp32", "onnx"), "--device", "python", "--json", folder),
     ):
         assert "not a regular file, it is not replaced" in refused(*words, "--force"), words
     assert folder.is_dir()

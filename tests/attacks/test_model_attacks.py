@@ -62,7 +62,7 @@ def test_damaged_safetensors(model, tmp_path):
         path.write_bytes(raw)
         assert "model.safetensors" in one_line(lambda: read_arrays(path)), kind
         one_line(lambda: load_student(model))
-        one_line(lambda: export(str(model), target="web", out=tmp_path / "out"))
+        one_line(lambda: export(str(model), target="web", output=tmp_path / "out"))
         assert not (tmp_path / "out").exists()
         assert not list(tmp_path.glob(".out*"))
 
@@ -117,7 +117,7 @@ def test_damaged_tokenizers_in_a_child_process(model, tmp_path):
 def test_parts_that_do_not_fit(model, tmp_path):
     """A table smaller than the tokenizer, weights of another shape, tokenizers larger than any."""
     small = save_student(tiny.student(vocabulary=300), tiny.tokenizer().path, tmp_path / "small")
-    assert "rows" in one_line(lambda: export(str(small), target="web", out=tmp_path / "out"))
+    assert "rows" in one_line(lambda: export(str(small), target="web", output=tmp_path / "out"))
     config = (model / "config.json").read_text()
     (model / "config.json").write_text(json.dumps(json.loads(config) | {"hidden": 64}))
     one_line(lambda: load_student(model))
@@ -131,7 +131,7 @@ def test_parts_that_do_not_fit(model, tmp_path):
 def test_no_model_at_all(tmp_path):
     (tmp_path / "folder").mkdir()
     for name in (tmp_path / "folder", tmp_path / "absent", tiny.bundle()):
-        said = one_line(lambda name=name: export(str(name), target="web", out=tmp_path / "out"))
+        said = one_line(lambda name=name: export(str(name), target="web", output=tmp_path / "out"))
     assert "bundle" in said
 
 

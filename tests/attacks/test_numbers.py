@@ -111,7 +111,7 @@ def broken_encoder(place) -> SentenceEncoder:
 
 def broken_bundle(place) -> SentenceEncoder:
     """A bundle whose seal is right and whose weights are NaN."""
-    folder = shutil.copytree(tiny.bundle("fp32", ("onnx",)), place / "bundle")
+    folder = shutil.copytree(tiny.bundle("fp32", "onnx"), place / "bundle")
     spoil(folder, name="broken")
     return load_bundle(folder)
 

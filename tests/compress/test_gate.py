@@ -31,12 +31,14 @@ def test_another_layer_than_the_last_is_an_obstacle_and_exports(tmp_path):
         lambda out: trim(str(folder), output=out, languages=["en", "de"]),
         lambda out: quantize(str(folder), output=out),
         lambda out: cut_student(str(folder), output=out, unit=1),
-        lambda out: export(str(folder), target="linux", runtime="onnx", exporter="canonical", out=out),
+        lambda out: export(str(folder), target="linux", runtime="onnx", exporter="canonical", output=out),
     )):  # fmt: skip
         out = tmp_path / f"out{number}"
         assert "hidden_states" in one_line(lambda verb=verb, out=out: verb(out), InputError)
         assert not out.exists()
-    manifest = export(str(folder), target="linux", runtime="onnx", precision="fp32", out=tmp_path / "bundle").manifest
+    manifest = export(
+        str(folder), target="linux", runtime="onnx", precision="fp32", output=tmp_path / "bundle"
+    ).manifest
     assert manifest.model.config["exporter"] == "generic"
     found = msdc.load_bundle(tmp_path / "bundle").encode(TEXTS)
     np.testing.assert_allclose(found, msdc.load_encoder(folder).encode(TEXTS), atol=1e-4)

@@ -19,7 +19,7 @@ from msdc.compress.student.stock import to_student
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
 from msdc.export.exporters import write_bundle
-from msdc.export.options import ExportOptions
+from msdc.export.options import ExportSettings
 from msdc.scores import pareto
 
 BASES = {"XLM-R": "xlmr-base", "MiniLM": "minilm"}
@@ -178,7 +178,7 @@ def test_predicted_bytes_are_within_1_percent_of_the_files_that_export_writes(tm
     tokenizer = tiny_models.tokenizer(3000)
     shape = {"hidden": 64, "heads": 4, "intermediate": 256, "bottleneck": 32, "positions": 64}
     config = StudentConfig(vocabulary=tokenizer.size, **{**shape, **changes})
-    options = ExportOptions(precision=precision, runtimes=(runtime,), max_length=LENGTH, gates=False)
+    options = ExportSettings(precision=precision, runtime=runtime, max_length=LENGTH, gates=False)
     manifest = write_bundle(tiny_models.shaken(config), tokenizer, tmp_path / "bundle", options=options)
     names = {"executorch": ["model.pte"], "onnx": ["model.onnx", "model.onnx.data"]}[runtime]
     written = sum(manifest.files[name].bytes for name in names)

@@ -53,7 +53,9 @@ def test_from_the_recipe_to_both_runtimes(kind, tiny_teacher, tmp_path):
     wanted = student.encode(TEXTS)
     quantize(done.student, output=tmp_path / "int8", precision="int8")
     assert cosine_rows(msdc.load_encoder(tmp_path / "int8").encode(TEXTS), wanted).min() > LOOSE.min_cosine
-    folder, manifest = export(tmp_path / "int8", target="linux", runtime="both", gates=False, out=tmp_path / "bundle")
+    folder, manifest = export(
+        tmp_path / "int8", target="linux", runtime="both", gates=False, output=tmp_path / "bundle"
+    )
     for runtime in manifest.runtimes:
         found = load_bundle(folder, runtime).encode(TEXTS)
         assert cosine_rows(found, wanted).min() > LOOSE.min_cosine, runtime

@@ -24,7 +24,7 @@ from msdc.compress.student.io import add_stock_twin
 from msdc.distill.model_card import USE_STOCK
 from msdc.encoders.folder import EncodeDefaults
 from msdc.export.exporters import write_bundle
-from msdc.export.options import ExportOptions
+from msdc.export.options import ExportSettings
 from msdc.text.quickstart import GRADED_PAIRS
 
 PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/guides/*.md")])
@@ -38,7 +38,7 @@ def place(tmp_path_factory) -> Path:
     (folder / "bin").mkdir()
     (folder / "bin/msdc").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m msdc.cli "$@"\n')
     (folder / "bin/msdc").chmod(0o755)
-    options = ExportOptions(runtimes=("onnx",), precision="fp32")
+    options = ExportSettings(runtime="onnx", precision="fp32")
     defaults = EncodeDefaults({"query": "the dog: "})
     # 128 dimensions, as a guide truncates to.
     student = tiny.student(dense=128, dense_activation="tanh")

@@ -6,7 +6,6 @@ import hashlib
 import json
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +41,7 @@ from msdc.export.golden import (
     tokenizers_agree,
 )
 from msdc.export.manifest import MANIFEST_FILE, Manifest, Parity, check_files, read_manifest, write_manifest
-from msdc.export.options import ExportOptions
+from msdc.export.options import ExportSettings
 from msdc.export.signature import SIGNATURE_FILE, PublicKey, verify_message, verify_signature
 from msdc.export.smoothing import TorchModel
 from msdc.files import sha256_file
@@ -127,11 +126,11 @@ def test_a_bundle_replaced_while_it_is_loaded_is_refused(tmp_path, monkeypatch):
 
 def test_a_failed_gate_leaves_nothing_and_no_gates_marks_it(tmp_path):
     impossible = Thresholds(mean_cosine=1.5, min_cosine=None)
-    options = ExportOptions(runtimes=("onnx",), precision="int8", thresholds=impossible)
+    options = ExportSettings(runtime="onnx", precision="int8", thresholds=impossible)
     with pytest.raises(GateError, match="mean cosine"):
         write_bundle(tiny.student(), tiny.tokenizer(), tmp_path / "b", options=options)
     assert list(tmp_path.iterdir()) == []
-    marked = replace(options, gates=False)
+    marked = options.model_copy(update={"gates": False})
     manifest = write_bundle(tiny.student(), tiny.tokenizer(), tmp_path / "b", options=marked)
     assert manifest.gates == "skipped"
     assert manifest.parity["onnx"].passed is False
@@ -144,7 +143,7 @@ def test_a_runtime_that_fails_its_gate_does_not_stop_the_other(tmp_path):
     reached = {name: part.mean_cosine for name, part in read_manifest(tiny.bundle()).parity.items()}
     better, worse = sorted(reached, key=lambda name: -reached[name])
     between = Thresholds(mean_cosine=(reached[better] + reached[worse]) / 2, min_cosine=None)
-    options = ExportOptions(precision="int8", thresholds=between)
+    options = ExportSettings(precision="int8", thresholds=between)
     with pytest.raises(
         GateError,
         match=rf"^{worse} int8: mean cosine .*worst on golden text \d+ '.*', cosine 0\.\d+; "
@@ -162,9 +161,9 @@ def test_misfits_are_refused_before_work(tmp_path):
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "mine").write_text("x")
     for options, vocabulary, said in (
-        (ExportOptions(runtimes=("onnx",)), tiny.tokenizer().size, "`force`"),
-        (ExportOptions(max_length=999), tiny.tokenizer().size, "positions"),
-        (ExportOptions(), 300, "rows"),
+        (ExportSettings(runtime="onnx"), tiny.tokenizer().size, "`force`"),
+        (ExportSettings(max_length=999), tiny.tokenizer().size, "positions"),
+        (ExportSettings(), 300, "rows"),
     ):
         with pytest.raises(InputError, match=said):
             write_bundle(tiny.student(vocabulary=vocabulary), tiny.tokenizer(), tmp_path / "b", options=options)
@@ -177,9 +176,9 @@ def test_two_exports_are_byte_identical(tmp_path):
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import torch; torch.set_num_threads(1)\n"
         "import tiny_models as tiny; from pathlib import Path\n"
-        "from msdc.export.exporters import write_bundle; from msdc.export.options import ExportOptions\n"
+        "from msdc.export.exporters import write_bundle; from msdc.export.options import ExportSettings\n"
         "from msdc.text.tokenizer import PieceTokenizer\n"
-        "options = ExportOptions(runtimes=('executorch', 'onnx'), precision='int8', thresholds=tiny.LOOSE)\n"
+        "options = ExportSettings(runtime='both', precision='int8', thresholds=tiny.LOOSE)\n"
         "tokenizer, out = PieceTokenizer(sys.argv[2]), Path(sys.argv[3])\n"
         "write_bundle(tiny.student(), tokenizer, out, name='tiny', options=options)"
     )
@@ -321,7 +320,7 @@ def test_vectors_shorter_than_one_before_normalisation_have_length_one(tmp_path,
         for row in map(torch.tensor, tiny.tokenizer().encode(texts, tiny.MAX_LENGTH)):
             pooled_1H = pool_tokens(student.hidden(row[None], torch.ones(1, len(row))), torch.ones(1, len(row)), "mean")
             assert 0 < pooled_1H.norm() < 0.5
-    options = ExportOptions(runtimes=(runtime,), precision="fp32")
+    options = ExportSettings(runtime=runtime, precision="fp32")
     write_bundle(student, tiny.tokenizer(), tmp_path / "bundle", name="small", options=options)
     vectors_ND = load_bundle(tmp_path / "bundle", runtime).encode(texts)
     assert np.allclose(np.linalg.norm(vectors_ND, axis=1), 1, atol=1e-5)
@@ -518,7 +517,7 @@ def test_weights_are_read_and_quantized_once_for_both_runtimes(tmp_path, monkeyp
     numbers, integers = Student.numbers, smoothing.integers
     monkeypatch.setattr(Student, "numbers", lambda self: read.append(1) or numbers(self))
     monkeypatch.setattr(smoothing, "integers", lambda weights, plan: quantized.append(1) or integers(weights, plan))
-    options = ExportOptions(runtimes=("executorch", "onnx"), precision="int8", thresholds=tiny.LOOSE)
+    options = ExportSettings(runtime="both", precision="int8", thresholds=tiny.LOOSE)
     write_bundle(tiny.student(), tiny.tokenizer(), tmp_path / "b", options=options)
     assert len(read) == 1
     assert len(quantized) == 1

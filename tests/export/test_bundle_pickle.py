@@ -27,10 +27,10 @@ def test_copies_give_the_same_vectors_and_keep_the_settings(runtime):
 
 
 def test_a_folder_that_was_replaced_is_refused(tmp_path):
-    folder = shutil.copytree(tiny_models.bundle(runtimes=("onnx",)), tmp_path / "bundle")
+    folder = shutil.copytree(tiny_models.bundle(runtime="onnx"), tmp_path / "bundle")
     packed = pickle.dumps(msdc.load_bundle(folder))
     shutil.rmtree(folder)
-    shutil.copytree(tiny_models.bundle("fp32", ("onnx",)), folder)
+    shutil.copytree(tiny_models.bundle("fp32", "onnx"), folder)
     with pytest.raises(InputError, match="another bundle than the one that was pickled"):
         pickle.loads(packed)
 

@@ -73,7 +73,7 @@ def test_coded_table_equals_eager(precision, tmp_path):
 
 @pytest.mark.slow
 def test_fp32_forward_style_equals_eager():
-    bundle = load_bundle(tiny.bundle("fp32", ("executorch",), "forward"), "executorch")
+    bundle = load_bundle(tiny.bundle("fp32", "executorch", "forward"), "executorch")
     assert bundle.manifest.programs.executorch.style == "forward"
     wanted_ND = TorchModel(tiny.student()).vectors(tiny.rows())
     np.testing.assert_allclose(bundle.encode_ids(tiny.rows()), wanted_ND, atol=3e-6)
@@ -83,7 +83,7 @@ def test_fp32_forward_style_equals_eager():
 
 @pytest.mark.slow
 def test_4_bit_table_runs_with_half_precision_scales():
-    bundle = load_bundle(tiny.bundle("int8-embed4", ("executorch",)), "executorch")
+    bundle = load_bundle(tiny.bundle("int8-embed4", "executorch"), "executorch")
     student = tiny.dequantized(tiny.student(), "int8-embed4", (TABLE,))
     found, wanted = bundle.encode_ids(tiny.rows()), TorchModel(student).vectors(tiny.rows())
     assert (wanted * found).sum(1).mean() > 0.998

@@ -23,8 +23,9 @@ from msdc.errors import InputError
 from msdc.export import export
 from msdc.export.cli import command
 from msdc.export.executorch import origin
-from msdc.export.exporters import canonical_obstacle, load_precision
+from msdc.export.exporters import canonical_obstacle
 from msdc.export.manifest import read_manifest
+from msdc.export.options import load_precision
 from msdc.export.readme import read_card
 
 REASONS = {
@@ -104,7 +105,7 @@ def test_bundle_applies_what_the_folder_says(kind, tmp_path):
 
     folder = write_folder(tmp_path / "folder", kind)
     theirs = SentenceTransformer(str(folder), device="cpu")
-    out, manifest = export(str(folder), target="web", precision="fp32", out=tmp_path / "out")
+    out, manifest = export(str(folder), target="web", precision="fp32", output=tmp_path / "out")
     bundle = msdc.load_bundle(out)
     assert bundle.width == msdc.load_encoder(folder).width == theirs.encode(["x"]).shape[1]
     assert {**manifest.prompts, **PROMPTS} == manifest.prompts
@@ -177,7 +178,7 @@ def test_static_folders(kind, runtimes):
 def test_a_module_that_cannot_be_written_fails_the_export(tmp_path):
     folder = write_folder(tmp_path / "folder", "no normalisation")
     with pytest.raises(InputError, match=r"no ios module: .*module=False"):
-        export(folder, target="ios", runtime="onnx", precision="fp32", out=tmp_path / "out")
+        export(folder, target="ios", runtime="onnx", precision="fp32", output=tmp_path / "out")
     assert not (tmp_path / "out").exists()
     words = [folder, "--target", "ios", "--runtime", "onnx", "--precision", "fp32", "-o", tmp_path / "out"]
     done = CliRunner().invoke(command, [*map(str, words), "--no-module"], catch_exceptions=False)
@@ -201,7 +202,7 @@ def test_stock_encoder_goes_through_as_it_is(family, tmp_path):
 def test_student_folder_carries_its_card(tmp_path):
     card = "---\nlanguage:\n- en\n- de\nlicense: mit\n---\n# x\n\n## Data\n\n* Tatoeba, CC BY\n* own sentences\n"
     save_student(tiny.student(), tiny.tokenizer().path, tmp_path / "small", card=card)
-    folder, manifest = export(tmp_path / "small", target="web", out=tmp_path / "out", gates=False)
+    folder, manifest = export(tmp_path / "small", target="web", output=tmp_path / "out", gates=False)
     assert folder == tmp_path / "out"
     assert manifest.languages == ["en", "de"]
     assert manifest.licenses == ["mit"]

@@ -165,7 +165,7 @@ def test_an_architecture_that_cannot_be_exported_is_one_plain_line():
 @pytest.mark.parametrize(("name", "reads"), [("convbert", True), ("mpnet", False)])
 def test_models_that_read_padding_are_compared_and_run_text_by_text(name, reads, tmp_path):
     folder = save_bert_like(tmp_path / name, name)
-    manifest = export(folder, target="linux", runtime="onnx", precision="fp32", out=tmp_path / "out").manifest
+    manifest = export(folder, target="linux", runtime="onnx", precision="fp32", output=tmp_path / "out").manifest
     assert bool(manifest.model.config.get("reads_padding")) is reads
     assert ("one by one" in (tmp_path / "out" / "README.md").read_text()) is reads
     from sentence_transformers import SentenceTransformer
@@ -177,7 +177,7 @@ def test_models_that_read_padding_are_compared_and_run_text_by_text(name, reads,
 
 def test_exporters_are_chosen_or_refused(tmp_path):
     model, bert = save_bert_like(tmp_path / "mpnet", "mpnet"), write_stock(tmp_path / "bert", "bert")
-    folder, manifest = export(model, target="web", out=tmp_path / "out")
+    folder, manifest = export(model, target="web", output=tmp_path / "out")
     assert manifest.model.config == {"exporter": "generic", "architecture": "mpnet"}
     assert manifest.precision == "int8"
     from sentence_transformers import SentenceTransformer
@@ -185,6 +185,6 @@ def test_exporters_are_chosen_or_refused(tmp_path):
     reference = SentenceTransformer(str(model), device="cpu").encode(TEXTS)
     assert cosine_rows(reference, load_bundle(folder).encode(TEXTS)).min() > 0.99
     with pytest.raises(InputError, match=r"canonical exporter does not take it.*mpnet"):
-        export(model, target="web", out=tmp_path / "other", exporter="canonical")
+        export(model, target="web", output=tmp_path / "other", exporter="canonical")
     with pytest.raises(InputError, match=r"int8-embed4.*canonical"):
-        export(bert, target="web", out=tmp_path / "other", exporter="generic", precision="int8-embed4")
+        export(bert, target="web", output=tmp_path / "other", exporter="generic", precision="int8-embed4")

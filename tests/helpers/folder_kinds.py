@@ -179,6 +179,6 @@ def kind_bundle(kind: str, runtime: str) -> tuple[Path, Path]:
     folder = once(f"folder-{name}", lambda target: write_folder(target.parent / name, kind).rename(target))
 
     def make(target: Path) -> None:
-        export(str(folder), target="linux", runtime=runtime, precision="fp32", out=target)
+        export(str(folder), target="linux", runtime=runtime, precision="fp32", output=target)
 
     return folder, once(f"bundle-{name}-{runtime}", make)

@@ -32,7 +32,7 @@ SETTINGS = BenchSettings(tasks=(), runs=3, warmup=0, lengths=(8, 16), address="1
 
 def tiny_bundle() -> Path:
     """A bundle that browsers run."""
-    return tiny.bundle("fp32", ("onnx",))
+    return tiny.bundle("fp32", "onnx")
 
 
 class Client:

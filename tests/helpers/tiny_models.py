@@ -20,7 +20,7 @@ from msdc.compress.vocabulary.spelling import marks_apart, one_spelling, write_r
 from msdc.compress.vocabulary.train import train_vocabulary
 from msdc.export.exporters import write_bundle
 from msdc.export.golden import Thresholds
-from msdc.export.options import ExportOptions
+from msdc.export.options import ExportSettings
 from msdc.export.readme import CardFacts
 from msdc.text import quickstart
 from msdc.text.tokenizer import PieceTokenizer
@@ -135,17 +135,17 @@ def student_folder() -> Path:
     return once("tiny-student", lambda folder: save_student(student(), tokenizer().path, folder))
 
 
-def bundle(precision: str = "int8", runtimes: tuple = ("executorch", "onnx"), style: str = "multi-method") -> Path:
+def bundle(precision: str = "int8", runtime: str = "both", style: str = "multi-method") -> Path:
     """`student()` as a bundle folder; copy it to change it."""
-    options = ExportOptions(
-        runtimes=runtimes, precision=precision, style=style, thresholds=None if precision == "fp32" else LOOSE,
+    options = ExportSettings(
+        runtime=runtime, precision=precision, style=style, thresholds=None if precision == "fp32" else LOOSE,
     )  # fmt: skip
     card = CardFacts(("en", "de"), ("CC0",), ("the embedded corpus",))
 
     def make(folder: Path) -> None:
         write_bundle(student(), tokenizer(), folder, name="tiny", options=options, card=card)
 
-    return once(f"{precision}-{'-'.join(runtimes)}-{style}", make)
+    return once(f"{precision}-{runtime}-{style}", make)
 
 
 def recipe(teacher: Path, cache: Path, stages: list[dict], limit: int = 60) -> dict:

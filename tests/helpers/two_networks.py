@@ -110,7 +110,7 @@ def main(part: str) -> None:
 
     from msdc.bench.options import BenchSettings
 
-    bundle = tiny.bundle("fp32", ("onnx",))
+    bundle = tiny.bundle("fp32", "onnx")
     settings = BenchSettings(tasks=(), runs=3, warmup=0, lengths=(8,), timeout_s=WAIT_S)
     with phone_network() as enter:
         print(json.dumps(cable(bundle, settings, enter) if part == "cable" else engines(bundle, settings)))

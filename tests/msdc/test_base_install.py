@@ -250,7 +250,7 @@ def test_verbs_name_the_extra_that_they_lack(base, folder):
 
 
 def test_a_bundle_with_both_programs_runs_the_one_it_can(base, folder):
-    both = tiny.bundle("int8", ("executorch", "onnx"))
+    both = tiny.bundle("int8", "both")
     source = f"import msdc; b = msdc.load_bundle({str(both)!r}); print(b.runtime, b.encode(['x']).shape[0])"
     assert base.script(source, folder).split() == ["onnx", "1"]
     (folder / "both").symlink_to(both)

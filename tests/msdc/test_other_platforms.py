@@ -101,7 +101,7 @@ def usual_verbs() -> dict[str, list[str]]:
         "encode": ["encode", "-i", "texts.txt", "-o", "texts.npy"],
         "search": ["search", "texts.txt", "La voiture est bleue.", "--json"],
         "again": ["search", "texts.txt", "La voiture est bleue.", "--json"],
-        "bench": ["bench", str(tiny.bundle("fp32", ("onnx",))), *measure, "--tasks", "none", "--json", "runs.json"],
+        "bench": ["bench", str(tiny.bundle("fp32", "onnx")), *measure, "--tasks", "none", "--json", "runs.json"],
     }
 
 

@@ -85,7 +85,7 @@ def terminate(process: subprocess.Popen, children: list[psutil.Process], number:
 
 
 def test_a_measuring_process_ends_with_its_parent(tmp_path):
-    bundle = tiny.bundle("fp32", ("onnx",))
+    bundle = tiny.bundle("fp32", "onnx")
     words = ["-m", "msdc.cli", "bench", str(bundle), "--device", "python", *ENDLESS]
     process = start(words, tmp_path, **own_temporary(tmp_path))
     children = below(process, lambda lines: any("python_worker" in line for line in lines))
@@ -105,7 +105,7 @@ def test_a_browser_ends_with_its_parent(tmp_path):
         ENGINES["chromium"].program()
     except MsdcError as error:
         pytest.skip(str(error))
-    bundle = tiny.bundle("fp32", ("onnx",))
+    bundle = tiny.bundle("fp32", "onnx")
     process = start(["-m", "msdc.cli", "bench", str(bundle), "--device", "browser", *ENDLESS], tmp_path)
     children = below(process, lambda lines: any("--type=renderer" in line for line in lines))
     assert len(children) > 3

@@ -16,7 +16,7 @@ from msdc.export.manifest import Manifest
 from msdc.export.mobile.sizes import size_table
 from msdc.export.mobile.web.npm import FILES, PACKAGE, SCRIPT, SQLITE, SQLITE_FILES, VERSION, runtime_folder
 from msdc.export.mobile.web.transformers_js import about_bundle, write_transformers_js
-from msdc.export.options import ExportOptions
+from msdc.export.options import ExportSettings
 from msdc.export.readme import render
 from msdc.files import write_text
 from msdc.search.index import SEARCH_SQL
@@ -53,7 +53,7 @@ def filled(path: Path) -> str:
     return text.replace('"{search_sql}"', json.dumps(SEARCH_SQL.read_text(encoding="utf-8")))
 
 
-def write_web_module(stage: Path, manifest: Manifest, options: ExportOptions, model: Path | None) -> None:
+def write_web_module(stage: Path, manifest: Manifest, options: ExportSettings, model: Path | None) -> None:
     """Write `stage`/web for the bundle in `stage`, whose tokenizer, programs and golden vectors are written already.
 
     `model` is the model's own folder, whose settings transformers.js reads.

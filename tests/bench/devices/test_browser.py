@@ -34,7 +34,7 @@ ENDLESS = BenchSettings(tasks=(), runs=100_000, warmup=10_000, lengths=(8,))
 
 
 def bundle() -> Path:
-    return tiny.bundle("fp32", ("onnx",))
+    return tiny.bundle("fp32", "onnx")
 
 
 # The server, as the page of this machine uses it; attacks on it are in test_hostile_link.py

@@ -25,7 +25,7 @@ from msdc.distill import distill
 from msdc.export import export
 from msdc.export.bundle import load_bundle
 from msdc.export.exporters import write_bundle
-from msdc.export.options import ExportOptions
+from msdc.export.options import ExportSettings
 from msdc.scores import cosine_rows
 from msdc.text.tokenizer import PieceTokenizer
 
@@ -45,7 +45,7 @@ def student(tiny_tree, xlmr, tmp_path):
 
 @pytest.fixture
 def bundle(student, tmp_path):
-    return export(str(student), target="android", precision="fp32", out=tmp_path / "bundle")[0]
+    return export(str(student), target="android", precision="fp32", output=tmp_path / "bundle")[0]
 
 
 def test_stock_xlmr_keeps_its_sentencepiece_model_under_its_own_ids(xlmr):
@@ -89,7 +89,7 @@ def test_text_in_on_the_emulated_phone(bundle, emulator_image):
 @pytest.fixture(scope="module")
 def minilm(tmp_path_factory):
     out = tmp_path_factory.mktemp("minilm") / "bundle"
-    return export("all-MiniLM-L6-v2", target="android", runtime="both", precision="int8", out=out)[0]
+    return export("all-MiniLM-L6-v2", target="android", runtime="both", precision="int8", output=out)[0]
 
 
 @pytest.mark.slow
@@ -138,7 +138,7 @@ def mini_shaped(request, tmp_path_factory):
     (folder / "big.model").write_bytes(trained.SerializeToString())
     torch.manual_seed(0)
     student = Student(StudentConfig(**SHAPE, repeats=4, positions=128))
-    options = ExportOptions(runtimes=("executorch",), precision="int8", style=request.param, gates=False)
+    options = ExportSettings(runtime="executorch", precision="int8", style=request.param, gates=False)
     write_bundle(student, PieceTokenizer(folder / "big.model"), folder / "bundle", options=options)
     return folder / "bundle"
 

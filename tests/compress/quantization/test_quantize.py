@@ -143,7 +143,7 @@ def test_export_takes_the_plan_of_the_folder(stock, tmp_path):
     from msdc.export import export
 
     quantize_folder(str(stock), output=tmp_path / "q", precision="int8-embed4")
-    _, manifest = export(tmp_path / "q", target="web", out=tmp_path / "bundle", gates=False)
+    _, manifest = export(tmp_path / "q", target="web", output=tmp_path / "bundle", gates=False)
     assert manifest.precision == "int8-embed4"
     # The integers of the folder are the artifact's: it computes what the folder's own plan says.
     student, plan = load_student(tmp_path / "q"), read_plan(tmp_path / "q")

@@ -24,7 +24,7 @@ from msdc.export.bundle import load_bundle
 from msdc.export.manifest import read_manifest
 from msdc.export.mobile.module import require_module, write_native_module
 from msdc.export.mobile.sizes import measured
-from msdc.export.options import ExportOptions
+from msdc.export.options import ExportSettings
 from msdc.search.index import open_index
 
 PACKAGE = "kotlin-compiler@2.4.20"
@@ -104,7 +104,7 @@ def stage(tiny_bundle, tmp_path_factory) -> Path:
     """The module and the sample as an export of the tiny bundle for android writes them."""
     out = tmp_path_factory.mktemp("stage")
     shutil.copytree(tiny_bundle, out, dirs_exist_ok=True)
-    write_native_module(out, read_manifest(tiny_bundle), ExportOptions(target="android", sample=True))
+    write_native_module(out, read_manifest(tiny_bundle), ExportSettings(target="android", sample=True))
     return out
 
 
@@ -331,7 +331,7 @@ def test_shrinking_keeps_what_the_jni_layer_finds_by_name(module):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_module_of_a_bundle_with_one_program(tiny_bundle, tmp_path, engine):
     shutil.copytree(tiny_bundle, tmp_path, dirs_exist_ok=True)
-    write_native_module(tmp_path, one_runtime(read_manifest(tiny_bundle), engine), ExportOptions(target="android"))
+    write_native_module(tmp_path, one_runtime(read_manifest(tiny_bundle), engine), ExportSettings(target="android"))
     text = (tmp_path / "android/build.gradle.kts").read_text(encoding="utf-8")
     other = next(name for name in ENGINES if name != engine)
     assert f'getOrElse("{engine}")' in text
@@ -359,7 +359,7 @@ def test_swift_package_holds_the_core(tiny_bundle, tmp_path):
     shutil.copytree(tiny_bundle, tmp_path / "stage")
     manifest = read_manifest(tiny_bundle)
     folders = write_native_module(
-        tmp_path / "stage", manifest, ExportOptions(target="ios", sample=True), folder="tiny-ios", package=out
+        tmp_path / "stage", manifest, ExportSettings(target="ios", sample=True), folder="tiny-ios", package=out
     )
     assert folders == ("../tiny-ios-package", "../tiny-ios-package/ios-sample")
     # The folder that an app takes as a resource holds the bundle alone.
@@ -390,7 +390,7 @@ def test_swift_package_holds_the_core(tiny_bundle, tmp_path):
 def test_what_cannot_be_written_is_refused_with_the_reason(tiny_bundle, tmp_path):
     manifest = read_manifest(tiny_bundle)
     with pytest.raises(InputError, match="target linux has no sample app; targets that have one: android, ios"):
-        write_native_module(tmp_path, manifest, ExportOptions(target="linux", sample=True))
+        write_native_module(tmp_path, manifest, ExportSettings(target="linux", sample=True))
     part = manifest.tokenizer.model_copy(
         update={"kind": "tokenizer-json", "refused": "tokenizer.json: no model WordLevel"}
     )
@@ -399,11 +399,11 @@ def test_what_cannot_be_written_is_refused_with_the_reason(tiny_bundle, tmp_path
             write_native_module(
                 tmp_path,
                 manifest.model_copy(update={"tokenizer": part}),
-                ExportOptions(target="android", sample=sample),
+                ExportSettings(target="android", sample=sample),
             )
     with pytest.raises(InputError, match=r'no ios module: .*ExecuTorch.*runtime="both"'):
         require_module("ios", manifest.tokenizer, ["onnx"])
-    write_native_module(tmp_path, manifest, ExportOptions(target="linux"))
+    write_native_module(tmp_path, manifest, ExportSettings(target="linux"))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -18,7 +18,7 @@ from msdc.bench.toolchain.sdk import native_sdk
 from msdc.export.bundle import load_bundle
 from msdc.export.manifest import read_manifest
 from msdc.export.mobile.module import write_native_module
-from msdc.export.options import ExportOptions
+from msdc.export.options import ExportSettings
 from msdc.search.index import open_index
 
 SWIFT = Path(__file__).with_name("swift")
@@ -70,7 +70,7 @@ def test_package_runs_on_linux(tiny_bundle, tmp_path):
     shutil.copytree(tiny_bundle, stage)
     package = tmp_path / "package"
     write_native_module(
-        stage, read_manifest(tiny_bundle), ExportOptions(target="ios", sample=True), folder="stage", package=package
+        stage, read_manifest(tiny_bundle), ExportSettings(target="ios", sample=True), folder="stage", package=package
     )
     library = core_library(package / "Sources/MSDCCore", tmp_path)
     linux_package(package)

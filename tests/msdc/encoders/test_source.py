@@ -22,7 +22,7 @@ from msdc.distill.teacher import CachedTeacher
 from msdc.encoders.source import ModelSource
 from msdc.export import export
 from msdc.export.exporters import write_bundle
-from msdc.export.options import ExportOptions
+from msdc.export.options import ExportSettings
 
 LAYER = "encoder.layer.1.attention.output."
 
@@ -66,8 +66,8 @@ def replace(folder, other) -> None:
 WAYS = {
     "teacher": msdc.load_encoder,
     "student": load_student,
-    "generic": lambda folder: export(str(folder), target="linux", exporter="generic", out=folder.parent / "out"),
-    "canonical": lambda folder: export(str(folder), target="linux", out=folder.parent / "out"),
+    "generic": lambda folder: export(str(folder), target="linux", exporter="generic", output=folder.parent / "out"),
+    "canonical": lambda folder: export(str(folder), target="linux", output=folder.parent / "out"),
     "recipe": lambda folder: load_named(NamedModel(model=str(folder), pooling="cls")),
 }
 
@@ -346,7 +346,7 @@ def test_a_bundle_is_of_one_model(tmp_path):
     encoder = msdc.load_encoder(here)
     pieces, expected, identity = (here / "tokenizer.model").read_bytes(), encoder.encode(TEXTS), encoder.fingerprint()
     replace(here, other)
-    options = ExportOptions(runtimes=("onnx",), precision="fp32", module=False)
+    options = ExportSettings(runtime="onnx", precision="fp32", module=False)
     manifest = write_bundle(
         to_student(encoder), encoder.tokenizer, tmp_path / "bundle", options=options, source_sha256=identity
     )

@@ -61,7 +61,7 @@ def test_a_longest_input_beyond_the_positions_is_refused(tmp_path):
     for exporter in ("canonical", "generic"):
         said = one_line(
             lambda exporter=exporter: export(
-                str(folder), target="linux", runtime="onnx", exporter=exporter, max_length=99, out=tmp_path / "out"
+                str(folder), target="linux", runtime="onnx", exporter=exporter, max_length=99, output=tmp_path / "out"
             ),
             InputError,
         )
@@ -82,7 +82,7 @@ def test_an_empty_text_without_special_ids_is_zero_alone_and_in_a_list(tmp_path)
     assert inside[0].any()
     assert not inside[1].any()
     assert not alone.any()
-    export(str(folder), target="linux", runtime="onnx", precision="fp32", out=tmp_path / "out", exporter="generic")
+    export(str(folder), target="linux", runtime="onnx", precision="fp32", output=tmp_path / "out", exporter="generic")
     np.testing.assert_allclose(msdc.load_bundle(tmp_path / "out").encode([TEXTS[0], ""]), inside, atol=1e-4)
 
 
@@ -93,7 +93,7 @@ def test_a_tokenizer_without_a_pad_token_is_exported(tmp_path):
     settings.pop("pad_token")
     file.write_text(json.dumps(settings))
     expected = msdc.load_encoder(folder).encode(TEXTS)
-    export(str(folder), target="linux", runtime="onnx", precision="fp32", out=tmp_path / "out", exporter="generic")
+    export(str(folder), target="linux", runtime="onnx", precision="fp32", output=tmp_path / "out", exporter="generic")
     np.testing.assert_allclose(msdc.load_bundle(tmp_path / "out").encode(TEXTS), expected, atol=1e-4)
 
 
@@ -103,7 +103,7 @@ def test_a_static_table_in_half_precision_is_exported_in_float(tmp_path):
     folder = write_folder(tmp_path, "model2vec")
     tensors = {name: value.half() for name, value in load_file(folder / "model.safetensors").items()}
     save_file(tensors, folder / "model.safetensors")
-    export(str(folder), target="linux", runtime="onnx", precision="fp32", out=tmp_path / "out")
+    export(str(folder), target="linux", runtime="onnx", precision="fp32", output=tmp_path / "out")
     rows = tensors["embeddings"].float()
     ids = [WORDS.index("the") + 5, WORDS.index("dog") + 5]
     wanted = torch.nn.functional.normalize(rows[ids].mean(0), dim=0).numpy()

@@ -98,7 +98,7 @@ def test_a_student_is_trained_saved_opened_and_exported(student, tmp_path):
     assert np.allclose(opened.encode(TEXTS), after_ND, atol=1e-6)
     with pytest.raises(ValueError, match="trust_remote_code=True"):
         SentenceTransformer(str(tmp_path / "saved"), device="cpu")
-    export(str(tmp_path / "saved"), out=tmp_path / "bundle", target="linux", runtime="onnx", precision="fp32")
+    export(str(tmp_path / "saved"), output=tmp_path / "bundle", target="linux", runtime="onnx", precision="fp32")
     assert np.allclose(msdc.load_bundle(tmp_path / "bundle").encode(TEXTS), after_ND, atol=1e-4)
 
 

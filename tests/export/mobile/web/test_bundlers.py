@@ -16,7 +16,7 @@ from msdc.errors import MsdcError
 from msdc.export.bundle import load_bundle
 from msdc.export.exporters import write_bundle
 from msdc.export.mobile.web import npm
-from msdc.export.options import ExportOptions
+from msdc.export.options import ExportSettings
 
 HERE = Path(__file__).parent
 ESBUILD = "esbuild@0.28.2"
@@ -56,7 +56,7 @@ def esbuild() -> Path:
 @pytest.mark.parametrize("with_runtime", [True, False])
 def test_an_app_of_esbuild(with_runtime, tmp_path):
     tool = esbuild()
-    options = ExportOptions(target="web", precision="int8", thresholds=tiny.LOOSE, with_runtime=with_runtime)
+    options = ExportSettings(target="web", precision="int8", thresholds=tiny.LOOSE, with_runtime=with_runtime)
     bundle = tmp_path / "bundle"
     write_bundle(tiny.student(), tiny.tokenizer(), bundle, options=options)
     module, built = bundle / "web/msdc.js", tmp_path / "built"

@@ -62,7 +62,7 @@ WRITTEN = {"config.json", "tokenizer_config.json", "tokenizer.json"}
 @pytest.fixture(scope="module")
 def bundle(library, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("stock")
-    out, _ = export(write_stock(folder / "bert", "bert"), target="web", transformers_js=True, out=folder / "bundle")
+    out, _ = export(write_stock(folder / "bert", "bert"), target="web", transformers_js=True, output=folder / "bundle")
     return out
 
 
@@ -106,7 +106,7 @@ def test_transformers_js_itself_gives_the_golden_vectors(kind, request, tmp_path
 
 def test_a_sentencepiece_model_is_refused_before_any_work(tmp_path):
     with pytest.raises(InputError, match="`transformers_js`: the model's tokenizer is a SentencePiece model"):
-        export(tiny.student_folder(), target="web", transformers_js=True, out=tmp_path / "bundle")
+        export(tiny.student_folder(), target="web", transformers_js=True, output=tmp_path / "bundle")
     assert not list(tmp_path.iterdir())
 
 

@@ -35,7 +35,7 @@ from msdc.export.manifest import check_files, read_manifest
 from msdc.export.mobile.module import write_native_module
 from msdc.export.mobile.web import npm
 from msdc.export.mobile.web.write import module_source
-from msdc.export.options import ExportOptions
+from msdc.export.options import ExportSettings
 from msdc.scores import cosine_rows
 from msdc.search.index import Index
 
@@ -56,7 +56,7 @@ def with_runtime() -> None:
 def bundle(with_runtime) -> Path:
     """The tiny student for the web, with the runtime beside it."""
     defaults = EncodeDefaults(prompts=PROMPTS)
-    options = ExportOptions(target="web", precision="int8", thresholds=tiny.LOOSE, with_runtime=True)
+    options = ExportSettings(target="web", precision="int8", thresholds=tiny.LOOSE, with_runtime=True)
     return tiny.once(
         "web-bundle",
         lambda out: write_bundle(tiny.student(), tiny.tokenizer(), out, options=options, defaults=defaults),
@@ -400,9 +400,9 @@ def test_module_is_one_valid_file_and_its_types_name_what_it_exports(kind, tmp_p
 
 
 def test_module_without_runtime_says_how_to_get_it(tmp_path):
-    held = tiny.bundle("fp32", ("onnx",))
+    held = tiny.bundle("fp32", "onnx")
     shutil.copytree(held, tmp_path / "b")
-    write_native_module(tmp_path / "b", read_manifest(held), ExportOptions(target="web"))
+    write_native_module(tmp_path / "b", read_manifest(held), ExportSettings(target="web"))
     text = (tmp_path / "b/web/README.md").read_text()
     assert f"npm install onnxruntime-web@{npm.VERSION}" in text
     assert not (tmp_path / "b/web/runtime").exists()
@@ -411,7 +411,7 @@ def test_module_without_runtime_says_how_to_get_it(tmp_path):
 @pytest.mark.parametrize("request_", [{"target": "android"}, {"target": "linux"}, {"target": "web", "module": False}])
 def test_runtime_for_nothing_is_refused_before_work(request_, tmp_path):
     with pytest.raises(MsdcError, match="`with_runtime` is for web pages"):
-        export("no-such-model", out=tmp_path / "out", with_runtime=True, **request_)
+        export("no-such-model", output=tmp_path / "out", with_runtime=True, **request_)
 
 
 def test_runtime_is_checked_at_every_use_and_absent_npm_is_named(with_runtime, tmp_path, monkeypatch):
@@ -429,7 +429,7 @@ def test_runtime_is_checked_at_every_use_and_absent_npm_is_named(with_runtime, t
 def test_tokenizer_json_bundle_in_node(with_runtime, tmp_path):
     """The other tokenizer's module, in one thread, with the hash function for pages that are no secure context."""
     model = write_stock(tmp_path / "bert", "bert")
-    out, manifest = export(str(model), target="web", precision="fp32", out=tmp_path / "out")
+    out, manifest = export(str(model), target="web", precision="fp32", output=tmp_path / "out")
     assert manifest.tokenizer.compiled == "tokenizer.bin"
     encode_in_node(out, out / "web/msdc.js", golden_texts()[:40], tmp_path)
 

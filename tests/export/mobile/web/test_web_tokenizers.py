@@ -99,7 +99,7 @@ def test_shipped_model_in_browsers_on_flores_and_fuzz(tmp_path, engine):
     texts = golden_texts() + fuzz_texts(5000, seed=5)
     if places.data_folder():
         texts += places.flores(200)
-    bundle, _ = export("msdc-mini", target="web", out=tmp_path / "bundle", with_runtime=True)
+    bundle, _ = export("msdc-mini", target="web", output=tmp_path / "bundle", with_runtime=True)
     (tmp_path / "request").mkdir()
     (tmp_path / "request/request.json").write_text(json.dumps({"texts": texts}))
     with site(page=HERE, bundle=bundle, request=tmp_path / "request") as opened:
