@@ -45,8 +45,8 @@ class ExportSettings(Options):
     )
     precision: Annotated[str | PrecisionPlan | None, BeforeValidator(load_precision)] = Field(
         default=None,
-        description="one of fp32, int8, int8-embed4 (4-bit token table), int4-embed4 (for students trained for it), or a "
-        "plan or its .json file; None: the plan of a folder made by `compress quantize`, else int8",
+        description="one of fp32, int8, int8-embed4 (4-bit token table), int4-embed4 (for students trained for it), or "
+        "a plan or its .json file; None: the plan of a folder made by `compress quantize`, else int8",
     )
     style: ProgramStyle = Field(
         default="multi-method", description="of ExecuTorch programs: methods embed, unit and pool, or one forward"
@@ -54,8 +54,8 @@ class ExportSettings(Options):
     max_length: int | None = Field(default=None, ge=2, description="longest input in tokens; None: that of the model")
     exporter: Literal["canonical", "generic"] | None = Field(
         default=None,
-        description="which one. canonical: the student's own programs; generic: torch.export of any architecture; None: "
-        "canonical for students and BERT, RoBERTa / XLM-R, DistilBERT and ALBERT, else generic",
+        description="which one. canonical: the student's own programs; generic: torch.export of any architecture; "
+        "None: canonical for students and BERT, RoBERTa / XLM-R, DistilBERT and ALBERT, else generic",
     )
     gates: bool = Field(
         default=True,
