@@ -14,10 +14,13 @@ The peer is sentence-transformers' own export, which needs a separate environmen
 It gets mean pooling appended to its graph (the library pools outside) and the same runner. LiteRT's program needs a
 third environment (benchmarks/artifact_litert.py) and has a signature per length: a row is padded to the next. Without
 --peer-python and --litert-python only our artifacts are measured; `--only msdc-mini` takes about two minutes.
+`--without-amx` shows what AMX is worth: LiteRT's XNNPACK has kernels for it, that of ExecuTorch's package has none.
 """
 
+import ctypes
 import os
 import statistics
+import struct
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -115,6 +118,22 @@ def ratios(items: Sequence[Item]) -> list[str]:
     return ["Ratios to a peer, median of the rounds [minimum, maximum]:", table(header, rows)] if rows else []
 
 
+def refuse_amx() -> None:
+    """Let this process, and those it starts, compute as on a processor without AMX: the system call by which they ask
+    Linux for its registers (arch_prctl, ARCH_REQ_XCOMP_PERM) fails from now on."""
+    load, equal, answer = 0x20, 0x15, 0x06  # BPF: a word of the call's record, a comparison, the verdict
+    steps = (
+        (load, 0, 0, 0), (equal, 0, 3, 158),  # its number
+        (load, 0, 0, 16), (equal, 0, 1, 0x1023),  # its first argument
+        (answer, 0, 0, 0x50001), (answer, 0, 0, 0x7FFF0000),  # EPERM, allowed
+    )  # fmt: skip
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+    program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(code)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, program, 0, 0):  # PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP
+        raise OSError(ctypes.get_errno(), "seccomp")
+
+
 def main() -> None:
     parser = options_for(__doc__, "artifacts")
     parser.add_argument("--work", type=Path, default=Path("artifacts-work"), help="folder for bundles (about 1 GB)")
@@ -124,8 +143,11 @@ def main() -> None:
     parser.add_argument("--data", help="folder with sts2017, stsb and stsb-multi-mt; none: no STS rows")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--runs", type=int, default=60, help="timed runs per length, process and round")
+    parser.add_argument("--without-amx", action="store_true", help="no process may use AMX (Linux, x86)")
     options = parser.parse_args()
     work = options.work
+    if options.without_amx:
+        refuse_amx()
     # Exports are checked on one thread too; the measured processes get their threads with the runner's request.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
