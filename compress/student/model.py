@@ -101,7 +101,6 @@ class Layer(nn.Module):
         super().__init__()
         H, I = config.hidden, config.intermediate
         self.heads = config.heads
-        self.dropout_p = config.dropout
         self.activation = ACTIVATIONS[config.activation]
         self.query, self.key, self.value, self.output = (nn.Linear(H, H) for _ in range(4))
         self.attention_norm = nn.LayerNorm(H, eps=config.layer_norm_eps)
@@ -118,7 +117,7 @@ class Layer(nn.Module):
             return x_BTH.view(B, T, self.heads, H // self.heads).transpose(1, 2)
 
         query, key, value = (split(part(hidden_BTH)) for part in (self.query, self.key, self.value))
-        context = dot_product_attention(query, key, value, attend_B11T, self.dropout_p if self.training else 0.0)
+        context = dot_product_attention(query, key, value, attend_B11T, self.dropout.p if self.training else 0.0)
         context_BTH = context.transpose(1, 2).reshape(B, T, H)
         hidden_BTH = self.attention_norm(hidden_BTH + self.dropout(self.output(context_BTH)))
         inner_BTI = self.activation(self.up(hidden_BTH))

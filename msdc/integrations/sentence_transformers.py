@@ -79,10 +79,11 @@ class EncoderModule(InputModule):
         return features
 
     def forward(self, features: dict[str, Any], **options: Any) -> dict[str, Any]:
-        """Adds `sentence_embedding` [B, D]."""
+        """Adds `sentence_embedding` [B, D]; a student also its last hidden states, `token_embeddings` [B, T, H]."""
         ids_BT, mask_BT, skip = features["input_ids"], features["attention_mask"], features.get("prompt_length", 0)
         if self.student is not None:
-            features["sentence_embedding"] = self.student(ids_BT, mask_BT, skip)
+            hidden_BTH = features["token_embeddings"] = self.student.hidden(ids_BT, mask_BT)
+            features["sentence_embedding"] = self.student.head(hidden_BTH[:, skip:], mask_BT[:, skip:])
             return features
         assert isinstance(self.encoder, Bundle)
         rows = [ids_T[mask_T.bool()].tolist() for ids_T, mask_T in zip(ids_BT, mask_BT, strict=True)]

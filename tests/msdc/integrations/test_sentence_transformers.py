@@ -78,6 +78,25 @@ def test_evaluators_mining_and_search(encoder):
     assert hits[0][0]["corpus_id"] == 0
 
 
+def test_a_student_has_token_vectors_and_its_dropout_is_that_of_its_modules(student):
+    model = as_sentence_transformer(student, device="cpu")
+    states = model.encode(TEXTS, output_value="token_embeddings")
+    lengths = [len(row) for row in msdc.load_encoder(student).tokenize(TEXTS)]
+    assert [tuple(one_TH.shape) for one_TH in states] == [
+        (length, model[0].student.config.hidden) for length in lengths
+    ]
+    head_1D = model[0].student.head(states[0][None], torch.ones(1, lengths[0]))
+    assert np.allclose(head_1D[0].detach(), model.encode(TEXTS[0]), atol=1e-6)
+
+    features = model.preprocess(TEXTS[:2])
+    model.train()
+    assert not torch.equal(*(model(dict(features))["sentence_embedding"] for _ in range(2)))
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    assert torch.equal(*(model(dict(features))["sentence_embedding"] for _ in range(2)))
+
+
 def test_a_student_is_trained_saved_opened_and_exported(student, tmp_path):
     from datasets import Dataset
 
