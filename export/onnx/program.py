@@ -26,7 +26,7 @@ DOMAINS = ("", "ai.onnx", "com.microsoft")
 # strings or keeps sequences, and control flow of a known length only.
 OPERATORS = frozenset(
     """
-    Abs Add And AveragePool Cast CastLike Ceil Clip Concat Constant ConstantOfShape Conv Cos CumSum DFT
+    Abs Acos Add And ArgMax AveragePool Cast CastLike Ceil Clip Concat Constant ConstantOfShape Conv Cos CumSum DFT
     DequantizeLinear Div DynamicQuantizeLinear Einsum Elu Equal Erf Exp Expand Flatten Floor Gather GatherElements
     GatherND Gelu Gemm Greater GreaterOrEqual HardSigmoid HardSwish Identity If InstanceNormalization IsInf IsNaN
     LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax Loop MatMul MatMulInteger Max MaxPool Mean Min Mish

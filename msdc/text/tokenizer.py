@@ -230,17 +230,21 @@ def write_fast_copy(model_file: Path, target: Path) -> None:
         steps.append(normalizers.Replace("I\u0307", keep))
         steps += [normalizers.Replace("\u0130", keep), normalizers.Lowercase(), normalizers.Replace(keep, "\u0130")]
     if proto.normalizer_spec.precompiled_charsmap:
-        # Of a grapheme the first rule that fits decides, and marks after it are dropped: each mark after the first of a
-        # letter, or after a letter that has a rule by itself, becomes a grapheme of its own. Where the map composes a
-        # letter with two marks (SentencePiece's own maps do), so does NFC, for a second mark that follows at once.
+        # Of a short grapheme the first rule that fits decides, and marks after it are dropped: each mark after the
+        # first of a letter, or after a character that has a rule by itself, becomes a grapheme of its own. Where the
+        # map composes a letter with two marks (SentencePiece's own maps do), so does NFC, for a second one at once.
         normalize = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString()).normalize
+        before, after = normalize("xx")[:-1], "x"
         ruled = [letter for letter in map(chr, range(0xAA, 0x250)) if letter == letter.lower() and letter.isalpha()]
-        ruled = [letter for letter in ruled if normalize(letter).strip("▁") != letter]
+        ruled += [
+            char for char in map(chr, range(0x21, 0x800)) if not char.isalpha() and unicodedata.category(char)[0] != "M"
+        ]
+        ruled = [char for char in ruled if normalize(f"x{char}x") != before + char + after]
         apart = "\ufdd1"
         full = normalize("e\u0302\u0301").strip("▁") == "\u1ebf"
         if not full and normalize("か\u3099").strip("▁") == "が":
             steps += _joined_kana_and_jamo()
-        steps.append(normalizers.Replace(Regex(rf"(?<=[\p{{M}}\u0130{''.join(ruled)}])(?=\p{{M}})"), apart))
+        steps.append(normalizers.Replace(Regex(rf"(?<=[\p{{M}}\u0130{re.escape(''.join(ruled))}])(?=\p{{M}})"), apart))
         steps.append(normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap))
         if full:
             steps += [normalizers.Replace(Regex(rf"(?<=\P{{M}}){apart}"), ""), normalizers.NFC()]

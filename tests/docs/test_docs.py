@@ -22,7 +22,6 @@ FIXED = ("docs/results/",)
 # Of the msdc-mini of eight languages, as docs/results/README.md says; nothing in them depends on what it learned.
 NOT_MEASURED_AGAIN = (
     "install.md",
-    "target_instructions.md",
     "scale.md",
     "search-costs.md",
 )

@@ -1,5 +1,6 @@
 """Vocabularies of whole words and word parts; SentencePiece's own normalizer is the oracle."""
 
+import string
 import unicodedata
 
 import pytest
@@ -78,6 +79,12 @@ def test_the_json_copy_reads_alike(whole, tmp_path):
     runs = [character * count for character in "sx0e-" for count in (7, 40)]
     texts = [*TEXTS, *runs, *quickstart_texts()[:200]]
     assert copy.encode(texts, 64) == whole.encode(texts, 64)
+    # A mark after a character that is a word by itself, as of keycaps (#\ufe0f\u20e3), is not dropped.
+    for sign in string.punctuation + "«»§¶·¿×":
+        for mark in ("\ufe0f", "\u0301\u0302", "\u3099"):
+            text = f"x{sign}{mark}\u20e3 y"
+            expected = whole.processor.normalize(text).replace("▁", " ").strip()
+            assert copy.backend.normalizer.normalize_str(text) == expected, ascii(text)
 
 
 def test_a_word_has_one_spelling(texts, whole, tmp_path):
