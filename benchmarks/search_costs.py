@@ -38,6 +38,7 @@ class RandomVectors:
         model = msdc.load_encoder("msdc-mini")
         self.name, self.width, self.max_length = "random vectors", model.width, model.max_length
         self.tokenizer, self.defaults, self._chance = model.tokenizer, model.defaults, np.random.default_rng(0)
+        self.token_counter = model.token_counter
         self.source = "0" * 64
 
     def fingerprint(self) -> str:
