@@ -23,7 +23,6 @@ FIXED = ("docs/results/",)
 NOT_MEASURED_AGAIN = (
     "install.md",
     "scale.md",
-    "search-costs.md",
 )
 
 
