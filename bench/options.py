@@ -58,7 +58,7 @@ class BenchSettings(Options):
     @property
     def runtimes(self) -> tuple[RuntimeName, ...]:
         """The named runtimes; empty: all that the bundle holds."""
-        return tuple(expand(self.runtime)) if self.runtime else ()
+        return expand(self.runtime) if self.runtime else ()
 
 
 class BenchOptions(BenchSettings):

@@ -3,7 +3,7 @@
     python benchmarks/architectures.py --write docs/results/architectures.md
 
 Every architecture is a small model with random weights, its reference the unchanged transformers model, text by text.
-The page lists what exports, how exactly, the operators in ExecuTorch's delegate, and what is refused and why. A real
+The page lists what exports, how exactly, and what is refused and why. A real
 model (--real) is exported by both exporters, canonical and generic, and its programs are timed in turn. Rows of an
 earlier run in --output are kept, so an interrupted run continues.
 """
@@ -109,27 +109,25 @@ def both_ways(model: str, work: Path, rounds: int) -> list[str]:
 
 
 def report(found: list[dict[str, Any]]) -> list[str]:
-    """A row per architecture, then what is refused or fails, and why."""
+    """The architectures by the runtimes that take them, then what is refused or fails, and why."""
     rows = {(r["architecture"], r["runtime"], r["precision"]): r for r in found}
-    cells, problems = [], collections.defaultdict(list)
-    for name in sorted({name for name, *_ in rows}):
-        shown = []
+    names = sorted({name for name, *_ in rows})
+    groups, problems = collections.defaultdict(list), collections.defaultdict(list)
+    for name in names:
+        written = {one: row for one in RUNTIMES if "refused" not in (row := rows[name, one, "int8"])}
+        lowest = f" {min(row['min_cosine'] for row in written.values()):.5f}" if written else ""
+        groups[" and ".join(written) or "none"].append(name + lowest + "*" * any(map(short_of, written.values())))
         for runtime in RUNTIMES:
-            row = rows[name, runtime, "int8"]
-            shown.append("refused" if "refused" in row else f"{row['min_cosine']:.6f}" + "*" * bool(short_of(row)))
             reasons = [reason_of(rows[name, runtime, precision]) for precision in PRECISIONS]
             for reason in filter(None, dict.fromkeys(reasons)):
                 problems[reason].append(f"{name} ({runtime}{'' if reasons[0] == reasons[1] else ' int8'})")
-        delegated = rows[name, "executorch", "int8"].get("delegated_share")
-        cells.append((name, *shown, "-" if delegated is None else f"{100 * delegated:.0f}"))
     plain = min(row["min_cosine"] for row in found if row["precision"] == "fp32" and "refused" not in row)
     parts = [
         "Small models with random weights (120 tokens, hidden size 64), all through the generic exporter. The lowest "
         "cosine to the unchanged transformers model, text by text, in int8; * fails at a gate of the export. In fp32 "
         f"the lowest of all is {plain:.6f}. `msdc export` chooses the canonical exporter for "
-        f"{', '.join(name for name, *_ in cells if name in FAMILIES)}. Outside ExecuTorch's delegate run views and "
-        "squeezes, which move little or no data, and norms, look-ups and positions, once per layer or less.",
-        table(("architecture", *RUNTIMES, "% of operators delegated"), cells),
+        f"{', '.join(name for name in names if name in FAMILIES)}.",
+        table(("runtimes", "architectures"), [(kind, ", ".join(named)) for kind, named in groups.items()]),
     ]
     if problems:
         listed = [(reason, ", ".join(where)) for reason, where in problems.items()]

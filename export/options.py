@@ -39,7 +39,7 @@ def load_precision(value: str | PrecisionPlan | None) -> str | PrecisionPlan | N
 class ExportSettings(Options):
     """How to export."""
 
-    target: str = Field(default="linux", description="android, ios, linux or web")
+    target: str = "linux"
     runtime: RuntimeChoice = Field(
         default=None, description=f"of the programs: executorch, onnx or both; None: {default_runtimes_help()}"
     )
@@ -75,7 +75,7 @@ class ExportSettings(Options):
     @property
     def runtimes(self) -> tuple[RuntimeName, ...]:
         """The runtimes to write programs for."""
-        return tuple(expand(self.runtime)) if self.runtime else TARGETS[self.target].runtimes
+        return expand(self.runtime) if self.runtime else TARGETS[self.target].runtimes
 
     def check(self) -> None:
         """Raise an `InputError` where the target has no sample app, or no use for what a web page needs."""

@@ -234,12 +234,12 @@ def write_fast_copy(model_file: Path, target: Path) -> None:
         # first of a letter, or after a character that has a rule by itself, becomes a grapheme of its own. Where the
         # map composes a letter with two marks (SentencePiece's own maps do), so does NFC, for a second one at once.
         normalize = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString()).normalize
-        before, after = normalize("xx")[:-1], "x"
+        before = normalize("xx")[:-1]
         ruled = [letter for letter in map(chr, range(0xAA, 0x250)) if letter == letter.lower() and letter.isalpha()]
         ruled += [
             char for char in map(chr, range(0x21, 0x800)) if not char.isalpha() and unicodedata.category(char)[0] != "M"
         ]
-        ruled = [char for char in ruled if normalize(f"x{char}x") != before + char + after]
+        ruled = [char for char in ruled if normalize(f"x{char}x") != f"{before}{char}x"]
         apart = "\ufdd1"
         full = normalize("e\u0302\u0301").strip("▁") == "\u1ebf"
         if not full and normalize("か\u3099").strip("▁") == "が":

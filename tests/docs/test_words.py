@@ -24,7 +24,7 @@ LIMITS = {
     "CHANGELOG.md": 2_500,
     "docs/guides/": 13_900,
     "docs/reference/": 4_600,
-    "docs/results/": 14_850,
+    "docs/results/": 14_700,
     "docs/decisions.md": 1_500,
     "docs/architecture.md": 2_600,
     "docs/security.md": 1_600,
