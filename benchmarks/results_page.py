@@ -101,7 +101,7 @@ def spread(values: Sequence[float], digits: int = 2) -> str:
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+    return "\n".join(f"|{'|'.join(map(str, line))}|" for line in lines)
 
 
 def command_line(argv: Sequence[str]) -> str:

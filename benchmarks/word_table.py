@@ -3,13 +3,16 @@
     python benchmarks/word_table.py
 
 Python, the C++ core (Android, iOS) and search.js read the same file, so that no platform's Unicode version matters. The
-format: `R"(`, the Unicode version, then four lines of base-36 numbers, and `)"` (C++ includes the file as a literal).
+format: `R"(`, the Unicode version, then four lines of base-36 numbers, one of words, and `)"` (C++ includes the file
+as a
+literal).
 
 1. runs `gap,count,step,target`: `count` characters, `step` apart, become those from `target` on, as far apart; without
    a target they are dropped
 2. other characters: `gap,target,target...`; without a target a character is dropped
 3. marks that are kept and whose order is not free: `gap,combining class`
 4. classes: `gap,class` of the first character that differs from those before
+5. the common words of benchmarks/common_words.py, folded, which a query is searched without
 
 A gap is the distance from the start of the line's entry before.
 """
@@ -22,6 +25,8 @@ from collections.abc import Iterable
 from functools import cache
 from itertools import chain
 
+from common_words import COMMON_WORDS
+
 from msdc.files import write_text
 from msdc.search.words import BREAK, MARK, REGION, SYMBOL, TABLE, UNSPACED, WORD
 
@@ -33,9 +38,10 @@ SCRIPTS = re.compile("CJK UNIFIED|IDEOGRAPHIC|HIRAGANA|KATAKANA|BOPOMOFO|HANGUL|
 FREE_MARKS = {1, 7, *range(10, 37), 84, 91, *range(200, 241)}
 IGNORABLE = {0x34F, 0x640, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0, *range(0x180B, 0x1810),
              *range(0xFE00, 0xFE10), *range(0x1F3FB, 0x1F400), *range(0xE0000, 0xE1000)}  # fmt: skip
-# One letter on two keyboards (Persian, Arabic), letters without a decomposition, apostrophes that count as letters, and
-# Malayalam's final letters, formerly a letter, a virama and a joiner.
-ALIKE = {"ı": "i", "æ": "ae", "œ": "oe", "ى": "ي", "ی": "ي", "ک": "ك", "ʼ": "'", "ʻ": "'", "\u2044": "/",
+# One letter on two keyboards (Persian, Arabic), teh marbuta that is typed as heh, letters without a decomposition,
+# apostrophes that count as letters, and Malayalam's final letters, formerly a letter, a virama and a joiner.
+ALIKE = {"ı": "i", "æ": "ae", "œ": "oe", "ى": "ي", "ی": "ي", "ک": "ك", "ة": "ه", "ۃ": "ه", "ہ": "ه", "ە": "ه", "ھ": "ه",
+         "ʼ": "'", "ʻ": "'", "\u2044": "/",
          "ൺ": "ണ്", "ൻ": "ന്", "ർ": "ര്", "ൽ": "ല്", "ൾ": "ള്", "ൿ": "ക്"}  # fmt: skip
 STROKES = re.compile(r"LATIN SMALL LETTER ([A-Z]) WITH ")
 SYMBOLS = "‼⁉〰〽™℠\u20e3"  # symbols and emoji that have another category or decomposition
@@ -93,6 +99,16 @@ def _line(entries: Iterable[tuple[int, ...]]) -> str:
     return " ".join(shown)
 
 
+def common_words() -> set[str]:
+    """The common words of all languages, as the table folds them."""
+    return {fold_word(word) for listed in COMMON_WORDS.values() for word in listed.split()}
+
+
+def fold_word(word: str) -> str:
+    """A word as the table folds it; Korean letters become syllables."""
+    return unicodedata.normalize("NFC", "".join(folded(ord(letter)) for letter in unicodedata.normalize("NFC", word)))
+
+
 def table() -> str:
     """The contents of the file."""
     folds = {code: targets for code in range(LAST + 1) if (targets := folded(code)) != chr(code)}
@@ -114,6 +130,7 @@ def table() -> str:
     lines = [
         f'R"(unicode {unicodedata.unidata_version}',
         *(_line(entries) for entries in (runs, others, orders, starts)),
+        " ".join(sorted(common_words())),
         ')"',
     ]
     return "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
 """Evaluation of search: questions against the paragraphs that answer them, by words, by vectors and by both.
 
-Words are SQLite's FTS5 (BM25), which every phone has; a paragraph's vector score is the cosine of its best passage, as
-`msdc search` ranks.
+Ranked by the statements of `msdc search` (msdc.search.ranking): words are SQLite's FTS5, which every phone has; a
+paragraph's vector score is the cosine of its best passage.
 
 Shapes: Q questions, M documents, N passages, D width.
 """
@@ -22,8 +22,9 @@ from msdc.bench.accuracy.vectors import TruncatedVectors, VectorStore
 from msdc.encoders.encoder import SentenceEncoder
 from msdc.errors import InputError
 from msdc.scores import unit_rows
-from msdc.search.passages import WEIGHT
-from msdc.search.words import TOKENIZE, index_words, match_expression
+from msdc.search.index import form_of
+from msdc.search.ranking import Mode, match_words, rank, read_plan, sql
+from msdc.search.words import index_words, parse_query
 from msdc.text.passages import passage_texts
 from msdc.text.tabular import is_number
 from msdc.text.text_files import Lines, read_lines
@@ -117,19 +118,38 @@ def _read_squad(path: Path) -> TaskData:
     return _data(path.name.split(".")[0], Collection(documents, queries, grades), [lines])
 
 
-def word_scores(documents: Sequence[tuple[str, str]], queries: Sequence[str]) -> np.ndarray:
-    """BM25 of every document for every question, [Q, M]; 0 where no word is shared."""
-    found_QM = np.zeros((len(queries), len(documents)), np.float32)
-    with sqlite3.connect(":memory:") as database:
-        database.execute(f"CREATE VIRTUAL TABLE words USING fts5(title, text, tokenize='{TOKENIZE}')")
-        database.executemany("INSERT INTO words (title, text) VALUES (?, ?)",
-                             [(index_words(title), index_words(text)) for title, text in documents])  # fmt: skip
+def word_index(documents: Sequence[tuple[str, str]]) -> sqlite3.Connection:
+    """The words of documents (title, text) as an index has them, in memory; ids from 1."""
+    database = sqlite3.connect(":memory:")
+    for statement in sql("schema").split(";\n"):
+        database.execute(statement)
+    for number, (title, text) in enumerate(documents, 1):
+        stored = index_words(title), index_words(text)
+        database.execute(sql("add_document"), (str(number), text, title, "{}", 0, form_of(*stored)))
+        database.execute(sql("add_words"), (number, *stored))
+    return database
+
+
+def relevance_scores(
+    documents: Sequence[tuple[str, str]], queries: Sequence[str], cosine_QM: np.ndarray
+) -> dict[Mode, np.ndarray]:
+    """The score of every document for every question by which a search ranks, [Q, M], in the modes of words and of
+    both.
+
+    A document without a word of the question has 0 by words.
+    """
+    scores: dict[Mode, np.ndarray] = {mode: np.zeros(cosine_QM.shape) for mode in ("words", "both")}
+    database = word_index(documents)
+    with database:
         for number, query in enumerate(queries):
-            if expression := match_expression(query):
-                rows = database.execute("SELECT rowid, -rank FROM words WHERE words MATCH ?", (expression,)).fetchall()
-                for row, score in rows:
-                    found_QM[number, row - 1] = score
-    return found_QM
+            plan = read_plan(database, parse_query(query))
+            matches, _ = match_words(database, plan, None, len(documents), ())
+            cosines = dict(enumerate(cosine_QM[number].tolist(), 1))
+            for mode, score_QM in scores.items():
+                for row, score, *_ in rank(database, cosines if mode == "both" else {}, matches, mode):
+                    score_QM[number, row - 1] = score
+    database.close()
+    return scores
 
 
 def vector_scores(
@@ -199,7 +219,7 @@ def score_retrieval(store: VectorStore, data: Collection, settings: Settings) ->
     grades = [{place[one]: grade for one, grade in data.grades[key].items()} for key in keys]
     queries = [data.queries[key] for key in keys]
     vectors_QM, count = vector_scores(store, documents, queries, settings.index)
-    words_QM = word_scores(documents, queries)
+    relevance = relevance_scores(documents, queries, vectors_QM)
 
     def summary(score_QM: np.ndarray) -> tuple[dict[str, Any], Items]:
         found = ranking(score_QM, grades)
@@ -208,7 +228,7 @@ def score_retrieval(store: VectorStore, data: Collection, settings: Settings) ->
         return {**means, "interval": interval(items, settings.resamples, settings.seed)}, items
 
     scores, items = summary(vectors_QM)
-    scores |= {"words": summary(words_QM)[0], "both": summary(words_QM + WEIGHT * vectors_QM)[0]}
+    scores |= {mode: summary(score_QM)[0] for mode, score_QM in relevance.items()}
     return Outcome(scores | {"pairs": len(queries), "documents": len(documents), "passages": count}, items)
 
 

@@ -24,7 +24,8 @@ from msdc.export.readme import render
 from msdc.export.runtimes import EVERY, RUNTIMES
 from msdc.export.schema import TARGETS
 from msdc.files import PACKAGE, write_text
-from msdc.search.index import SEARCH_SQL, open_index
+from msdc.search.index import open_index
+from msdc.search.ranking import SEARCH_SQL
 from msdc.text.passages import passages
 from msdc.text.tokenizer import Reader
 

@@ -26,25 +26,37 @@ SHOWN = 160  # characters of a passage
 
 
 def _conditions(words: Sequence[str]) -> dict[str, Any]:
-    """`column=value` and `column=least..most`; several of one column are alternatives."""
-    found: dict[str, Any] = {}
+    """`column=value`, `column=least..most`, `column=` (no value), and `!=` for none of these.
+
+    Several of one column are alternatives.
+    """
+    conditions: dict[str, Any] = {}
+    excluded: dict[str, list[Any]] = {}
     for word in require_utf8(words, "--where"):
         name, sign, value = word.partition("=")
+        negated = name.endswith("!")
+        name = name.removesuffix("!")
         least, dots, most = value.partition("..")
         if not sign or not name or value == "..":
-            raise InputError(f"--where {word!r}: expected COLUMN=VALUE or COLUMN=LEAST..MOST")
-        found.setdefault(name, []).append((least or None, most or None) if dots else value)
-    return found
+            raise InputError(f"--where {word!r}: expected COLUMN=VALUE, COLUMN!=VALUE or COLUMN=LEAST..MOST")
+        alternative = (least or None, most or None) if dots else value or None
+        (excluded if negated else conditions).setdefault(name, []).append(alternative)
+    for name, alternatives in excluded.items():
+        if name in conditions:
+            raise InputError(f"--where: {name} has values with = and with !=; choose one")
+        conditions[name] = {"not": alternatives}
+    return conditions
 
 
 def _row(hit: Hit) -> tuple[str, ...]:
     """One hit: its id, scores and passage, with the passage's position unless it is the whole text."""
     passage = " ".join(hit.passage.split())
-    place = "" if hit.passage == hit.text else f" [{hit.start}-{hit.end}]"
+    position = "" if hit.passage == hit.text else f" [{hit.start}-{hit.end}]"
+    equal = f" (+{hit.count - 1} equal)" if hit.count > 1 else ""
     title = f"{hit.title}: " if hit.title else ""
-    shown = passage if len(passage) <= SHOWN else f"{passage[: SHOWN - 1]}…"
-    scores = ["" if one is None else f"{one:.3g}" for one in (hit.cosine, hit.words)]
-    return f"{hit.id}{place}", *scores, title + shown
+    shortened = passage if len(passage) <= SHOWN else f"{passage[: SHOWN - 1]}…"
+    scores = ["" if score is None else f"{score:.3g}" for score in (hit.cosine, hit.words)]
+    return f"{hit.id}{position}{equal}", *scores, title + shortened
 
 
 @click.command()
@@ -55,9 +67,14 @@ def _row(hit: Hit) -> tuple[str, ...]:
 @click.option("--top", "-k", type=click.IntRange(1, 1000), default=5, show_default=True, help="Entries shown.")
 @click.option("--mode", type=click.Choice(["words", "vectors", "both"]), default="both", show_default=True,
               help="Rank by words (BM25), by meaning, or by both.")  # fmt: skip
-@click.option("--threshold", type=click.FloatRange(-1, 1), help="Show entries of at least this cosine.")
+@click.option("--offset", type=click.IntRange(min=0), default=0, show_default=True, help="Entries to skip, for pages.")
+@click.option("--threshold", type=click.FloatRange(-1, 1),
+              help="Show entries of at least this cosine, or with every word of QUERY.")  # fmt: skip
 @click.option("--where", multiple=True, metavar="COLUMN=VALUE",
-              help="Only entries with this value, or in the range LEAST..MOST. Repeat it for more.")  # fmt: skip
+              help="Only entries with this value, in the range LEAST..MOST, or (!=) without it.")  # fmt: skip
+@click.option("--duplicates", is_flag=True, help="List entries with the same words one by one.")
+@click.option("--syntax", type=click.Choice(["operators", "plain"]), default="operators", show_default=True,
+              help='With operators, "quotes" and -word have a meaning.')  # fmt: skip
 @click.option("--column", help="Column of a table (csv, tsv, jsonl, parquet): its name, or its number from 1.")
 @click.option("--id", "id_column", metavar="COLUMN", help="Column with the ids.  [default: the number of the row]")
 @click.option("--title", "title_column", metavar="COLUMN", help="Column with the titles.")
@@ -78,8 +95,11 @@ def command(
     runtime: str | None,
     top: int,
     mode: Any,
+    offset: int,
     threshold: float | None,
     where: tuple[str, ...],
+    duplicates: bool,
+    syntax: Any,
     column: str | None,
     id_column: str | None,
     title_column: str | None,
@@ -96,6 +116,9 @@ def command(
     FILE is text with one entry per line (plain or gzip), a table with --column, or an index (.sqlite), which is only
     read. The vectors of a text or table are kept in the user's cache, so that only new entries are encoded; --index
     writes an index, which opens faster.
+
+    In QUERY, entries with "words in quotes" come first, and entries with -excluded words are left out. The last word
+    may be the beginning of one.
 
     --prompt-name and --prompt apply to the queries; --line-prompt-name and --line-prompt to the entries.
 
@@ -125,7 +148,19 @@ def command(
         force=force, query_model=lambda: configured(loaded(), **encoding), encode=mode != "words" or index is not None,
     )  # fmt: skip
     with opened:
-        results = [opened.search(query, top, threshold, mode=mode, where=conditions) for query in queries]
+        results = [
+            opened.search(
+                query,
+                top,
+                threshold,
+                mode=mode,
+                where=conditions,
+                offset=offset,
+                distinct=not duplicates,
+                syntax=syntax,
+            )
+            for query in queries
+        ]
         unread, entries = opened.unread if mode != "words" else 0, len(opened)
     if as_json:
         head = {"file": str(file), "lines": entries, "encoded": opened.encoded, "unread": unread,

@@ -10,6 +10,7 @@ import math
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -37,10 +38,12 @@ class Document(NamedTuple):
 
 @dataclass(frozen=True)
 class Hit:
-    """One entry. `score` ranks: by mode `words` (BM25), `cosine` of the best passage, or words + 20 x cosine.
+    """One entry. `score` ranks: `words` + 4 x the matched share, `cosine` of the best passage, or the sum with 20 x
+    cosine.
 
-    `cosine` and `words` are None where they are not part of the score: the other mode, a text without a vector.
-    `text[start:end]` is the best passage.
+    `words` is BM25 x coverage of the query's words. `cosine` and `words` are None where they are not part of the score:
+    the other mode, a text without a vector. `text[start:end]` is the passage to show, `matches` are the spans of the
+    query's words in `text`, and `count` is the number of entries with the same words, of which this is the best.
     """
 
     id: str
@@ -52,6 +55,8 @@ class Hit:
     end: int
     title: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
+    matches: tuple[tuple[int, int], ...] = ()
+    count: int = 1
 
     @property
     def line(self) -> int:
@@ -83,7 +88,8 @@ def require_key(key: object, what: str) -> str:
 
 
 def _plain(value: object, where: str, missing: Missing) -> Any:
-    """A value as JSON has it: numbers of NumPy as numbers, dates as text, a missing number as the caller decides."""
+    """A value as JSON has it: numbers of NumPy as numbers, dates as ISO text, a missing number as the caller
+    decides."""
     if isinstance(value, str) and "\0" in value:
         raise InputError(f"{where} has a NUL character")
     if hasattr(value, "tolist"):
@@ -94,6 +100,8 @@ def _plain(value: object, where: str, missing: Missing) -> Any:
         if missing == "refuse":
             raise InputError(f'{where} is {value}, which JSON cannot hold; `missing="null"` stores null')
         return None
+    if isinstance(value, date):
+        return value.isoformat()
     if isinstance(value, Mapping):
         return {str(key): _plain(one, f"{where}: {str(key)!r}", missing) for key, one in value.items()}
     return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)
@@ -124,19 +132,31 @@ def as_document(row: str | Mapping[str, object], place: str, missing: Missing = 
 
 
 def conditions(where: Mapping[str, object]) -> str:
-    """A filter for the statement `filter`: each column has a value, a list of alternatives, or (least, most)."""
-    parts = {}
-    for name, wanted in where.items():
+    """A filter for the statement `filter`: [[column, [alternative, ...], excluded], ...].
+
+    Each column has a value, a list of alternatives, (least, most), None for no value, or {"not": any of these}.
+    """
+    parts = []
+    for name, required in where.items():
         if '"' in name or "\0" in name:
             raise InputError(f"filter {name!r}: a column name with a double quote or NUL cannot be filtered by")
-        parts[name] = _plain(wanted if isinstance(wanted, list) else [wanted], f"filter {name!r}", "refuse")
-        for one in parts[name]:
+        excluded = isinstance(required, Mapping)
+        if isinstance(required, Mapping):
+            if list(required) != ["not"]:
+                raise InputError(f"filter {name!r}: {dict(required)!r}; expected {{'not': value}}")
+            required = required["not"]
+        alternatives = _plain(required if isinstance(required, list) else [required], f"filter {name!r}", "refuse")
+        for one in alternatives:
             sides = one if isinstance(one, list) else [one, one]
             plain = all(isinstance(side, str | int | float | None) for side in sides)
-            if len(sides) != 2 or sides == [None, None] or not plain:
+            if len(sides) != 2 or not plain or one == [None, None]:
                 raise InputError(
-                    f"filter {name!r}: {wanted!r}; expected a text, a number, a list of them, or (least, most)"
+                    f"filter {name!r}: {required!r}; expected a text, a number, a date, None, a list of these, or "
+                    "(least, most)"
                 )
+        if not alternatives:
+            raise InputError(f"filter {name!r}: an empty list matches nothing")
+        parts.append([name, alternatives, int(excluded)])
     return require_characters(json.dumps(parts, ensure_ascii=False), "filter")
 
 

@@ -14,12 +14,13 @@ import sqlite3
 import struct
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,31 +43,27 @@ from msdc.search.documents import (
     numbered_rows,
     require_key,
 )  # fmt: skip
+from msdc.search.matches import find_terms, merged, passage_to_show
 from msdc.search.passages import PassageEncoder
+from msdc.search.ranking import Mode, Plan, Ranked, WordMatch, match_words, rank, read_plan, sql
 from msdc.search.vectors import Passage, PassageVectors, passage_crc
-from msdc.search.words import index_words, match_expression
+from msdc.search.words import Syntax, index_words, parse_query
+from msdc.text.passages import passages as split_passages
 
 SUFFIXES = (".sqlite", ".db")
-SEARCH_SQL = Path(__file__).with_name("search.sql")
 MAGIC = b"SQLite format 3\0"
 BLOCK = 256  # documents that are encoded and written per transaction
-CANDIDATES = 1000  # documents by words and by vectors that are ranked together
+CANDIDATES = 1000  # documents by words and by vectors that are ranked together; a power of 4 more for hits beyond them
 LOCK_SECONDS = 60.0
 UNWRITABLE = ("CANTOPEN", "READONLY", "READONLY_DIRECTORY", "READONLY_CANTINIT", "READONLY_ROLLBACK")
 FULL = ("FULL", "IOERR_WRITE", "IOERR_FSYNC", "IOERR_TRUNCATE", "IOERR_SHMSIZE")
-Mode = Literal["words", "vectors", "both"]
+SNIPPET_WORDS = 32  # of the passage that is shown of a text that was not encoded
 Model = SentenceEncoder | Callable[[], SentenceEncoder]
 
 
 def _name_of(error: Exception) -> str:
     # Errors of the module itself have none.
     return getattr(error, "sqlite_errorname", "").removeprefix("SQLITE_")
-
-
-@cache
-def sql(name: str) -> str:
-    """A statement of search.sql."""
-    return dict(part.split("\n", 1) for part in SEARCH_SQL.read_text(encoding="utf-8").split("-- name: ")[1:])[name]
 
 
 class Index:
@@ -90,7 +87,7 @@ class Index:
                 self._require_model(model)
         except BaseException:
             with suppress(AttributeError):  # before the file was opened
-                self.close()
+                self._db.close()
             raise
         self.open_s = time.perf_counter() - began
 
@@ -107,8 +104,10 @@ class Index:
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
-        self._db.close()
+        """Close the file, which then holds everything that was written, unless another process reads it."""
+        with self._lock:
+            self._checkpoint()
+            self._db.close()
 
     @property
     def unread(self) -> int:
@@ -154,7 +153,10 @@ class Index:
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             _require_index(path)
+            _require_its_log(path)
         with self._errors():
+            if path is not None and _has_content(_log_of(path)):
+                self._check_log(path)
             self._db = self._connect(path or ":memory:")
             try:
                 self._check()
@@ -164,14 +166,22 @@ class Index:
                 self._copy(path)
             self._db.execute("PRAGMA foreign_keys=ON")
 
+    def _check_log(self, path: Path) -> None:
+        """Check a file with its log before anything can move the log to the file: it may be that of another state."""
+        with closing(self._connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as self._db:
+            try:
+                self._check()
+            except sqlite3.OperationalError as error:
+                if _name_of(error) not in UNWRITABLE:
+                    raise
+
     def _connect(self, place: Path | str, uri: bool = False) -> sqlite3.Connection:
         return sqlite3.connect(place, LOCK_SECONDS, isolation_level=None, check_same_thread=False, uri=uri)
 
     def _copy(self, path: Path) -> None:
         """Open a file that this user cannot write, or in a folder of this kind: as it is now, in memory."""
         # A write-ahead log is not read with `immutable`, and without it the log's index may have to be written.
-        log = Path(f"{path}-wal")
-        mode = "mode=ro" if log.is_file() and log.stat().st_size else "immutable=1"
+        mode = "mode=ro" if _has_content(_log_of(path)) else "immutable=1"
         self._db.close()
         with closing(self._connect(f"{path.resolve().as_uri()}?{mode}", uri=True)) as disk:
             self._db = self._connect(":memory:")
@@ -190,8 +200,9 @@ class Index:
         """Compare the file with its checksums."""
         db = self._db
         if self._empty():
+            # Tables are written before the write-ahead log begins: a file without them is new, or a cut one.
             size = self.path.stat().st_size if self.path is not None else 0
-            if size not in (0, db.execute("PRAGMA page_size").fetchone()[0]):
+            if size and db.execute("PRAGMA page_count").fetchone()[0]:
                 raise InputError(f"{self.path}: damaged ({size} bytes without a table)")
             return
         if problem := self._value("check", None) or self._value("strays"):
@@ -239,7 +250,7 @@ class Index:
             if kind == "IMMEDIATE":
                 if self._read_only:
                     raise MsdcError(f"cannot write {self.path}: read-only")
-                self._db.execute("PRAGMA journal_mode=WAL")  # not by a search: it would change a file of a phone
+                self._begin_log()  # not by a search: it would change a file of a phone
             self._db.execute(f"BEGIN {kind}")
             try:
                 yield self._db
@@ -248,6 +259,13 @@ class Index:
                 with suppress(sqlite3.Error):
                     self._db.execute("ROLLBACK")
                 raise
+
+    def _begin_log(self) -> None:
+        """Write to a log from now on, so that writers block no reader; later if the file is new or another has it
+        open."""
+        if not self._empty():
+            with suppress(sqlite3.OperationalError):
+                self._db.execute("PRAGMA journal_mode=WAL")
 
     def _count(self, documents: str) -> int:
         with self._lock, self._errors():
@@ -273,9 +291,13 @@ class Index:
     def remove(self, ids: Iterable[str | int]) -> int:
         """Remove documents by id; unknown ids are ignored. Returns the number of removed documents."""
         keys = [require_key(key, "remove") for key in ids]
+        if not len(self):  # a transaction would write to a file without tables
+            return 0
         with self._transaction() as db:
             self._stale = True
-            return 0 if self._empty() else db.execute(sql("remove"), (json.dumps(keys),)).rowcount
+            removed = db.execute(sql("remove"), (json.dumps(keys),)).rowcount
+        self._checkpoint()
+        return removed
 
     def _put(self, documents: Iterable[Document], given: object, replace: bool, encode: bool = True) -> int:
         """Write documents in blocks; `given` is what they come from, for the progress."""
@@ -285,6 +307,7 @@ class Index:
         for block in track(blocks, "encoding", total=total, size=len):
             self._write(block, self._passages(block) if encode else [()] * len(block), replace)
             written += len(block)
+        self._checkpoint()
         return written
 
     def _write(self, block: Sequence[Document], passages: Sequence[Sequence[Passage]], replace: bool) -> None:
@@ -299,12 +322,13 @@ class Index:
             # Of one id the last stays.
             for one, parts in rows.values() if replace else zip(block, passages, strict=True):
                 one = one if one.id else one._replace(id=self._value("key", keys))
+                stored = index_words(one.title), index_words(one.text)
                 try:
-                    row = db.execute(sql("add_document"), (*one, one.crc)).lastrowid or 0
+                    row = db.execute(sql("add_document"), (*one, one.crc, form_of(*stored))).lastrowid or 0
                 except sqlite3.IntegrityError as error:
                     place = self.path or "index"
                     raise InputError(f"{place}: a document {one.id!r} exists already; use update") from error
-                db.execute(sql("add_words"), (row, index_words(one.title), index_words(one.text)))
+                db.execute(sql("add_words"), (row, *stored))
                 db.executemany(sql("add_passage"), [(row, *part, passage_crc(row, *part)) for part in parts])
 
     def _create(self, db: sqlite3.Connection) -> None:
@@ -347,15 +371,26 @@ class Index:
         *,
         mode: Mode = "both",
         where: Mapping[str, object] | None = None,
+        offset: int = 0,
+        distinct: bool = True,
+        syntax: Syntax = "operators",
     ) -> Found:
         """The entries nearest to a query, best first.
+
+        The last word of a query without a blank behind it also matches words that begin with it. If no entry has a word
+        of the query, the most similar words of the index are looked for.
 
         Args:
             query: the text, in any of the model's languages.
             top: maximum number of hits.
-            threshold: minimum cosine of a hit.
+            threshold: minimum cosine of a hit; entries in which every word of the query matches are hits all the same.
             mode: rank by the words (BM25), by the vectors (cosine of the best passage), or by both.
-            where: required metadata by name: a value, a list of alternatives, or (least, most), None for no bound.
+            where: required metadata by name: a value, a list of alternatives, (least, most) with None for no bound,
+                None for no value, {"not": any of these}.
+            offset: the number of hits to skip, for pages.
+            distinct: entries with the same words (whatever their case, blanks and punctuation) are one hit, the best.
+            syntax: with "operators", entries with "words in quotes" come first, and entries with -excluded words or
+                -"phrases" are no hits; "plain" takes quotes and minus as text.
 
         Raises:
             InputError: an empty query, an argument out of range, a name in `where` that no entry has.
@@ -364,18 +399,29 @@ class Index:
             raise InputError("a query is empty")
         if top < 1:
             raise InputError(f"`top` {top}: must be at least 1")
-        if mode not in ("words", "vectors", "both"):
-            raise InputError(f"`mode` {mode!r} is unknown; known: words, vectors, both")
+        if offset < 0:
+            raise InputError(f"`offset` {offset}: must be at least 0")
+        for name, value, known in (
+            ("mode", mode, ("words", "vectors", "both")),
+            ("syntax", syntax, ("operators", "plain")),
+        ):
+            if value not in known:
+                raise InputError(f"`{name}` {value!r} is unknown; known: {', '.join(known)}")
         began = time.perf_counter()
         filtered = conditions(where) if where else None
-        query_D = self._query_vector(query) if mode != "words" else None
+        with self._lock, self._errors():
+            plan = read_plan(self._db, parse_query(query, syntax))
+        query_D = self._query_vector(plan.text) if mode != "words" else None
         encoded = time.perf_counter()
         with self._transaction("DEFERRED") as db:  # one state of the file for the whole search
             hits: list[Hit] = []
             if not self._empty():
-                most, allowed = max(CANDIDATES, 4 * top), self._allowed(filtered)
-                rows = json.dumps(self._candidates(query, query_D, mode, most, allowed))
-                hits = [self._hit(*one) for one in db.execute(sql("ranked"), (rows, mode, threshold, top)).fetchall()]
+                allowed = self._allowed(filtered, plan)
+                cosines, words, plan = self._candidates(plan, query_D, mode, offset + top, allowed)
+                ranked = rank(db, cosines, words, mode, threshold)
+                page = islice(self._distinct(ranked) if distinct else ranked, offset, offset + top)
+                equal = (json.dumps(allowed) if allowed is not None else None) if distinct else ""
+                hits = [self._hit(*scores, plan.terms, mode, equal) for scores in page]
         return Found(query, hits, 1e3 * (encoded - began), 1e3 * (time.perf_counter() - encoded))
 
     def _query_vector(self, query: str) -> NDArray[np.float32] | None:
@@ -388,40 +434,123 @@ class Index:
             warn(f"the query has {tokens} tokens; {self.query_model.name} reads the first {encoder.most}")
         return np.asarray(unit_rows(self.query_model.encode([query]))[0])
 
-    def _allowed(self, wanted: str | None) -> list[int] | None:
-        """The documents that a filter keeps; None without a filter."""
-        if not wanted:
+    def _allowed(self, filtered: str | None, plan: Plan) -> list[int] | None:
+        """The documents that a filter and the excluded words leave; None without either."""
+        if not filtered and not plan.excludes:
             return None
-        found = [row for (row,) in self._db.execute(sql("filter"), (wanted,))]
-        if not found and (unknown := self._db.execute(sql("unknown"), (wanted,)).fetchone()):
+        allowed = [row for (row,) in self._db.execute(sql("filter"), (filtered or "[]", plan.plan))]
+        if not allowed and filtered and (unknown := self._db.execute(sql("unknown"), (filtered,)).fetchone()):
             raise InputError("no column {!r} to filter by (columns: {})".format(*unknown))
-        return found
+        return allowed
 
     def _candidates(
-        self, query: str, query_D: NDArray[np.float32] | None, mode: Mode, most: int, allowed: list[int] | None
-    ) -> list[tuple[int, float | None, float | None]]:
-        """The documents nearest by vectors and by words, at most `most` of each, with both scores."""
-        cosine, words = dict[int, float](), dict[int, float]()
+        self, plan: Plan, query_D: NDArray[np.float32] | None, mode: Mode, hits: int, allowed: list[int] | None
+    ) -> tuple[dict[int, float], dict[int, WordMatch], Plan]:
+        """The documents nearest by vectors and by words, for `rank`, and the plan that found the latter.
+
+        As many for every page of the first 1,000 hits, so that pages agree.
+        """
+        most = CANDIDATES
+        while most < hits:
+            most *= 4
+        cosines = dict[int, float]()
         if query_D is not None:
             self._vectors.refresh(self._db, sql("vectors"), self._stale)
             self._stale = False
             self._vectors.compare(query_D)
-            cosine = self._vectors.nearest(most, allowed)
-        if mode != "vectors" and (expression := match_expression(query)):
-            ids = None if allowed is None else json.dumps(allowed)
-            words = dict(self._db.execute(sql("words"), (expression, ids, most, json.dumps([*cosine]))))
-            if query_D is not None:
-                cosine |= self._vectors.of(words)
-        bm25 = dict[int, float | None].fromkeys(cosine, None if mode == "vectors" else 0.0) | words
-        return [(row, cosine.get(row), value) for row, value in bm25.items()]
+            cosines = self._vectors.nearest(most, allowed)
+        if mode == "vectors":
+            return cosines, {}, plan
+        words, plan = match_words(self._db, plan, allowed, most, cosines)
+        if query_D is not None:
+            cosines |= self._vectors.of(words)
+        return cosines, words, plan
 
-    def _hit(self, row: int, score: float, cosine: float | None, words: float | None) -> Hit:
-        best = None if cosine is None else self._vectors.best_passage(row)
-        *fields, crc, start, end = self._db.execute(sql("hit"), (row, best)).fetchone() or (None, 0, 0, 0)
+    def _distinct(self, ranked: Iterable[Ranked]) -> Iterator[Ranked]:
+        """Of documents with the same words the first."""
+        forms = set[int]()
+        for scores in ranked:
+            form = self._value("form", scores[0])
+            if form not in forms:
+                forms.add(form)
+                yield scores
+
+    def _hit(
+        self,
+        row: int,
+        score: float,
+        cosine: float | None,
+        words: float | None,
+        terms: str,
+        mode: Mode,
+        equal: str | None,
+    ) -> Hit:
+        """One hit; `equal`: the documents that are counted with it (JSON), None for all, "" for none."""
+        *fields, crc = self._db.execute(sql("hit"), (row,)).fetchone() or (None, 0)
         if None in fields or (one := Document(*fields)).crc != crc:
             raise InputError(f"{self.path}: damaged (document {row})")
-        start, end = (start, end) if end else (0, len(one.text))
-        return Hit(one.id, score, cosine, words, one.text, start, end, one.title, json.loads(one.metadata))
+        places = find_terms(one.text, terms)
+        cosines = self._vectors.cosines_of(row) if cosine is not None else {}
+        spans = self._db.execute(sql("passages_of"), (row,)).fetchall()
+        if not spans:  # not encoded
+            (parts,) = split_passages([one.text], lambda texts: [len(text.split()) for text in texts], SNIPPET_WORDS)
+            spans = [(0, *part) for part in parts]
+        if mode == "vectors":
+            best = max(range(len(spans)), key=lambda number: cosines.get(spans[number][0], -2.0))
+        else:
+            near = [cosines.get(passage, 0.0) for passage, _, _ in spans]
+            best = passage_to_show([(start, end) for _, start, end in spans], near, terms, places)
+        _, start, end = spans[best]
+        count = 1 if equal == "" else self._value("equal", row, equal)
+        shown = merged([span for spans in places for span in spans])
+        return Hit(
+            one.id, score, cosine, words, one.text, start, end, one.title, json.loads(one.metadata), shown, count
+        )
+
+    # --- the file's life ----------------------------------------------------------------------------------------------
+
+    def backup(self, path: str | Path) -> None:
+        """Write a copy of the index to a new file, while it is used: of one state, without unused space.
+
+        A copy of the file alone may lack what is still in its write-ahead log.
+
+        Raises:
+            InputError: `path` exists.
+        """
+        target = Path(path)
+        refuse_existing(target, force=False)
+        with atomic_path(target) as stage, self._lock, self._errors():
+            stage.touch()
+            if not self._empty():
+                self._db.execute("VACUUM INTO ?", (str(stage),))
+
+    def compact(self) -> None:
+        """Give the space of removed documents back to the disk. Needs about the size of the index as free space."""
+        with self._lock, self._errors():
+            if self._read_only:
+                raise MsdcError(f"cannot write {self.path}: read-only")
+            if not self._empty():
+                self._db.execute("INSERT INTO words (words) VALUES ('optimize')")
+                self._db.execute("VACUUM")
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        """Move what is in the write-ahead log to the file, so that a copy of the file alone has it.
+
+        Nothing is lost if another connection prevents it: the log is read together with the file.
+        """
+        if self.path is None or self._read_only:
+            return
+        with self._lock, suppress(sqlite3.Error):
+            self._db.execute("PRAGMA busy_timeout = 0")
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self._db.execute(f"PRAGMA busy_timeout = {1000 * LOCK_SECONDS:.0f}")
+
+
+def form_of(title: str, text: str) -> int:
+    """A number that entries with the same stored words have in common."""
+    stored = f"{title}\0{text}".encode()
+    return zlib.crc32(stored) * 2**20 + len(stored) % 2**20
 
 
 def is_index(path: Path, by_name: bool = True) -> bool:
@@ -438,6 +567,21 @@ def is_index(path: Path, by_name: bool = True) -> bool:
 def _require_index(path: Path) -> None:
     if path.is_file() and path.stat().st_size and not is_index(path, by_name=False):
         raise InputError(f"{path}: exists and is not a search index; choose another file")
+
+
+def _log_of(path: Path) -> Path:
+    return Path(f"{path}-wal")
+
+
+def _has_content(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
+
+
+def _require_its_log(path: Path) -> None:
+    """SQLite would delete the log next to a file that is missing or empty, and what is in it."""
+    log = _log_of(path)
+    if not _has_content(path) and _has_content(log):
+        raise InputError(f"{path}: empty next to its write-ahead log {log.name}; put back the file that belongs to it")
 
 
 def stored_documents(path: Path) -> Iterator[Document]:

@@ -1,4 +1,4 @@
-"""Passages of documents, encoded in 8 bits, and the score that combines words and meaning.
+"""Passages of documents, encoded in 8 bits.
 
 Shapes: N distinct texts, D width.
 """
@@ -19,8 +19,6 @@ from msdc.text.tokenizer import Reader
 __all__ = ["PassageEncoder", "passages", "token_counter"]
 
 Passages = dict[tuple[str, str], list[Passage]]  # of documents (title, text)
-# Relevance of a document: bm25 + WEIGHT x cosine of its best passage. Flat between 10 and 30 on the development sets.
-WEIGHT = 20.0
 
 
 def token_counter(model: SentenceEncoder) -> tuple[Callable[[Sequence[str]], list[int]], int]:

@@ -3,18 +3,22 @@
 
 -- name: schema
 -- A checksum is CRC-32: of a document's key, text, title and metadata with zeros between; of a passage's document, start,
--- end (int64), scale (float64, 0 without a vector), all little-endian, and vector. `words` has the words of words.py.
+-- end (int64), scale (float64, 0 without a vector), all little-endian, and vector. `words` has the words of words.py;
+-- `form` is the same for entries with the same words: CRC-32 of title and text in `words` with zero between x 2^20 + their
+-- length in bytes modulo 2^20.
 CREATE TABLE facts (name TEXT PRIMARY KEY NOT NULL, value TEXT NOT NULL);
-INSERT INTO facts VALUES ('format', '2');
+INSERT INTO facts VALUES ('format', '3');
 CREATE TABLE documents (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   key TEXT NOT NULL UNIQUE CHECK (typeof(key) = 'text' AND key <> ''),
   title TEXT NOT NULL CHECK (typeof(title) = 'text'),
   text TEXT NOT NULL CHECK (typeof(text) = 'text'),
+  form INTEGER NOT NULL CHECK (typeof(form) = 'integer'),
   metadata TEXT NOT NULL
     CONSTRAINT metadata_is_a_json_object CHECK (CASE WHEN json_valid(metadata) THEN json_type(metadata) = 'object' ELSE 0 END),
   crc INTEGER NOT NULL CHECK (typeof(crc) = 'integer')
 );
+CREATE INDEX documents_of_form ON documents (form);
 CREATE TABLE passages (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
@@ -43,7 +47,7 @@ WITH state AS MATERIALIZED (SELECT quick_check AS state FROM pragma_quick_check 
     max(value) FILTER (WHERE name = 'name') AS name FROM facts)
 SELECT CASE
   WHEN state <> 'ok' THEN 'damaged (' || substr(replace(state, char(10), ' '), 1, 100) || ')'
-  WHEN format IS NOT '2' THEN 'an index of another version of msdc (format ' || coalesce(format, 'none') || ', this one reads 2)'
+  WHEN format IS NOT '3' THEN 'an index of another version of msdc (format ' || coalesce(format, 'none') || ', this one reads 3)'
   WHEN ?1 NOT IN (SELECT value FROM facts WHERE name IN ('model', 'source')) THEN 'made with another ' || name
   END FROM state, fact
 
@@ -74,7 +78,7 @@ WITH RECURSIVE numbers (number) AS (
 DELETE FROM documents WHERE key IN (SELECT value FROM json_each(?1))
 
 -- name: add_document
-INSERT INTO documents (key, text, title, metadata, crc) VALUES (?1, ?2, ?3, ?4, ?5)
+INSERT INTO documents (key, text, title, metadata, crc, form) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 
 -- name: add_words
 INSERT INTO words (rowid, title, text) VALUES (?1, ?2, ?3)
@@ -87,68 +91,203 @@ INSERT INTO passages (document, start, end, scale, vector, crc) VALUES (?1, ?2, 
 SELECT id, document, start, end, scale, vector, crc FROM passages WHERE id > ?1 ORDER BY id
 
 -- name: hit
--- ?1: a document, ?2: its best passage or null.
-SELECT key, text, title, metadata, documents.crc, start, end
-FROM documents LEFT JOIN passages ON passages.id = ?2 WHERE documents.id = ?1
+-- ?1: a document.
+SELECT key, text, title, metadata, crc FROM documents WHERE id = ?1
+
+-- name: passages_of
+-- ?1: a document. Where its passages are, in order.
+SELECT id, start, end FROM passages WHERE document = ?1 ORDER BY id
 
 -- name: filter
--- ?1: {column: [a value or [least, most], ...], ...}. A document has in each column a value (of a list: one of its values)
--- inside one of the ranges. Numbers, and texts that are plain decimal numbers, compare as numbers, others as text.
-WITH bounds AS (
-  SELECT part.key AS part, range.key AS range, side.key AS side, CAST(side.value AS TEXT) AS text,
+-- ?1: conditions that all hold: [[column, [alternative, ...], excluded], ...], ?2: a query's plan. A document has in the
+-- column one of the alternatives, or none of them if they are excluded: a value, [least, most] with null for no bound, or
+-- null for no value (missing, null or an empty text). Of a list one item is enough. Numbers, and texts that are plain
+-- decimal numbers, compare as numbers; times (2031-05-31T10:00+02:00; without a zone UTC) as instants; a date is its whole
+-- day, as it was written; others as text. Documents with the words that the plan excludes are not among them.
+WITH conditions AS (
+  SELECT key AS condition, '$."' || json_extract(value, '$[0]') || '"' AS path, json_extract(value, '$[2]') AS excluded,
+    json_extract(value, '$[1]') AS alternatives
+  FROM json_each(?1)
+), sides AS (
+  SELECT condition, alternative.key AS alternative, side.key AS side, side.value AS value, CAST(side.value AS TEXT) AS text,
     CASE WHEN typeof(side.value) <> 'text' THEN side.value
       WHEN side.value GLOB '*[0-9]*' AND length(side.value) < 16 AND NOT (side.value GLOB '*[^0-9.-]*'
         OR side.value GLOB '?*-*' OR side.value GLOB '*.*.*' OR side.value GLOB '0[0-9]*' OR side.value GLOB '-0[0-9]*')
-      THEN side.value + 0 END AS number
-  FROM json_each(?1) AS part, json_each(part.value) AS range,
-    json_each(CASE range.type WHEN 'array' THEN range.value ELSE json_array(range.value, range.value) END) AS side
+      THEN side.value + 0 END AS number,
+    CASE WHEN side.value GLOB '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9]' THEN side.value END AS day,
+    CASE WHEN side.value GLOB '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9]*'
+      THEN strftime('%Y-%m-%dT%H:%M:%f', side.value) END AS instant
+  FROM conditions, json_each(alternatives) AS alternative,
+    json_each(CASE alternative.type WHEN 'array' THEN alternative.value
+      ELSE json_array(alternative.value, alternative.value) END) AS side
 ), ranges AS MATERIALIZED (
-  SELECT least.part, least.text AS least, least.number AS least_number, most.text AS most, most.number AS most_number
-  FROM bounds AS least JOIN bounds AS most USING (part, range) WHERE least.side = 0 AND most.side = 1
-), parts AS MATERIALIZED (SELECT key AS part, '$."' || key || '"' AS path FROM json_each(?1))
+  SELECT least.condition, least.value IS NULL AND most.value IS NULL AS no_value,
+    least.text AS least, least.number AS least_number, least.day AS least_day, least.instant AS least_instant,
+    most.text AS most, most.number AS most_number, most.day AS most_day, most.instant AS most_instant
+  FROM sides AS least JOIN sides AS most USING (condition, alternative) WHERE least.side = 0 AND most.side = 1
+), wanted AS MATERIALIZED (SELECT condition, path, excluded FROM conditions)
 SELECT id FROM documents WHERE NOT EXISTS (
-  SELECT 1 FROM parts WHERE NOT EXISTS (
-    SELECT 1 FROM json_each(documents.metadata, parts.path) AS cell JOIN ranges ON ranges.part = parts.part
-    WHERE (least IS NULL OR CASE
-        WHEN least_number IS NOT NULL AND (cell.type IN ('integer', 'real', 'true', 'false') OR (
-          cell.value GLOB '*[0-9]*' AND length(cell.value) < 16 AND NOT (cell.value GLOB '*[^0-9.-]*'
-          OR cell.value GLOB '?*-*' OR cell.value GLOB '*.*.*' OR cell.value GLOB '0[0-9]*' OR cell.value GLOB '-0[0-9]*')))
-        THEN cell.value + 0 >= least_number
-        WHEN cell.type IN ('true', 'false') THEN cell.type >= least
-        ELSE CAST(cell.value AS TEXT) >= least AND (least_number IS NULL OR cell.value GLOB '[0-9]*') END)
-      AND (most IS NULL OR CASE
-        WHEN most_number IS NOT NULL AND (cell.type IN ('integer', 'real', 'true', 'false') OR (
-          cell.value GLOB '*[0-9]*' AND length(cell.value) < 16 AND NOT (cell.value GLOB '*[^0-9.-]*'
-          OR cell.value GLOB '?*-*' OR cell.value GLOB '*.*.*' OR cell.value GLOB '0[0-9]*' OR cell.value GLOB '-0[0-9]*')))
-        THEN cell.value + 0 <= most_number
-        WHEN cell.type IN ('true', 'false') THEN cell.type <= most
-        ELSE CAST(cell.value AS TEXT) <= most AND (most_number IS NULL OR cell.value GLOB '[0-9]*') END)))
+  SELECT 1 FROM wanted WHERE excluded = EXISTS (
+    SELECT 1 FROM ranges WHERE ranges.condition = wanted.condition AND CASE WHEN no_value THEN NOT EXISTS (
+      SELECT 1 FROM json_each(documents.metadata, wanted.path) WHERE type <> 'null' AND value <> '')
+    ELSE EXISTS (
+      SELECT 1 FROM (
+        SELECT type, value, type IN ('integer', 'real', 'true', 'false') OR (
+          value GLOB '*[0-9]*' AND length(value) < 16 AND NOT (value GLOB '*[^0-9.-]*'
+          OR value GLOB '?*-*' OR value GLOB '*.*.*' OR value GLOB '0[0-9]*' OR value GLOB '-0[0-9]*')) AS is_number,
+          CASE WHEN value GLOB '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9]'
+            OR value GLOB '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9]*'
+            THEN strftime('%Y-%m-%dT%H:%M:%f', value) END AS instant
+        FROM json_each(documents.metadata, wanted.path)) AS cell
+      WHERE (least IS NULL OR CASE
+          WHEN least_number IS NOT NULL AND is_number THEN cell.value + 0 >= least_number
+          WHEN cell.type IN ('true', 'false') THEN cell.type >= least
+          WHEN least_day IS NOT NULL AND instant IS NOT NULL THEN substr(cell.value, 1, 10) >= least_day
+          WHEN least_instant IS NOT NULL AND instant IS NOT NULL THEN instant >= least_instant
+          ELSE CAST(cell.value AS TEXT) >= least AND (least_number IS NULL OR cell.value GLOB '[0-9]*') END)
+        AND (most IS NULL OR CASE
+          WHEN most_number IS NOT NULL AND is_number THEN cell.value + 0 <= most_number
+          WHEN cell.type IN ('true', 'false') THEN cell.type <= most
+          WHEN most_day IS NOT NULL AND instant IS NOT NULL THEN substr(cell.value, 1, 10) <= most_day
+          WHEN most_instant IS NOT NULL AND instant IS NOT NULL THEN instant <= most_instant
+          ELSE CAST(cell.value AS TEXT) <= most AND (most_number IS NULL OR cell.value GLOB '[0-9]*') END))
+    END))
+AND (json_extract(?2, '$.without') IS NULL
+  OR id NOT IN (SELECT rowid FROM words WHERE words MATCH json_extract(?2, '$.without')))
 
 -- name: unknown
--- ?1: a filter. One of its columns that no document has, and those that they have.
+-- ?1: conditions. One of their columns that no document has, and those that they have.
 WITH columns AS MATERIALIZED (
   SELECT DISTINCT cell.key AS name FROM documents, json_each(documents.metadata) AS cell ORDER BY 1)
-SELECT key, coalesce((SELECT group_concat(name, ', ') FROM columns), 'none') FROM json_each(?1)
-WHERE key NOT IN (SELECT name FROM columns) AND EXISTS (SELECT 1 FROM documents) LIMIT 1
+SELECT json_extract(value, '$[0]'), coalesce((SELECT group_concat(name, ', ') FROM columns), 'none') FROM json_each(?1)
+WHERE json_extract(value, '$[0]') NOT IN (SELECT name FROM columns) AND EXISTS (SELECT 1 FROM documents) LIMIT 1
+
+-- name: plan
+-- ?1: a query's plan, which `parse_query` of words.py describes. What the model encodes, whether words are excluded, whether
+-- there is a word, and what to highlight: a word or phrase in each line, with a star where it may go on.
+SELECT json_extract(?1, '$.text'), json_extract(?1, '$.without') IS NOT NULL, json_array_length(?1, '$.words') > 0,
+  (SELECT group_concat(replace(replace(json_extract(value, '$[1]'), ' OR ', char(10)), '"', ''), char(10))
+    FROM json_each(?1, '$.words'))
 
 -- name: words
--- ?1: the words, ?2: ids of documents as JSON or null for all, ?3: at most so many, and of ?4 (ids as JSON) all.
-WITH found AS MATERIALIZED (
-  SELECT rowid AS document, -rank AS bm25 FROM words
-  WHERE words MATCH ?1 AND (?2 IS NULL OR +rowid IN (SELECT value FROM json_each(?2))))
-SELECT * FROM (SELECT * FROM found ORDER BY bm25 DESC, document LIMIT ?3)
-UNION SELECT * FROM found WHERE document IN (SELECT value FROM json_each(?4))
+-- ?1: a plan, ?2: ids of documents as JSON or null for all, ?3: at most so many, and of ?4 (ids as JSON) all.
+-- Of each document: the words part of its score, bm25 x coverage (matched idf of all idf); how much of the query matches if
+-- each word does, in its first form that occurs (1) or another, else 0; whether its title is the query; the number of quoted
+-- phrases. A word in several forms has the idf of the first that occurs; forms that do not occur give their share to the
+-- others. log2 is computed by halving: not every SQLite has it.
+WITH RECURSIVE forms AS MATERIALIZED (
+  SELECT key AS form, json_extract(value, '$[0]') AS word, json_extract(value, '$[1]') AS expression,
+    1.0 * json_extract(value, '$[2]') AS share FROM json_each(?1, '$.words')
+), totals AS MATERIALIZED (SELECT count(DISTINCT word) AS asked FROM forms),
+frequencies AS MATERIALIZED (
+  SELECT form, word, documents FROM (
+    SELECT form, word, (SELECT count(*) FROM words WHERE words MATCH expression) AS documents FROM forms) WHERE documents
+), logs (word, x, e) AS (
+  SELECT word, ((SELECT count(*) FROM documents) + 1.0) / (coalesce((SELECT documents FROM frequencies
+    WHERE frequencies.word = asked.word ORDER BY form LIMIT 1), 0) + 0.5), 0 FROM (SELECT DISTINCT word FROM forms) AS asked
+  UNION ALL SELECT word, x / 2, e + 1 FROM logs WHERE x >= 2
+), scales AS MATERIALIZED (
+  SELECT word, sum(share) / sum(CASE WHEN form IN (SELECT form FROM frequencies) THEN share END) AS scale FROM forms GROUP BY word
+), weights AS MATERIALIZED (
+  SELECT expression, share * coalesce(scale, 1) AS share, share * coalesce(scale, 1) * idf AS weight,
+    form IN (SELECT max(form) FROM forms GROUP BY word) AS general
+  FROM forms JOIN (SELECT word, e + x - 1 AS idf FROM logs WHERE x < 2) USING (word) JOIN scales USING (word)
+  WHERE scale IS NULL OR form IN (SELECT form FROM frequencies)
+), quotes AS MATERIALIZED (
+  SELECT words.rowid AS document, count(*) AS quoted FROM json_each(?1, '$.quoted') AS quote CROSS JOIN words
+  WHERE words MATCH quote.value GROUP BY words.rowid
+), titles AS MATERIALIZED (
+  SELECT rowid AS document FROM words
+  WHERE words MATCH '{title} : "' || coalesce(nullif(json_extract(?1, '$.same'), ''), 'none') || '"'
+    AND title = json_extract(?1, '$.same')
+), summed AS MATERIALIZED (
+  SELECT words.rowid AS document, sum(-words.rank * share) * sum(weight) / (SELECT sum(weight) FROM weights) AS words,
+    CASE WHEN sum(general) = (SELECT asked FROM totals) THEN sum(share) / (SELECT asked FROM totals) ELSE 0 END AS matched
+  FROM weights CROSS JOIN words
+  WHERE words MATCH weights.expression AND (?2 IS NULL OR words.rowid IN (SELECT value FROM json_each(?2))) GROUP BY words.rowid
+), scored AS MATERIALIZED (
+  SELECT summed.*, document IN (SELECT document FROM titles) AS same, coalesce(quoted, 0) AS quoted
+  FROM summed LEFT JOIN quotes USING (document)
+)
+SELECT * FROM (SELECT * FROM scored ORDER BY quoted DESC, same DESC, words + 4 * matched DESC, document LIMIT ?3)
+UNION SELECT * FROM scored WHERE document IN (SELECT value FROM json_each(?4))
+
+-- name: vocabulary
+CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab('main', 'words', 'row')
+
+-- name: similar
+-- ?1: a plan that finds nothing. The same plan with the most similar words of the index, or null. Similar are words with
+-- most pairs of letters in common (one letter may be between them), and names in another alphabet with the same consonants.
+WITH RECURSIVE asked AS MATERIALIZED (
+  SELECT word, text, (text < 'Ͱ') AS latin FROM (
+    SELECT json_extract(value, '$[0]') AS word, min(key), substr(json_extract(value, '$[1]'), 2, instr(substr(json_extract(value, '$[1]'), 2), '"') - 1) AS text
+    FROM json_each(?1, '$.words') GROUP BY 1
+  ) WHERE length(text) > 3 AND NOT text GLOB '*[ 0-9]*'
+), near AS MATERIALIZED (
+  SELECT word, text, latin, term FROM asked JOIN vocabulary
+  WHERE length(term) BETWEEN max(3, length(text) / 2) AND length(text) + 2
+), pairs (word, text, position, first, second) AS (
+  SELECT word, text, 1, substr(text, 1, 1), substr(text, 2, 1) FROM asked
+  UNION ALL SELECT word, text, position + 1, second, substr(text, position + 2, 1) FROM pairs
+  WHERE position < length(text) - 1
+), spelled AS (
+  SELECT word, term, 2.0 * sum(term LIKE '%' || first || second || '%' OR term LIKE '%' || first || '_' || second || '%')
+    / (count(*) + length(term) - 1) AS similarity
+  FROM (SELECT * FROM near WHERE latin = (term < 'Ͱ') AND length(term) > length(text) - 3 AND (substr(term, 1, 1) = substr(text, 1, 1)
+    OR substr(term, -2) = substr(text, -2))) JOIN pairs USING (word) GROUP BY word, term HAVING similarity >= 0.7
+), alphabets (letters) AS (VALUES ('bvwбвβبوבו'), ('gjгґγغجжג'), ('dдδدضذד'), ('zзζزظז'), ('kcqкцчκقكכק'), ('xхχخח'),
+  ('hхгحهخה'), ('lлλلל'), ('mмμمמם'), ('nнνنנן'), ('pfпфπφفپפף'), ('rрρرר'), ('sсшщσثسصشסשצ'), ('tтθτتطثטת')
+), consonants (word, text, position, pattern) AS (
+  SELECT word, text, 1, CASE WHEN substr(text, 1, 1) GLOB '[aeiouyаеиоуыэюяёαεηιουωاعءיאע]'
+    THEN '[aeiouyаеиоуыэюяёαεηιουωاعءיאע]*' ELSE '' END FROM asked
+  UNION ALL SELECT word, text, position + 1, pattern || coalesce('[' || letters || ']*', '')
+  FROM consonants LEFT JOIN alphabets ON instr(letters, substr(text, position, 1)) > 0
+    AND NOT (position > 1 AND substr(text, position, 1) IN ('h', substr(text, position - 1, 1))
+      AND instr('ckgpstdz', substr(text, position - 1, 1)) + (substr(text, position, 1) <> 'h') > 0)
+  WHERE position <= length(text)
+), sounded AS (
+  SELECT near.word, term, 0.7 AS similarity FROM near JOIN consonants USING (word)
+  WHERE position > length(consonants.text) AND latin <> (term < 'Ͱ') 
+    AND length(pattern) - length(replace(pattern, '*', '')) > 2 AND term GLOB pattern
+), similar AS (
+  SELECT word, term, similarity, row_number() OVER (PARTITION BY word ORDER BY similarity DESC, term) AS place
+  FROM (SELECT * FROM spelled UNION ALL SELECT * FROM sounded)
+), replaced AS (
+  SELECT word, group_concat('"' || term || '"', ' OR ') AS expression FROM similar WHERE place < 6 GROUP BY word
+), forms AS (
+  SELECT json_array(word, expression, 0.4) AS form FROM replaced
+  UNION ALL SELECT json(value) FROM json_each(?1, '$.words')
+    WHERE json_extract(value, '$[0]') NOT IN (SELECT word FROM replaced)
+)
+SELECT json_set(?1, '$.words', json((SELECT json_group_array(json(form)) FROM forms))) WHERE EXISTS (SELECT 1 FROM replaced)
 
 -- name: ranked
--- ?1: [[document, cosine or null, bm25 or null], ...], ?2: the mode, ?3: least cosine or null, ?4: at most. Numbers have six
--- digits, so that devices that round differently rank alike. Relevance is bm25 + 20 x the cosine of the best passage.
-WITH candidates AS (SELECT json_extract(value, '$[0]') AS document, json_extract(value, '$[1]') AS cosine,
-  json_extract(value, '$[2]') AS words FROM json_each(?1))
-SELECT document, CAST(printf('%.6g',
-    coalesce(words, 0) + coalesce(cosine, 0) * CASE ?2 WHEN 'both' THEN 20 ELSE 1 END) AS REAL) AS score,
+-- ?1: [[document, cosine or null, and words, matched, same, quoted of the statement `words`], ...], ?2: {document: cosine} of
+-- others, ?3: the mode, ?4: least cosine or null. Numbers have six digits, so that devices that round differently rank
+-- alike. Relevance is the words part + 4 where every word matches + 20 x the cosine of the best passage (for an equal title
+-- 1, and 4 more) + 100 for each quoted phrase.
+WITH candidates AS (
+  SELECT json_extract(value, '$[0]') AS document, json_extract(value, '$[1]') AS cosine, json_extract(value, '$[2]') AS words,
+    json_extract(value, '$[3]') AS matched, json_extract(value, '$[4]') AS same, json_extract(value, '$[5]') AS quoted
+  FROM json_each(?1)
+  UNION ALL SELECT CAST(key AS INTEGER), value, CASE WHEN ?3 <> 'vectors' THEN 0.0 END, 0, 0, 0 FROM json_each(?2)
+)
+SELECT document, CAST(printf('%.6g', CASE WHEN ?3 = 'vectors' THEN cosine
+    ELSE words + 4 * matched + 100 * quoted
+      + CASE WHEN ?3 = 'both' THEN 20 * max(coalesce(cosine, 0), same) + 4 * same ELSE 0 END END) AS REAL) AS score,
   CASE WHEN cosine IS NOT NULL THEN CAST(printf('%.6g', cosine) AS REAL) END,
   CASE WHEN words IS NOT NULL THEN CAST(printf('%.6g', words) AS REAL) END
-FROM candidates WHERE ?3 IS NULL OR ?2 = 'words' OR coalesce(cosine, -1) >= ?3 ORDER BY score DESC, document LIMIT ?4
+FROM candidates WHERE ?4 IS NULL OR ?3 = 'words' OR coalesce(cosine, -1) >= ?4 OR matched >= 0.5
+ORDER BY score DESC, document
+
+-- name: form
+-- ?1: a document. What it has in common with those with the same words: of them only the best is a hit.
+SELECT form FROM documents WHERE id = ?1
+
+-- name: equal
+-- ?1: a document, ?2: ids of documents as JSON or null for all. The number of documents with the same words.
+SELECT count(*) FROM documents WHERE form = (SELECT form FROM documents WHERE id = ?1)
+  AND (?2 IS NULL OR id IN (SELECT value FROM json_each(?2)))
 
 -- name: stored
 -- ?1: keys as JSON. The passages of these documents, in order.

@@ -112,8 +112,11 @@ class PassageVectors:
         found = self.documents_M[at] == wanted if len(self.documents_M) else np.zeros(len(wanted), np.bool_)
         return dict(zip(wanted[found].tolist(), self.best_M[at[found]].tolist(), strict=True))
 
-    def best_passage(self, document: int) -> int:
-        """The row of the nearest passage of a document that has a vector."""
-        at = int(np.searchsorted(self.documents_M, document))
-        first, last = [*self._starts_M[at : at + 2].tolist(), len(self._cosine_N)][:2]
-        return int(self._passages_N["row"][first + self._cosine_N[first:last].argmax()])
+    def cosines_of(self, document: int) -> dict[int, float]:
+        """The cosines of a document's passages that have a vector, by row."""
+        position = int(np.searchsorted(self.documents_M, document))
+        if position == len(self.documents_M) or self.documents_M[position] != document:
+            return {}
+        first, last = [*self._starts_M[position : position + 2].tolist(), len(self._cosine_N)][:2]
+        rows_N = self._passages_N["row"][first:last]
+        return dict(zip(rows_N.tolist(), self._cosine_N[first:last].tolist(), strict=True))

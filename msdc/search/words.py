@@ -1,18 +1,22 @@
-"""The words by which an index finds text: the same for documents and queries, on every platform.
+"""The words by which an index finds text, and the query that finds them: the same on every platform.
 
 A text is decomposed and loses case, accents, vowel points and invisible characters, by a table that the C++ core and
-search.js read too (benchmarks/word_table.py writes it). A word is a run of letters, digits and their signs; a symbol or
+words.js read too (benchmarks/word_table.py writes it). A word is a run of letters, digits and their signs; a symbol or
 an emoji is a word of its own. Scripts without blanks, and Korean, are indexed by overlapping pairs of letters. FTS5
 splits the words of `index_words` at the blanks between them, and its `ascii` tokenizer changes nothing else.
+
+Other spellings of a word follow behind the words of a text: Mueller for Müller, OBrien for O'Brien, wifi for Wi-Fi, and
+the parts of getUserAddress.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise, zip_longest
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from unicodedata import normalize
 
 from msdc.files import PACKAGE
@@ -23,6 +27,25 @@ BREAK, WORD, UNSPACED, MARK, SYMBOL, REGION = range(6)  # classes of characters
 HANGUL = re.compile("[\u1100-\u11ff\uac00-\ud7a3]+")  # letters and syllables
 LETTERS = re.compile("[\u1100-\u11ff]")
 PUNCTUATION = re.compile("[\0-/:-`{-\x7f]+")  # what breaks words, of ASCII; its capitals are folded
+# Letters of scripts with blanks between words (and the marks on them), as far as other spellings are concerned.
+LETTER = "A-Za-z\u00c0-\u1fff"
+JOINT = re.compile(f"(?<=[{LETTER}])['\u2018\u2019\u02bb\u02bc`\u00b4\u2032\uff07\u2010\u2011-](?=[{LETTER}])")
+HYPHEN = re.compile("[\u2010\u2011-]")
+UMLAUTS = {letter: spelled for spelled, letters in (
+    ("ae", "ä Ä ǟ Ǟ a\u0308 A\u0308"), ("oe", "ö Ö ȫ Ȫ o\u0308 O\u0308 ø Ø ǿ Ǿ"), ("aa",
+    "å Å ǻ Ǻ a\u030a A\u030a \u212b"),
+    ("ue", "ü Ü ǖ Ǖ ǘ Ǘ ǚ Ǚ ǜ Ǜ u\u0308 U\u0308"),
+) for letter in letters.split()}  # fmt: skip
+UMLAUT = re.compile("|".join(UMLAUTS))
+HUMP = re.compile("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z][a-z])")
+SPELLED = re.compile("|".join(one.pattern for one in (UMLAUT, JOINT, HUMP)))
+NAME = re.compile(f"(?<![{LETTER}0-9])[A-Za-z0-9]+(?![{LETTER}0-9])")
+CODE = re.compile(f"[0-9]|[{LETTER}][._/:@+#&\u2010\u2011-](?=[{LETTER}])")
+QUOTES = {'"': '"', **dict.fromkeys("“„«”‟", "”“»")}  # an opening quote, and what closes it
+MOST_WORDS = 128  # of a query are looked for, with its phrases: the first
+SENTENCE_WORDS = 5  # single letters that are words (a, I, y) are left out of a query from so many words on
+PREFIX_SHARE = 0.5  # what an entry earns for the first letters of the query's last word, against the word itself
+Syntax = Literal["operators", "plain"]
 
 
 class _Table(NamedTuple):
@@ -31,11 +54,13 @@ class _Table(NamedTuple):
     marks: re.Pattern[str]  # several that have an order
     words: re.Pattern[str]  # group 1: without blanks
     letters: re.Pattern[str]  # of those, with their marks
+    common: frozenset[str]  # words that are left out of a query
 
 
 @cache
-def _table() -> _Table:
-    lines = TABLE.read_text(encoding="ascii").splitlines()[1:]
+def fold_table() -> _Table:
+    """The table that folds and splits text, read once."""
+    lines = TABLE.read_text(encoding="utf-8").splitlines()[1:]
 
     def entries(line: str) -> Iterator[tuple[int, list[int]]]:
         start = 0
@@ -56,12 +81,13 @@ def _table() -> _Table:
     _, word, unspaced, mark, symbol, region = ranges
     words = f"([{unspaced}][{unspaced}{mark}]*)|[{word}][{word}{mark}]*|[{region}]{{1,2}}|[{symbol}]"
     marks, letters = f"[{''.join(orders)}]{{2,}}", f"[{unspaced}][{mark}]*"
-    return _Table(folds, orders, *map(re.compile, (marks, words, letters)))
+    common = frozenset(lines[4].split())
+    return _Table(folds, orders, re.compile(marks), re.compile(words), re.compile(letters), common)
 
 
 def _words(text: str) -> Iterator[tuple[str, list[str]]]:
     """The words of a text; for those without blanks between also their letters."""
-    table = _table()
+    table = fold_table()
     text = text.translate(table.folds)
     if LETTERS.search(text):  # this part of NFC is the same in every version
         text = HANGUL.sub(lambda found: normalize("NFC", found[0]), text)
@@ -76,21 +102,188 @@ def _words(text: str) -> Iterator[tuple[str, list[str]]]:
             yield found[0], table.letters.findall(found[0]) if found[1] else []
 
 
+def terms_of(text: str) -> list[str]:
+    """The stored words of a text: of scripts without blanks its pairs of letters, and the last letter of a run
+    alone."""
+    terms: list[str] = []
+    for word, letters in _words(text):
+        terms += map("".join, zip_longest(letters, letters[1:], fillvalue="")) if letters else [word]
+    return terms
+
+
+class _Spellings(NamedTuple):
+    """Other spellings of the words of a chunk, a part of a text without blanks."""
+
+    umlauts: list[str]  # all its words with ae, oe, ue for umlauts; empty if it has none
+    joined: list[str]  # those that end in joined ones: obrien, wifi
+    parts: dict[str, str]  # of a name in camel case: its words by the whole, in lower case
+
+
+def spellings(chunk: str, terms: list[str]) -> _Spellings:
+    """Other spellings of a chunk with these terms."""
+    stored = set(terms)
+    umlauts = UMLAUT.sub(lambda match: UMLAUTS[match[0]], chunk)
+    joined = JOINT.sub("", chunk)
+    names = [name[0] for name in NAME.finditer(chunk)]
+    return _Spellings(
+        terms_of(umlauts) if umlauts != chunk else [],
+        [term for term in terms_of(joined) if term not in stored] if joined != chunk else [],
+        {name.lower(): HUMP.sub(" ", name).lower() for name in names if HUMP.search(name)},
+    )
+
+
 def index_words(text: str) -> str:
     """What an index stores of a text: its words, with blanks between; without blanks in the text, its pairs of letters.
 
-    The last letter of a run follows alone, so that every letter starts a stored word.
+    The last letter of a run follows alone, so that every letter starts a stored word. Other spellings are at the end.
     """
-    found: list[str] = []
-    for word, letters in _words(text):
-        found += map("".join, zip_longest(letters, letters[1:], fillvalue="")) if letters else [word]
-    return " ".join(found)
+    terms = terms_of(text)
+    stored, others = set(terms), dict[str, None]()
+    if SPELLED.search(text):
+        for chunk in filter(SPELLED.search, text.split()):
+            umlauts, joined, parts = spellings(chunk, terms_of(chunk))
+            others |= dict.fromkeys(word for word in (*umlauts, *joined) if word not in stored)
+            others |= dict.fromkeys(parts.values())
+    return " ".join((*terms, *others))
 
 
-def match_expression(query: str) -> str:
-    """FTS5's expression for the words of a query, any of which may match; empty if it has none."""
-    found: dict[str, None] = {}
-    for word, letters in _words(query):
-        pairs = map("".join, pairwise(letters)) if len(letters) > 1 else [word]
-        found |= dict.fromkeys(f'"{pair}"*' if len(letters) == 1 else f'"{pair}"' for pair in pairs)
-    return " OR ".join(found)
+# --- queries ----------------------------------------------------------------------------------------------------------
+
+
+class _Segment(NamedTuple):
+    text: str
+    kind: Literal["words", "quoted", "without"]
+
+
+def _is_letter(char: str) -> bool:
+    if char.isascii():
+        return char.isalpha()
+    return "\u00c0" <= char < "\u2000" or (char >= "\u2c00" and char != "\u3000")
+
+
+def _segments(query: str) -> list[_Segment]:
+    """A query taken apart at its operators: quotes, and a minus before a word or a quote."""
+    segments, start, at = list[_Segment](), 0, 0
+    while at < len(query):
+        minus = query[at] == "-"
+        first = at + minus
+        if (at and not query[at - 1].isspace()) or first == len(query):
+            at += 1
+            continue
+        end, content = 0, ""
+        if closing := QUOTES.get(query[first]):
+            end = next((place for place in range(first + 1, len(query)) if query[place] in closing), -1) + 1
+            content = query[first + 1 : end - 1]
+            if end < len(query) and (_is_letter(query[end]) or query[end].isdecimal()):
+                end = 0  # 27" or 32"
+        elif minus and _is_letter(query[first]):
+            end = next((place for place in range(first, len(query)) if query[place].isspace()), len(query))
+            content = query[first:end]
+            if content.isascii() and len(content) < 2:
+                end = 0  # an option: -v
+        if end and terms_of(content):
+            segments += [_Segment(query[start:at], "words"), _Segment(content, "without" if minus else "quoted")]
+            start = at = end
+        else:
+            at += 1
+    segments.append(_Segment(query[start:], "words"))
+    return segments
+
+
+def _phrase(terms: list[str], letters: list[str], prefix: bool = False) -> str:
+    """FTS5's expression for words that follow each other; `letters` are those of the last run without blanks."""
+    return f'"{" ".join(terms)}"' + ("*" if prefix or letters else "")
+
+
+class _Forms:
+    """The words and phrases of a query, each with its forms (expression, share), without the common words."""
+
+    def __init__(self) -> None:
+        self.forms: dict[str, list[tuple[str, float]]] = {}
+        self.common: dict[str, list[tuple[str, float]]] = {}
+
+    def add(self, expression: str, prefix: str | None = None, common: bool = False) -> None:
+        forms = [(expression, 1 - PREFIX_SHARE), (prefix, PREFIX_SHARE)] if prefix else [(expression, 1.0)]
+        into = self.common if common else self.forms
+        if expression not in into or prefix:
+            into[expression] = forms
+
+    def rows(self) -> list[list[str | float]]:
+        remaining = [*(self.forms or self.common).values()][:MOST_WORDS]
+        return [[number, *form] for number, forms in enumerate(remaining) for form in forms]
+
+
+def _either(*expressions: str) -> str:
+    return " OR ".join(dict.fromkeys(expressions))
+
+
+def _add_chunk(chunk: str, typing: bool, shortest: int, into: _Forms) -> None:
+    """The words of a chunk, and if it is a code the phrase of them.
+
+    `typing`: its last word may go on; `shortest`: letters of a word that may be a common one.
+    """
+    words = list(_words(chunk))
+    terms = terms_of(chunk)
+    umlauts, joined, parts = spellings(chunk, terms)
+    last_word, last_letters = words[-1]
+    typing = typing and not last_letters and terms_of(f"{chunk}a")[-1] == f"{last_word}a"
+    is_code = bool(CODE.search(chunk)) and len(terms) > 1 and all(len(letters) < 2 for _, letters in words)
+    for number, (word, letters) in enumerate(words):
+        is_last = number == len(words) - 1
+        for pair in map("".join, pairwise(letters)) if len(letters) > 1 else [word]:
+            forms = [f'"{pair}"']
+            if len(umlauts) == len(words) == len(terms):
+                forms.append(f'"{umlauts[number]}"')
+            if word in parts:
+                forms.append(f'"{parts[word]}"')
+            if is_last and not is_code:
+                forms += [f'"{term}"' for term in joined]
+            expression = f'"{pair}"*' if len(letters) == 1 else _either(*forms)
+            may_go_on = typing and is_last and len(word) > 1
+            prefix = _either(*(f"{one}*" for one in forms)) if may_go_on else None
+            into.add(expression, prefix, common=len(word) >= shortest and pair in fold_table().common)
+    if is_code:
+        joints = [f'"{term}"' for term in joined]
+        into.add(_either(_phrase(terms, last_letters), *joints), _phrase(terms, [], prefix=True) if typing else None)
+
+
+def parse_query(query: str, syntax: Syntax = "operators") -> str:
+    """What search.sql looks for, as JSON.
+
+    `text` is what the model encodes, `same` the words of an equal title (empty: too long for one), `words` the rows
+    [number of a word or phrase, FTS5's expression for a form of it, share of its score], `quoted` the expressions in
+    quotes, `without` that of excluded entries. Common words are left out, unless nothing would remain. A chunk between
+    blanks that holds a digit, or a sign between letters, is also looked for as a phrase. Of a long query the first 128
+    words and phrases are looked for. Operators: "words in quotes", -excluded, -"both".
+    """
+    segments = _segments(query) if syntax == "operators" else [_Segment(query, "words")]
+    positive = [one for one in segments if one.kind != "without"]
+    if not any(terms_of(one.text) for one in positive):
+        segments = positive = [_Segment(query, "words")]
+    forms, quoted, without = _Forms(), list[str](), list[str]()
+    shortest = 1 if sum(len(one.text.split()) for one in positive) >= SENTENCE_WORDS else 2
+    for number, (content, kind) in enumerate(segments):
+        terms, runs = terms_of(content), list(_words(content))
+        letters = runs[-1][1] if runs else []
+        if kind == "without":
+            without.append(_phrase(terms, letters))
+            continue
+        chunks = [chunk for chunk in content.split() if terms_of(chunk)]
+        for place, chunk in enumerate(chunks, 1):
+            if len(forms.forms) >= MOST_WORDS:
+                break
+            is_last = kind == "words" and number == len(segments) - 1 and place == len(chunks)
+            _add_chunk(chunk, is_last and content.endswith(chunk), shortest, forms)
+        if kind == "quoted":
+            quoted.append(_phrase(terms, letters))
+            forms.add(quoted[-1])
+    text = query if len(segments) == 1 else " ".join(" ".join(one.text for one in positive).split())
+    same = index_words(text)
+    plan = {
+        "text": text.replace("\0", " "),  # SQLite reads a text up to a NUL character
+        "same": same if same.count(" ") < MOST_WORDS else "",
+        "words": forms.rows(),
+        "quoted": quoted,
+        "without": _either(*without) or None,
+    }
+    return json.dumps(plan, ensure_ascii=False)

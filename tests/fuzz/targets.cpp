@@ -16,6 +16,7 @@
 #include "files.h"
 #include "json.h"
 #include "manifest.h"
+#include "matches.h"
 #include "normalizer.h"
 #include "piece_model.h"
 #include "request.h"
@@ -222,16 +223,48 @@ msdc::Encoder& letters_encoder() {
   return out;
 }
 
+// The terms of FTS5's expression for any of them, one in each line.
+void append_terms(std::string_view expression, std::string* terms) {
+  for (size_t at = 0; at < expression.size(); ++at) {
+    if (at == 0 || expression.substr(at, 4) == " OR ") terms->append(terms->empty() ? "" : "\n");
+    if (expression.substr(at, 4) == " OR ") {
+      at += 3;
+    } else if (expression[at] != '"') {
+      terms->push_back(expression[at]);
+    }
+  }
+}
+
 // A text of any bytes: its tokens and its words.
 int text(std::string_view input) {
   return answer([&] {
     letters_encoder().tokenize(nullptr, input);
     msdc::index_words(input);
-    msdc::match_expression(input);
   });
 }
 
-// A document: the first line is its title. Passages are in order, inside the text, and have a scale where they have a vector.
+// The plan of a query, and where its terms are in a text: spans in order, apart, and inside the text.
+void look_for(std::string_view query, bool operators, std::string_view text) {
+  const msdc::JsonDocument plan(msdc::parse_query(query, operators), "plan");
+  std::string terms;
+  for (const msdc::Json row : plan.root().at("words").array()) {
+    for (const msdc::Json cell : row.array()) {
+      if (cell.kind() == msdc::JsonKind::text) append_terms(cell.text(), &terms);
+    }
+  }
+  const std::vector<msdc::TermSpans> spans = msdc::find_terms(text, terms);
+  size_t last = 0;
+  for (const auto& [start, end] : msdc::merged(spans)) {
+    if (start < last || end <= start || end > text.size()) std::abort();
+    last = end + 1;
+  }
+  const std::vector<msdc::Span> passages = {{0, text.size() / 2}, {text.size() / 2, text.size()}};
+  const float cosines[] = {0.5f, 0.25f};
+  if (msdc::passage_to_show(passages, cosines, spans) > 1) std::abort();
+}
+
+// A document: the first line is its title. Passages are in order, inside the text, and have a scale where they have a
+// vector. The whole is also a query, which is looked for in itself.
 int search(std::string_view input) {
   const size_t line = std::min(input.find('\n'), input.size());
   const std::string_view title = input.substr(0, line), rest = input.substr(std::min(line + 1, input.size()));
@@ -243,6 +276,7 @@ int search(std::string_view input) {
                            if ((scale > 0) != (vector != nullptr)) std::abort();
                            last = end;
                          });
+    for (const bool operators : {false, true}) look_for(input, operators, input);
   });
 }
 

@@ -280,6 +280,7 @@ COMPILED: dict[str, Maker] = {
 }  # fmt: skip
 
 
+_WORDS = "bcdefghjklmnpqrstuvw"  # which are not common
 TEXT: dict[str, Maker] = {
     "small": lambda n: b"The title\nA sentence. And another one!",
     "one-word": lambda n: b"x" * n,
@@ -293,6 +294,24 @@ TEXT: dict[str, Maker] = {
     "no-text-of-unicode": lambda n: b"\n" + b"\xff\xc3" * (n // 2),
     "without-blanks": lambda n: b"\n" + "\u6f22\u3002".encode() * (n // 6),
     "ends-of-lines": lambda n: b"\n" * n,
+    # Queries: each opening quote was compared with the rest of the text, each word with all joined ones.
+    "quotes-without-an-end": lambda n: "\u00ab ".encode() * (n // 3),
+    "quotes-without-a-word": lambda n: b'" ' * (n // 2),
+    "quotes": lambda n: b'"ab" ' * (n // 5),
+    "excluded": lambda n: b"-ab " * (n // 4),
+    "joints-before-a-run": lambda n: (
+        "".join(f"{'-'.join(three)}," for three in itertools.islice(itertools.product(_WORDS, repeat=3), n // 9))
+        + "".join(map(chr, range(0x4E00, 0x4E00 + n // 9)))
+    ).encode(),
+    "one-code": lambda n: b"a." * (n // 2),
+    "nearly-the-same-code": lambda n: b"a." * (n // 4) + b"b " + b"a." * (n // 4),
+    "codes": lambda n: b"a.b " * (n // 4),
+    "umlauts": lambda n: "\u00e4 ".encode() * (n // 3),
+    "names": lambda n: b"getUserAddress " * (n // 15),
+    "one-name": lambda n: b"aB" * (n // 2),
+    "distinct-words": lambda n: " ".join(f"{i:x}" for i in range(n // 5)).encode(),
+    "longer-and-longer": lambda n: b" ".join(b"x" * size for size in range(1, int((2 * n) ** 0.5))),
+    "long-forms": lambda n: "\ufdfa".encode() * (n // 3),
 }
 BOMBS = {"json": JSON, "manifest": MANIFEST, "golden": GOLDEN, "request": REQUEST, "pieces": PIECES,
          "compiled": COMPILED, "text": TEXT, "search": TEXT}  # fmt: skip

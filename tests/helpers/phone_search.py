@@ -7,7 +7,7 @@ import zlib
 from contextlib import closing
 from pathlib import Path
 
-from msdc.search.documents import as_document
+from msdc.search.documents import Hit, as_document
 from msdc.search.index import open_index
 
 # Documents whose words are not spelled as a query spells them.
@@ -29,6 +29,29 @@ SPELLED = [
     {"id": "d14", "text": "한국어를 배웁니다. \u1112\u1161\u11ab\u1100\u116e\u11a8"},
 ]
 SPELLINGS = ["ığdır", "Straße", "किताब", "北京", "茶 京", "كتاب جميل", "🔴", "parkplatz", "NAÏVE 200", "한국"]
+# Documents for operators, codes, other spellings, names that are misspelled, equal entries and times.
+ASKED = [
+    {
+        "id": "d15",
+        "text": "Frau Müller wohnt in Køge. A fast car, \U0001f697 and a slow one.",
+        "when": "2031-05-31T10:00+02:00",
+    },
+    {
+        "id": "d16",
+        "text": "Call O'Brien about the Wi-Fi. The car was not fast.",
+        "when": "2031-05-31T08:30:00Z",
+        "lang": "",
+    },
+    {
+        "id": "d17",
+        "text": "Error E-4711 in getUserAddress(): see v1.2.3 and C++ there.",
+        "when": "2031-06-01",
+        "lang": None,
+    },
+    {"id": "d18", "text": "The conference in Moskva was moved.", "when": "2031-05-31T23:30:00-05:00"},
+    {"id": "d19", "text": "Everything is sold out!"},
+    {"id": "d20", "text": "everything is, sold OUT", "title": "", "lang": "en"},
+]
 DOCUMENTS = [
     {"id": "d1", "title": "Parking", "text": "The car is on level 2. The ticket is in the glove box.", "year": 2026},
     {"id": "d2", "text": "La reunión empieza a las nueve. Trae el informe.", "year": 2025, "lang": "es"},
@@ -40,6 +63,7 @@ DOCUMENTS = [
     {"id": "d8", "text": "\U0001f600 smile. Emoji before the ticket!  “Quoted.” And after… the end", "lang": "en"},
     {"id": "d9", "text": "Reunion without its accent", "lang": "en", "quote": 'it\'s "so"', "day": "2024-05-01"},
     *SPELLED,
+    *ASKED,
 ]
 QUERIES = [
     ("both", 5, "", "Where is the ticket?"), ("words", 5, "", "the ticket, the REUNIÓN"), ("vectors", 3, "", "parking"),
@@ -51,14 +75,49 @@ QUERIES = [
     ("vectors", 2, "", "\U00012000"), ("both", 5, "author=Smith, John", "ticket"), ("both", 5, "stars=4", "ticket"),
     ("vectors", 5, "stars=4.0", "ticket"), ("both", 5, "lang=hi", "ticket"), ("both", 5, "day>2024-12-31", "ticket"),
     ("both", 5, "day<2024-06", "reunion"), ("both", 5, "lang=nothing", "ticket"), ("both", 9, "done=true", "ticket"),
+    *(("words", 9, "", query) for query in (
+        '"fast car"', "car -slow", 'car -"fast car"', "-slow", "conf", "conf ", "E-4711", "4711", "v1.2", "C++",
+        "get user",
+        "getuseraddr", "OBrien", "o\u2019brien", "wifi", "wi-fi", "Mueller", "Muller", "Koege", "confrence adress",
+        "Москва", "the", '"is sold" car', "\U0001f697 car",
+    )),
+    ("both", 9, "", 'car -slow "level 2"'), ("vectors", 9, "", "car -slow"), ("vectors", 5, "", "sold out"),
+    ("words", 9, "", "-slow car", "plain"), ("words", 9, "", "sold out", "each"), ("words", 9, "", "sold out"),
+    ("both", 3, "", "the ticket of the car", "offset=2"), ("both", 20, "", "the ticket of the car", "each offset=9"),
+    ("both", 9, "lang!en|de", "car"), ("both", 20, "lang-", "car"), ("both", 20, "lang+", "car"),
+    ("words", 9, "when>2031-05-31T08:30:00Z", "car error conference"), ("words", 9, "when<2031-05-31",
+    "car conference"),
+    ("words", 9, "when=2031-06-01", "error conference"), ("words", 9, "when>2031-06-01T06:00+02:00",
+    "error conference"),
 ]  # fmt: skip
 
 
 def filter_of(where: str) -> dict[str, object]:
-    """NAME=ONE|OTHER, NAME>LEAST, NAME<MOST as a filter."""
-    name, sign, text = re.fullmatch(r"(\w*)([=<>]?)(.*)", where).groups()
+    """NAME=ONE|OTHER, NAME!ONE|OTHER (none of them), NAME>LEAST, NAME<MOST, NAME- (no value), NAME+ (any) as a
+    filter."""
+    name, sign, text = re.fullmatch(r"(\w*)([=!<>+-]?)(.*)", where).groups()
     value = float(text) if re.fullmatch(r"[0-9.]+", text) else text
-    return {name: {"=": text.split("|"), ">": (value, None), "<": (None, value)}[sign]} if name else {}
+    texts = text.split("|")
+    return {name: {"=": texts, "!": {"not": texts}, ">": (value, None), "<": (None, value), "-": None,
+                   "+": {"not": None}}[sign]} if name else {}  # fmt: skip
+
+
+def options_of(text: str) -> dict[str, object]:
+    """The options of a query: offset=N, `each` of equal entries, `plain` without operators."""
+    options: dict[str, object] = {}
+    for option in text.split():
+        name, _, number = option.partition("=")
+        options |= {"offset": {"offset": int(number or 0)}, "each": {"distinct": False}, "plain": {"syntax": "plain"}}[
+            name
+        ]
+    return options
+
+
+def shown(hit: Hit) -> str:
+    """A hit in the file of answers; spans in code points."""
+    spans = ",".join(f"{start}-{end}" for start, end in hit.matches)
+    passage = zlib.crc32(hit.passage.encode())
+    return f"{hit.id}:{hit.score}:{hit.cosine or 0}:{passage}:{spans}:{hit.count}"
 
 
 def write_data(bundle, folder: Path, assets: Path) -> None:
@@ -66,12 +125,10 @@ def write_data(bundle, folder: Path, assets: Path) -> None:
     with open_index(assets / "desktop.sqlite", bundle) as index:
         index.add(DOCUMENTS)
         lines = []
-        for mode, top, where, query in QUERIES:
-            hits = index.search(query, top, mode=mode, where=filter_of(where)).hits
-            shown = " ".join(
-                f"{hit.id}:{hit.score}:{hit.cosine or 0}:{zlib.crc32(hit.passage.encode())}" for hit in hits
-            )
-            lines.append(f"{mode}\t{top}\t{where}\t{query}\t{shown}")
+        for mode, top, where, query, *rest in QUERIES:
+            options = "".join(rest)
+            hits = index.search(query, top, mode=mode, where=filter_of(where), **options_of(options)).hits
+            lines.append("\t".join([mode, str(top), where, query, options, " ".join(map(shown, hits))]))
     folder.mkdir()
     (folder / "answers.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     more = [{"id": f"n{row}", "text": f"Number {row} of more texts."} for row in range(300)]
@@ -103,6 +160,6 @@ def contents(path: Path) -> tuple[list, list, list]:
             db.execute(
                 "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'words_%' ORDER BY name"
             ).fetchall(),
-            db.execute("SELECT id, key, title, text, metadata, crc FROM documents").fetchall(),
+            db.execute("SELECT id, key, title, text, metadata, crc, form FROM documents").fetchall(),
             db.execute("SELECT id, document, start, end, vector IS NULL FROM passages").fetchall(),
         )

@@ -5,6 +5,7 @@ import shutil
 import signal
 import sqlite3
 import tempfile
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
@@ -84,6 +85,22 @@ class States(RuleBasedStateMachine):
         self.truth = {key: row for key, row in self.truth.items() if key not in ids}
 
     @rule(number=st.integers(0, 1))
+    def compact(self, number):
+        self.open[number].compact()
+
+    @rule(number=st.integers(0, 1), word=st.sampled_from(WORDS))
+    def backup(self, number, word):
+        """A backup has what the index has; so has a copy of the file alone, since no search is going on."""
+        copy = self.folder / "copy.sqlite"
+        for write in (lambda: self.open[number].backup(copy), lambda: shutil.copy(self.path, copy)):
+            if self.path.exists():
+                write()
+                with Index(self.model, copy) as index:
+                    self.check(index, word)
+                for file in self.folder.glob("copy.sqlite*"):
+                    file.unlink()
+
+    @rule(number=st.integers(0, 1))
     def reopen(self, number):
         self.open[number].close()
         self.open[number] = Index(self.model, self.path)
@@ -139,14 +156,22 @@ class States(RuleBasedStateMachine):
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def ids(self, index: Index, query: str = EVERY, **options) -> set[str]:
-        return {hit.id for hit in index.search(query, 1000, mode="words", **options).hits}
+        return {hit.id for hit in index.search(query, 1000, mode="words", **{"distinct": False, **options}).hits}
 
     def check(self, index: Index, word: str) -> None:
         assert len(index) == len(self.truth)
         assert self.ids(index) == self.truth.keys()
         having = {key for key, row in self.truth.items() if word in row["text"] or word == row.get("title")}
-        hits = index.search(word, 1000, mode="words").hits
-        assert {hit.id for hit in hits} == having
+        hits = index.search(word, 1000, mode="words", distinct=False).hits
+        pages = [hit.id for start in range(0, len(hits), 2)
+                 for hit in index.search(word, 2, mode="words", distinct=False, offset=start).hits]  # fmt: skip
+        assert pages == [hit.id for hit in hits]
+        forms = Counter((self.truth[key].get("title"), self.truth[key]["text"]) for key in having)
+        groups = index.search(word, 1000, mode="words").hits
+        assert Counter({(hit.title or None, hit.text): hit.count for hit in groups}) == forms
+        without = {key for key, row in self.truth.items() if word not in row["text"] and word != row.get("title")}
+        assert self.ids(index, f"{EVERY} -{word}") == without
+        assert {hit.id for hit in hits for hit in hits} == having
         for hit in hits:
             row = self.truth[hit.id]
             assert (hit.text, hit.title) == (row["text"], row.get("title", ""))
@@ -156,6 +181,8 @@ class States(RuleBasedStateMachine):
             assert self.ids(index, where={"n": 4}) == four
             low = {key for key, row in self.truth.items() if isinstance(row.get("n"), (int, float)) and row["n"] <= 2}
             assert self.ids(index, where={"n": (None, 2)}) == low
+            assert self.ids(index, where={"n": {"not": 4}}) == self.truth.keys() - four
+            assert self.ids(index, where={"n": None}) == {key for key, row in self.truth.items() if "n" not in row}
         elif self.truth:
             with pytest.raises(InputError, match="no column 'n'"):
                 index.search(word, mode="words", where={"n": 4})
@@ -163,11 +190,11 @@ class States(RuleBasedStateMachine):
         whole = {key: ". ".join([*filter(None, [row.get("title")]), row["text"]]) for key, row in self.truth.items()}
         unread_N = self.reader.unread([*whole.values()])
         read = {key for key, unread in zip(whole, unread_N, strict=True) if not unread}
-        near = index.search(f"{EVERY} {word}.", 1000, mode="vectors").hits
+        near = index.search(f"{EVERY} {word}.", 1000, mode="vectors", distinct=False).hits
         cosines = {hit.id: hit.cosine for hit in near}
         assert cosines.keys() == read
         assert index.unread == len(self.truth) - len(read)
-        both = index.search(f"{EVERY} {word}.", 1000).hits
+        both = index.search(f"{EVERY} {word}.", 1000, distinct=False).hits
         assert {hit.id: hit.cosine for hit in both} == dict.fromkeys(self.truth) | cosines
         query_D = self.model.encode([f"{EVERY} {word}."])[0]
         untitled = [key for key in read if "title" not in self.truth[key]]

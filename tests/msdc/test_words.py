@@ -6,20 +6,21 @@ import unicodedata
 
 import pytest
 import word_table
-from words import CASES
+from words import CASES, plan_of
 
-from msdc.search.words import TABLE, TOKENIZE, index_words, match_expression
+from msdc.search.words import TABLE, TOKENIZE, index_words
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_golden_cases(case):
     assert index_words(case["text"]) == case["words"]
-    assert match_expression(case["text"]) == case["query"]
+    plan = plan_of(case["text"])
+    assert {name: plan[name] for name in case["query"]} == case["query"]
     assert index_words(case["words"]).split() or not case["words"]
 
 
 def test_table_is_what_its_script_writes():
-    text = TABLE.read_text(encoding="ascii")
+    text = TABLE.read_text(encoding="utf-8")
     if (version := f"unicode {unicodedata.unidata_version}") not in text.splitlines()[0]:
         pytest.skip(f"this Python has {version}, the table {text.splitlines()[0]}")
     assert word_table.table() == text
@@ -43,31 +44,80 @@ def test_sqlite_splits_the_words_at_blanks_only():
         db.execute("INSERT INTO words VALUES (?)", (stored,))
         assert {term for (term,) in db.execute("SELECT term FROM terms")} == set(stored.split(" "))
         for case in CASES:
-            if case["query"]:
-                db.execute("DELETE FROM words")
-                db.execute("INSERT INTO words VALUES (?)", (case["words"],))
-                for part in case["query"].split(" OR "):
-                    assert db.execute("SELECT count(*) FROM words WHERE words MATCH ?", (part,)).fetchone() == (1,), (
-                        part
-                    )
+            db.execute("DELETE FROM words")
+            db.execute("INSERT INTO words VALUES (?)", (case["words"],))
+            for _, form, _ in plan_of(case["text"], "plain")["words"]:
+                assert db.execute("SELECT count(*) FROM words WHERE words MATCH ?", (form,)).fetchone() == (1,), form
+
+
+def matching(texts: list[str], query: str) -> list[str]:
+    """The texts in which every word of a query matches in some form."""
+    with sqlite3.connect(":memory:") as db:
+        db.execute(f"CREATE VIRTUAL TABLE words USING fts5(text, tokenize='{TOKENIZE}')")
+        db.executemany("INSERT INTO words VALUES (?)", [(index_words(text),) for text in texts])
+        forms: dict[int, list[str]] = {}
+        for number, form, _ in plan_of(query)["words"]:
+            forms.setdefault(number, []).append(form)
+        rows = [{row for form in group for (row,) in db.execute("SELECT rowid FROM words WHERE words MATCH ?", (form,))}
+                for group in forms.values()]  # fmt: skip
+    return [text for row, text in enumerate(texts, 1) if rows and all(row in group for group in rows)]
 
 
 def test_every_letter_of_a_script_without_blanks_is_found():
-    with sqlite3.connect(":memory:") as db:
-        db.execute(f"CREATE VIRTUAL TABLE words USING fts5(text, tokenize='{TOKENIZE}')")
-        texts = ["我住在北京", "东京的夏天很热", "图书馆明天关门"]
-        db.executemany("INSERT INTO words VALUES (?)", [(index_words(text),) for text in texts])
-        for start in range(5):
-            for end in range(start + 1, 6):
-                found = db.execute("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank",
-                                   (match_expression(texts[0][start:end]),)).fetchall()  # fmt: skip
-                assert found[0] == (1,)
-                assert texts[0][start:end] == "京" or found == [(1,)]
+    texts = ["我住在北京", "东京的夏天很热", "图书馆明天关门"]
+    for start in range(5):
+        for end in range(start + 1, 6):
+            part = texts[0][start:end]
+            assert matching(texts, part) == (texts[:2] if part == "京" else texts[:1])
+
+
+@pytest.mark.parametrize(
+    ("text", "queries"),
+    [
+        ("Frau Müller kommt", ["muller", "Mueller", "MÜLLER", "mu\u0308ller"]), ("Frau Mueller kommt", ["Müller"]),
+        ("O'Brien called", ["O'Brien", "obrien", "O’Brien", "brien"]), ("Søren og Åse", ["Soeren", "soren", "Aase",
+        "ase"]),
+        ("the Wi-Fi password", ["wifi", "Wi-Fi", "wi fi"]), ("my email", ["email"]), ("an e‑mail", ["email", "e-mail"]),
+        ("getUserAddress returns null", ["user address", "getuseraddress", "getUserAddress", "get_user_address"]),
+        ("HTTPRequestParser", ["request parser", "httprequestparser"]), ("load_user_address", ["user address"]),
+        ("an iphone", ["iPhone", "IPHONE", "iph"]), ("مدرسة جديدة", ["مدرسه", "جديدة"]), ("کتاب علی", ["كتاب", "علي"]),
+        ("Kubernetes", ["kub", "kuber", "kubernetes"]), ("ticket ZQ-8801", ["ZQ-88", "ZQ-8801", "zq 8801"]),
+    ],
+)  # fmt: skip
+def test_other_spellings_match(text, queries):
+    for query in queries:
+        assert matching([text, "nothing of this kind"], query) == [text], query
+
+
+def test_operators_and_plain_text():
+    plan = plan_of('"red apple" pie -"green tea" -tea')
+    assert (plan["text"], plan["quoted"], plan["without"]) == ("red apple pie", ['"red apple"'], '"green tea" OR "tea"')
+    plain = plan_of('"red apple" pie -tea', "plain")
+    assert (plain["text"], plain["quoted"], plain["without"]) == ('"red apple" pie -tea', [], None)
+    for text in (
+        "-5 degrees",
+        "ls -l",
+        "--all",
+        "A - B",
+        "Vor- und Nachteile",
+        '27" or 32" screen',
+        'an "open quote',
+        "-only",
+    ):
+        plan = plan_of(text)
+        assert (plan["text"], plan["quoted"], plan["without"]) == (text, [], None)
+        assert plan["words"]
+
+
+def test_a_long_query_is_bounded():
+    assert len({number for number, _, _ in plan_of("word" + " word".join(map(str, range(1000))))["words"]}) == 128
+    assert len(plan_of("我住在北京天气很好" * 200 + "".join(map(chr, range(0x4E00, 0x5000))))["words"]) == 128
 
 
 def test_half_surrogates_and_long_runs():
     assert index_words("a\ud83d b\udc00c") == "a b c"
-    assert match_expression("\ud83d") == ""
+    assert plan_of("\ud83d")["words"] == []
     for run in ("a", "\u0e38\u0e48", "ᄒ\u1161ᆫ", "\u0301", " ", "京", "🇩", "ab c"):
         short, long = (index_words(run * count) for count in (1000, 100_000))
         assert len(long) <= 101 * max(len(short), 1)
+        assert len(plan_of(run * 20_000)["words"]) <= 256

@@ -19,7 +19,7 @@ from msdc.export.mobile.web.transformers_js import about_bundle, write_transform
 from msdc.export.options import ExportSettings
 from msdc.export.readme import render
 from msdc.files import write_text
-from msdc.search.index import SEARCH_SQL
+from msdc.search.ranking import SEARCH_SQL
 from msdc.search.words import TABLE
 from msdc.text.tokenizer import load_tokenizer
 
@@ -49,7 +49,7 @@ def module_source(kind: str) -> str:
 
 def filled(path: Path) -> str:
     """A source of the template, with the table and the statements that Python reads too."""
-    text = path.read_text(encoding="utf-8").replace("{table}", TABLE.read_text(encoding="ascii").split('"')[1])
+    text = path.read_text(encoding="utf-8").replace("{table}", TABLE.read_text(encoding="utf-8").split('"')[1])
     return text.replace('"{search_sql}"', json.dumps(SEARCH_SQL.read_text(encoding="utf-8")))
 
 

@@ -30,7 +30,7 @@ extern "C" {
 #endif
 
 /* Grows when a struct or a signature below changes. */
-#define MSDC_INTERFACE_VERSION 3
+#define MSDC_INTERFACE_VERSION 4
 
 typedef enum msdc_status {
   MSDC_OK = 0,
@@ -173,10 +173,26 @@ MSDC_API msdc_status msdc_index_document(msdc_encoder *encoder, const char *titl
 /* Receives a text, which is valid during the call. */
 typedef void (*msdc_on_text)(void *context, const char *text, size_t size);
 
-/* The words of a text as an index stores them, with blanks between; of a query (`is_query` non-zero) FTS5's expression
- * that finds any of them, empty where it has none. */
-MSDC_API msdc_status msdc_search_words(const char *text, size_t text_size, int32_t is_query, msdc_on_text words,
-                                       void *context, char *error, size_t error_size);
+/* The words of a text as an index stores them, with blanks between, other spellings at the end. */
+MSDC_API msdc_status msdc_search_words(const char *text, size_t text_size, msdc_on_text words, void *context, char *error,
+                                       size_t error_size);
+
+/* The plan of a query as JSON, which the statements of search.sql take. With `operators` (non-zero) "words in quotes" and
+ * -excluded words have a meaning; else quotes and minus are text. */
+MSDC_API msdc_status msdc_search_plan(const char *query, size_t query_size, int32_t operators, msdc_on_text plan,
+                                      void *context, char *error, size_t error_size);
+
+/* Receives a span: its first character (code point), and one past its last. */
+typedef void (*msdc_on_span)(void *context, size_t start, size_t end);
+
+/* What to show of a text: calls `span` for each place to highlight, in order, and writes the number of the passage to show
+ * to `*best`. `terms` are those of a plan, one in each line; empty for none. The `count` passages, at least one, are
+ * characters `starts[i]` to `ends[i]` with `cosines[i]`: the best has the highest sum of cosine and share of the terms inside
+ * it, with `by_cosine` (non-zero) the highest cosine; of equals the first. */
+MSDC_API msdc_status msdc_search_show(const char *text, size_t text_size, const char *terms, size_t terms_size,
+                                      const int64_t *starts, const int64_t *ends, const float *cosines, size_t count,
+                                      int32_t by_cosine, size_t *best, msdc_on_span span, void *context, char *error,
+                                      size_t error_size);
 
 /* Cosines of a query to `count` rows of `width` 8-bit numbers, one scale per row. */
 MSDC_API msdc_status msdc_int8_cosines(const float *query, size_t width, const int8_t *rows, const float *scales,

@@ -10,6 +10,7 @@
 #include "encoder.h"
 #include "failure.h"
 #include "files.h"
+#include "matches.h"
 #include "search.h"
 #include "similarity.h"
 #include "utf8.h"
@@ -372,13 +373,40 @@ msdc_status msdc_index_document(msdc_encoder* encoder, const char* title, size_t
   });
 }
 
-msdc_status msdc_search_words(const char* text, size_t text_size, int32_t is_query, msdc_on_text words, void* context,
-                              char* error, size_t error_size) {
+msdc_status msdc_search_words(const char* text, size_t text_size, msdc_on_text words, void* context, char* error,
+                              size_t error_size) {
   return guarded(error, error_size, [&] {
     need(words != nullptr, "no receiver of the words");
-    const std::string_view given = view(text, text_size);
-    const std::string found = is_query != 0 ? msdc::match_expression(given) : msdc::index_words(given);
-    words(context, found.data(), found.size());
+    const std::string stored = msdc::index_words(view(text, text_size));
+    words(context, stored.data(), stored.size());
+  });
+}
+
+msdc_status msdc_search_plan(const char* query, size_t query_size, int32_t operators, msdc_on_text plan, void* context,
+                             char* error, size_t error_size) {
+  return guarded(error, error_size, [&] {
+    need(plan != nullptr, "no receiver of the plan");
+    const std::string json = msdc::parse_query(view(query, query_size), operators != 0);
+    plan(context, json.data(), json.size());
+  });
+}
+
+msdc_status msdc_search_show(const char* text, size_t text_size, const char* terms, size_t terms_size,
+                             const int64_t* starts, const int64_t* ends, const float* cosines, size_t count,
+                             int32_t by_cosine, size_t* best, msdc_on_span span, void* context, char* error,
+                             size_t error_size) {
+  return guarded(error, error_size, [&] {
+    need(best != nullptr && span != nullptr, "no place for the best passage or no receiver of spans");
+    need(count > 0 && starts != nullptr && ends != nullptr && cosines != nullptr, "no passages");
+    std::vector<msdc::Span> passages(count);
+    for (size_t i = 0; i < count; ++i) {
+      need(starts[i] >= 0 && ends[i] >= 0, "a passage begins or ends before the text");
+      passages[i] = {static_cast<size_t>(starts[i]), static_cast<size_t>(ends[i])};
+    }
+    const std::vector<msdc::TermSpans> spans = msdc::find_terms(view(text, text_size), view(terms, terms_size));
+    *best = by_cosine != 0 ? static_cast<size_t>(std::max_element(cosines, cosines + count) - cosines)
+                           : msdc::passage_to_show(passages, cosines, spans);
+    for (const auto& [start, end] : msdc::merged(spans)) span(context, start, end);
   });
 }
 

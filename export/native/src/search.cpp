@@ -20,11 +20,6 @@ bool one_of(uint32_t code, std::initializer_list<uint32_t> codes) {
   return std::find(codes.begin(), codes.end(), code) != codes.end();
 }
 
-bool is_space(uint32_t code) {
-  return (code >= 0x09 && code <= 0x0D) || (code >= 0x1C && code <= 0x20) || (code >= 0x2000 && code <= 0x200A) ||
-         one_of(code, {0x85, 0xA0, 0x1680, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000});
-}
-
 bool ends_sentence(uint32_t code) { return one_of(code, {'.', '!', '?', 0x2026, 0x61F, 0x964}); }
 bool ends_without_blank(uint32_t code) { return one_of(code, {0x3002, 0xFF01, 0xFF1F}); }
 bool closes(uint32_t code) { return one_of(code, {'"', '\'', 0x201D, 0x2019, 0xBB, ')', ']'}); }

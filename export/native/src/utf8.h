@@ -67,6 +67,21 @@ inline size_t decode_utf8(std::string_view text, size_t at, uint32_t* code) {
   return bytes;
 }
 
+// The characters of a text; what is no UTF-8 gives some numbers.
+inline std::u32string code_points(std::string_view text) {
+  std::u32string out;
+  uint32_t code = 0;
+  for (size_t at = 0, bytes; (bytes = decode_utf8(text, at, &code)) != 0; at += bytes) out.push_back(code);
+  return out;
+}
+
+// Where Python's str.split() splits.
+inline bool is_space(uint32_t code) {
+  return (code >= 0x09 && code <= 0x0D) || (code >= 0x1C && code <= 0x20) || (code >= 0x2000 && code <= 0x200A) ||
+         code == 0x85 || code == 0xA0 || code == 0x1680 || code == 0x2028 || code == 0x2029 || code == 0x202F ||
+         code == 0x205F || code == 0x3000;
+}
+
 // Bytes of the character that ends before byte `at` > 0.
 inline size_t step_back(std::string_view text, size_t at) {
   size_t bytes = 1;
@@ -92,6 +107,16 @@ inline void append_utf8(uint32_t code, std::string* out) {
     put(0x80 | (code >> 6 & 0x3F));
     put(0x80 | (code & 0x3F));
   }
+}
+
+// Characters as UTF-8; U+FFFD for numbers that are none.
+inline std::string utf8_of(std::u32string_view codes) {
+  std::string out;
+  for (const char32_t code : codes) {
+    const bool is_character = code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF);
+    append_utf8(is_character ? code : 0xFFFD, &out);
+  }
+  return out;
 }
 
 }  // namespace msdc

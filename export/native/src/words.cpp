@@ -3,200 +3,480 @@
 #include <algorithm>
 #include <cstdint>
 #include <unordered_set>
-#include <vector>
+#include <utility>
 
+#include "fold_table.h"
+#include "json.h"
 #include "utf8.h"
 
 namespace msdc {
 
 namespace {
 
-// Written by benchmarks/word_table.py, which describes the format.
-constexpr char kTable[] =
-#include "word_table.h"
-    ;
+constexpr size_t kMostWords = 128;  // of a query are looked for, with its phrases: the first
+constexpr size_t kSentenceWords = 5;  // from so many on, single letters that are words (a, I, y) are not looked for
+constexpr const char *kWhole = "1", *kHalf = "0.5";  // shares of a score; half of it for the first letters of a word
 
-enum Class : uint32_t { kBreak, kWord, kUnspaced, kMark, kSymbol, kRegion };
+// --- the words of a text
 
-struct Fold {
-  uint32_t code, first, count;  // what it becomes: of all targets
+struct Word {
+  std::string text;
+  std::vector<std::string> letters;  // with their marks, of a script without blanks between words
 };
 
-struct Value {
-  uint32_t code, value;
-};
-
-template <typename Entry>
-typename std::vector<Entry>::const_iterator after(const std::vector<Entry>& entries, uint32_t code) {
-  return std::upper_bound(entries.begin(), entries.end(), code,
-                          [](uint32_t one, const Entry& entry) { return one < entry.code; });
+std::vector<Word> words_of(std::u32string_view text) {
+  const FoldTable& table = FoldTable::get();
+  std::u32string codes = table.folded(text);
+  table.order_marks(&codes);
+  std::vector<Word> out;
+  each_word(codes, [&](size_t start, size_t end, bool unspaced) {
+    Word word{utf8_of(std::u32string_view(codes).substr(start, end - start)), {}};
+    for (size_t at = start; unspaced && at < end;) {
+      size_t next = at + 1;
+      while (next < end && table.class_of(codes[next]) == kMark) ++next;
+      word.letters.push_back(utf8_of(std::u32string_view(codes).substr(at, next - at)));
+      at = next;
+    }
+    out.push_back(std::move(word));
+  });
+  return out;
 }
 
-class Table {
+std::vector<std::string> terms_of_words(const std::vector<Word>& words) {
+  std::vector<std::string> out;
+  for (const Word& word : words) {
+    const auto& letters = word.letters;
+    if (letters.empty()) out.push_back(word.text);
+    for (size_t i = 0; i < letters.size(); ++i) {
+      out.push_back(letters[i] + (i + 1 < letters.size() ? letters[i + 1] : ""));
+    }
+  }
+  return out;
+}
+
+// --- other spellings
+
+bool is_small(char32_t code) { return code >= 'a' && code <= 'z'; }
+bool is_capital(char32_t code) { return code >= 'A' && code <= 'Z'; }
+bool is_number(char32_t code) { return code >= '0' && code <= '9'; }
+// Of scripts with blanks between words, with the marks on them, as far as other spellings are concerned.
+bool is_letter(char32_t code) { return is_small(code) || is_capital(code) || (code >= 0xC0 && code < 0x2000); }
+bool is_name(char32_t code) { return is_small(code) || is_capital(code) || is_number(code); }
+bool is_hyphen(char32_t code) { return code == '-' || code == 0x2010 || code == 0x2011; }
+bool is_any(char32_t code, std::u32string_view of) { return of.find(code) != std::u32string_view::npos; }
+bool is_joint(char32_t code) {
+  return is_hyphen(code) || is_any(code, U"'\u2018\u2019\u02bb\u02bc`\u00b4\u2032\uff07");
+}
+
+char32_t at_or_zero(std::u32string_view text, size_t at) { return at < text.size() ? text[at] : 0; }
+
+// A sign between two letters, without which they are one word.
+bool joins(std::u32string_view text, size_t at) {
+  return at > 0 && is_joint(text[at]) && is_letter(text[at - 1]) && is_letter(at_or_zero(text, at + 1));
+}
+
+// Whether a part of a name in camel case starts here: getUser, HTTPServer.
+bool is_hump(std::u32string_view text, size_t at) {
+  if (at == 0 || !is_capital(text[at])) return false;
+  const char32_t before = text[at - 1];
+  return is_small(before) || is_number(before) ||
+         (is_capital(before) && is_small(at_or_zero(text, at + 1)) && is_small(at_or_zero(text, at + 2)));
+}
+
+// What an umlaut is also written as, and its characters, one or a letter with its mark; null where there is none.
+std::pair<const char*, size_t> umlaut_at(std::u32string_view text, size_t at) {
+  const char32_t next = at_or_zero(text, at + 1);
+  switch (text[at]) {
+    case 0xC4:
+    case 0xE4:
+    case 0x1DE:
+    case 0x1DF: return {"ae", 1};
+    case 0xD6:
+    case 0xD8:
+    case 0xF6:
+    case 0xF8:
+    case 0x1FE:
+    case 0x1FF:
+    case 0x22A:
+    case 0x22B: return {"oe", 1};
+    case 0xDC:
+    case 0xFC:
+    case 0x1D5:
+    case 0x1D6:
+    case 0x1D7:
+    case 0x1D8:
+    case 0x1D9:
+    case 0x1DA:
+    case 0x1DB:
+    case 0x1DC: return {"ue", 1};
+    case 0xC5:
+    case 0xE5:
+    case 0x1FA:
+    case 0x1FB:
+    case 0x212B: return {"aa", 1};
+    case 'A':
+    case 'a': return {next == 0x308 ? "ae" : next == 0x30A ? "aa" : nullptr, 2};
+    case 'O':
+    case 'o': return {next == 0x308 ? "oe" : nullptr, 2};
+    case 'U':
+    case 'u': return {next == 0x308 ? "ue" : nullptr, 2};
+    default: return {nullptr, 1};
+  }
+}
+
+// Calls on_chunk(start, end) for each part of a text between blanks.
+template <typename OnChunk>
+void each_chunk(std::u32string_view text, const OnChunk& on_chunk) {
+  for (size_t start = 0, end; start < text.size(); start = end) {
+    while (start < text.size() && is_space(text[start])) ++start;
+    for (end = start; end < text.size() && !is_space(text[end]);) ++end;
+    if (end > start) on_chunk(start, end);
+  }
+}
+
+// Names in camel case in a chunk: letters and digits of ASCII that no other letter touches.
+void add_parts(std::u32string_view chunk, Spellings* out) {
+  for (size_t start = 0, end; start < chunk.size(); start = end) {
+    for (end = start; end < chunk.size() && is_name(chunk[end]);) ++end;
+    if (end == start) {
+      ++end;
+      continue;
+    }
+    if ((start > 0 && is_letter(chunk[start - 1])) || is_letter(at_or_zero(chunk, end))) continue;
+    std::string whole, parts;
+    const std::u32string_view name = chunk.substr(start, end - start);
+    for (size_t at = 0; at < name.size(); ++at) {
+      if (is_hump(name, at)) parts.push_back(' ');
+      const char lower = static_cast<char>(is_capital(name[at]) ? name[at] + ('a' - 'A') : name[at]);
+      whole.push_back(lower);
+      parts.push_back(lower);
+    }
+    if (parts.size() == whole.size()) continue;
+    const auto [entry, is_new] = out->part_of.emplace(std::move(whole), out->parts.size());
+    if (is_new) {
+      out->parts.push_back(std::move(parts));
+    } else {
+      out->parts[entry->second] = std::move(parts);
+    }
+  }
+}
+
+// --- queries
+
+enum class SegmentKind { words, quoted, without };
+
+struct Segment {
+  std::u32string_view text;
+  SegmentKind kind;
+};
+
+// What begins a word that a minus excludes.
+bool begins_excluded(char32_t code) {
+  return is_small(code) || is_capital(code) || (code >= 0xC0 && code < 0x2000) || (code >= 0x2C00 && code != 0x3000);
+}
+
+bool closes_quote(char32_t code) { return is_any(code, U"\u201d\u201c\u00bb"); }
+bool opens_quote(char32_t code) { return is_any(code, U"\u201c\u201e\u00ab\u201d\u201f"); }
+bool is_straight_quote(char32_t code) { return code == '"'; }
+bool is_in_word(char32_t code) { return FoldTable::get().is_in_word(code); }
+
+// Where characters of a kind are in a text, asked for from front to back: each character is looked at once.
+class Positions {
  public:
-  Table() {
-    next_line();  // the Unicode version
-    std::vector<uint32_t> numbers;
-    while (next_entry(&numbers)) {
-      for (uint32_t at = 0; at < numbers[1] * numbers[2]; at += numbers[2]) {
-        folds_.push_back({numbers[0] + at, static_cast<uint32_t>(targets_.size()), numbers.size() > 3 ? 1u : 0u});
-        if (numbers.size() > 3) targets_.push_back(numbers[3] + at);
-      }
-    }
-    while (next_entry(&numbers)) {
-      folds_.push_back({numbers[0], static_cast<uint32_t>(targets_.size()), static_cast<uint32_t>(numbers.size() - 1)});
-      targets_.insert(targets_.end(), numbers.begin() + 1, numbers.end());
-    }
-    std::sort(folds_.begin(), folds_.end(), [](const Fold& one, const Fold& other) { return one.code < other.code; });
-    while (next_entry(&numbers)) orders_.push_back({numbers[0], numbers[1]});
-    while (next_entry(&numbers)) classes_.push_back({numbers[0], numbers[1]});
-  }
+  Positions(std::u32string_view text, bool (*is)(char32_t)) : text_(text), is_(is) {}
 
-  Class class_of(uint32_t code) const {
-    const auto next = after(classes_, code);
-    return next == classes_.begin() ? kBreak : static_cast<Class>((next - 1)->value);
-  }
-
-  // The combining class of a mark, 0 where its place is free.
-  uint32_t order_of(uint32_t code) const {
-    const auto next = after(orders_, code);
-    return next == orders_.begin() || (next - 1)->code != code ? 0 : (next - 1)->value;
-  }
-
-  // The text decomposed, without case, accents and what is invisible.
-  std::vector<uint32_t> folded(std::string_view text) const {
-    std::vector<uint32_t> out;
-    uint32_t code = 0;
-    for (size_t at = 0, bytes; (bytes = decode_utf8(text, at, &code)) != 0; at += bytes) {
-      const auto next = after(folds_, code);
-      if (next == folds_.begin() || (next - 1)->code != code) {
-        append(code, &out);
-        continue;
-      }
-      const Fold& fold = *(next - 1);
-      for (uint32_t i = 0; i < fold.count; ++i) append(targets_[fold.first + i], &out);
-    }
-    for (auto start = out.begin(); start != out.end();) {
-      const auto ordered = [this](uint32_t mark) { return order_of(mark) != 0; };
-      start = std::find_if(start, out.end(), ordered);
-      const auto end = std::find_if_not(start, out.end(), ordered);
-      if (end - start > 1) {
-        std::stable_sort(start, end, [this](uint32_t one, uint32_t other) { return order_of(one) < order_of(other); });
-      }
-      start = end;
-    }
-    return out;
+  // The first at or after `start`; the text's length where there is none.
+  size_t from(size_t start) {
+    for (at_ = std::max(at_, start); at_ < text_.size() && !is_(text_[at_]);) ++at_;
+    return at_;
   }
 
  private:
-  // Letters of Korean become syllables.
-  static void append(uint32_t code, std::vector<uint32_t>* out) {
-    if (!out->empty()) {
-      uint32_t* last = &out->back();
-      if (*last >= 0x1100 && *last < 0x1113 && code >= 0x1161 && code < 0x1176) {
-        *last = 0xAC00 + ((*last - 0x1100) * 21 + code - 0x1161) * 28;
-        return;
-      }
-      if (*last >= 0xAC00 && *last < 0xD7A4 && (*last - 0xAC00) % 28 == 0 && code > 0x11A7 && code < 0x11C3) {
-        *last += code - 0x11A7;
-        return;
-      }
-    }
-    out->push_back(code);
-  }
-
-  void next_line() {
-    while (*at_ != '\n') ++at_;
-    ++at_;
-    start_ = 0;
-  }
-
-  // The numbers of the line's next entry, the first as a code point; false at the line's end.
-  bool next_entry(std::vector<uint32_t>* numbers) {
-    if (*at_ == '\n') {
-      next_line();
-      return false;
-    }
-    numbers->assign(1, 0);
-    for (; *at_ != ' ' && *at_ != '\n'; ++at_) {
-      if (*at_ == ',') {
-        numbers->push_back(0);
-      } else {
-        numbers->back() = numbers->back() * 36 + static_cast<uint32_t>(*at_ <= '9' ? *at_ - '0' : *at_ - 'a' + 10);
-      }
-    }
-    if (*at_ == ' ') ++at_;
-    start_ = numbers->front() += start_;
-    return true;
-  }
-
-  const char* at_ = kTable;
-  uint32_t start_ = 0;
-  std::vector<Fold> folds_;
-  std::vector<uint32_t> targets_;
-  std::vector<Value> orders_, classes_;
+  std::u32string_view text_;
+  bool (*is_)(char32_t);
+  size_t at_ = 0;
 };
 
-// Calls on_word(first, last, unspaced) for each word of `codes`; in a script without blanks for each run.
-template <typename OnWord>
-void each_word(const Table& table, const std::vector<uint32_t>& codes, const OnWord& on_word) {
-  for (size_t start = 0; start < codes.size();) {
-    const Class kind = table.class_of(codes[start]);
-    size_t end = start + 1;
-    if (kind == kWord || kind == kUnspaced) {
-      for (Class next; end < codes.size() && ((next = table.class_of(codes[end])) == kind || next == kMark);) ++end;
-    } else if (kind == kRegion && end < codes.size() && table.class_of(codes[end]) == kRegion) {
-      ++end;
+// A query taken apart at its operators: quotes, and a minus before a word or a quote.
+std::vector<Segment> segments_of(std::u32string_view query) {
+  Positions straight(query, is_straight_quote), curly(query, closes_quote), words(query, is_in_word);
+  std::vector<Segment> out;
+  size_t start = 0;
+  for (size_t at = 0; at < query.size();) {
+    const bool minus = query[at] == '-';
+    const size_t first = at + (minus ? 1 : 0);
+    size_t content = first, content_end = first, end = 0;
+    if ((at == 0 || is_space(query[at - 1])) && first < query.size()) {
+      if (is_straight_quote(query[first]) || opens_quote(query[first])) {
+        content = first + 1;
+        content_end = (is_straight_quote(query[first]) ? straight : curly).from(content);
+        end = content_end < query.size() ? content_end + 1 : 0;
+        // 27" or 32"
+        if (end < query.size() && (begins_excluded(query[end]) || FoldTable::get().is_decimal(query[end]))) end = 0;
+      } else if (minus && begins_excluded(query[first])) {
+        while (content_end < query.size() && !is_space(query[content_end])) ++content_end;
+        // An option: -v
+        if (query[first] >= 0x80 || content_end - first > 1) end = content_end;
+      }
     }
-    if (kind != kBreak && kind != kMark) on_word(start, end, kind == kUnspaced);
-    start = end;
+    if (end != 0 && words.from(content) < content_end) {
+      out.push_back({query.substr(start, at - start), SegmentKind::words});
+      out.push_back({query.substr(content, content_end - content), minus ? SegmentKind::without : SegmentKind::quoted});
+      start = at = end;
+    } else {
+      ++at;
+    }
   }
+  out.push_back({query.substr(start), SegmentKind::words});
+  return out;
 }
 
-// Calls on_term(text, first, last) for each word of a text; in a script without blanks for each letter of a run with the
-// one behind it, for the last alone.
-template <typename OnTerm>
-void each_term(std::string_view text, const OnTerm& on_term) {
-  static const Table table;
-  const std::vector<uint32_t> codes = table.folded(text);
-  const auto part = [&](size_t start, size_t end) {
-    std::string out;
-    for (size_t at = start; at < end; ++at) append_utf8(codes[at], &out);
-    return out;
-  };
-  each_word(table, codes, [&](size_t start, size_t end, bool unspaced) {
-    if (!unspaced) {
-      on_term(part(start, end), true, false);
-      return;
+bool has_words(std::u32string_view text) { return std::any_of(text.begin(), text.end(), is_in_word); }
+
+std::string quoted(const std::string& words) { return "\"" + words + "\""; }
+
+std::string joined_with(const char* between, const std::vector<std::string>& parts) {
+  std::string out;
+  for (const std::string& part : parts) out.append(&part == &parts.front() ? "" : between).append(part);
+  return out;
+}
+
+// FTS5's expression for any of these, each once, with `suffix` behind it.
+std::string either(const std::vector<std::string>& expressions, const char* suffix = "") {
+  std::string out;
+  std::unordered_set<std::string_view> seen;
+  for (const std::string& expression : expressions) {
+    if (seen.insert(expression).second) out.append(out.empty() ? "" : " OR ").append(expression).append(suffix);
+  }
+  return out;
+}
+
+// FTS5's expression for words that follow each other; the last letter of a run may go on.
+std::string phrase(const std::vector<Word>& words, bool prefix = false) {
+  return quoted(joined_with(" ", terms_of_words(words))) + (prefix || !words.back().letters.empty() ? "*" : "");
+}
+
+// Words and phrases of a query with their forms, in order, at most kMostWords.
+class Forms {
+ public:
+  bool full() const { return rows_.size() == kMostWords; }
+  bool empty() const { return rows_.empty(); }
+
+  // `prefix` is empty where the word does not go on.
+  void add(const std::string& expression, const std::string& prefix = "") {
+    const auto entry = numbers_.find(expression);
+    if (entry != numbers_.end()) {
+      if (!prefix.empty()) rows_[entry->second].prefix = prefix;
+    } else if (!full()) {
+      numbers_.emplace(expression, rows_.size());
+      rows_.push_back({expression, prefix});
     }
-    const auto after_letter = [&](size_t at) {
-      for (++at; at < end && table.class_of(codes[at]) == kMark;) ++at;
-      return at;
+  }
+
+  // As JSON: [[number, expression, share], ...].
+  void append_json(std::string* out) const {
+    size_t size = 0;
+    for (const Row& row : rows_) size += row.expression.size() + row.prefix.size();
+    out->reserve(out->size() + size + size / 2);  // quotes and what is between take about as much more
+    const auto form = [&](size_t number, const std::string& expression, const char* share) {
+      out->append(out->back() == '[' ? "[" : ", [").append(std::to_string(number)).append(", ");
+      out->append(json_quote(expression)).append(", ").append(share).append("]");
     };
-    for (size_t at = start; at < end;) {
-      const size_t second = after_letter(at);
-      on_term(part(at, second == end ? end : after_letter(second)), at == start, second == end);
-      at = second;
+    out->push_back('[');
+    for (size_t number = 0; number < rows_.size(); ++number) {
+      const bool goes_on = !rows_[number].prefix.empty();
+      form(number, rows_[number].expression, goes_on ? kHalf : kWhole);
+      if (goes_on) form(number, rows_[number].prefix, kHalf);
     }
+    out->push_back(']');
+  }
+
+ private:
+  struct Row {
+    std::string expression, prefix;
+  };
+  std::vector<Row> rows_;
+  std::unordered_map<std::string, size_t> numbers_;
+};
+
+// A digit, or a sign between letters.
+bool is_code(std::u32string_view chunk) {
+  for (size_t at = 0; at < chunk.size(); ++at) {
+    const bool sign = is_hyphen(chunk[at]) || is_any(chunk[at], U"._/:@+#&");
+    if (is_number(chunk[at])) return true;
+    if (sign && at > 0 && is_letter(chunk[at - 1]) && is_letter(at_or_zero(chunk, at + 1))) return true;
+  }
+  return false;
+}
+
+// The words of a chunk, and if it is a code the phrase of them. `typing`: its last word may go on; `shortest`: letters
+// of a word that may be a common one.
+void add_chunk(std::u32string_view chunk, bool typing, size_t shortest, Forms* forms, Forms* common) {
+  const FoldTable& table = FoldTable::get();
+  const std::vector<Word> words = words_of(chunk);
+  const std::vector<std::string> terms = terms_of_words(words);
+  const Spellings others = spellings(chunk, terms);
+  const bool same_count = others.umlauts.size() == words.size() && words.size() == terms.size();
+  std::vector<std::string> joints;
+  for (const std::string& word : others.joined) joints.push_back(quoted(word));
+  typing = typing && words.back().letters.empty() &&
+           words_of(std::u32string(chunk) + U"a").back().text == words.back().text + "a";
+  const bool code = terms.size() > 1 && is_code(chunk) &&
+                    std::all_of(words.begin(), words.end(), [](const Word& word) { return word.letters.size() < 2; });
+  for (size_t number = 0; number < words.size(); ++number) {
+    const Word& word = words[number];
+    const bool is_last = number + 1 == words.size();
+    const size_t size = code_points(word.text).size();
+    const bool may_go_on = typing && is_last && size > 1;
+    const std::string* parts = others.parts_of(word.text);
+    std::unordered_set<std::string> seen;
+    for (size_t i = 0; i < std::max<size_t>(word.letters.size(), 2) - 1; ++i) {
+      const std::string pair = word.letters.size() > 1 ? word.letters[i] + word.letters[i + 1] : word.text;
+      Forms* into = size >= shortest && table.is_common(pair) ? common : forms;
+      // The same expression again, or one for which there is no room.
+      if (!seen.insert(pair).second || (into->full() && !may_go_on)) continue;
+      if (word.letters.size() == 1) {
+        into->add(quoted(pair) + "*");
+        continue;
+      }
+      std::vector<std::string> expressions = {quoted(pair)};
+      if (same_count) expressions.push_back(quoted(others.umlauts[number]));
+      if (parts != nullptr) expressions.push_back(quoted(*parts));
+      if (is_last && !code) expressions.insert(expressions.end(), joints.begin(), joints.end());
+      into->add(either(expressions), may_go_on ? either(expressions, "*") : "");
+    }
+  }
+  if (!code) return;
+  joints.insert(joints.begin(), phrase(words));
+  forms->add(either(joints), typing ? phrase(words, true) : "");
+}
+
+// The words of texts with one blank between.
+std::u32string joined_words(const std::vector<Segment>& segments) {
+  std::u32string out;
+  for (const Segment& segment : segments) {
+    if (segment.kind == SegmentKind::without) continue;
+    each_chunk(segment.text, [&](size_t start, size_t end) {
+      out.append(out.empty() ? U"" : U" ").append(segment.text.substr(start, end - start));
+    });
+  }
+  return out;
+}
+
+std::string index_words_of(std::u32string_view text) {
+  std::string out = joined_with(" ", terms_of(text));
+  std::unordered_set<std::string_view> stored;  // filled where a chunk needs it
+  size_t read = 0;
+  std::vector<std::string> others;
+  std::unordered_set<std::string> seen;
+  const auto add = [&](std::vector<std::string>* words, bool always) {
+    for (std::string& word : *words) {
+      if ((always || stored.count(word) == 0) && seen.insert(word).second) others.push_back(std::move(word));
+    }
+  };
+  each_chunk(text, [&](size_t start, size_t end) {
+    const std::u32string_view chunk = text.substr(start, end - start);
+    if (!has_spellings(chunk)) return;
+    for (; read < out.size(); ++read) {
+      const size_t end_of_word = std::min(out.find(' ', read), out.size());
+      stored.insert(std::string_view(out).substr(read, end_of_word - read));
+      read = end_of_word;
+    }
+    Spellings spelled = spellings(chunk, terms_of(chunk));
+    add(&spelled.umlauts, false);
+    add(&spelled.joined, false);
+    add(&spelled.parts, true);
   });
+  stored.clear();  // it points into `out`
+  for (const std::string& word : others) out.append(out.empty() ? "" : " ").append(word);
+  return out;
 }
 
 }  // namespace
 
-std::string index_words(std::string_view text) {
-  std::string out;
-  each_term(text, [&](const std::string& term, bool, bool) { out.append(out.empty() ? "" : " ").append(term); });
+std::vector<std::string> terms_of(std::u32string_view text) { return terms_of_words(words_of(text)); }
+
+bool has_spellings(std::u32string_view chunk) {
+  for (size_t at = 0; at < chunk.size(); ++at) {
+    if (umlaut_at(chunk, at).first != nullptr || joins(chunk, at) || is_hump(chunk, at)) return true;
+  }
+  return false;
+}
+
+Spellings spellings(std::u32string_view chunk, const std::vector<std::string>& terms) {
+  Spellings out;
+  std::u32string umlauts, joined;
+  for (size_t at = 0; at < chunk.size(); ++at) {
+    if (!joins(chunk, at)) joined.push_back(chunk[at]);
+  }
+  for (size_t at = 0; at < chunk.size();) {
+    const auto [letters, size] = umlaut_at(chunk, at);
+    if (letters == nullptr) {
+      umlauts.push_back(chunk[at++]);
+    } else {
+      umlauts.append(letters, letters + 2);
+      at += size;
+    }
+  }
+  if (umlauts != chunk) out.umlauts = terms_of(umlauts);
+  if (joined.size() < chunk.size()) {
+    const std::unordered_set<std::string_view> stored(terms.begin(), terms.end());
+    for (std::string& term : terms_of(joined)) {
+      if (stored.count(term) == 0) out.joined.push_back(std::move(term));
+    }
+  }
+  add_parts(chunk, &out);
   return out;
 }
 
-std::string match_expression(std::string_view query) {
-  std::string out;
-  std::unordered_set<std::string> seen;
-  each_term(query, [&](const std::string& term, bool first, bool last) {
-    if (last && !first) return;  // the pair before has it
-    const std::string quoted = "\"" + term + (last ? "\"*" : "\"");
-    if (seen.insert(quoted).second) out.append(out.empty() ? "" : " OR ").append(quoted);
+std::string index_words(std::string_view text) { return index_words_of(code_points(text)); }
+
+std::string parse_query(std::string_view query, bool operators) {
+  const std::u32string codes = code_points(query);
+  std::vector<Segment> segments;
+  if (operators) segments = segments_of(codes);
+  const bool any = std::any_of(segments.begin(), segments.end(), [](const Segment& segment) {
+    return segment.kind != SegmentKind::without && has_words(segment.text);
   });
+  if (!any) segments = {{codes, SegmentKind::words}};
+  size_t chunk_count = 0;
+  for (const Segment& segment : segments) {
+    if (segment.kind != SegmentKind::without) each_chunk(segment.text, [&](size_t, size_t) { ++chunk_count; });
+  }
+  const size_t shortest = chunk_count >= kSentenceWords ? 1 : 2;
+  Forms forms, common;
+  std::vector<std::string> phrases, without;
+  for (const Segment& segment : segments) {
+    if (segment.kind == SegmentKind::without) {
+      without.push_back(phrase(words_of(segment.text)));
+      continue;
+    }
+    std::vector<std::u32string_view> chunks;
+    each_chunk(segment.text, [&](size_t start, size_t end) {
+      const std::u32string_view chunk = segment.text.substr(start, end - start);
+      if (has_words(chunk)) chunks.push_back(chunk);
+    });
+    const bool is_end = segment.kind == SegmentKind::words && &segment == &segments.back();
+    for (size_t i = 0; i < chunks.size() && !forms.full(); ++i) {
+      const bool is_last = is_end && i + 1 == chunks.size();
+      add_chunk(chunks[i], is_last && chunks[i].end() == segment.text.end(), shortest, &forms, &common);
+    }
+    if (segment.kind == SegmentKind::quoted) {
+      phrases.push_back(phrase(words_of(segment.text)));
+      forms.add(phrases.back());
+    }
+  }
+  std::u32string text = segments.size() == 1 ? codes : joined_words(segments);
+  std::string same = index_words_of(text);
+  const auto blanks = static_cast<size_t>(std::count(same.begin(), same.end(), ' '));
+  if (blanks >= kMostWords) same.clear();  // too long for a title
+  std::replace(text.begin(), text.end(), U'\0', U' ');  // SQLite reads a text up to a NUL character
+  std::string out = "{\"text\": " + json_quote(utf8_of(text)) + ", \"same\": " + json_quote(same);
+  out += ", \"words\": ";
+  (forms.empty() ? common : forms).append_json(&out);
+  out += ", \"quoted\": [";
+  for (const std::string& quote : phrases) out.append(&quote == &phrases.front() ? "" : ", ").append(json_quote(quote));
+  out.append("], \"without\": ").append(without.empty() ? "null" : json_quote(either(without))).append("}");
   return out;
 }
 

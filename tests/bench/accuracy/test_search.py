@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import msdc
 from msdc.bench.accuracy import evaluate
-from msdc.bench.accuracy.search import ranking, read_collection, word_scores
+from msdc.bench.accuracy.search import ranking, read_collection, relevance_scores
 from msdc.bench.evaluate_cli import command
 from msdc.errors import InputError
 
@@ -124,10 +124,26 @@ def test_ranks_are_those_of_a_whole_sort():
     assert ranking(np.zeros((1, 30)), [{0: 1.0}])["mrr"][0] == 0
 
 
-def test_words_are_found_without_blanks_and_marks():
-    scores = word_scores([("", "東京都は日本の首都です"), ("", "大阪は大きい都市です")], ["日本の首都", "大阪は"])
-    assert (scores > 0).tolist() == [[True, False], [False, True]]
-    assert word_scores([("", "İstanbul büyük bir şehir")], ["istanbul BUYUK"])[0, 0] > 0
+def test_relevance_is_that_of_a_search():
+    """The scores of an index of the same documents, in all orders of words and meaning."""
+    documents = [
+        ("", "東京都は日本の首都です"),
+        ("", "大阪は大きい都市です"),
+        ("Şehir", "İstanbul büyük bir şehir"),
+        ("", "Release 1.3.0"),
+    ]
+    queries = ["日本の首都", "大阪は", "istanbul BUYUK", "1.3.0", "sehir", "nothing"]
+    index = msdc.open_index([documents[0][1]], msdc.load_encoder("msdc-mini"))
+    index.remove(["1"])
+    index.add({"id": str(number), "title": title, "text": text} for number, (title, text) in enumerate(documents))
+    cosine_QM = np.zeros((len(queries), len(documents)))
+    for number, query in enumerate(queries):
+        for hit in index.search(query, mode="vectors").hits:
+            cosine_QM[number, int(hit.id)] = hit.cosine
+    for mode, score_QM in relevance_scores(documents, queries, cosine_QM).items():
+        for query, score_M in zip(queries, score_QM, strict=True):
+            hits = {int(hit.id): hit.score for hit in index.search(query, mode=mode).hits}
+            assert [hits.get(number, 0.0) for number in range(4)] == pytest.approx(score_M.tolist(), abs=1e-3), query
 
 
 @pytest.mark.parametrize(

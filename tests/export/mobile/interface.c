@@ -22,6 +22,15 @@ static int32_t program(void *context, const int32_t *ids, size_t count, size_t p
   return code;
 }
 
+static void keep_text(void *context, const char *text, size_t size) {
+  if (size < 500) snprintf(context, 500, "%.*s", (int)size, text);
+}
+
+static void keep_span(void *context, size_t start, size_t end) {
+  size_t *spans = context;
+  spans[++spans[0]] = 100 * start + end;
+}
+
 int main(int count, char **arguments) {
   char error[200] = "untouched";
   float vector[512], other[512];
@@ -99,6 +108,23 @@ int main(int count, char **arguments) {
   if (nearest[0] != 1 || fabsf(cosines[0] - 1) > 1e-6f || nearest[1] != 0 || cosines[1] != 0) return 28;
   if (msdc_top_k(query, NULL, 2, 2, 1, nearest, cosines, &found, error, sizeof error) != MSDC_BAD_ARGUMENT) return 29;
   if (fabsf(msdc_cosine(query, two + 2, 2) - 1) > 1e-6f) return 30;
+  /* Words, plans, and what to show of a text. */
+  char words[500];
+  size_t spans[9] = {0}, best = 9;
+  const int64_t starts[] = {0, 7}, ends[] = {6, 20};
+  const float nearness[] = {0.4f, 0.2f};
+  if (msdc_search_words("Wi-Fi", 5, keep_text, words, error, sizeof error) != MSDC_OK || strcmp(words, "wi fi wifi") != 0) return 46;
+  if (msdc_search_words("a", 1, NULL, NULL, error, sizeof error) != MSDC_BAD_ARGUMENT) return 47;
+  if (msdc_search_plan("fast -car ", 10, 1, keep_text, words, error, sizeof error) != MSDC_OK) return 48;
+  if (!strstr(words, "\"without\": \"\\\"car\\\"\"") || strstr(words, "[1")) return printf("%s\n", words), 49;
+  if (msdc_search_plan("fast -car ", 10, 0, keep_text, words, error, sizeof error) != MSDC_OK || !strstr(words, "null")) return 50;
+  const char *text = "A car. The fast car.";
+  if (msdc_search_show(text, 20, "fast\ncar", 8, starts, ends, nearness, 2, 0, &best, keep_span, spans, error, sizeof error) != MSDC_OK) return 51;
+  if (best != 1 || spans[0] != 3 || spans[1] != 205 || spans[2] != 1115 || spans[3] != 1619) return 52;
+  if (msdc_search_show(text, 20, "", 0, starts, ends, nearness, 2, 1, &best, keep_span, spans, error, sizeof error) != MSDC_OK) return 53;
+  if (best != 0 || spans[0] != 3) return 54;
+  if (msdc_search_show(text, 20, "", 0, starts, ends, nearness, 0, 1, &best, keep_span, spans, error, sizeof error) != MSDC_BAD_ARGUMENT) return 55;
+  if (msdc_search_show(text, 20, "", 0, starts, ends, nearness, 2, 1, NULL, keep_span, spans, error, sizeof error) != MSDC_BAD_ARGUMENT) return 56;
   /* The files that an app needs, with the size of the list asked for first. */
   char lines[4096];
   if (msdc_bundle_files(arguments[1], "executorch", lines, 1, &found, error, sizeof error) != MSDC_BAD_ARGUMENT) return 31;

@@ -8,12 +8,16 @@ export interface Document {
   [value: string]: unknown;
 }
 
-/** `score` ranks: bm25 of the words + 20 x cosine of the best passage, which is `text.slice(start, end)`. */
+/**
+ * `score` ranks: `words` + 4 x the matched share, `cosine` of the best passage, or the sum with 20 x cosine. The passage to
+ * show is `text.slice(start, end)`. Offsets are in units of JavaScript's strings.
+ */
 export interface Hit {
   id: string;
   score: number;
-  /** null where it is not part of the score. */
+  /** Of the best passage; null where it is not part of the score. */
   cosine: number | null;
+  /** BM25 x coverage of the query's words; null where it is not part of the score. */
   words: number | null;
   text: string;
   start: number;
@@ -21,19 +25,35 @@ export interface Hit {
   passage: string;
   title: string;
   metadata: Record<string, unknown>;
+  /** [start, end] of the query's words in `text`, in order: to highlight. */
+  matches: [number, number][];
+  /** Number of documents with the same words, of which this is the best. */
+  count: number;
 }
 
-type Value = string | number | boolean;
+/** A Date compares as its ISO text (`toISOString`), as which metadata has it too; null is no value: missing, null or empty. */
+type Value = string | number | boolean | Date;
+type Alternative = Value | null | { least?: Value | null; most?: Value | null };
+type Alternatives = Alternative | readonly Alternative[];
 
 export interface SearchOptions {
   /** At most so many hits. Default: 5. */
   top?: number;
   /** Rank by the words (BM25), by the vectors (cosine of the best passage), or by both, the default. */
   mode?: "words" | "vectors" | "both";
-  /** Hits have at least this cosine. */
-  threshold?: number;
-  /** Values that the metadata must have by name: one, a list of them, or bounds. Texts compare as text: dates sort. */
-  where?: Record<string, Value | readonly Value[] | { least?: Value; most?: Value }>;
+  /** Hits have at least this cosine; documents in which every word of the query matches are hits all the same. */
+  threshold?: number | null;
+  /** Required metadata by name: a value, a list of alternatives, bounds, null for no value, or `not`: none of these. */
+  where?: Record<string, Alternatives | { not: Alternatives }>;
+  /** The number of hits to skip, for pages. Default: 0. */
+  offset?: number;
+  /** Documents with the same words (whatever their case, blanks and punctuation) are one hit, the best. Default: true. */
+  distinct?: boolean;
+  /**
+   * With "operators", the default, documents with "words in quotes" come first, and those with -excluded words or
+   * -"phrases" are no hits; "plain" takes quotes and minus as text.
+   */
+  syntax?: "operators" | "plain";
 }
 
 /** Documents that are found by words and by meaning: the SQLite file of `msdc search`, with its answers. */
@@ -47,9 +67,15 @@ export class SearchIndex {
   update(documents: Iterable<string | Document>): Promise<number>;
   /** Remove documents by id; returns how many were there. */
   remove(ids: readonly (string | number)[]): number;
-  /** @throws RangeError an empty query, an unknown mode, a name in `where` that no document has. */
+  /**
+   * The documents nearest to a query, best first. Its last word without a blank behind it also matches words that begin with
+   * it. If no document has a word of the query, the most similar words of the index are looked for.
+   * @throws RangeError an empty query, an option out of range, a name in `where` that no document has.
+   */
   search(query: string, options?: SearchOptions): Promise<Hit[]>;
-  /** The SQLite file, to be kept (in IndexedDB, say) or opened elsewhere. */
+  /** Gives the space of removed documents back: `bytes()` is smaller then. */
+  compact(): void;
+  /** The SQLite file in its present state, a complete backup: to be stored (in IndexedDB, say) or opened elsewhere. */
   bytes(): Uint8Array;
   close(): void;
 }

@@ -1,17 +1,18 @@
 // Search by words and by meaning in the SQLite file of `msdc search` and `msdc.open_index`, with their answers: FTS5 for
 // words, 8-bit vectors of passages for meaning. What is made here opens there.
 
+import { findTerms, merged, passageToShow } from "./matches.js";
 import { EncoderError } from "./msdc.js";
-import { indexWords, matchExpression } from "./words.js";
+import { IS_SPACE, SPACE, chunksOf, indexWords, parseQuery } from "./words.js";
 
-const BLOCK = 256, CANDIDATES = 1000;
+const BLOCK = 256;
+const CANDIDATES = 1000; // documents that are ranked; 4 times as many, and again, for hits beyond them
+const MODES = ["words", "vectors", "both"], SYNTAXES = ["operators", "plain"];
 const SHORT = 8, JOINED = 32, TITLE_SHARE = 3; // tokens, see msdc/text/passages.py
 const PROBES = ["\u{12000}", "\u{103a0}"]; // characters that hardly any vocabulary has
 // Offsets are in characters, as in Python; a character of two units is one of these while a text is taken apart.
 const WIDE = "\ue000";
-const SPACE = "[\\t-\\r\\x1c- \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]";
 const END = new RegExp(`(?<=[.!?…؟।])["'”’»)\\]]*${SPACE}+|(?<=[。！？])|(?<!${SPACE})${SPACE}*\\n${SPACE}*`, "g");
-const IS_SPACE = new RegExp(SPACE);
 // The statements of search.sql, which all platforms share, by name.
 const SQL = Object.fromEntries("{search_sql}".split("-- name: ").slice(1).map((part) => /^(\w+)\n(.*)$/s.exec(part).slice(1)));
 
@@ -43,6 +44,12 @@ function crcOfPassage(document, start, end, scale, vector) {
   return crc32(bytes);
 }
 
+// A number that documents with the same stored words have in common.
+function formOf(title, text) {
+  const bytes = utf8.encode(`${title}\0${text}`);
+  return crc32(bytes) * 2 ** 20 + (bytes.length % 2 ** 20);
+}
+
 // Where a text without the blanks around it starts and ends.
 function edges(text) {
   let start = 0, end = text.length;
@@ -69,6 +76,13 @@ function charactersOf(text) {
   const points = Array.from(text);
   const flat = points.length === text.length ? text : points.map((point) => (point.length > 1 ? WIDE : point)).join("");
   return { flat, slice: (start, end) => points.slice(start, end).join("") };
+}
+
+// Spans in characters of a text as spans in its units.
+function unitSpans(text, spans) {
+  const offsets = [0];
+  for (const point of text) offsets.push(offsets.at(-1) + point.length);
+  return spans.map(([start, end]) => [offsets[start], offsets[end]]);
 }
 
 function sentenceSpans(flat) {
@@ -104,19 +118,39 @@ function joined(parts, most) {
 
 // --- filters ------------------------------------------------------------------------------------------------------------
 
-// What the statement `filter` takes: a value, a list of values, or { least, most }; of several names, all.
+const isRecord = (value) => Object(value) === value && !Array.isArray(value) && !(value instanceof Date);
+const isPlain = (value) => ["string", "boolean"].includes(typeof value) || Number.isFinite(value);
+
+// A value of a filter, or its bounds as [least, most]; undefined if it is neither.
+function alternative(value) {
+  if (value === null) return null;
+  const { least = null, most = null, ...others } = isRecord(value) ? value : { least: value, most: value };
+  const sides = [least, most].map((side) => (side instanceof Date ? side.toISOString() : side));
+  const arePlain = sides.some(isPlain) && sides.every((side) => side === null || isPlain(side));
+  if (Object.keys(others).length || !arePlain) return undefined;
+  return isRecord(value) ? sides : sides[0];
+}
+
+// What the statement `filter` takes: [[column, [alternative, ...], excluded], ...].
 function conditions(where) {
-  const parts = Object.entries(where).map(([name, wanted]) => {
+  const parts = Object.entries(where).map(([name, required]) => {
     if (name.includes('"')) throw new RangeError(`filter ${name}: a name with a double quote`);
-    const side = (one) => (one !== null && typeof one === "object" ? [one.least ?? null, one.most ?? null] : one);
-    return [name, (Array.isArray(wanted) ? wanted : [wanted]).map(side)];
+    const excluded = isRecord(required) && Object.keys(required).join() === "not";
+    const values = excluded ? required.not : required;
+    const alternatives = (Array.isArray(values) ? values : [values]).map(alternative);
+    if (!alternatives.length) throw new RangeError(`filter ${name}: an empty list matches nothing`);
+    if (alternatives.includes(undefined)) {
+      throw new RangeError(`filter ${name}: expected a value, null, { least, most }, a list of them, or { not: them }`);
+    }
+    return [name, alternatives, excluded ? 1 : 0];
   });
-  return json(Object.fromEntries(parts));
+  return json(parts);
 }
 
 // JSON without what JSON cannot hold; SQLite reads it up to a NUL character.
 function json(value) {
-  return JSON.stringify(value, (name, one) => {
+  return JSON.stringify(value, function (name, one) {
+    if (this[name] instanceof Date && one === null) throw new TypeError(`${name} is an invalid date`);
     if ([name, one].some((text) => typeof text === "string" && /\0|\p{Surrogate}/u.test(text))) {
       throw new TypeError("half of a surrogate pair or a NUL character in an id, a value or a filter");
     }
@@ -143,7 +177,7 @@ export class SearchIndex {
   #db;
   #encoder;
   #stale = true;
-  #passages = { rows: [], owners: [], scales: [], codes: new Int8Array(0) };
+  #passages = { numbers: new Map(), owners: [], scales: [], codes: new Int8Array(0) };
 
   constructor(sqlite, db, encoder, model) {
     this.#sqlite = sqlite;
@@ -177,6 +211,11 @@ export class SearchIndex {
     if (before) this.#rows(SQL.remove, [keys]);
     this.#stale = true;
     return before - this.length;
+  }
+
+  /** Gives the space of removed documents back. */
+  compact() {
+    if (this.#made) this.#db.exec("INSERT INTO words (words) VALUES ('optimize'); VACUUM");
   }
 
   /** The SQLite file. */
@@ -223,9 +262,10 @@ export class SearchIndex {
     if (replace) this.#rows(SQL.remove, [keys]);
     for (const [one, parts] of rows) {
       one.id ??= this.#db.selectValue(SQL.key, [keys]);
-      this.#rows(SQL.add_document, [one.id, one.text, one.title, one.metadata, crcOf(one)]);
+      const stored = [indexWords(one.title), indexWords(one.text)];
+      this.#rows(SQL.add_document, [one.id, one.text, one.title, one.metadata, crcOf(one), formOf(...stored)]);
       const row = this.#db.selectValue("SELECT last_insert_rowid()");
-      this.#rows(SQL.add_words, [row, indexWords(one.title), indexWords(one.text)]);
+      this.#rows(SQL.add_words, [row, ...stored]);
       for (const part of parts) this.#rows(SQL.add_passage, [row, ...part, crcOfPassage(row, ...part)]);
     }
   }
@@ -260,7 +300,7 @@ export class SearchIndex {
     }
     const wanted = new Map(), parts = [];
     for (const [at, { title }] of block.entries()) {
-      let words = title.split(new RegExp(`${SPACE}+`)).filter(Boolean);
+      let words = chunksOf(title);
       while (words.length && (await this.#count([words.join(" ")]))[0] > room - 2) words = words.slice(0, words.length >> 1);
       const first = words.length ? `${words.join(" ")}. ` : "";
       const spans = joined(whole[at].sort(([a], [b]) => a[0] - b[0]), limits[at]);
@@ -288,8 +328,8 @@ export class SearchIndex {
     }
     const read = found.filter((row) => row[5]), codes = new Int8Array(read.length * width);
     read.forEach(({ 5: { buffer, byteOffset } }, at) => codes.set(new Int8Array(buffer, byteOffset, width), at * width));
-    const [rows, owners, scales] = [0, 1, 4].map((column) => read.map((row) => row[column]));
-    this.#passages = { rows, owners, scales, codes };
+    const [owners, scales] = [1, 4].map((column) => read.map((row) => row[column]));
+    this.#passages = { numbers: new Map(read.map(([id], number) => [id, number])), owners, scales, codes };
     this.#stale = false;
   }
 
@@ -302,47 +342,100 @@ export class SearchIndex {
     });
   }
 
-  async search(query, { top = 5, mode = "both", threshold = null, where = {} } = {}) {
+  async search(query, {
+    top = 5, mode = "both", threshold = null, where = {}, offset = 0, distinct = true, syntax = "operators",
+  } = {}) {
     const [first, last] = edges(requireText(query, "the query"));
     if (first === last) throw new RangeError("a query is empty");
-    if (!(top >= 1)) throw new RangeError(`top: ${top}, expected at least 1`);
-    if (!["words", "vectors", "both"].includes(mode)) throw new RangeError(`mode ${mode} is unknown; known: words, vectors, both`);
-    const reads = mode !== "words" && !(await this.#unread([query]))[0];
-    const vector = reads ? unit(await this.#encoder.encode(query)) : null;
+    for (const [name, number, least] of [["top", top, 1], ["offset", offset, 0]]) {
+      const fits = Number.isSafeInteger(number) && number >= least;
+      if (!fits) throw new RangeError(`${name}: ${number}, expected at least ${least}`);
+    }
+    for (const [name, value, known] of [["mode", mode, MODES], ["syntax", syntax, SYNTAXES]]) {
+      if (!known.includes(value)) throw new RangeError(`${name} ${value} is unknown; known: ${known.join(", ")}`);
+    }
+    const filter = Object.keys(where).length ? conditions(where) : null;
+    const asked = this.#planOf(parseQuery(query, syntax));
+    const reads = mode !== "words" && !(await this.#unread([asked.text]))[0];
+    const vector = reads ? unit(await this.#encoder.encode(asked.text)) : null;
     if (!this.#made) return [];
     if (vector) this.#refresh();
-    const most = Math.max(CANDIDATES, 4 * top), { owners } = this.#passages;
-    const cosines = vector ? this.#cosines(vector) : [], best = new Map(); // document -> its best passage
-    const allowed = Object.keys(where).length ? this.#allowed(where) : null;
-    cosines.forEach((cosine, at) => {
-      const before = best.get(owners[at]);
-      if ((before === undefined || cosine > cosines[before]) && (allowed?.has(owners[at]) ?? true)) best.set(owners[at], at);
-    });
-    const near = [...best].sort((a, b) => cosines[b[1]] - cosines[a[1]]).slice(0, most).map(([row]) => row);
-    const expression = mode === "vectors" ? "" : matchExpression(query), inside = allowed && json([...allowed]);
-    const words = new Map(expression ? this.#rows(SQL.words, [expression, inside, most, json(near)]) : []);
-    const none = mode === "vectors" ? null : 0;
-    const rows = [...new Set([...near, ...words.keys()])].map((row) => [row, cosines[best.get(row)] ?? null, words.get(row) ?? none]);
-    return this.#rows(SQL.ranked, [json(rows), mode, threshold, top]).map((one) => this.#hit(...one, best.get(one[0])));
+    const allowed = this.#allowed(filter, asked), inside = allowed && JSON.stringify([...allowed]);
+    const cosines = vector ? this.#cosines(vector) : [];
+    const { matches, others, plan } = this.#candidates(asked, cosines, mode, offset + top, allowed, inside);
+    const ranked = this.#rows(SQL.ranked, [JSON.stringify(matches), JSON.stringify(others), mode, threshold]);
+    const hits = [], forms = new Set();
+    let position = 0;
+    for (const [row, score, cosine, words] of ranked) {
+      if (hits.length === top) break;
+      const form = distinct ? this.#db.selectValue(SQL.form, [row]) : row;
+      if (forms.has(form)) continue;
+      forms.add(form);
+      if (position++ < offset) continue;
+      const hit = this.#hit(row, cosine === null ? [] : cosines, plan.terms, mode);
+      const count = distinct ? this.#db.selectValue(SQL.equal, [row, inside]) : 1;
+      hits.push({ ...hit, score, cosine, words, count });
+    }
+    return hits;
   }
 
-  // The documents that a filter keeps.
-  #allowed(where) {
-    const filter = conditions(where), found = new Set(this.#rows(SQL.filter, [filter]).map(([row]) => row));
-    const [unknown] = found.size ? [] : this.#rows(SQL.unknown, [filter]);
+  // The parts of a plan.
+  #planOf(plan) {
+    const [[text, excludes, hasWords, terms]] = this.#rows(SQL.plan, [plan]);
+    return { plan, text, excludes, hasWords, terms: terms ?? "" };
+  }
+
+  // The documents that a filter and the excluded words leave; null without either.
+  #allowed(filter, { plan, excludes }) {
+    if (!filter && !excludes) return null;
+    const allowed = new Set(this.#rows(SQL.filter, [filter ?? "[]", plan]).map(([row]) => row));
+    const [unknown] = filter && !allowed.size ? this.#rows(SQL.unknown, [filter]) : [];
     if (unknown) throw new RangeError(`no column ${unknown[0]} to filter by (columns: ${unknown[1]})`);
-    return found;
+    return allowed;
   }
 
-  #hit(row, score, cosine, words, place) {
-    const best = place === undefined ? null : this.#passages.rows[place];
-    const [[id, text, title, metadata, crc, first, last]] = this.#rows(SQL.hit, [row, best]);
+  // What the statement `ranked` takes of the documents nearest by vectors and by words, and the plan that matched. As
+  // many for every page of the first 1,000 hits, so that pages agree.
+  #candidates(asked, cosines, mode, hits, allowed, inside) {
+    let most = CANDIDATES;
+    while (most < hits) most *= 4;
+    const { owners } = this.#passages, best = new Map(); // document -> the cosine of its best passage
+    cosines.forEach((cosine, number) => {
+      const owner = owners[number];
+      if (cosine > (best.get(owner) ?? -Infinity) && (allowed?.has(owner) ?? true)) best.set(owner, cosine);
+    });
+    const near = [...best.keys()].sort((a, b) => best.get(b) - best.get(a)).slice(0, most);
+    const bind = [inside, most, JSON.stringify(near)];
+    const { matches, plan } = mode === "vectors" ? { matches: new Map(), plan: asked } : this.#matches(asked, bind);
+    const others = Object.fromEntries(near.filter((row) => !matches.has(row)).map((row) => [row, best.get(row)]));
+    return { matches: [...matches].map(([row, match]) => [row, best.get(row) ?? null, ...match]), others, plan };
+  }
+
+  // How documents match the words of a plan; where none does, those of the index that are similar to the words.
+  #matches(plan, bind) {
+    let rows = plan.hasWords ? this.#rows(SQL.words, [plan.plan, ...bind]) : [];
+    if (plan.hasWords && !rows.length) {
+      this.#db.exec(SQL.vocabulary);
+      const [[similar] = [null]] = this.#rows(SQL.similar, [plan.plan]);
+      if (similar !== null) {
+        plan = this.#planOf(similar);
+        rows = this.#rows(SQL.words, [similar, ...bind]);
+      }
+    }
+    return { matches: new Map(rows.map(([row, ...match]) => [row, match])), plan };
+  }
+
+  #hit(row, cosines, terms, mode) {
+    const [[id, text, title, metadata, crc]] = this.#rows(SQL.hit, [row]);
     if (crcOf({ id, text, title, metadata }) !== crc) damaged(`document ${id}`);
-    const { slice } = charactersOf(text), start = best === null ? 0 : slice(0, first).length;
-    const end = best === null ? text.length : start + slice(first, last).length;
-    return {
-      id, score, cosine, words, text, start, end, passage: text.slice(start, end), title, metadata: JSON.parse(metadata),
-    };
+    const places = findTerms(text, terms), stored = this.#rows(SQL.passages_of, [row]);
+    const spans = unitSpans(text, stored.map(([, ...span]) => span));
+    const { numbers } = this.#passages, without = mode === "vectors" ? -2 : 0;
+    const near = stored.map(([passage]) => cosines[numbers.get(passage)] ?? without);
+    const nearest = () => near.indexOf(near.reduce((most, cosine) => Math.max(most, cosine)));
+    const [start, end] = spans[mode === "vectors" ? nearest() : passageToShow(spans, near, terms, places)];
+    const passage = text.slice(start, end), matches = merged(places.flat());
+    return { id, text, start, end, passage, title, metadata: JSON.parse(metadata), matches };
   }
 }
 

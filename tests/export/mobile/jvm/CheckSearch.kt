@@ -7,41 +7,83 @@ import kotlinx.coroutines.async
 import kotlinx.coroutines.runBlocking
 import org.msdc.encoder.Document
 import org.msdc.encoder.EncoderException
+import org.msdc.encoder.Found
 import org.msdc.encoder.Mode
+import org.msdc.encoder.Not
 import org.msdc.encoder.SearchIndex
 import org.msdc.encoder.SentenceEncoder
 import org.msdc.encoder.differences
 
-/** name=value, name=one|other, name>least, name<most */
-fun filter(text: String): Map<String, Any> {
-    val sign = text.indexOfFirst { it in "=<>" }
+/** The filters of phone_search.py. */
+fun filter(text: String): Map<String, Any?> {
+    val sign = text.indexOfFirst { it in "=!<>+-" }
     if (sign < 0) return emptyMap()
     val (name, value) = listOf(text.take(sign), text.drop(sign + 1))
-    val wanted: Any = when {
-        text[sign] == '>' -> Pair(value.toDoubleOrNull() ?: value, null)
-        text[sign] == '<' -> Pair(null, value.toDoubleOrNull() ?: value)
-        '|' in value -> value.split("|")
-        else -> value
+    val wanted: Any? = when (text[sign]) {
+        '>' -> Pair(value.toDoubleOrNull() ?: value, null)
+        '<' -> Pair(null, value.toDoubleOrNull() ?: value)
+        '!' -> Not(value.split("|"))
+        '-' -> null
+        '+' -> Not(null)
+        else -> if ('|' in value) value.split("|") else value
     }
     return mapOf(name to wanted)
 }
 
+fun same(wanted: List<String>, hit: Found): Boolean {
+    val text = hit.document.text
+    val spans = hit.matches.joinToString(",") { listOf(it.first, it.last + 1).joinToString("-") { "${text.codePointCount(0, it)}" } }
+    val passage = CRC32().apply { update(hit.passage.toByteArray()) }.value.toString()
+    return wanted[0] == hit.document.id && abs(wanted[1].toDouble() - hit.score) < 2e-3 &&
+        abs(wanted[2].toDouble() - hit.cosine) < 2e-4 && wanted.drop(3) == listOf(passage, spans, hit.count.toString())
+}
+
 suspend fun checkAnswers(index: SearchIndex, answers: List<String>) {
     for (line in answers) {
-        val (mode, top, where, query, expected) = line.split("\t")
-        val found = index.search(query, top.toInt(), Mode.valueOf(mode.uppercase()), where = filter(where))
-        val wanted = expected.split(" ").filter { it.isNotEmpty() }.map { it.split(":") }
-        val same = wanted.size == found.size && wanted.zip(found).all { (want, one) ->
-            want[0] == one.document.id && abs(want[1].toDouble() - one.score) < 2e-3 &&
-                abs(want[2].toDouble() - one.cosine) < 2e-4 && want[3] == CRC32().apply { update(one.passage.toByteArray()) }.value.toString()
-        }
-        if (!same) println("  $found where $expected")
+        val cells = line.split("\t")
+        val (mode, top, where, query, options) = cells
+        val hits = index.search(
+            query, top.toInt(), Mode.valueOf(mode.uppercase()), where = filter(where),
+            offset = options.substringAfter("offset=", "0").toInt(), distinct = "each" !in options, operators = "plain" !in options
+        )
+        val wanted = cells[5].split(" ").filter { it.isNotEmpty() }.map { it.split(":") }
+        val same = wanted.size == hits.size && wanted.zip(hits).all { (want, hit) -> same(want, hit) }
+        if (!same) println("  $hits where ${cells[5]}")
         passed("$mode $where $query", same)
     }
 }
 
 fun documents(file: File) = file.readLines().map { it.split("\t") }
     .map { (id, title, text, metadata) -> Document(id, text.replace("\\n", "\n"), title, metadata) }
+
+/** What a file of the index has where: its own, a copy, a smaller one; and filters that are none. */
+suspend fun checkFile(index: SearchIndex, encoder: SentenceEncoder, files: File) {
+    val file = File(files, "msdc-search/desktop.sqlite")
+    val log = File(file.path + "-wal")
+    passed("nothing in the log", log.length() == 0L)
+    val copy = File(files, "copy.sqlite")
+    index.backup(copy)
+    throws<IllegalArgumentException>("a file that exists", "exists already") { runBlocking { index.backup(copy) } }
+    SearchIndex.open(copy, encoder, SystemSqlite()).use { passed("copy", it.count() == index.count()) }
+    val rows = List(300) { Document("x$it", "a text that is removed again: $it ".repeat(50)) }
+    index.add(rows)
+    index.remove(rows.map { it.id })
+    val before = file.length()
+    index.compact()
+    passed("smaller", file.length() < before / 2 && index.search("Verspätung", mode = Mode.WORDS).size == 1)
+    for ((words, filter) in listOf(
+        "double quote" to mapOf("a\"b" to 1), "empty list" to mapOf("year" to emptyList<Int>()),
+        "expected a value" to mapOf("year" to Pair(null, null)), "expected a value" to mapOf("year" to Not(Not(1)))
+    )) throws<IllegalArgumentException>("filter, $words", words) { runBlocking { index.search("x", where = filter) } }
+    throws<IllegalArgumentException>("offset", "at least 0") { runBlocking { index.search("x", offset = -1) } }
+    val day = java.time.OffsetDateTime.parse("2031-05-31T10:15+02:00")
+    val late = index.search("fast car", where = mapOf("when" to Pair(day, null)), mode = Mode.WORDS)
+    passed("a time", late.map { it.document.id } == listOf("d16"))
+    File(files, "gone.sqlite-wal").writeText("log")
+    throws<EncoderException>("log without a file", "empty next to its write-ahead log gone.sqlite-wal") {
+        runBlocking { SearchIndex.open(File(files, "gone.sqlite"), encoder, SystemSqlite()) }
+    }
+}
 
 fun main(arguments: Array<String>) {
     val (bundle, assets, files, data) = arguments.map { File(it) }
@@ -74,6 +116,7 @@ fun main(arguments: Array<String>) {
                 passed("the last stays", index.search("first second", mode = Mode.WORDS).single().document.text == "second")
                 index.remove(listOf("twice"))
                 throws<IllegalArgumentException>("no query", "a query is empty") { runBlocking { index.search(" ") } }
+                checkFile(index, encoder, files)
             }
             val own = SearchIndex.open(File(files, "phone.sqlite"), encoder, driver)
             passed("empty", own.search("anything").isEmpty() && own.count() == 0)

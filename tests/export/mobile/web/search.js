@@ -2,7 +2,8 @@
 import { Encoder } from "/bundle/web/msdc.js";
 import { openIndex } from "/bundle/web/search.js";
 
-const { documents, questions } = await (await fetch("/index/request.json")).json();
+const dates = (name, value) => (value && typeof value === "object" && Object.keys(value).join() === "date" ? new Date(value.date) : value);
+const { documents, questions } = JSON.parse(await (await fetch("/index/request.json")).text(), dates);
 const refused = async (work) => {
   try {
     await work();
@@ -33,6 +34,15 @@ export default async function run() {
     nan: await refused(() => made.add([{ text: "x", year: NaN }])),
     half: await refused(() => made.add(["cut \ud83d"])),
     mode: await refused(() => made.search("x", { mode: "all" })),
+    syntax: await refused(() => made.search("x", { syntax: "none" })),
+    offset: await refused(() => made.search("x", { offset: -1 })),
+    top: await refused(() => made.search("x", { top: 0 })),
+    no_value: await refused(() => made.search("x", { where: { lang: [] } })),
+    key: await refused(() => made.search("x", { where: { year: { least: 1, not: 2 } } })),
+    nested: await refused(() => made.search("x", { where: { year: [[1, 2]] } })),
+    undefined: await refused(() => made.search("x", { where: { year: undefined } })),
+    quoted_name: await refused(() => made.search("x", { where: { 'a"b': 1 } })),
+    bad_date: await refused(() => made.add([{ text: "x", day: new Date(NaN) }])),
     other: await refused(() => openIndex("/index/other.sqlite", encoder)),
     broken: await refused(async () => (await openIndex("/index/broken.sqlite", encoder)).search("a cat")),
     none: await refused(() => openIndex(new Uint8Array(5000).fill(7), encoder)),
@@ -42,10 +52,23 @@ export default async function run() {
   const again = await openIndex(made.bytes(), encoder);
   await again.update([{ id: "d1", text: "Bananas are yellow." }]);
   found.changed = [again.remove(["d2", "none"]), again.length, (await again.search("bananas", { top: 1 }))[0].id];
-  await again.add(["no id", { id: 9007199254740991, text: "a large one" }, "another without"]);
-  await again.update([{ id: "x", text: "first" }, { id: "x", text: "second" }]);
-  found.ids = (await again.search("second first id large another", { mode: "words", top: 9 })).map(({ id, text }) => [id, text]).sort();
-  found.gone = (await again.search("parking level", { mode: "words" })).length;
+  found.stale = (await again.search("parking level", { mode: "words", top: 99 })).some(({ id }) => id === "d1");
+  const numbered = { id: 9007199254740991, text: "unnumbered large" };
+  await again.add(["unnumbered first", numbered, "unnumbered second"]);
+  await again.update(["unnumbered lost", "unnumbered last"].map((text) => ({ id: "x", text })));
+  const ids = async () => (await again.search("unnumbered", { mode: "words", top: 9 })).map(({ id, text }) => [id, text.split(" ")[1]]).sort();
+  found.ids = await ids();
+  const when = new Date("2031-05-31T10:00+02:00"), later = new Date("2031-05-31T08:00:01Z");
+  await again.add([{ id: "dated", text: "An entry of a day.", until: when }]);
+  const after = async (least) => (await again.search("entry", { where: { until: { least } } })).map(({ id, metadata }) => [id, metadata.until]);
+  found.dated = [(await after(when))[0], await after(later)];
+  await again.add([{ id: "large", text: "Much metadata.", note: "x".repeat(1e5) }]);
+  again.remove(["large"]);
+  found.sizes = [again.bytes().length];
+  again.compact();
+  found.sizes.push(again.bytes().length);
+  const compacted = await openIndex(again.bytes(), encoder);
+  found.compacted = [compacted.length, (await compacted.search("unnumbered", { mode: "words" })).length];
   again.close();
   return found;
 }

@@ -8,6 +8,8 @@ import json
 import re
 import shutil
 import sqlite3
+from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import devtools
@@ -16,8 +18,8 @@ import pytest
 import tiny_models as tiny
 from folder_kinds import UNPOOLED, kind_bundle
 from hostile_inputs import DOCUMENTS as DOCUMENTS_OF_ALL_KINDS
-from hostile_inputs import HALVES, NUL, TEXTS, damaged_bundles, damaged_indexes
-from phone_search import DOCUMENTS, QUERIES, filter_of
+from hostile_inputs import HALVES, NUL, TEXTS, damaged_bundles, damaged_indexes, utf16
+from phone_search import DOCUMENTS, QUERIES, filter_of, options_of
 from programs import node, run
 from refusals import spoil
 from small_tokenizers import fuzz_texts
@@ -234,37 +236,75 @@ def test_a_pinned_bundle_starts_without_a_network(bundle, browser, tmp_path):
     assert len(opened.asked) == asked
 
 
+# Quotes, codes, names, other spellings, entries with the same words, times, and characters of two units before words.
+SPELLED = [
+    {
+        "id": "w1",
+        "text": "\U0001f697\U0001f697 The blue bicycle of Jürgen Groß. Wi-Fi: getUserAddress (ZQ-8812).",
+        "owner": "",
+    },
+    {"id": "w2", "text": "the bicycle (blue) of\u00a0O'Brien, in Muenchen. \U00010428 is a letter.", "owner": None},
+    {"id": "w3", "title": "Garage", "text": "Blue. Bicycle! A garage: kubernetes, Москва, 東京の夏", "owner": "Ann"},
+    {"id": "w4", "text": "Kept in twice; the bicycle.", "when": "2025-03-01T10:00:00+02:00", "owner": ["Ann", "Bob"]},
+    {"id": "w5", "text": "KEPT in twice,\nthe Bicycle", "when": "2025-03-01T09:30:00.000Z", "owner": "Bob"},
+    {"id": "w6", "text": "kept in twice the bicycle?", "when": "2026-01-01"},
+    *({"id": f"p{row}", "text": f"Paragraph {row} of a page. \U0001f4c4 It ends here."} for row in range(12)),
+]
+TEN = datetime(2025, 3, 1, 10, tzinfo=UTC)
 QUESTIONS = [
-    *((query, {"mode": mode, "top": top, "where": filter_of(where)}) for mode, top, where, query in QUERIES),
-    ("ticket", {"where": {"year": {"least": 2025, "most": 2025.5}}}), ("a b OR (c* NEAR", {}),
-    ("ticket", {"threshold": 0.5}),
+    *((query, {"mode": mode, "top": top, "where": filter_of(where)} | options_of(" ".join(more)))
+      for mode, top, where, query, *more in QUERIES),
+    ("ticket", {"where": {"year": (2025, 2025.5)}}), ("a b OR (c* NEAR", {}),
+    ("ticket", {"threshold": 0.5}), ("the blue bicycle", {"threshold": 0.9}),
+    ('"blue bicycle"', {}), ("„Blue Bicycle“ garage", {"mode": "words"}), ('bicycle -"blue bicycle" -kubernetes', {}),
+    ('"blue bicycle" -garage', {"syntax": "plain"}), ("-garage", {}), ('a 27" wheel or 32"', {}), ("\U00010428", {}),
+    ("bicycle -Garage", {"where": {"owner": ["Ann", None]}}),
+    ("kuber", {"mode": "words"}), ("kuber ", {"mode": "words"}), ("kubernetse", {"mode": "words"}), ("moskva", {}),
+    ("jurgen gross", {}), ("Juergen", {"mode": "words"}), ("wifi getUserAddress", {}), ("Garage", {}), ("東京", {}),
+    ("user address", {"mode": "words"}), ("zq8812", {}), ("ZQ-8812", {"mode": "words"}), ("obrien München", {}),
+    ("夏", {"mode": "words"}), ("\u30ac\u30fc \u1112\u1161\u11ab\u1100", {"mode": "words"}),
+    ("kept in twice the bicycle", {"mode": "words"}), ("kept twice", {"distinct": False}),
+    ("kept twice", {"where": {"owner": {"not": "Ann"}}}), ("page", {"mode": "words", "top": 3, "offset": 4}),
+    ("paragraph of a page", {"top": 5, "offset": 9}), ("paragraph", {"mode": "vectors", "offset": 2, "top": 4}),
+    ("page", {"offset": 1000}), ("page", {"mode": "vectors", "offset": 1000, "top": 4000}),
+    ("bicycle", {"where": {"owner": None}}), ("bicycle", {"where": {"owner": {"not": None}}}),
+    ("bicycle", {"where": {"owner": {"not": ["Ann", None]}}}), ("bicycle", {"where": {"when": (TEN, None)}}),
+    ("bicycle", {"where": {"when": (None, TEN)}}), ("bicycle", {"where": {"when": {"not": [(TEN, None), None]}}}),
+    ("bicycle", {"where": {"when": "2025-03-01"}}),
 ]  # fmt: skip
 
 
-def bounds(where: dict, to: type) -> dict:
-    """A filter with its bounds as the page takes them (`to` is dict), or as Python does (tuple)."""
-    found = {}
-    for name, value in where.items():
-        pair = tuple(value.values()) if isinstance(value, dict) else value
-        keyed = isinstance(pair, tuple) and to is dict
-        found[name] = dict(zip(("least", "most"), pair, strict=True)) if keyed else pair
-    return found
+def for_page(value: object) -> object:
+    """A filter as the page takes it, with an object for bounds; a time is written so that the page makes it a Date."""
+    if isinstance(value, datetime):
+        return {"date": value.isoformat()}
+    if isinstance(value, dict):
+        return {name: for_page(one) for name, one in value.items()}
+    if isinstance(value, tuple):
+        return {name: for_page(one) for name, one in zip(("least", "most"), value, strict=True) if one is not None}
+    return [for_page(one) for one in value] if isinstance(value, list) else value
 
 
 def asked(index: Index) -> list[list]:
     """The answers that a page should give."""
-    return [
-        index.search(query, **options | {"where": bounds(options.get("where", {}), tuple)}).hits
-        for query, options in QUESTIONS
-    ]
+    return [index.search(query, **options).hits for query, options in QUESTIONS]
+
+
+def units(text: str, spans: Iterable[tuple[int, int]]) -> list[list[int]]:
+    """Spans in characters as spans in UTF-16 units."""
+    return [[len(utf16(text[:end])) // 4 for end in span] for span in spans]
 
 
 def same(hits: list[list], found: list[list[dict]]) -> None:
     for own, theirs, question in zip(hits, found, QUESTIONS, strict=True):
         assert [hit.id for hit in own] == [hit["id"] for hit in theirs], question
         for hit, other in zip(own, theirs, strict=True):
-            assert (hit.passage, hit.title, hit.metadata) == (other["passage"], other["title"], other["metadata"])
-            assert other["text"][other["start"] : other["end"]] == hit.passage or not other["text"].isascii()
+            assert [hit.passage, hit.title, hit.metadata, hit.count] == [
+                other[name] for name in ("passage", "title", "metadata", "count")
+            ], question
+            assert [*units(hit.text, [(hit.start, hit.end)]), *units(hit.text, hit.matches)] == [
+                [other["start"], other["end"]], *other["matches"]
+            ], question  # fmt: skip
             assert [hit.score, hit.cosine, hit.words] == pytest.approx(
                 [other["score"], other["cosine"], other["words"]], abs=2e-3
             )  # fmt: skip
@@ -280,11 +320,12 @@ def rows_of(path: Path) -> list[list]:
 
 
 def test_search_index_gives_the_desktops_answers(bundle, tmp_path):
-    loaded, manifest = load_bundle(bundle), read_manifest(bundle)
+    loaded, manifest, documents = load_bundle(bundle), read_manifest(bundle), [*DOCUMENTS, *SPELLED]
     with msdc.open_index(tmp_path / "desktop.sqlite", loaded) as index:
-        index.add(DOCUMENTS)
+        index.add(documents)
         wanted = asked(index)
-    questions = [[query, options | {"where": bounds(options.get("where", {}), dict)}] for query, options in QUESTIONS]
+    assert sum(len(hit.matches) for hits in wanted for hit in hits) > 100
+    assert {hit.count for hits in wanted for hit in hits} == {1, 2, 3}
     for name, change in (
         ("desktop", f"INSERT OR REPLACE INTO facts VALUES ('source', '{manifest.model.source_sha256}')"),
         ("other", "UPDATE facts SET value = 'other' WHERE name IN ('source', 'model')"),
@@ -295,22 +336,31 @@ def test_search_index_gives_the_desktops_answers(bundle, tmp_path):
             shutil.copyfile(tmp_path / "desktop.sqlite", tmp_path / f"{name}.sqlite")
         with contextlib.closing(sqlite3.connect(tmp_path / f"{name}.sqlite")) as db, db:
             db.execute(change)
-    (tmp_path / "request.json").write_text(json.dumps({"documents": DOCUMENTS, "questions": questions}))
+    request = {"documents": documents, "questions": for_page([list(one) for one in QUESTIONS])}
+    (tmp_path / "request.json").write_text(json.dumps(request))
     with site(page=HERE, bundle=bundle, index=tmp_path) as opened:
         found = answer_of_engine(opened, "page/page.html#search", "chromium")
     same(wanted, found["desktop"])
     same(wanted, found["made"])
     assert found["empty"] == []
-    assert found["added"] == [len(DOCUMENTS)] * 2
-    assert found["changed"] == [1, len(DOCUMENTS) - 1, "d1"]
-    assert found["gone"] == 0
-    large, last = [["9007199254740991", "a large one"], ["x", "second"]], len(DOCUMENTS)
-    assert found["ids"] == sorted([*large, [str(last + 2), "no id"], [str(last + 4), "another without"]])
+    assert found["added"] == [len(documents)] * 2
+    assert found["changed"] == [1, len(documents) - 1, "d1"]
+    assert not found["stale"]
+    numbers = [str(len(documents) + 2), "9007199254740991", str(len(documents) + 4)]
+    assert found["ids"] == sorted(map(list, zip([*numbers, "x"], ["first", "large", "second", "last"], strict=True)))
+    assert found["dated"] == [["dated", "2031-05-31T08:00:00.000Z"], []]
+    assert found["sizes"][1] < found["sizes"][0] - 90_000
+    assert found["compacted"] == [len(documents) + 4, 4]
     for name, words in {
         "twice": "EncoderError: a document of this id", "blank": "has no text", "query": "RangeError: a query is empty",
         "lost": "parts of documents are missing",
         "column": "RangeError: no column lnag to filter by (columns: author, day,",
         "nan": "year is NaN", "half": "half of", "mode": "known: words, vectors, both",
+        "syntax": "RangeError: syntax none is unknown; known: operators, plain",
+        "offset": "RangeError: offset: -1, expected at least 0", "top": "RangeError: top: 0, expected at least 1",
+        "no_value": "filter lang: an empty list matches nothing", "key": "filter year: expected a value",
+        "nested": "filter year: expected a value", "undefined": "filter year: expected a value",
+        "quoted_name": "a name with a double quote", "bad_date": "is an invalid date",
         "other": "made with another", "broken": "the vector of passage 1",
         "none": "EncoderError: the index is damaged", "sqlite": "no SQLite",
     }.items():  # fmt: skip
@@ -374,11 +424,10 @@ def test_files_are_listed_and_the_manifest_seals_them(bundle):
     assert "tokenizer.json" not in manifest.files
     package = json.loads((bundle / "web/package.json").read_text())
     assert package["peerDependencies"] == {npm.PACKAGE: npm.VERSION, npm.SQLITE[0]: npm.SQLITE[1]}
-    searching = {
-        f"web/{name}"
-        for name in ("search.js", "search.d.ts", "words.js", "runtime/sqlite3.mjs", "runtime/sqlite3.wasm")
-    }
+    scripts = {"search.js", "search.d.ts", "words.js", "matches.js"}
+    searching = {f"web/{name}" for name in (*scripts, "runtime/sqlite3.mjs", "runtime/sqlite3.wasm")}
     assert searching <= manifest.files.keys()
+    assert scripts <= {*package["files"]}
     for path in (bundle / "web").glob("*.*"):
         assert path.suffix == ".js" or "{{" not in path.read_text(), path
     assert "[`web/`](web/README.md)" in (bundle / "README.md").read_text()

@@ -1,23 +1,61 @@
-"""The words of the search index in the web module: those of the Python package."""
+"""The words of the search index in the web module: stored, looked for and highlighted as by the Python package."""
 
 import json
 
+import pytest
+from hostile_inputs import utf16
 from programs import node, run
-from words import expected, texts
+from words import expected, shown_cases, texts
 
 from msdc.export.mobile.web.write import TEMPLATE, filled
 
+CHECK = """
+import { readFileSync } from "node:fs";
+import { findTerms, merged, passageToShow } from "./matches.js";
+import { indexWords, parseQuery } from "./words.js";
+const { texts, cases } = JSON.parse(readFileSync("request.json", "utf8"));
+const plans = (text) => [parseQuery(text), parseQuery(text, "plain")].map((plan) => JSON.parse(plan));
+const words = texts.map(([text, queried]) => [indexWords(text), ...(queried ? plans(text) : [])]);
+const shown = cases.map(({ text, terms, passages, cosines }) => {
+  const places = findTerms(text, terms);
+  return { spans: merged(places.flat()), best: passageToShow(passages, cosines, terms, places) };
+});
+console.log(JSON.stringify({ words, shown }));
+"""
+HALF = "a\ud83d b\udc00c"  # halves of surrogate pairs, which only JavaScript lets in
 
-def test_words_are_those_of_the_python_package(tmp_path):
-    (tmp_path / "words.mjs").write_text(filled(TEMPLATE / "words.js"), encoding="utf-8")
-    (tmp_path / "texts.json").write_text(json.dumps([*texts(), "a\ud83d b\udc00c"]), encoding="utf-8")
-    (tmp_path / "check.mjs").write_text("""
-        import { readFileSync } from "node:fs";
-        import { indexWords, matchExpression } from "./words.mjs";
-        const texts = JSON.parse(readFileSync("texts.json", "utf8"));
-        console.log(JSON.stringify(texts.map((text) => [indexWords(text), matchExpression(text)])));
-    """)
-    *found, half = json.loads(run(node(), "check.mjs", cwd=tmp_path))
-    assert half == ["a b c", '"a" OR "b" OR "c"']
-    for text, one, both in zip(texts(), found, expected(), strict=True):
-        assert one == both, ascii(text)
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory):
+    """What the module answers about all texts, and about what is shown of them."""
+    folder = tmp_path_factory.mktemp("words")
+    for name in ("words.js", "matches.js"):
+        (folder / name).write_text(filled(TEMPLATE / name), encoding="utf-8")
+    (folder / "package.json").write_text('{"type": "module"}')
+    cases = [case | {"passages": units(case["text"], case["passages"])} for case in shown_cases()]
+    asked = [[text, len(plans) == 2] for text, (_, *plans) in zip(texts(), expected(), strict=True)]
+    request = {"texts": [*asked, [HALF, True]], "cases": cases}
+    (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
+    (folder / "check.js").write_text(CHECK)
+    return json.loads(run(node(), "check.js", cwd=folder))
+
+
+def units(text: str, spans: list) -> list[list[int]]:
+    """Spans in characters as spans in UTF-16 units."""
+    return [[len(utf16(text[:end])) // 4 for end in span] for span in spans]
+
+
+def test_words_and_plans_are_those_of_the_python_package(web):
+    *answers, half = web["words"]
+    assert half[0] == "a b c"
+    assert half[1]["words"] == [[0, '"a"', 1], [1, '"b"', 1], [2, '"c"', 1]]
+    for text, answer, wanted in zip(texts(), answers, expected(), strict=True):
+        assert answer == wanted, ascii(text)
+
+
+def test_highlights_and_shown_passages_are_those_of_the_python_package(web):
+    cases = shown_cases()
+    assert len(cases) > 4000
+    for case, answer in zip(cases, web["shown"], strict=True):
+        wanted = {"spans": units(case["text"], case["spans"]), "best": case["best"]}
+        assert answer == wanted, (ascii(case["text"]), ascii(case["terms"]))

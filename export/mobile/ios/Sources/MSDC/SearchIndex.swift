@@ -1,11 +1,4 @@
 import Foundation
-import MSDCCore
-
-#if canImport(SQLite3)
-  import SQLite3
-#else
-  import CSQLite
-#endif
 
 /// A text with its id, a title that may be empty, and a JSON object of values to filter by.
 public struct Document: Sendable, Equatable {
@@ -22,13 +15,18 @@ public struct Document: Sendable, Equatable {
   }
 }
 
-/// A document that was found. `score` ranks it: bm25 of its words + 20 x the cosine of its best passage.
+/// A document that matches. `score` ranks it: `words` (BM25 x coverage of the query's words) + 4 x the matched share,
+/// `cosine` of its best passage, or the sum with 20 x cosine. `passage` is the part to show, `matches` are the places of
+/// the query's words as offsets in `document.text.unicodeScalars`, and `count` is the number of documents with the same
+/// words, of which this is the best.
 public struct Found: Sendable, Equatable {
   public let document: Document
   public let score: Double
   public let cosine: Double
   public let words: Double
   public let passage: String
+  public let matches: [Range<Int>]
+  public let count: Int
 }
 
 /// Rank by the words (BM25), by the vectors (cosine of the best passage), or by the sum of both.
@@ -36,31 +34,40 @@ public enum Mode: String, Sendable {
   case words, vectors, both
 }
 
-/// What a value of the metadata must be: one of some, or between two bounds (nil: none). Numbers compare as numbers, also
-/// those in texts ("4" is 4.0); other texts as text, so that dates sort.
+/// What a value of the metadata must be: any of these texts or none of them, between two bounds (nil: none), missing
+/// (also null or an empty text) or present. Numbers compare as numbers, also those in texts ("4" is 4.0); dates and times
+/// (2031-05-31T10:00+02:00; without a zone UTC) as such; other texts as text.
 public enum Filter: Sendable, ExpressibleByStringLiteral, ExpressibleByIntegerLiteral {
   case oneOf([String])
+  case noneOf([String])
   case between(Double?, Double?)
   case range(String?, String?)
+  case missing
+  case present
 
   public init(stringLiteral value: String) { self = .oneOf([value]) }
   public init(integerLiteral value: Int) { self = .oneOf(["\(value)"]) }
 
-  fileprivate var texts: [String] {
-    switch self {
-    case .oneOf(let some): return some
-    case .between: return []
-    case .range(let least, let most): return [least, most].compactMap { $0 }
-    }
-  }
-
   // For the statement `filter`.
-  fileprivate var ranges: [Any] {
+  fileprivate func condition(_ name: String) throws -> [Any] {
+    func refused(_ reason: String) -> EncoderError { .badArgument("filter \(name): \(reason)") }
+    var (alternatives, excluded): ([Any], Int) = ([NSNull()], 0)
     switch self {
-    case .oneOf(let some): return some
-    case .between(let least, let most): return [[orNull(least), orNull(most)]]
-    case .range(let least, let most): return [[orNull(least), orNull(most)]]
+    case .oneOf(let texts): alternatives = texts
+    case .noneOf(let texts): (alternatives, excluded) = (texts, 1)
+    case .between(let least, let most): alternatives = [[orNull(least), orNull(most)]]
+    case .range(let least, let most): alternatives = [[orNull(least), orNull(most)]]
+    case .missing: break
+    case .present: excluded = 1
     }
+    if name.contains("\"") { throw refused("a name with a double quote") }
+    if alternatives.isEmpty { throw refused("an empty list matches nothing") }
+    let sides = alternatives.flatMap { $0 as? [Any] ?? [] }
+    if !sides.isEmpty && sides.allSatisfy({ $0 is NSNull }) { throw refused("no bound") }
+    let finite = sides.allSatisfy { ($0 as? Double)?.isFinite ?? true }
+    if !finite { throw refused("a number that JSON cannot hold") }
+    try requireKeys([name] + (alternatives + sides).compactMap { $0 as? String })
+    return [name, alternatives, excluded]
   }
 }
 
@@ -74,51 +81,63 @@ public enum Filter: Sendable, ExpressibleByStringLiteral, ExpressibleByIntegerLi
 /// Uses the system's SQLite. Safe to share between threads.
 public final class SearchIndex: @unchecked Sendable {
   private static let block = 256  // documents that are encoded and written together
-  private static let candidates = 1000  // documents of each kind that are ranked together
-  // The statements of search.sql by name.
-  private static let statements: [String: String] = Dictionary(
-    uniqueKeysWithValues: searchSQL.components(separatedBy: "-- name: ").dropFirst().map { part in
-      let end = part.firstIndex(of: "\n")!
-      return (String(part[..<end]), String(part[part.index(after: end)...]))
-    })
+  private static let candidates = 1000  // documents of each kind that are ranked together; for hits beyond them more
+  private static let lockMilliseconds = 60_000
 
   private let encoder: SentenceEncoder
-  private let db: Database
+  private var db: Database
   private let path: String
   private let queue = DispatchQueue(label: "org.msdc.search", qos: .userInitiated)
   private let adding = DispatchQueue(label: "org.msdc.search.add", qos: .utility)
-
-  // Passages that have a vector: row, document, and 8-bit numbers with one scale each. Read again after each write.
-  private var version: Int64 = -1
-  private var rows: [Int64] = []
-  private var owners: [Int64] = []
-  private var scales: [Float] = []
-  private var codes: [Int8] = []
+  private var vectors: IndexVectors
 
   /// The index in `file`, made if it is not there. A file of the app's bundle must be copied to a writable folder first.
   public init(file: URL, encoder: SentenceEncoder) throws {
     self.encoder = encoder
     path = file.path
+    vectors = IndexVectors(width: encoder.width)
     // Shorter than its header: SQLite would take the shortest for a new file.
-    let size = ((try? FileManager.default.attributesOfItem(atPath: file.path))?[.size] as? NSNumber)?.intValue ?? 0
-    guard size == 0 || size >= 100 else { throw EncoderError.damaged("\(file.path): damaged (\(size) bytes)") }
-    db = try Database(path)
-    for set in ["busy_timeout=60000", "journal_mode=WAL", "foreign_keys=ON"] { try db.run("PRAGMA \(set)") }
+    let size = bytes(of: path)
+    guard size == 0 || size >= 100 else { throw EncoderError.damaged("\(path): damaged (\(size) bytes)") }
+    // SQLite would delete the log next to a file that is missing or empty, and what is in it.
+    guard size > 0 || bytes(of: path + "-wal") == 0 else {
+      let log = file.lastPathComponent + "-wal"
+      throw EncoderError.damaged("\(path): empty next to its write-ahead log \(log); put back the file that belongs to it")
+    }
+    // Checked before anything can move the log to the file: it may be that of another state.
+    let hasLog = bytes(of: path + "-wal") > 0
+    db = try Database(path, readOnly: hasLog)
+    if hasLog {
+      try check()
+      db = try Database(path)
+    }
+    for set in ["busy_timeout=\(SearchIndex.lockMilliseconds)", "foreign_keys=ON"] { try db.run("PRAGMA \(set)") }
     try check()
   }
 
+  deinit { checkpoint() }
+
   /// Compares the file with its checksums.
   private func check() throws {
-    guard try !isEmpty() else { return }
+    guard try !isEmpty() else {
+      // Tables are written before the write-ahead log begins: a file without them is new, or a cut one.
+      let size = bytes(of: path)
+      if try size > 0 && db.number("PRAGMA page_count") > 0 { throw damaged("damaged (\(size) bytes without a table)") }
+      return
+    }
     let wrong = try db.texts(sql("check"), [.text(encoder.source)]).first { !$0.isEmpty } ?? db.texts(sql("strays")).first
     if let wrong { throw damaged(wrong) }
-    try db.run(sql("check_words"))
     try db.run(sql("check_documents")) { _ = try document($0) }
+    try db.run("PRAGMA busy_timeout=0")
+    defer { try? db.run("PRAGMA busy_timeout=\(SearchIndex.lockMilliseconds)") }
+    do {
+      try db.run(sql("check_words"))
+    } catch let error where ["locked", "readonly"].contains(where: { "\(error)".contains($0) }) {
+      // Another process writes, which has checked the file; or this connection only reads.
+    }
   }
 
   private func damaged(_ what: String) -> EncoderError { EncoderError.damaged("\(path): \(what)") }
-
-  private func sql(_ name: String) -> String { SearchIndex.statements[name]! }
 
   /// A document of columns 0 to 3 whose checksum is column 4.
   private func document(_ row: Database.Row) throws -> Document {
@@ -146,26 +165,35 @@ public final class SearchIndex: @unchecked Sendable {
   public func remove(_ ids: [String]) async throws -> Int {
     try requireKeys(ids)
     return try await on(queue) { index in
-      try index.transaction("IMMEDIATE") {
-        index.version = -1
-        return try index.isEmpty() ? 0 : index.removed(ids)
-      }
+      defer { index.checkpoint() }
+      return try index.transaction("IMMEDIATE") { try index.isEmpty() ? 0 : index.removed(ids) }
     }
   }
 
-  /// The `top` documents nearest to `query`, best first. `threshold`: they have at least this cosine. `filter`: values that
-  /// the metadata must have by name; a name that no document has is an error. `prompt` is put before the query; nil takes the bundle's default.
+  /// The `top` documents nearest to `query`, best first, behind the first `offset`. The last word of a query without a
+  /// blank behind it also matches words that begin with it. If no document has a word of the query, the most similar
+  /// words of the index are looked for.
+  ///
+  /// `threshold`: documents have at least this cosine, or every word of the query. `filter`: values that the metadata
+  /// must have by name; a name that no document has is an error. `prompt` is put before the query; nil takes the bundle's
+  /// default. `distinct`: documents with the same words are a single hit, the best. `operators`: "words in quotes" come
+  /// first, and documents with -excluded words are no hits; else quotes and minus are text.
   public func search(
     _ query: String, top: Int = 5, mode: Mode = .both, threshold: Float? = nil, where filter: [String: Filter] = [:],
-    prompt: String? = nil
+    prompt: String? = nil, offset: Int = 0, distinct: Bool = true, operators: Bool = true
   ) async throws -> [Found] {
     guard query.contains(where: { !$0.isWhitespace }) else { throw EncoderError.badArgument("a query is empty") }
     guard top >= 1 else { throw EncoderError.badArgument("top: \(top), expected at least 1") }
-    let reads = try mode != .words && encoder.canRead(query)
-    let vector = reads ? try await encoder.encode(query, prompt: prompt) : nil
+    guard offset >= 0 else { throw EncoderError.badArgument("offset: \(offset), expected at least 0") }
+    let conditions = filter.isEmpty ? nil : json(try filter.map { try $0.value.condition($0.key) })
+    let asked = try searchPlan(query, operators)
+    let plan = try await on(queue) { try $0.db.plan(asked) }
+    let reads = try mode != .words && encoder.canRead(plan.text)
+    let vector = reads ? try await encoder.encode(plan.text, prompt: prompt) : nil
     return try await on(queue) { index in
-      try index.transaction("DEFERRED") {
-        try index.isEmpty() ? [] : index.found(query, vector, top, mode, threshold, filter)
+      try index.transaction("DEFERRED") {  // one state of the file for the whole search
+        guard try !index.isEmpty() else { return [] }
+        return try index.ranked(plan, vector, top, mode, threshold, conditions, offset, distinct)
       }
     }
   }
@@ -192,13 +220,13 @@ public final class SearchIndex: @unchecked Sendable {
       let (kept, passages) = (block, made)
       try await on(queue) { index in
         try index.transaction("IMMEDIATE") {
-          index.version = -1
           try index.create()
           if replace { _ = try index.removed(kept.map(\.id)) }
           for (one, parts) in zip(kept, passages) { try index.insert(one, parts) }
         }
       }
     }
+    try await on(queue) { $0.checkpoint() }
     return documents.count
   }
 
@@ -217,11 +245,16 @@ public final class SearchIndex: @unchecked Sendable {
   }
 
   private func insert(_ one: Document, _ passages: [Passage]) throws {
-    try db.run(
-      sql("add_document"), [.text(one.id), .text(one.text), .text(one.title), .text(one.metadata), .integer(crc(one))])
+    let (title, text) = (try searchWords(one.title), try searchWords(one.text))
+    // Documents with the same stored words have this number in common.
+    let stored = title + "\0" + text
+    let form = crc(stored) << 20 + Int64(stored.utf8.count % (1 << 20))
+    let values: [Value] = [
+      .text(one.id), .text(one.text), .text(one.title), .text(one.metadata), .integer(crc(one)), .integer(form),
+    ]
+    try db.run(sql("add_document"), values)
     let row = try db.number("SELECT last_insert_rowid()")
-    try db.run(
-      sql("add_words"), [.integer(row), .text(try searchWords(one.title)), .text(try searchWords(one.text))])
+    try db.run(sql("add_words"), [.integer(row), .text(title), .text(text)])
     for part in passages {
       let span = (Int64(part.start), Int64(part.end))
       let read = !part.vector.isEmpty
@@ -234,104 +267,165 @@ public final class SearchIndex: @unchecked Sendable {
     }
   }
 
-  private func found(
-    _ query: String, _ vector: [Float]?, _ top: Int, _ mode: Mode, _ threshold: Float?, _ filter: [String: Filter]
+  private func ranked(
+    _ plan: Plan, _ vector: [Float]?, _ top: Int, _ mode: Mode, _ threshold: Float?, _ conditions: String?,
+    _ offset: Int, _ distinct: Bool
   ) throws -> [Found] {
-    if vector != nil { try refresh() }
-    let most = max(SearchIndex.candidates, 4 * top)
-    let cosines = try vector.map { try int8Cosines($0, codes, scales) } ?? []
-    let allowed = filter.isEmpty ? nil : try self.allowed(filter)
-    // Document -> the place of its best passage.
-    var best: [Int64: Int] = [:]
-    for place in cosines.indices where allowed?.contains(owners[place]) ?? true {
-      if let before = best[owners[place]], cosines[before] >= cosines[place] { continue }
-      best[owners[place]] = place
+    let allowed = try self.allowed(conditions, plan)
+    var cosines: Cosines?
+    if let vector {
+      try vectors.refresh(db, path)
+      cosines = try vectors.compare(vector)
     }
-    let ordered = best.keys.sorted { (one: Int64, other: Int64) -> Bool in
-      let (mine, its): (Float, Float) = (cosines[best[one]!], cosines[best[other]!])
-      return mine != its ? mine > its : one < other
-    }
-    let near = Array(ordered.prefix(most))
-    var words: [Int64: Double] = [:]
-    let expression = mode == .vectors ? "" : try searchWords(query, isQuery: true)
-    if !expression.isEmpty {
-      let inside: Value = allowed.map { .text(json(Array($0))) } ?? .null
-      let values: [Value] = [.text(expression), inside, .integer(Int64(most)), .text(json(near))]
-      try db.run(sql("words"), values) { words[$0.integer(0)] = $0.real(1) }
-    }
-    let rows = Set(near).union(words.keys).map { row in
-      [row, orNull(best[row].map { Double(cosines[$0]) }), orNull(words[row])] as [Any]
-    }
+    let (matches, others, matched) = try candidates(plan, cosines, mode, offset + top, allowed)
     let least: Value = threshold.map { .real(Double($0)) } ?? .null
-    var ranked: [Found] = []
-    try db.run(sql("ranked"), [.text(json(rows)), .text(mode.rawValue), least, .integer(Int64(top))]) {
-      try ranked.append(hit($0.integer(0), $0.real(1), $0.real(2), $0.real(3), best[$0.integer(0)]))
+    var ranked: [Ranked] = []
+    try db.run(sql("ranked"), [.text(matches), .text(others), .text(mode.rawValue), least]) {
+      ranked.append(
+        Ranked(row: $0.integer(0), score: $0.real(1), cosine: $0.isNull(2) ? nil : $0.real(2), words: $0.real(3)))
     }
-    return ranked
+    let inside: Value = allowed.map { .text(json(Array($0))) } ?? .null
+    var forms: Set<Int64> = []  // of documents with the same words the first is a hit
+    var (hits, skipped): ([Found], Int) = ([], 0)
+    for scores in ranked where hits.count < top {
+      if try distinct && !forms.insert(db.number(sql("form"), [.integer(scores.row)])).inserted { continue }
+      guard skipped == offset else {
+        skipped += 1
+        continue
+      }
+      let count = distinct ? Int(try db.number(sql("equal"), [.integer(scores.row), inside])) : 1
+      hits.append(try hit(scores, count, matched.terms, mode, scores.cosine == nil ? nil : cosines))
+    }
+    return hits
   }
 
-  /// The documents that a filter keeps.
-  private func allowed(_ filter: [String: Filter]) throws -> Set<Int64> {
-    for name in filter.keys where name.contains("\"") {
-      throw EncoderError.badArgument("filter \(name): a name with a double quote")
-    }
-    try requireKeys(filter.flatMap { name, wanted in [name] + wanted.texts })
-    let parts = json(filter.mapValues { $0.ranges })
-    var found: Set<Int64> = []
-    try db.run(sql("filter"), [.text(parts)]) { found.insert($0.integer(0)) }
-    if found.isEmpty {
-      try db.run(sql("unknown"), [.text(parts)]) {
+  private struct Ranked {
+    let row: Int64
+    let score: Double
+    let cosine: Double?
+    let words: Double
+  }
+
+  /// The documents that a filter and the excluded words leave; nil without either.
+  private func allowed(_ conditions: String?, _ plan: Plan) throws -> Set<Int64>? {
+    if conditions == nil && !plan.excludes { return nil }
+    var allowed: Set<Int64> = []
+    try db.run(sql("filter"), [.text(conditions ?? "[]"), .text(plan.json)]) { allowed.insert($0.integer(0)) }
+    if let conditions, allowed.isEmpty {
+      try db.run(sql("unknown"), [.text(conditions)]) {
         throw EncoderError.badArgument("no column \($0.text(0)) to filter by (columns: \($0.text(1)))")
       }
     }
-    return found
+    return allowed
   }
 
-  private func hit(_ row: Int64, _ score: Double, _ cosine: Double, _ words: Double, _ place: Int?) throws -> Found {
-    var found: Found?
-    try db.run(sql("hit"), [.integer(row), place.map { .integer(rows[$0]) } ?? .null]) {
-      let one = try document($0)
-      var passage = one.text
-      if place != nil {
-        let (start, end) = (Int($0.integer(5)), Int($0.integer(6)))
-        let scalars = one.text.unicodeScalars
-        guard start >= 0, start < end, end <= scalars.count else {
-          throw damaged("damaged (a passage outside document \(one.id))")
+  /// The documents that match by words and the others that are nearest by vectors, both as `ranked` takes them, and the
+  /// plan by which they match. As many for every page of the first 1,000, so that pages agree.
+  private func candidates(
+    _ plan: Plan, _ cosines: Cosines?, _ mode: Mode, _ hits: Int, _ allowed: Set<Int64>?
+  ) throws -> (String, String, Plan) {
+    var most = SearchIndex.candidates
+    while most < hits { most *= 4 }
+    let near = cosines?.nearest(most, allowed) ?? []
+    var matched = plan
+    var words: [Int64: [Any]] = [:]
+    if mode != .vectors && plan.hasWords {
+      let inside: Value = allowed.map { .text(json(Array($0))) } ?? .null
+      func match(_ plan: Plan) throws {
+        try db.run(sql("words"), [.text(plan.json), inside, .integer(Int64(most)), .text(json(near))]) {
+          words[$0.integer(0)] = [$0.real(1), $0.real(2), $0.integer(3), $0.integer(4)]
         }
-        passage = String(String.UnicodeScalarView(scalars.dropFirst(start).prefix(end - start)))
       }
-      found = Found(document: one, score: score, cosine: cosine, words: words, passage: passage)
+      try match(plan)
+      if words.isEmpty {
+        try db.run(sql("vocabulary"))
+        if let similar = try db.texts(sql("similar"), [.text(plan.json)]).first {
+          matched = try db.plan(similar)
+          try match(matched)
+        }
+      }
     }
-    guard let found else { throw damaged("damaged (words of a document that is not there)") }
-    return found
+    func cosine(_ row: Int64) -> Double? { cosines?.ofDocument(row).map { Double($0) } }
+    let matches = words.map { row, match in [row, orNull(cosine(row))] as [Any] + match }
+    var others: [String: Double] = [:]
+    for row in near where words[row] == nil { others["\(row)"] = cosine(row) }
+    return (json(matches), json(others), matched)
   }
 
-  private func refresh() throws {
-    let now = try db.number("PRAGMA data_version")
-    guard now != version else { return }
-    version = -1
-    rows = []
-    owners = []
-    scales = []
-    codes = []
-    try db.run(sql("vectors"), [.integer(0)]) {
-      let vector = $0.blob(5)
-      let sum = crc($0.integer(1), $0.integer(2), $0.integer(3), $0.real(4), vector)
-      guard sum == $0.integer(6), vector.isEmpty || vector.count == encoder.width else {
-        throw damaged("damaged (the vector of passage \($0.integer(0)))")
-      }
-      if vector.isEmpty { return }
-      rows.append($0.integer(0))
-      owners.append($0.integer(1))
-      scales.append(Float($0.real(4)))
-      codes.append(contentsOf: vector)
+  private func hit(_ scores: Ranked, _ count: Int, _ terms: String, _ mode: Mode, _ cosines: Cosines?) throws -> Found {
+    var documents: [Document] = []
+    try db.run(sql("hit"), [.integer(scores.row)]) { try documents.append(document($0)) }
+    guard let document = documents.first else { throw damaged("damaged (words of a document that is not there)") }
+    var (starts, ends, near): ([Int64], [Int64], [Float]) = ([], [], [])
+    try db.run(sql("passages_of"), [.integer(scores.row)]) {
+      starts.append($0.integer(1))
+      ends.append($0.integer(2))
+      near.append(cosines?.ofPassage($0.integer(0)) ?? (mode == .vectors ? -2 : 0))
     }
-    version = now
+    guard !starts.isEmpty else { throw damaged("damaged (document \(document.id) without a passage)") }
+    let (best, matches) = try searchShow(document.text, terms, starts, ends, near, byCosine: mode == .vectors)
+    let (start, end) = (Int(starts[best]), Int(ends[best]))
+    let scalars = document.text.unicodeScalars
+    guard start >= 0, start < end, end <= scalars.count else {
+      throw damaged("damaged (a passage outside document \(document.id))")
+    }
+    let passage = String(String.UnicodeScalarView(scalars.dropFirst(start).prefix(end - start)))
+    return Found(
+      document: document, score: scores.score, cosine: scores.cosine ?? 0, words: scores.words, passage: passage,
+      matches: matches, count: count)
+  }
+
+  // --- the file's life ------------------------------------------------------------------------------------------------
+
+  /// Writes a copy of the index to a new file, while it is used: of one state, without unused space. A copy of the
+  /// index's own file may lack what is still in its write-ahead log. A file that exists is an error.
+  public func backup(to file: URL) async throws {
+    try await on(queue) { index in
+      guard !FileManager.default.fileExists(atPath: file.path) else {
+        throw EncoderError.badArgument("\(file.path) exists already")
+      }
+      let stage = URL(fileURLWithPath: file.path + ".partial")
+      defer { try? FileManager.default.removeItem(at: stage) }
+      do {
+        try Data().write(to: stage)
+        if try !index.isEmpty() { try index.db.run("VACUUM INTO ?", [.text(stage.path)]) }
+        let copy = try FileHandle(forWritingTo: stage)
+        try copy.synchronize()
+        try copy.close()
+        try FileManager.default.moveItem(at: stage, to: file)
+      } catch let error where !(error is EncoderError) {
+        throw EncoderError.io("\(file.path): \(error.localizedDescription)")
+      }
+    }
+  }
+
+  /// Gives the space of removed documents back to the storage. Needs about the size of the index as free space.
+  public func compact() async throws {
+    try await on(queue) { index in
+      if try !index.isEmpty() {
+        try index.db.run("INSERT INTO words (words) VALUES ('optimize')")
+        try index.db.run("VACUUM")
+      }
+      index.checkpoint()
+    }
+  }
+
+  /// Moves what is in the write-ahead log to the file, so that a copy of the file alone has it. Nothing is lost where
+  /// another connection prevents it: the log is read together with the file.
+  private func checkpoint() {
+    try? db.run("PRAGMA busy_timeout=0")
+    try? db.run("PRAGMA wal_checkpoint(TRUNCATE)")
+    try? db.run("PRAGMA busy_timeout=\(SearchIndex.lockMilliseconds)")
   }
 
   private func isEmpty() throws -> Bool { try db.number("SELECT count(*) FROM sqlite_master") == 0 }
 
   private func transaction<T>(_ kind: String, _ work: () throws -> T) throws -> T {
+    if kind == "IMMEDIATE" {
+      vectors.expire()
+      // Writers block no reader then; later if the file is new or another connection has it open.
+      if try !isEmpty() { try? db.run("PRAGMA journal_mode=WAL") }
+    }
     try db.run("BEGIN \(kind)")
     do {
       let made = try work()
@@ -341,143 +435,5 @@ public final class SearchIndex: @unchecked Sendable {
       try? db.run("ROLLBACK")
       throw error
     }
-  }
-}
-
-// A document's checksum: CRC-32 of its fields with zeros between.
-private func crc(_ one: Document) -> Int64 {
-  let bytes = Array([one.id, one.text, one.title, one.metadata].joined(separator: "\0").utf8)
-  return Int64(msdc_crc32(0, bytes, bytes.count))
-}
-
-// A passage's: of document, start, end, scale (0 without a vector) and vector.
-private func crc(_ document: Int64, _ start: Int64, _ end: Int64, _ scale: Double, _ vector: [Int8]) -> Int64 {
-  var bytes: [UInt8] = []
-  for number in [document, start, end, Int64(bitPattern: scale.bitPattern)] {
-    withUnsafeBytes(of: number.littleEndian) { bytes.append(contentsOf: $0) }
-  }
-  bytes.append(contentsOf: vector.map { UInt8(bitPattern: $0) })
-  return Int64(msdc_crc32(0, bytes, bytes.count))
-}
-
-/// Ids and filters reach SQLite as JSON, which it reads up to a NUL character.
-private func requireKeys(_ keys: [String]) throws {
-  for key in keys where key.utf8.contains(0) { throw EncoderError.badArgument("a NUL character in an id or a filter") }
-}
-
-private func orNull(_ value: Any?) -> Any { value ?? NSNull() }
-
-private func json(_ value: Any) -> String {
-  let data = try! JSONSerialization.data(withJSONObject: value, options: [.withoutEscapingSlashes])
-  return String(decoding: data, as: UTF8.self)
-}
-
-private func int8Cosines(_ query: [Float], _ codes: [Int8], _ scales: [Float]) throws -> [Float] {
-  var cosines = [Float](repeating: 0, count: scales.count)
-  var line = [CChar](repeating: 0, count: 256)
-  let status = msdc_int8_cosines(query, query.count, codes, scales, scales.count, &cosines, &line, line.count)
-  guard status == MSDC_OK else { throw EncoderError(status: status, line: text(of: line)) }
-  return cosines
-}
-
-/// The words of a text as the index stores them; of a query, FTS5's expression for any of them.
-private func searchWords(_ given: String, isQuery: Bool = false) throws -> String {
-  var found = ""
-  var line = [CChar](repeating: 0, count: 256)
-  let status = withUnsafeMutablePointer(to: &found) {
-    msdc_search_words(given, given.utf8.count, isQuery ? 1 : 0, keepText, $0, &line, line.count)
-  }
-  guard status == MSDC_OK else { throw EncoderError(status: status, line: text(of: line)) }
-  return found
-}
-
-private func keepText(context: UnsafeMutableRawPointer?, text: UnsafePointer<CChar>?, size: Int) {
-  guard let context, let text else { return }
-  let bytes = UnsafeRawBufferPointer(start: text, count: size)
-  context.assumingMemoryBound(to: String.self).pointee = String(decoding: bytes, as: UTF8.self)
-}
-
-enum Value {
-  case null
-  case integer(Int64)
-  case real(Double)
-  case text(String)
-  case blob([Int8])
-}
-
-/// One connection. The caller lets one thread at a time use it.
-private final class Database {
-  private var handle: OpaquePointer?
-  private let path: String
-  private static let copied = unsafeBitCast(-1, to: sqlite3_destructor_type.self)
-
-  init(_ path: String) throws {
-    self.path = path
-    let flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX
-    guard sqlite3_open_v2(path, &handle, flags, nil) == SQLITE_OK else { throw failure() }
-  }
-
-  deinit { sqlite3_close_v2(handle) }
-
-  struct Row {
-    fileprivate let statement: OpaquePointer?
-
-    func integer(_ column: Int32) -> Int64 { sqlite3_column_int64(statement, column) }
-    func real(_ column: Int32) -> Double { sqlite3_column_double(statement, column) }
-    func text(_ column: Int32) -> String {
-      String(decoding: blob(column).map { UInt8(bitPattern: $0) }, as: UTF8.self)
-    }
-    func blob(_ column: Int32) -> [Int8] {
-      guard let bytes = sqlite3_column_blob(statement, column) else { return [] }
-      let count = Int(sqlite3_column_bytes(statement, column))
-      return Array(UnsafeRawBufferPointer(start: bytes, count: count).bindMemory(to: Int8.self))
-    }
-  }
-
-  func run(_ sql: String, _ values: [Value] = [], row: (Row) throws -> Void = { _ in }) throws {
-    var statement: OpaquePointer?
-    guard sqlite3_prepare_v2(handle, sql, -1, &statement, nil) == SQLITE_OK else { throw failure() }
-    defer { sqlite3_finalize(statement) }
-    for (before, value) in values.enumerated() {
-      let at = Int32(before + 1)
-      switch value {
-      case .null: sqlite3_bind_null(statement, at)
-      case .integer(let number): sqlite3_bind_int64(statement, at, number)
-      case .real(let number): sqlite3_bind_double(statement, at, number)
-      case .text(let text): sqlite3_bind_text(statement, at, text, Int32(text.utf8.count), Database.copied)
-      case .blob(let bytes): sqlite3_bind_blob(statement, at, bytes, Int32(bytes.count), Database.copied)
-      }
-    }
-    while true {
-      switch sqlite3_step(statement) {
-      case SQLITE_ROW: try row(Row(statement: statement))
-      case SQLITE_DONE: return
-      default: throw failure()
-      }
-    }
-  }
-
-  func number(_ sql: String) throws -> Int64 {
-    var found: Int64 = 0
-    try run(sql) { found = $0.integer(0) }
-    return found
-  }
-
-  func texts(_ sql: String, _ values: [Value] = []) throws -> [String] {
-    var found: [String] = []
-    try run(sql, values) { found.append($0.text(0)) }
-    return found
-  }
-
-  private func failure() -> EncoderError {
-    let message = sqlite3_errmsg(handle).map { String(cString: $0) } ?? "cannot be opened"
-    if message.contains("UNIQUE constraint") {
-      return .badArgument("\(path): a document of this id is there already; use update")
-    }
-    if message.contains("no such table") { return .damaged("\(path): not a search index") }
-    if message.contains("metadata_is") { return .badArgument("\(path): metadata that is not a JSON object") }
-    let code = sqlite3_errcode(handle) & 0xFF
-    if code == SQLITE_CORRUPT || code == SQLITE_NOTADB { return .damaged("\(path): damaged (\(message))") }
-    return .io("\(path): \(message)")
   }
 }

@@ -67,31 +67,78 @@ func lines(_ file: URL) throws -> [[String]] {
     .map { $0.split(separator: "\t", omittingEmptySubsequences: false).map(String.init) }
 }
 
+/// The filters of phone_search.py.
 func filter(_ text: String) -> [String: Filter] {
-  guard let at = text.firstIndex(where: { "=<>".contains($0) }) else { return [:] }
+  guard let at = text.firstIndex(where: { "=!<>+-".contains($0) }) else { return [:] }
   let name = String(text[..<at])
   let value = String(text[text.index(after: at)...])
+  let texts = value.split(separator: "|").map(String.init)
   switch text[at] {
   case ">": return [name: Double(value).map { .between($0, nil) } ?? .range(value, nil)]
   case "<": return [name: Double(value).map { .between(nil, $0) } ?? .range(nil, value)]
-  default: return [name: .oneOf(value.split(separator: "|").map(String.init))]
+  case "!": return [name: .noneOf(texts)]
+  case "-": return [name: .missing]
+  case "+": return [name: .present]
+  default: return [name: .oneOf(texts)]
   }
+}
+
+func same(_ wanted: [String], _ hit: Found) -> Bool {
+  let bytes = Array(hit.passage.utf8)
+  let spans = hit.matches.map { "\($0.lowerBound)-\($0.upperBound)" }.joined(separator: ",")
+  return wanted[0] == hit.document.id && abs(Double(wanted[1])! - hit.score) < 2e-3
+    && abs(Double(wanted[2])! - hit.cosine) < 2e-4
+    && Array(wanted[3...]) == ["\(msdc_crc32(0, bytes, bytes.count))", spans, "\(hit.count)"]
 }
 
 func checkAnswers(_ index: SearchIndex, _ answers: [[String]]) async throws {
   for line in answers {
-    let found = try await index.search(
-      line[3], top: Int(line[1])!, mode: Mode(rawValue: line[0])!, where: filter(line[2]))
-    let wanted = line[4].split(separator: " ").map { $0.split(separator: ":").map(String.init) }
-    let same =
-      wanted.count == found.count
-      && zip(wanted, found).allSatisfy { want, one in
-        let bytes = Array(one.passage.utf8)
-        return want[0] == one.document.id && abs(Double(want[1])! - one.score) < 2e-3
-          && abs(Double(want[2])! - one.cosine) < 2e-4 && want[3] == "\(msdc_crc32(0, bytes, bytes.count))"
-      }
-    if !same { print("  \(found) where \(line[4])") }
-    passed("\(line[0]) \(line[2]) \(line[3])", same)
+    let offset = line[4].components(separatedBy: "offset=").dropFirst().first.flatMap { Int($0) } ?? 0
+    let hits = try await index.search(
+      line[3], top: Int(line[1])!, mode: Mode(rawValue: line[0])!, where: filter(line[2]), offset: offset,
+      distinct: !line[4].contains("each"), operators: !line[4].contains("plain"))
+    let wanted = line[5].split(separator: " ").map { $0.split(separator: ":", omittingEmptySubsequences: false).map(String.init) }
+    let agrees = wanted.count == hits.count && zip(wanted, hits).allSatisfy(same)
+    if !agrees { print("  \(hits) where \(line[5])") }
+    passed("\(line[0]) \(line[2]) \(line[3])", agrees)
+  }
+}
+
+/// What a file of the index has where: a copy, a smaller one; and filters that are none.
+func checkFile(_ index: SearchIndex, _ encoder: SentenceEncoder, _ files: URL) async throws {
+  let file = files.appendingPathComponent("desktop.sqlite")
+  passed("nothing in the log", bytes(of: file.path + "-wal") == 0)
+  let copy = files.appendingPathComponent("copy.sqlite")
+  try await index.backup(to: copy)
+  await fails("a file that exists", "exists already") { try await index.backup(to: copy) }
+  let (copied, count) = (try await SearchIndex(file: copy, encoder: encoder).count(), try await index.count())
+  passed("copy", copied == count)
+  let long = String(repeating: "a text that is removed again ", count: 50)
+  let rows = (0..<300).map { Document(id: "x\($0)", text: "\($0) \(long)") }
+  try await index.add(rows)
+  try await index.remove(rows.map(\.id))
+  let before = bytes(of: file.path)
+  try await index.compact()
+  let hits = try await index.search("Verspätung", mode: .words)
+  passed("smaller", bytes(of: file.path) < before / 2 && hits.count == 1)
+  for (words, filter) in [
+    ("double quote", ["a\"b": .present]), ("empty list", ["year": .noneOf([])]), ("no bound", ["year": .between(nil, nil)]),
+    ("JSON cannot hold", ["year": .between(.nan, nil)]),
+  ] as [(String, [String: Filter])] {
+    await fails("filter, \(words)", words) { _ = try await index.search("x", where: filter) }
+  }
+  await fails("offset", "at least 0") { _ = try await index.search("x", offset: -1) }
+  // The log of another state of the file: refused, and both stay as they are.
+  let (old, writer) = (files.appendingPathComponent("old.sqlite"), try Database(copy.path))
+  try FileManager.default.copyItem(at: copy, to: old)
+  for sql in ["PRAGMA journal_mode=WAL", "CREATE TABLE more (x)", "DELETE FROM passages"] { try writer.run(sql) }
+  try FileManager.default.copyItem(atPath: copy.path + "-wal", toPath: old.path + "-wal")
+  let sizes = [bytes(of: old.path), bytes(of: old.path + "-wal")]
+  await fails("the log of another state", "damaged") { _ = try SearchIndex(file: old, encoder: encoder) }
+  passed("the log stays", sizes[1] > 0 && sizes == [bytes(of: old.path), bytes(of: old.path + "-wal")])
+  try Data("log".utf8).write(to: files.appendingPathComponent("gone.sqlite-wal"))
+  await fails("log without a file", "empty next to its write-ahead log gone.sqlite-wal") {
+    _ = try SearchIndex(file: files.appendingPathComponent("gone.sqlite"), encoder: encoder)
   }
 }
 
@@ -174,6 +221,7 @@ func checkSearch(_ encoder: SentenceEncoder, _ data: URL, _ files: URL) async th
   await fails("no JSON", "not a JSON object") { try await index.add([Document(id: "e", text: "x", metadata: #"{"x": NaN}"#)]) }
   try await index.update([Document(id: "twice", text: "first"), Document(id: "twice", text: "second")])
   passed("the last stays", try await index.search("first second", mode: .words).map(\.document.text) == ["second"])
+  try await checkFile(index, encoder, files)
   for name in ["other-model", "broken", "scaled", "lost", "changed", "no-words", "words-gone"] {
     let words = try String(contentsOf: data.appendingPathComponent("\(name).txt"), encoding: .utf8)
     await fails(name, words) {

@@ -358,17 +358,62 @@ MSDC_JNI(jbyteArray, passages)
 
 void keep_text(void* context, const char* text, size_t size) { static_cast<std::string*>(context)->assign(text, size); }
 
-MSDC_JNI(jbyteArray, searchWords)(JNIEnv* env, jclass, jbyteArray text, jboolean is_query) {
+MSDC_JNI(jbyteArray, searchWords)(JNIEnv* env, jclass, jbyteArray text) {
   const std::string utf8 = bytes_of(env, text);
   std::string out;
   char error[kErrorBytes];
-  const msdc_status status =
-      msdc_search_words(utf8.data(), utf8.size(), is_query ? 1 : 0, keep_text, &out, error, sizeof error);
+  const msdc_status status = msdc_search_words(utf8.data(), utf8.size(), keep_text, &out, error, sizeof error);
   if (status != MSDC_OK || env->ExceptionCheck()) {
     raise(env, status, error);
     return nullptr;
   }
   return bytes(env, out);
+}
+
+MSDC_JNI(jbyteArray, searchPlan)(JNIEnv* env, jclass, jbyteArray query, jboolean operators) {
+  const std::string utf8 = bytes_of(env, query);
+  std::string out;
+  char error[kErrorBytes];
+  const msdc_status status =
+      msdc_search_plan(utf8.data(), utf8.size(), operators ? 1 : 0, keep_text, &out, error, sizeof error);
+  if (status != MSDC_OK || env->ExceptionCheck()) {
+    raise(env, status, error);
+    return nullptr;
+  }
+  return bytes(env, out);
+}
+
+void append_span(void* context, size_t start, size_t end) {
+  auto* out = static_cast<std::vector<jint>*>(context);
+  out->push_back(static_cast<jint>(start));
+  out->push_back(static_cast<jint>(end));
+}
+
+// The best passage, then start and end of each span.
+MSDC_JNI(jintArray, searchShow)
+(JNIEnv* env, jclass, jbyteArray text, jbyteArray terms, jlongArray starts, jlongArray ends, jfloatArray cosines,
+ jboolean by_cosine) {
+  const std::string utf8 = bytes_of(env, text), lines = bytes_of(env, terms);
+  const std::vector<float> near = floats_of(env, cosines);
+  std::vector<int64_t> firsts(near.size()), lasts(near.size());
+  const auto count = static_cast<jsize>(near.size());
+  env->GetLongArrayRegion(starts, 0, count, reinterpret_cast<jlong*>(firsts.data()));
+  env->GetLongArrayRegion(ends, 0, count, reinterpret_cast<jlong*>(lasts.data()));
+  if (env->ExceptionCheck()) return nullptr;
+  std::vector<jint> out(1);
+  size_t best = 0;
+  char error[kErrorBytes];
+  const msdc_status status =
+      msdc_search_show(utf8.data(), utf8.size(), lines.data(), lines.size(), firsts.data(), lasts.data(), near.data(),
+                       near.size(), by_cosine ? 1 : 0, &best, append_span, &out, error, sizeof error);
+  if (status != MSDC_OK) {
+    raise(env, status, error);
+    return nullptr;
+  }
+  out[0] = static_cast<jint>(best);
+  jintArray array = env->NewIntArray(static_cast<jsize>(out.size()));
+  if (array != nullptr) env->SetIntArrayRegion(array, 0, static_cast<jsize>(out.size()), out.data());
+  return array;
 }
 
 MSDC_JNI(jfloatArray, int8Cosines)(JNIEnv* env, jclass, jfloatArray query, jbyteArray codes, jfloatArray scales) {

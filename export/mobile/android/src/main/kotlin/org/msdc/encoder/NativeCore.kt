@@ -56,8 +56,17 @@ internal object NativeCore {
     /** Of each passage: start and end in code points, scale (0: no vector follows), 8-bit vector; little-endian. */
     @JvmStatic external fun passages(handle: Long, title: ByteArray, text: ByteArray, titled: Boolean): ByteArray
 
-    /** The words of a text as an index stores them; of a query, FTS5's expression for any of them. */
-    @JvmStatic external fun searchWords(text: ByteArray, isQuery: Boolean): ByteArray
+    /** The words of a text as an index stores them. */
+    @JvmStatic external fun searchWords(text: ByteArray): ByteArray
+
+    /** What the statements of search.sql look for, as JSON. */
+    @JvmStatic external fun searchPlan(query: ByteArray, operators: Boolean): ByteArray
+
+    /** The number of the passage to show, then start and end of each span of [terms]; all in code points. */
+    @JvmStatic
+    external fun searchShow(
+        text: ByteArray, terms: ByteArray, starts: LongArray, ends: LongArray, cosines: FloatArray, byCosine: Boolean
+    ): IntArray
 
     @JvmStatic external fun int8Cosines(query: FloatArray, codes: ByteArray, scales: FloatArray): FloatArray
 

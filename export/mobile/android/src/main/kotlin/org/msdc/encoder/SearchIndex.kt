@@ -9,7 +9,6 @@ import java.io.File
 import java.io.IOException
 import java.io.RandomAccessFile
 import java.nio.ByteBuffer
-import java.nio.ByteOrder
 import java.util.concurrent.locks.ReentrantLock
 import kotlin.concurrent.withLock
 import kotlinx.coroutines.Dispatchers
@@ -20,8 +19,10 @@ import kotlinx.coroutines.withContext
 data class Document(val id: String, val text: String, val title: String = "", val metadata: String = "{}")
 
 /**
- * A document that was found. [score] ranks it: bm25 of its words + 20 x the cosine of its best passage, which is
- * `document.text.substring(start, end)`.
+ * A document that matches. [score] ranks it: [words] (BM25 x coverage of the query's words) + 4 x the matched share,
+ * [cosine] of its best passage, or the sum with 20 x cosine. `document.text.substring(start, end)` is the passage to
+ * show, [matches] are the places of the query's words (`document.text.substring(match)`), and [count] is the number of
+ * documents with the same words, of which this is the best.
  */
 data class Found(
     val document: Document,
@@ -29,13 +30,18 @@ data class Found(
     val cosine: Double,
     val words: Double,
     val start: Int,
-    val end: Int
+    val end: Int,
+    val matches: List<IntRange> = emptyList(),
+    val count: Int = 1
 ) {
     val passage: String get() = document.text.substring(start, end)
 }
 
 /** Rank by the words (BM25), by the vectors (cosine of the best passage), or by the sum of both. */
 enum class Mode { WORDS, VECTORS, BOTH }
+
+/** In a filter: none of these, [value] being what could stand there itself. */
+data class Not(val value: Any?)
 
 /**
  * Documents that are found by words and by meaning: the SQLite file of `msdc search` and `msdc.open_index`, with the same
@@ -54,14 +60,8 @@ class SearchIndex private constructor(
     private val db: SQLiteConnection
 ) : Closeable {
     private val lock = ReentrantLock()
+    private val vectors = IndexVectors(path, encoder.width)
     private var closed = false
-
-    // Passages that have a vector: row, document, and 8-bit numbers with one scale each. Read again after each write.
-    private var version = -1L
-    private var rows = LongArray(0)
-    private var owners = LongArray(0)
-    private var scales = FloatArray(0)
-    private var codes = ByteArray(0)
 
     /** Number of documents. */
     suspend fun count(): Int = transaction("DEFERRED") { if (isEmpty()) 0 else size() }
@@ -78,13 +78,11 @@ class SearchIndex private constructor(
     suspend fun update(documents: List<Document>): Int = put(documents, replace = true)
 
     /** Removes documents by id; ids that are not there are left alone. Returns how many were removed. */
-    suspend fun remove(ids: Collection<String>): Int = transaction("IMMEDIATE") {
-        version = -1
-        if (isEmpty()) 0 else removed(ids)
-    }
+    suspend fun remove(ids: Collection<String>): Int =
+        transaction("IMMEDIATE") { if (isEmpty()) 0 else removed(ids) }.also { locked { checkpoint() } }
 
     private fun removed(ids: Collection<String>): Int {
-        db.select(sql("remove"), json(ids)) {}
+        db.run(sql("remove"), json(ids))
         return db.values("SELECT changes()") { it.getLong(0).toInt() }.single()
     }
 
@@ -100,41 +98,49 @@ class SearchIndex private constructor(
                 encoder.passages(it.title, it.text)
             }
             transaction("IMMEDIATE") {
-                version = -1
                 create()
                 if (replace) removed(kept.map { it.id })
                 kept.zip(made) { one, passages -> insert(one, passages) }
             }
         }
+        locked { checkpoint() }
         documents.size
     }
 
     /** The tables, created with the first documents. */
     private fun create() {
         if (!isEmpty()) return
-        for (statement in sql("schema").split(";\n").filter { it.isNotBlank() }) db.select(statement) {}
-        db.select(sql("add_facts"), encoder.source, encoder.name, encoder.source) {}
+        for (statement in sql("schema").split(";\n").filter { it.isNotBlank() }) db.run(statement)
+        db.run(sql("add_facts"), encoder.source, encoder.name, encoder.source)
     }
 
     private fun insert(one: Document, passages: ByteBuffer) {
-        db.select(sql("add_document"), one.id, one.text, one.title, one.metadata, crc(one)) {}
+        val (title, text) = listOf(one.title, one.text).map { utf8(NativeCore.searchWords(SentenceEncoder.utf8(it))) }
+        db.run(sql("add_document"), one.id, one.text, one.title, one.metadata, crc(one), form(title, text))
         val row = db.values("SELECT last_insert_rowid()") { it.getLong(0) }.single()
-        db.select(sql("add_words"), row, words(one.title), words(one.text)) {}
+        db.run(sql("add_words"), row, title, text)
         while (passages.hasRemaining()) {
             val (start, end) = listOf(passages.int.toLong(), passages.int.toLong())
             val scale = passages.float.toDouble().takeIf { it != 0.0 }
             val vector = scale?.let { ByteArray(encoder.width).also { passages.get(it) } }
-            db.select(sql("add_passage"), row, start, end, scale, vector, crc(row, start, end, scale, vector)) {}
+            db.run(sql("add_passage"), row, start, end, scale, vector, crc(row, start, end, scale, vector))
         }
     }
 
     /**
-     * The [top] documents nearest to [query], best first.
+     * The [top] documents nearest to [query], best first, behind the first [offset]. The last word of a query without a
+     * blank behind it also matches words that begin with it. If no document has a word of the query, the most similar
+     * words of the index are looked for.
      *
-     * @param threshold documents have at least this cosine.
-     * @param where required metadata by name: a value, a list of them, or a `Pair` of least and most (null: no bound).
-     * Numbers compare as numbers, texts as text (dates sort).
+     * @param threshold documents have at least this cosine, or every word of the query.
+     * @param where required metadata by name: a value, a collection of alternatives, a `Pair` of least and most (null:
+     * no bound), null for no value, or [Not] for none of these. Numbers compare as numbers, dates and times as such,
+     * texts as text. Other values are taken by `toString`, which is ISO for java.time's `LocalDate`, `LocalDateTime`,
+     * `OffsetDateTime` and `Instant`; a `java.util.Date` must become an `Instant` (`toInstant`).
      * @param prompt is put before the query; null takes the bundle's default.
+     * @param distinct documents with the same words are a single hit, the best.
+     * @param operators "words in quotes" come first, and documents with -excluded words are no hits; else quotes and
+     * minus are text.
      * @throws IllegalArgumentException an empty query, a name in [where] that no document has.
      */
     suspend fun search(
@@ -142,120 +148,194 @@ class SearchIndex private constructor(
         top: Int = 5,
         mode: Mode = Mode.BOTH,
         threshold: Float? = null,
-        where: Map<String, Any> = emptyMap(),
-        prompt: String? = null
+        where: Map<String, Any?> = emptyMap(),
+        prompt: String? = null,
+        offset: Int = 0,
+        distinct: Boolean = true,
+        operators: Boolean = true
     ): List<Found> {
         require(query.isNotBlank()) { "a query is empty" }
         require(top >= 1) { "top: $top, expected at least 1" }
-        val vector = if (mode != Mode.WORDS && encoder.canRead(query)) encoder.encode(query, prompt) else null
-        return transaction("DEFERRED") {
-            if (isEmpty()) emptyList() else found(query, vector, top, mode, threshold, where)
+        require(offset >= 0) { "offset: $offset, expected at least 0" }
+        val filter = if (where.isEmpty()) null else conditions(where)
+        val asked = utf8(NativeCore.searchPlan(SentenceEncoder.utf8(query), operators))
+        val plan = locked { db.plan(asked) }
+        val vector = if (mode != Mode.WORDS && encoder.canRead(plan.text)) encoder.encode(plan.text, prompt) else null
+        return transaction("DEFERRED") { // one state of the file for the whole search
+            if (isEmpty()) return@transaction emptyList()
+            val allowed = allowed(filter, plan)
+            val near = vector?.let {
+                vectors.refresh(db)
+                vectors.compare(it)
+            }
+            val (matches, others, matched) = candidates(plan, near, mode, offset.toLong() + top, allowed)
+            val inside = allowed?.let(::json)
+            val ranked = db.values(sql("ranked"), matches, others, mode.name.lowercase(), threshold) {
+                Ranked(it.getLong(0), it.getDouble(1), if (it.isNull(2)) null else it.getDouble(2), it.getDouble(3))
+            }
+            val page = if (distinct) ranked.asSequence().distinctBy { form(it.row) } else ranked.asSequence()
+            page.drop(offset).take(top).map { scores ->
+                val count = if (distinct) db.values(sql("equal"), scores.row, inside) { it.getLong(0) }.single() else 1L
+                hit(scores, count.toInt(), matched.terms, mode, near.takeIf { scores.cosine != null })
+            }.toList()
         }
     }
 
-    private fun found(
-        query: String, vector: FloatArray?, top: Int, mode: Mode, threshold: Float?, where: Map<String, Any>
-    ): List<Found> {
-        if (vector != null) refresh()
-        val allowed = if (where.isEmpty()) null else allowed(where)
-        val most = maxOf(CANDIDATES, 4 * top)
-        val cosines = vector?.let { NativeCore.int8Cosines(it, codes, scales) } ?: FloatArray(0)
-        val best = HashMap<Long, Int>() // document -> the place of its best passage
-        for (at in cosines.indices) {
-            val before = best[owners[at]]
-            if (before != null && cosines[at] <= cosines[before]) continue
-            if (allowed == null || owners[at] in allowed) best[owners[at]] = at
-        }
-        val near = best.keys.sortedByDescending { cosines[best.getValue(it)] }.take(most)
-        val words = HashMap<Long, Double>()
-        val expression = if (mode == Mode.VECTORS) "" else words(query, isQuery = true)
-        if (expression.isNotEmpty()) {
-            db.select(sql("words"), expression, allowed?.let(::json), most, json(near)) { words[it.getLong(0)] = it.getDouble(1) }
-        }
-        val rows = (near + words.keys).distinct().map { row -> listOf(row, best[row]?.let { cosines[it] }, words[row]) }
-        val ranked = mutableListOf<Found>()
-        db.select(sql("ranked"), json(rows), mode.name.lowercase(), threshold, top) {
-            val row = it.getLong(0)
-            ranked += hit(row, it.getDouble(1), it.getDouble(2), it.getDouble(3), best[row])
-        }
-        return ranked
-    }
+    private class Ranked(val row: Long, val score: Double, val cosine: Double?, val words: Double)
 
-    /** The documents that a filter keeps. */
-    private fun allowed(where: Map<String, Any>): Set<Long> {
-        for (name in where.keys) require('"' !in name) { "filter $name: a name with a double quote" }
-        val parts = json(where.mapValues { if (it.value is Collection<*>) it.value else listOf(it.value) })
-        val found = HashSet<Long>()
-        db.select(sql("filter"), parts) { found += it.getLong(0) }
-        if (found.isEmpty()) db.select(sql("unknown"), parts) {
+    /** What a document has in common with those with the same words. */
+    private fun form(row: Long) = db.values(sql("form"), row) { it.getLong(0) }.single()
+
+    /** The documents that a filter and the excluded words leave; null without either. */
+    private fun allowed(filter: String?, plan: Plan): Set<Long>? {
+        if (filter == null && !plan.excludes) return null
+        val allowed = db.values(sql("filter"), filter ?: "[]", plan.json) { it.getLong(0) }.toSet()
+        if (allowed.isEmpty() && filter != null) db.select(sql("unknown"), filter) {
             throw IllegalArgumentException("no column ${it.getText(0)} to filter by (columns: ${it.getText(1)})")
         }
-        return found
+        return allowed
     }
 
-    private fun hit(row: Long, score: Double, cosine: Double, words: Double, place: Int?): Found {
-        var found: Found? = null
-        db.select(sql("hit"), row, place?.let { rows[it] }) {
-            val one = Document(it.getText(0), it.getText(1), it.getText(2), it.getText(3))
-            if (it.getLong(4) != crc(one)) damaged("$path: damaged (document ${one.id})")
-            val (start, length) = listOf(it.getLong(5).toInt(), (it.getLong(6) - it.getLong(5)).toInt())
-            found = try {
-                val from = one.text.offsetByCodePoints(0, start)
-                val end = if (place == null) one.text.length else one.text.offsetByCodePoints(from, length)
-                Found(one, score, cosine, words, from, end)
-            } catch (outside: IndexOutOfBoundsException) {
-                damaged("$path: damaged (a passage outside document ${one.id})", outside)
+    /**
+     * The documents that match by words and the others that are nearest by vectors, both as `ranked` takes them, and the
+     * plan by which they match. As many for every page of the first 1,000, so that pages agree.
+     */
+    private fun candidates(
+        plan: Plan, cosines: Cosines?, mode: Mode, hits: Long, allowed: Set<Long>?
+    ): Triple<String, String, Plan> {
+        var most = CANDIDATES.toLong()
+        while (most < hits) most *= 4
+        val near = cosines?.nearest(minOf(most, Int.MAX_VALUE.toLong()).toInt(), allowed).orEmpty()
+        var matched = plan
+        val words = HashMap<Long, List<Number>>()
+        if (mode != Mode.VECTORS && plan.hasWords) {
+            val limits = arrayOf<Any?>(allowed?.let(::json), most, json(near))
+            val match = { it: SQLiteStatement ->
+                words[it.getLong(0)] = listOf(it.getDouble(1), it.getDouble(2), it.getLong(3), it.getLong(4))
+            }
+            db.select(sql("words"), plan.json, *limits, row = match)
+            if (words.isEmpty()) {
+                db.run(sql("vocabulary"))
+                db.values(sql("similar"), plan.json) { it.getText(0) }.firstOrNull()?.let { similar ->
+                    matched = db.plan(similar)
+                    db.select(sql("words"), similar, *limits, row = match)
+                }
             }
         }
-        return found ?: damaged("$path: damaged (words of a document that is not there)")
+        val matches = words.map { (row, match) -> listOf<Any?>(row, cosines?.ofDocument(row)?.toDouble()) + match }
+        val others = near.filter { it !in words }.associateWith { cosines?.ofDocument(it)?.toDouble() }
+        return Triple(json(matches), json(others), matched)
     }
 
-    private fun refresh() {
-        val now = db.values("PRAGMA data_version") { it.getLong(0) }.single()
-        if (now == version) return
-        val count = db.values("SELECT count(vector) FROM passages") { it.getLong(0) }.single()
-        val width = encoder.width
-        if (count * width > Int.MAX_VALUE) damaged("$path: $count passages are too many for this device")
-        rows = LongArray(count.toInt())
-        owners = LongArray(count.toInt())
-        scales = FloatArray(count.toInt())
-        codes = ByteArray((count * width).toInt())
-        var at = 0
-        db.select(sql("vectors"), 0) {
-            val row = it.getLong(0)
-            val scale = if (it.isNull(4)) null else it.getDouble(4)
-            val vector = if (it.isNull(5)) null else it.getBlob(5)
-            val crc = crc(it.getLong(1), it.getLong(2), it.getLong(3), scale, vector)
-            if (crc != it.getLong(6) || vector != null && vector.size != width) damaged("$path: damaged (the vector of passage $row)")
-            if (vector != null && scale != null) {
-                rows[at] = row
-                owners[at] = it.getLong(1)
-                scales[at] = scale.toFloat()
-                vector.copyInto(codes, at++ * width)
+    private fun hit(scores: Ranked, count: Int, terms: String, mode: Mode, cosines: Cosines?): Found {
+        val document = db.values(sql("hit"), scores.row) { document(it) }.singleOrNull()
+            ?: damaged("$path: damaged (words of a document that is not there)")
+        val passages = db.values(sql("passages_of"), scores.row) { row -> LongArray(3) { row.getLong(it) } }
+        if (passages.isEmpty()) damaged("$path: damaged (document ${document.id} without a passage)")
+        val none = if (mode == Mode.VECTORS) -2f else 0f
+        val near = FloatArray(passages.size) { cosines?.ofPassage(passages[it][0]) ?: none }
+        val (starts, ends) = listOf(1, 2).map { side -> LongArray(passages.size) { passages[it][side] } }
+        val text = document.text
+        val shown =
+            NativeCore.searchShow(text.toByteArray(), terms.toByteArray(), starts, ends, near, mode == Mode.VECTORS)
+        try {
+            val start = text.offsetByCodePoints(0, starts[shown[0]].toInt())
+            val end = text.offsetByCodePoints(start, (ends[shown[0]] - starts[shown[0]]).toInt())
+            var (point, at) = listOf(0, 0)
+            val sides = shown.drop(1).map { side ->
+                at = text.offsetByCodePoints(at, side - point)
+                point = side
+                at
             }
+            val matches = sides.chunked(2) { (first, last) -> first until last }
+            return Found(document, scores.score, scores.cosine ?: 0.0, scores.words, start, end, matches, count)
+        } catch (outside: IndexOutOfBoundsException) {
+            damaged("$path: damaged (a passage outside document ${document.id})", outside)
         }
-        version = now
+    }
+
+    /** A document of columns 0 to 3 whose checksum is column 4. */
+    private fun document(row: SQLiteStatement): Document {
+        val one = Document(row.getText(0), row.getText(1), row.getText(2), row.getText(3))
+        if (row.getLong(4) != crc(one)) damaged("$path: damaged (document ${one.id})")
+        return one
+    }
+
+    // --- the file's life ----------------------------------------------------------------------------------------------
+
+    /**
+     * Writes a copy of the index to the new [file], while it is used: of one state, without unused space. A copy of the
+     * index's own file may lack what is still in its write-ahead log.
+     *
+     * @throws IllegalArgumentException [file] exists.
+     */
+    suspend fun backup(file: File) = locked {
+        require(!file.exists()) { "$file exists already" }
+        val stage = File(file.path + ".partial")
+        try {
+            stage.delete()
+            RandomAccessFile(stage, "rw").use {
+                if (!isEmpty()) db.run("VACUUM INTO ?", stage.path)
+                it.fd.sync()
+            }
+            if (!stage.renameTo(file)) throw IOException("cannot move the copy to $file")
+        } catch (failure: IOException) {
+            throw EncoderException(EncoderException.Kind.IO, "$file: ${failure.message}", failure)
+        } finally {
+            stage.delete()
+        }
+    }
+
+    /** Gives the space of removed documents back to the storage. Needs about the size of the index as free space. */
+    suspend fun compact() = locked {
+        if (!isEmpty()) {
+            db.run("INSERT INTO words (words) VALUES ('optimize')")
+            db.run("VACUUM")
+        }
+        checkpoint()
     }
 
     override fun close() = lock.withLock {
-        closed = true
-        db.close()
+        if (!closed) {
+            closed = true
+            checkpoint()
+            db.close()
+        }
+    }
+
+    /**
+     * Moves what is in the write-ahead log to the file, so that a copy of the file alone has it. Nothing is lost where
+     * another connection prevents it: the log is read together with the file.
+     */
+    private fun checkpoint() {
+        runCatching {
+            db.run("PRAGMA busy_timeout=0")
+            db.run("PRAGMA wal_checkpoint(TRUNCATE)")
+        }
+        runCatching { db.run("PRAGMA busy_timeout=$LOCK_MS") }
     }
 
     // --- SQLite -------------------------------------------------------------------------------------------------------
 
-    private suspend fun <T> transaction(kind: String, work: () -> T): T = withContext(Dispatchers.IO) {
+    private suspend fun <T> locked(work: () -> T): T = withContext(Dispatchers.IO) {
         lock.withLock {
             if (closed) throw EncoderException(EncoderException.Kind.CLOSED, "the index is closed")
-            named(path) {
-                db.select("BEGIN $kind") {}
-                try {
-                    work().also { db.select("COMMIT") {} }
-                } catch (failure: Throwable) {
-                    runCatching { db.select("ROLLBACK") {} }
-                    throw failure
-                }
-            }
+            named(path, work)
+        }
+    }
+
+    private suspend fun <T> transaction(kind: String, work: () -> T): T = locked {
+        if (kind == "IMMEDIATE") {
+            vectors.expire()
+            // Writers block no reader then; later if the file is new or another connection has it open.
+            if (!isEmpty()) runCatching { db.run("PRAGMA journal_mode=WAL") }
+        }
+        db.run("BEGIN $kind")
+        try {
+            work().also { db.run("COMMIT") }
+        } catch (failure: Throwable) {
+            runCatching { db.run("ROLLBACK") }
+            throw failure
         }
     }
 
@@ -264,26 +344,33 @@ class SearchIndex private constructor(
     private fun size() = db.values("SELECT count(*) FROM documents") { it.getLong(0).toInt() }.single()
 
     private fun check() {
-        if (isEmpty()) return
+        if (isEmpty()) {
+            // Tables are written before the write-ahead log begins: a file without them is new, or a cut one.
+            val size = File(path).length()
+            val pages = db.values("PRAGMA page_count") { it.getLong(0) }.single()
+            if (size > 0 && pages > 0) damaged("$path: damaged ($size bytes without a table)")
+            return
+        }
         val wrong = db.values(sql("check"), encoder.source) { if (it.isNull(0)) null else it.getText(0) }.single()
             ?: db.values(sql("strays")) { it.getText(0) }.firstOrNull()
         if (wrong != null) damaged("$path: $wrong")
-        db.select(sql("check_words")) {}
-        db.select(sql("check_documents")) {
-            val one = Document(it.getText(0), it.getText(1), it.getText(2), it.getText(3))
-            if (it.getLong(4) != crc(one)) damaged("$path: damaged (document ${one.id})")
+        db.select(sql("check_documents")) { document(it) }
+        try {
+            db.run("PRAGMA busy_timeout=0")
+            db.run(sql("check_words"))
+        } catch (failure: RuntimeException) {
+            // Another process writes, which has checked the file.
+            if ("locked" !in failure.message.orEmpty()) throw failure
+        } finally {
+            db.run("PRAGMA busy_timeout=$LOCK_MS")
         }
     }
 
     companion object {
         private const val BLOCK = 256 // documents that are encoded and written together
-        private const val CANDIDATES = 1000 // documents of each kind that are ranked together
-        private const val MASK = 0xFFFFFFFFL
+        private const val CANDIDATES = 1000 // documents of each kind that are ranked together; for hits beyond them more
+        private const val LOCK_MS = 60_000
         private val copying = ReentrantLock()
-        private val SQL = SEARCH_SQL.split("-- name: ").drop(1).associate { it.substringBefore('\n') to it.substringAfter('\n') }
-
-        /** A statement of search.sql. */
-        private fun sql(name: String) = SQL.getValue(name)
 
         /** The index in [file], made if it is not there. */
         suspend fun open(file: File, encoder: SentenceEncoder, driver: SQLiteDriver): SearchIndex =
@@ -291,11 +378,15 @@ class SearchIndex private constructor(
                 named(file.path) {
                     // Shorter than its header: SQLite would take the shortest for a new file.
                     if (file.length() in 1..99) damaged("${file.path}: damaged (${file.length()} bytes)")
+                    // SQLite would delete the log next to a file that is missing or empty, and what is in it.
+                    val log = File(file.path + "-wal")
+                    if (file.length() == 0L && log.length() > 0) {
+                        val cure = "put back the file that belongs to it"
+                        damaged("${file.path}: empty next to its write-ahead log ${log.name}; $cure")
+                    }
                     val db = driver.open(file.path)
                     try {
-                        for (set in listOf("busy_timeout=60000", "journal_mode=WAL", "foreign_keys=ON")) {
-                            db.select("PRAGMA $set") {}
-                        }
+                        for (set in listOf("busy_timeout=$LOCK_MS", "foreign_keys=ON")) db.run("PRAGMA $set")
                         SearchIndex(file.path, encoder, db).also { it.check() }
                     } catch (failure: Throwable) {
                         db.close()
@@ -338,74 +429,14 @@ class SearchIndex private constructor(
         }
 
         // A document's checksum: CRC-32 of its fields with zeros between.
-        private fun crc(one: Document): Long =
-            NativeCore.crc32(0, "${one.id}\u0000${one.text}\u0000${one.title}\u0000${one.metadata}".toByteArray()).toLong() and MASK
+        private fun crc(one: Document): Long = crc("${one.id}\u0000${one.text}\u0000${one.title}\u0000${one.metadata}")
 
-        // A passage's: of document, start, end, scale (0 without a vector) and vector.
-        private fun crc(document: Long, start: Long, end: Long, scale: Double?, vector: ByteArray?): Long {
-            val bytes = ByteBuffer.allocate(32 + (vector?.size ?: 0)).order(ByteOrder.LITTLE_ENDIAN)
-            bytes.putLong(document).putLong(start).putLong(end).putDouble(scale ?: 0.0).put(vector ?: ByteArray(0))
-            return NativeCore.crc32(0, bytes.array()).toLong() and MASK
+        // A number that documents with the same stored words have in common.
+        private fun form(title: String, text: String): Long {
+            val stored = "$title\u0000$text"
+            return crc(stored) * (1L shl 20) + stored.toByteArray().size % (1 shl 20)
         }
 
-        /** The words of a text as the index stores them; of a query, FTS5's expression for any of them. */
-        private fun words(text: String, isQuery: Boolean = false): String =
-            String(NativeCore.searchWords(SentenceEncoder.utf8(text), isQuery), Charsets.UTF_8)
-
-        /** JSON of ids and filters, which SQLite reads up to a NUL character. */
-        private fun json(value: Any?): String = when (value) {
-            null, is Number, is Boolean -> value.toString()
-            is Pair<*, *> -> json(listOf(value.first, value.second))
-            is Map<*, *> -> value.entries.joinToString(",", "{", "}") { "${json(it.key)}:${json(it.value)}" }
-            is Collection<*> -> value.joinToString(",", "[", "]") { json(it) }
-            else -> value.toString().also { require('\u0000' !in it) { "a NUL character in an id or a filter" } }.map {
-                if (it == '"' || it == '\\') "\\$it" else if (it < ' ') "\\u%04x".format(it.code) else "$it"
-            }.joinToString("", "\"", "\"")
-        }
-
-        private fun SQLiteConnection.select(sql: String, vararg values: Any?, row: (SQLiteStatement) -> Unit) {
-            val statement = prepare(sql)
-            try {
-                values.forEachIndexed { before, value ->
-                    val at = before + 1
-                    when (value) {
-                        null -> statement.bindNull(at)
-                        is String -> statement.bindText(at, value.also { SentenceEncoder.utf8(it) })
-                        is ByteArray -> statement.bindBlob(at, value)
-                        is Float, is Double -> statement.bindDouble(at, (value as Number).toDouble())
-                        is Number -> statement.bindLong(at, value.toLong())
-                        else -> error("a value of the type ${value::class}")
-                    }
-                }
-                while (statement.step()) row(statement)
-            } finally {
-                statement.close()
-            }
-        }
-
-        private fun <T> SQLiteConnection.values(sql: String, vararg given: Any?, value: (SQLiteStatement) -> T): List<T> =
-            mutableListOf<T>().also { list -> select(sql, *given) { list += value(it) } }
-
-        /** SQLite's errors as one line. Their class depends on the driver. */
-        private inline fun <T> named(path: String, work: () -> T): T = try {
-            work()
-        } catch (failure: RuntimeException) {
-            val message = failure.message.orEmpty()
-            when {
-                failure is IllegalArgumentException || failure is kotlin.coroutines.cancellation.CancellationException ->
-                    throw failure
-                "UNIQUE constraint" in message -> throw IllegalArgumentException(
-                    "$path: a document of this id is there already; use update", failure
-                )
-                "metadata_is" in message -> throw IllegalArgumentException("$path: metadata that is not a JSON object", failure)
-                "no such module: fts5" in message -> throw EncoderException(
-                    EncoderException.Kind.UNSUPPORTED,
-                    "$path: this SQLite has no FTS5; open the index with BundledSQLiteDriver of androidx.sqlite", failure
-                )
-                "no such table" in message -> damaged("$path: not a search index", failure)
-                "malformed" in message || "not a database" in message -> damaged("$path: damaged ($message)", failure)
-                else -> throw EncoderException(EncoderException.Kind.IO, "$path: $message", failure)
-            }
-        }
+        private fun utf8(bytes: ByteArray) = String(bytes, Charsets.UTF_8)
     }
 }

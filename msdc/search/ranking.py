@@ -1,0 +1,78 @@
+"""The ranking of a search: the statements of search.sql, which every platform runs alike.
+
+relevance = bm25 x coverage + 4 x matched + 20 x cosine + 100 x quoted phrases (search.sql, `words` and `ranked`).
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+SEARCH_SQL = Path(__file__).with_name("search.sql")
+Mode = Literal["words", "vectors", "both"]
+Ranked = tuple[int, float, float | None, float | None]  # document, score, cosine, words part
+
+
+@cache
+def sql(name: str) -> str:
+    """A statement of search.sql."""
+    return dict(part.split("\n", 1) for part in SEARCH_SQL.read_text(encoding="utf-8").split("-- name: ")[1:])[name]
+
+
+class Plan(NamedTuple):
+    """What a query asks for (`parse_query`), with `text` for the model and the `terms` to highlight, one per line."""
+
+    plan: str
+    text: str
+    excludes: bool
+    has_words: bool
+    terms: str
+
+
+def read_plan(db: sqlite3.Connection, plan: str) -> Plan:
+    """The parts of a plan."""
+    text, excludes, has_words, terms = db.execute(sql("plan"), (plan,)).fetchone()
+    return Plan(plan, text, bool(excludes), bool(has_words), terms or "")
+
+
+class WordMatch(NamedTuple):
+    """How a document matches the words of a query."""
+
+    words: float  # bm25 x coverage
+    matched: float
+    same: int
+    quoted: int
+
+
+def match_words(
+    db: sqlite3.Connection, plan: Plan, allowed: Collection[int] | None, most: int, near: Iterable[int]
+) -> tuple[dict[int, WordMatch], Plan]:
+    """At most `most` documents by words, and all of `near` that match; and the plan that found them.
+
+    Where no document matches, the words of the index that are similar to those of the query are looked for.
+    """
+    given = None if allowed is None else json.dumps([*allowed]), most, json.dumps([*near])
+    if not plan.has_words:
+        return {}, plan
+    rows = db.execute(sql("words"), (plan.plan, *given)).fetchall()
+    if not rows:
+        db.execute(sql("vocabulary"))
+        similar = (db.execute(sql("similar"), (plan.plan,)).fetchone() or (None,))[0]
+        if similar is not None:
+            plan = read_plan(db, similar)
+            rows = db.execute(sql("words"), (similar, *given)).fetchall()
+    return {document: WordMatch(*match) for document, *match in rows}, plan
+
+
+def rank(
+    db: sqlite3.Connection, cosines: Mapping[int, float], words: Mapping[int, WordMatch], mode: Mode,
+    threshold: float | None = None,
+) -> Iterator[Ranked]:  # fmt: skip
+    """Documents best first. A document without a vector has no cosine."""
+    rows = [(document, cosines.get(document), *match) for document, match in words.items()]
+    others = {document: cosine for document, cosine in cosines.items() if document not in words}
+    return db.execute(sql("ranked"), (json.dumps(rows), json.dumps(others), mode, threshold))

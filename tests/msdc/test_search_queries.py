@@ -1,0 +1,262 @@
+"""What people type into a search box, and what is shown of the entries."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from datetime import UTC, date, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+import msdc
+from msdc.errors import InputError
+
+COLLECTIONS = sorted((Path(__file__).parents[2] / "benchmarks" / "collections").glob("*.json"))
+NOTES = ["Kubernetes upgrade on Friday", "Photosynthesis in algae", "Geburtstagsgeschenke für Oma",
+"Настройки маршрутизатора",
+         "grocery list", "The jaguar car accelerates quickly.", "A jaguar slept on a branch.", "Frau Müller rief an",
+         "getUserAddress returns null for guests", "Поезд в Москву отправляется в полночь.",
+         "محمد يصل مساء الغد"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model() -> msdc.Encoder:
+    return msdc.load_encoder("msdc-mini")
+
+
+@pytest.fixture(scope="module")
+def notes(model):
+    return msdc.open_index(NOTES, model)
+
+
+@pytest.mark.parametrize("file", COLLECTIONS, ids=lambda file: file.stem)
+def test_the_default_is_level_with_vectors_in_small_collections(model, file):
+    collection = json.loads(file.read_text(encoding="utf-8"))
+    index = msdc.open_index(["x"], model)
+    index.remove(["1"])
+    index.add({"id": str(n), "title": title, "text": text} for n, (title, text) in enumerate(collection["docs"], 1))
+    right = {mode: sum(index.search(query, 1, mode=mode).hits[0].id == str(answer) for query, answer in
+    collection["queries"])
+             for mode in ("both", "vectors")}  # fmt: skip
+    assert right["both"] >= right["vectors"] - 1, right
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("kuber", 1), ("photosyn", 2), ("geburtstag", 3), ("маршрут", 4), ("groc", 5), ("jaguar -car", 7),
+        ('"slept on a branch"', 7), ("Mueller", 8), ("user address", 9), ("kubernets", 1), ("kubrenetes", 1),
+        ("grocrey", 5), ("Moskva", 10), ("Muhammad", 11),
+    ],
+)  # fmt: skip
+def test_words_as_people_type_them(notes, query, first):
+    assert [hit.line for hit in notes.search(query, mode="words").hits] == [first]
+    assert notes.search(query, 1).hits[0].line == first
+
+
+def test_the_last_word_is_a_beginning_only_while_it_is_typed(notes):
+    assert notes.search("kuber?", mode="words", threshold=None).hits == notes.search("kuber ", mode="words").hits
+    exact, longer = msdc.open_index(["card index", "cardboard boxes"], notes.model).search("card", mode="words").hits
+    assert (exact.line, longer.line) == (1, 2)
+    assert exact.score > longer.score
+
+
+def test_entries_with_the_quoted_words_come_first_and_excluded_ones_are_no_hits(notes):
+    far = ["The red car of my aunt has an apple sticker.", "Red wine, and an apple pie, and a red hat: an apple a day"]
+    index = msdc.open_index([*far, "Wash the big red apple before you eat it."], notes.model)
+    for query in ('"red apple"', "“red apple”", "„red apple“", "«red apple»"):
+        assert index.search(query, 1).hits[0].line == 3
+        assert index.search(query, 1, mode="words").hits[0].line == 3
+    for mode in ("both", "words", "vectors"):
+        assert {hit.line for hit in index.search('apple -"red apple"', mode=mode).hits} == {1, 2}
+        assert {hit.line for hit in index.search('apple -"red apple"', mode=mode, syntax="plain").hits} == {1, 2, 3}
+    assert index.search("-apple pie", mode="words").hits == []
+    assert {hit.line for hit in index.search("-apple", mode="words").hits} == {1, 2, 3}  # nothing else is asked
+
+
+def test_exact_codes_dates_and_titles_are_first(model):
+    versions = [f"{a}.{b}.{c}" for a in (1, 2) for b in range(4) for c in range(4)]
+    days = [(date(2031, 1, 1) + timedelta(days=n)).isoformat() for n in range(0, 365, 9)]
+    rows = [{"id": key, "text": f"Release {key} fixes bugs."} for key in versions]
+    rows += [{"id": key, "text": f"Diary of {key}: nothing special."} for key in days]
+    rows += [{"id": "title", "title": "Travel expenses", "text": "Hand in the form before the tenth."},
+             {"id": "noise",
+             "text": "Travel expenses rose. Travel expenses must fall, and travel expenses are a topic."}]  # fmt: skip
+    index = msdc.open_index(["x"], model)
+    index.remove(["1"])
+    index.add(rows)
+    for key in [*versions, *days]:
+        assert [index.search(key, 1, mode=mode).hits[0].id for mode in ("both", "words")] == [key, key]
+    assert index.search("Travel expenses", 1).hits[0].id == "title"
+
+
+def test_a_threshold_keeps_exact_matches(model):
+    index = msdc.open_index(["Gasket 7741-XR for the coffee machine on the third floor.",
+    "საქართველოს დედაქალაქი თბილისია",
+                             *(f"Lunch plan number {n}." for n in range(9))], model)  # fmt: skip
+    assert [hit.line for hit in index.search("7741-XR", threshold=0.5).hits] == [1]
+    assert [hit.line for hit in index.search("თბილისია", threshold=0.5).hits] == [2]
+    assert index.search("umbrella", threshold=0.5).hits == []
+
+
+def test_the_passage_contains_the_code_and_matches_are_marked(model, tmp_path):
+    text = " ".join(
+        f"The {('valve', 'gasket')[n % 2]} on shelf {n % 7} has the code ZQ-88{n * 7 % 100:02}1." for n in range(40)
+    )
+    with msdc.open_index(tmp_path / "a.sqlite", model) as index:
+        index.add([{"id": "list", "text": text}, "Nothing else."])
+        for encoded in (True, False):
+            searched = index if encoded else msdc.open_index([text, "Nothing else."], model, encode=False)
+            for n in (3, 20, 38):
+                code = f"ZQ-88{n * 7 % 100:02}1"
+                for mode in ("both", "words") if encoded else ("words",):
+                    hit = searched.search(code, mode=mode).hits[0]
+                    assert code in hit.passage
+                    assert len(hit.passage) < 400
+                    assert code in [text[start:end] for start, end in hit.matches]
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "marked"),
+    [
+        ("We met O’Brien at Mu\u0308ller’s.", "obrien Mueller", ["O’Brien", "Mu\u0308ller"]),
+        ("call getUserAddress() 🙂 now", "user address", ["getUserAddress"]), ("我住在北京，天气", "北京", ["北京"]),
+        ("한국어를 배운다", "한국", ["한국"]), ("한국어를".encode().decode(), "한국어", ["한국어"]),
+        ("Kubernetes and kubectl", "kub", ["Kubernetes", "kubectl"]), ("كِتَابٌ جميل", "كتاب", ["كِتَابٌ"]),
+        ("version 1.3.0 of 3", "1.3.0", ["1.3.0", "3"]), ("Straße", "strasse", ["Straße"]), ("the the", "the", ["the",
+        "the"]),
+    ],
+)  # fmt: skip
+def test_matches_are_spans_of_the_text(model, text, query, marked):
+    (hit, *_) = msdc.open_index([text, "zzz"], model).search(query, mode="words").hits
+    assert [hit.text[start:end] for start, end in hit.matches] == marked
+
+
+def test_equal_entries_are_one_hit_with_a_count(model):
+    same = [
+        "The ferry leaves at noon.",
+        "the ferry leaves at noon",
+        "The  ferry leaves at noon!",
+        "THE FERRY LEAVES AT NOON.",
+    ]
+    index = msdc.open_index(["x"], model)
+    index.remove(["1"])
+    index.add([{"text": text, "app": number % 2} for number, text in enumerate(same)] + ["The boat departs at twelve."])
+    hits = index.search("ferry at noon", 2).hits
+    assert [(hit.count, hit.text.lower()[:9]) for hit in hits] == [(4, "the ferry"), (1, "the boat ")]
+    assert index.search("ferry at noon", 1, where={"app": 1}).hits[0].count == 2
+    assert [hit.count for hit in index.search("ferry at noon", 9, distinct=False).hits] == [1] * 5
+
+
+def test_pages_agree(model):
+    rows = [{"id": str(n), "text": f"{('apple', 'river', 'stone')[n % 3]} number {n % 50}"} for n in range(200)]
+    index = msdc.open_index(["x"], model)
+    index.remove(["1"])
+    index.add(rows)
+    for options in ({}, {"mode": "words"}, {"mode": "vectors"}, {"distinct": False}, {"threshold": 0.3}):
+        whole = index.search("the apple 7", 300, **options).hits
+        pages = [
+            hit for start in range(0, 300, 7) for hit in index.search("the apple 7", 7, offset=start, **options).hits
+        ]
+        assert [hit.id for hit in pages] == [hit.id for hit in whole]
+        assert pages == whole
+
+
+def test_filters_by_absence_and_time(model):
+    east, west = timezone(timedelta(hours=9)), timezone(timedelta(hours=-8))
+    rows = {
+        "open": {"state": "open", "at": datetime(2031, 5, 31, 10)}, "old": {"state": "archived", "at": date(2031, 5,
+        1)},
+        "none": {}, "null": {"state": None}, "empty": {"state": ""}, "many": {"state": ["archived", "red"]},
+        "tokyo": {"at": datetime(2031, 6, 1, 8, tzinfo=east)}, "seattle": {"at": datetime(2031, 5, 31, 20,
+        tzinfo=west)},
+        "june": {"at": datetime(2031, 6, 1)},
+    }  # fmt: skip
+    index = msdc.open_index(["x"], model)
+    index.remove(["1"])
+    index.add({"id": key, "text": "note", **values} for key, values in rows.items())
+    absent = {"none", "null", "empty", "tokyo", "seattle", "june"}
+    june = datetime(2031, 6, 1, tzinfo=UTC)
+    for where, keys in (
+        ({"state": None}, absent), ({"state": {"not": None}}, rows.keys() - absent), ({"state": [None, "open"]},
+        absent | {"open"}),
+        ({"state": {"not": "archived"}}, absent | {"open"}), ({"state": {"not": ["archived", "open", None]}}, set()),
+        ({"state": {"not": "open"}, "at": (None, date(2031, 5, 31))}, {"old", "seattle"}),
+        ({"at": (date(2031, 5, 1), date(2031, 5, 31))}, {"open", "old", "seattle"}), ({"at": date(2031, 5, 31)},
+        {"open", "seattle"}),
+        ({"at": (None, june)}, {"open", "old", "tokyo", "june"}), ({"at": (june, None)}, {"seattle", "june"}),
+        ({"at": "2031-05-31T23:00Z"}, {"tokyo"}), ({"at": {"not": (None, june)}}, {"none", "null", "empty", "many",
+        "seattle"}),
+    ):  # fmt: skip
+        assert {hit.id for hit in index.search("note", 20, mode="words", where=where, distinct=False).hits} == set(
+            keys
+        ), where
+
+
+# --- the life of a file -----------------------------------------------------------------------------------------------
+
+
+def test_a_copy_of_an_open_index_has_what_was_added(model, tmp_path):
+    path, copy, backup = (tmp_path / name for name in ("a.sqlite", "copy.sqlite", "backup.sqlite"))
+    with msdc.open_index(path, model) as index:
+        index.add(["one", "two"])
+        index.add(["three"])
+        shutil.copy(path, copy)
+        with msdc.open_index(copy, model) as other:
+            assert len(other) == 3
+        # With a reader in the middle of a search the log stays: the backup has everything.
+        with closing(sqlite3.connect(path)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM documents").fetchone()
+            index.add(["four"])
+            index.backup(backup)
+        with msdc.open_index(backup, model) as other:
+            assert len(other) == 4
+        with pytest.raises(InputError, match="exists already"):
+            index.backup(backup)
+
+
+def test_a_file_that_does_not_belong_to_its_log_is_an_error(model, tmp_path):
+    path, log = tmp_path / "a.sqlite", tmp_path / "a.sqlite-wal"
+    with msdc.open_index(path, model) as index:
+        index.add([f"entry {n} of the first kind" for n in range(300)])
+        old = path.read_bytes()
+        index.remove(map(str, range(1, 200)))
+        with closing(sqlite3.connect(path)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM documents").fetchone()
+            index.add([f"entry {n} of the second kind" for n in range(300)])
+            kept = log.read_bytes()
+        new = path.read_bytes()
+    assert kept
+    for content, message in (
+        (b"", "empty next to its write-ahead log a.sqlite-wal"),
+        (old, "damaged"),
+        (None, "empty next to"),
+    ):
+        for file in tmp_path.glob("a.sqlite*"):
+            file.unlink()
+        log.write_bytes(kept)
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(InputError, match=message):
+            msdc.open_index(path, model)
+        assert log.read_bytes() == kept
+    path.write_bytes(new)
+    with msdc.open_index(path, model) as index:
+        assert len(index) == 401
+
+
+def test_compact_gives_space_back(model, tmp_path):
+    path = tmp_path / "a.sqlite"
+    with msdc.open_index(path, model) as index:
+        index.add([f"Log entry {n}: pump pressure valve sensor" for n in range(400)])
+        full = path.stat().st_size
+        index.remove(map(str, range(1, 380)))
+        index.compact()
+        assert path.stat().st_size < full / 2
+        assert index.search("pump valve 399", 1).hits[0].id == "400"
+        assert len(index) == 21
