@@ -216,13 +216,14 @@ UNION SELECT * FROM scored WHERE document IN (SELECT value FROM json_each(?4))
 CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab('main', 'words', 'row')
 
 -- name: similar
--- ?1: a plan that finds nothing. The same plan with the most similar words of the index, or null. Similar are words with
--- most pairs of letters in common (one letter may be between them), and names in another alphabet with the same consonants.
+-- ?1: a plan that finds nothing. The same plan with the most similar words of the index, or null: words with most pairs of
+-- letters in common (one letter may be between them), and names in another alphabet with the same letters or consonants.
+-- They count half, so that a question that vectors answer is not outvoted; the only word of a query counts as it is.
 WITH RECURSIVE asked AS MATERIALIZED (
   SELECT word, text, (text < 'Ͱ') AS latin FROM (
     SELECT json_extract(value, '$[0]') AS word, min(key), substr(json_extract(value, '$[1]'), 2, instr(substr(json_extract(value, '$[1]'), 2), '"') - 1) AS text
     FROM json_each(?1, '$.words') GROUP BY 1
-  ) WHERE length(text) > 3 AND NOT text GLOB '*[ 0-9]*'
+  ) WHERE length(text) > 2 + (text < 'Ͱ') AND NOT text GLOB '*[ 0-9]*'
 ), near AS MATERIALIZED (
   SELECT word, text, latin, term FROM asked JOIN vocabulary
   WHERE length(term) BETWEEN max(3, length(text) / 2) AND length(text) + 2
@@ -235,27 +236,36 @@ WITH RECURSIVE asked AS MATERIALIZED (
     / (count(*) + length(term) - 1) AS similarity
   FROM (SELECT * FROM near WHERE latin = (term < 'Ͱ') AND length(term) > length(text) - 3 AND (substr(term, 1, 1) = substr(text, 1, 1)
     OR substr(term, -2) = substr(text, -2))) JOIN pairs USING (word) GROUP BY word, term HAVING similarity >= 0.7
-), alphabets (letters) AS (VALUES ('bvwбвβبوבו'), ('gjгґγغجжג'), ('dдδدضذד'), ('zзζزظז'), ('kcqкцчκقكכק'), ('xхχخח'),
-  ('hхгحهخה'), ('lлλلל'), ('mмμمמם'), ('nнνنנן'), ('pfпфπφفپפף'), ('rрρرר'), ('sсшщσثسصشסשצ'), ('tтθτتطثטת')
-), consonants (word, text, position, pattern) AS (
-  SELECT word, text, 1, CASE WHEN substr(text, 1, 1) GLOB '[aeiouyаеиоуыэюяёαεηιουωاعءיאע]'
-    THEN '[aeiouyаеиоуыэюяёαεηιουωاعءיאע]*' ELSE '' END FROM asked
-  UNION ALL SELECT word, text, position + 1, pattern || coalesce('[' || letters || ']*', '')
-  FROM consonants LEFT JOIN alphabets ON instr(letters, substr(text, position, 1)) > 0
-    AND NOT (position > 1 AND substr(text, position, 1) IN ('h', substr(text, position - 1, 1))
-      AND instr('ckgpstdz', substr(text, position - 1, 1)) + (substr(text, position, 1) <> 'h') > 0)
+), alphabets (letters, is_vowel) AS (VALUES ('bvwбвβبובו', 0), ('gjгґγغجжג', 0), ('dдδدضذד', 0), ('zзζزظז', 0),
+  ('kcqxкцчхκχقكخכקח', 0), ('hхгحهخה', 0), ('lлλلל', 0), ('mмμمמם', 0), ('nнνنנן', 0), ('pfпфπφفپפף', 0), ('rрρرר', 0),
+  ('sсшщσثسصشסשצ', 0), ('tтθτتطثטת', 0), ('aаяαاعىאע', 1), ('eеэиεηاיא', 1), ('iийιηυيیי', 1), ('oоοωوו', 1),
+  ('uуюουوו', 1), ('yыйуюяиυιيי', 1)
+), sounds (word, text, position, consonants, letters) AS (
+  SELECT word, text, 1, '', '' FROM asked
+  UNION ALL SELECT word, text, position + 1, consonants || CASE
+      WHEN is_vowel AND position = 1 THEN '[aeiouyаеиоуыэюяёαεηιουωاعءיאע]*'
+      WHEN is_vowel OR position = length(text) AND substr(text, position, 1) = 'ه' OR position > 1 AND substr(text, position, 1) IN ('h', substr(text, position - 1, 1))
+        AND (instr('ckgpstdz', substr(text, position - 1, 1)) OR substr(text, position, 1) <> 'h') THEN ''
+      ELSE coalesce('[' || alphabets.letters || ']*', '') END, sounds.letters || CASE
+      WHEN is_vowel AND position = length(text) THEN '' ELSE coalesce('[' || alphabets.letters || ']', '?') END
+  FROM sounds LEFT JOIN alphabets
+    ON alphabets.letters = (SELECT min(letters) FROM alphabets WHERE instr(letters, substr(text, position, 1)))
   WHERE position <= length(text)
 ), sounded AS (
-  SELECT near.word, term, 0.7 AS similarity FROM near JOIN consonants USING (word)
-  WHERE position > length(consonants.text) AND latin <> (term < 'Ͱ') 
-    AND length(pattern) - length(replace(pattern, '*', '')) > 2 AND term GLOB pattern
+  SELECT near.word, term, CASE WHEN term GLOB letters || '*' THEN 0.9 ELSE 0.7 END AS similarity FROM near JOIN sounds USING (word)
+  WHERE position > length(sounds.text) AND latin <> (term < 'Ͱ') AND (term GLOB letters || '*'
+    OR (length(consonants) - length(replace(consonants, '*', '')) > 2 AND term GLOB consonants))
 ), similar AS (
-  SELECT word, term, similarity, row_number() OVER (PARTITION BY word ORDER BY similarity DESC, term) AS place
+  SELECT word, term, similarity, max(similarity) OVER (PARTITION BY word) AS highest,
+    row_number() OVER (PARTITION BY word ORDER BY similarity DESC, term) AS place
   FROM (SELECT * FROM spelled UNION ALL SELECT * FROM sounded)
 ), replaced AS (
-  SELECT word, group_concat('"' || term || '"', ' OR ') AS expression FROM similar WHERE place < 6 GROUP BY word
+  SELECT word, group_concat('"' || term || '"', ' OR ') AS expression FROM similar
+  WHERE place < 6 AND similarity > highest - 0.15 GROUP BY word
 ), forms AS (
-  SELECT json_array(word, expression, 0.4) AS form FROM replaced
+  SELECT json_array(word, expression,
+    CASE (SELECT count(DISTINCT json_extract(value, '$[0]')) FROM json_each(?1, '$.words')) WHEN 1 THEN 1 ELSE 0.5 END) AS form
+  FROM replaced
   UNION ALL SELECT json(value) FROM json_each(?1, '$.words')
     WHERE json_extract(value, '$[0]') NOT IN (SELECT word FROM replaced)
 )

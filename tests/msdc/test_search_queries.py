@@ -57,6 +57,24 @@ def test_words_as_people_type_them(notes, query, first):
     assert notes.search(query, 1).hits[0].line == first
 
 
+def test_names_of_another_alphabet_and_typos_are_a_second_look(model):
+    docs = ["Письмо от Марии", "Анна заболела", "Чехов: вишнёвый сад", "Γιώργος θα πληρώσει", "خالد في المطار",
+    "Метро закрыто",
+            "Мотор шумит", "Omar und Samira", "Meeting with Vladimir", "The bakery closes early.",
+            "Звонок Наталье"]  # fmt: skip
+    index = msdc.open_index(docs, model)
+    for query, line in (("Maria", 1), ("Anna", 2), ("Chekhov", 3), ("Giorgos", 4), ("Khaled", 5), ("metro", 6),
+    ("motor", 7),
+                        ("عمر", 8), ("Владимир", 9), ("bakrey", 10), ("Natalya", 11)):  # fmt: skip
+        assert [hit.line for hit in index.search(query, mode="words").hits] == [line], query
+        assert index.search(query, 1).hits[0].line == line, query
+    # Not where a word of the query is in an entry, and nothing is invented.
+    assert [hit.line for hit in index.search("bakrey closes", mode="words").hits] == [10]
+    assert index.search("bakrey closes", mode="words").hits[0].matches == ((11, 17),)
+    for query in ("kitchen", "Zeppelin", "xyz", "12345"):
+        assert index.search(query, mode="words").hits == []
+
+
 def test_the_last_word_is_a_beginning_only_while_it_is_typed(notes):
     assert notes.search("kuber?", mode="words", threshold=None).hits == notes.search("kuber ", mode="words").hits
     exact, longer = msdc.open_index(["card index", "cardboard boxes"], notes.model).search("card", mode="words").hits
