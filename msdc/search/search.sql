@@ -223,7 +223,7 @@ WITH RECURSIVE asked AS MATERIALIZED (
   SELECT word, text, (text < 'Ͱ') AS latin FROM (
     SELECT json_extract(value, '$[0]') AS word, min(key), substr(json_extract(value, '$[1]'), 2, instr(substr(json_extract(value, '$[1]'), 2), '"') - 1) AS text
     FROM json_each(?1, '$.words') GROUP BY 1
-  ) WHERE length(text) > 2 + (text < 'Ͱ') AND NOT text GLOB '*[ 0-9]*'
+  ) WHERE length(text) BETWEEN 3 + (text < 'Ͱ') AND 40 AND NOT text GLOB '*[ 0-9]*'
 ), near AS MATERIALIZED (
   SELECT word, text, latin, term FROM asked JOIN vocabulary
   WHERE length(term) BETWEEN max(3, length(text) / 2) AND length(text) + 2

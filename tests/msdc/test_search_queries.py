@@ -71,7 +71,14 @@ def test_names_of_another_alphabet_and_typos_are_a_second_look(model):
     # Not where a word of the query is in an entry, and nothing is invented.
     assert [hit.line for hit in index.search("bakrey closes", mode="words").hits] == [10]
     assert index.search("bakrey closes", mode="words").hits[0].matches == ((11, 17),)
-    for query in ("kitchen", "Zeppelin", "xyz", "12345"):
+    for query in (
+        "kitchen",
+        "Zeppelin",
+        "xyz",
+        "12345",
+        "b" * 100_000,
+        "я" * 100_000,
+    ):  # longer words are not looked at
         assert index.search(query, mode="words").hits == []
 
 
