@@ -543,8 +543,10 @@ class Index:
             return
         with self._lock, suppress(sqlite3.Error):
             self._db.execute("PRAGMA busy_timeout = 0")
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            self._db.execute(f"PRAGMA busy_timeout = {1000 * LOCK_SECONDS:.0f}")
+            try:
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                self._db.execute(f"PRAGMA busy_timeout = {1000 * LOCK_SECONDS:.0f}")
 
 
 def form_of(title: str, text: str) -> int:

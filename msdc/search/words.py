@@ -164,6 +164,7 @@ def _is_letter(char: str) -> bool:
 def _segments(query: str) -> list[_Segment]:
     """A query taken apart at its operators: quotes, and a minus before a word or a quote."""
     segments, start, at = list[_Segment](), 0, 0
+    unclosed = set[str]()
     while at < len(query):
         minus = query[at] == "-"
         first = at + minus
@@ -172,8 +173,11 @@ def _segments(query: str) -> list[_Segment]:
             continue
         end, content = 0, ""
         if closing := QUOTES.get(query[first]):
-            end = next((place for place in range(first + 1, len(query)) if query[place] in closing), -1) + 1
-            content = query[first + 1 : end - 1]
+            if closing not in unclosed:
+                end = next((place for place in range(first + 1, len(query)) if query[place] in closing), -1) + 1
+            if not end:
+                unclosed.add(closing)  # nor for a later quote: a text of them is read once
+            content = query[first + 1 : end - 1] if end else ""
             if end < len(query) and (_is_letter(query[end]) or query[end].isdecimal()):
                 end = 0  # 27" or 32"
         elif minus and _is_letter(query[first]):

@@ -110,6 +110,8 @@ def test_operators_and_plain_text():
 
 
 def test_a_long_query_is_bounded():
+    for quotes in ("« ", "“ ", '" a'):  # minutes before: every quote looked for its end in all that follows
+        assert plan_of(quotes * 50_000)["without"] is None
     assert len({number for number, _, _ in plan_of("word" + " word".join(map(str, range(1000))))["words"]}) == 128
     assert len(plan_of("我住在北京天气很好" * 200 + "".join(map(chr, range(0x4E00, 0x5000))))["words"]) == 128
 
