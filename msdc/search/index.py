@@ -420,8 +420,10 @@ class Index:
                 cosines, words, plan = self._candidates(plan, query_D, mode, offset + top, allowed)
                 ranked = rank(db, cosines, words, mode, threshold)
                 page = islice(self._distinct(ranked) if distinct else ranked, offset, offset + top)
-                equal = (json.dumps(allowed) if allowed is not None else None) if distinct else ""
-                hits = [self._hit(*scores, plan.terms, mode, equal) for scores in page]
+                inside = None if allowed is None else json.dumps(allowed)
+                for scores in page:
+                    count = self._value("equal", scores[0], inside) if distinct else 1
+                    hits.append(self._hit(*scores, plan.terms, mode, count))
         return Found(query, hits, 1e3 * (encoded - began), 1e3 * (time.perf_counter() - encoded))
 
     def _query_vector(self, query: str) -> NDArray[np.float32] | None:
@@ -483,9 +485,8 @@ class Index:
         words: float | None,
         terms: str,
         mode: Mode,
-        equal: str | None,
+        count: int,
     ) -> Hit:
-        """One hit; `equal`: the documents that are counted with it (JSON), None for all, "" for none."""
         *fields, crc = self._db.execute(sql("hit"), (row,)).fetchone() or (None, 0)
         if None in fields or (one := Document(*fields)).crc != crc:
             raise InputError(f"{self.path}: damaged (document {row})")
@@ -501,7 +502,6 @@ class Index:
             near = [cosines.get(passage, 0.0) for passage, _, _ in spans]
             best = passage_to_show([(start, end) for _, start, end in spans], near, terms, places)
         _, start, end = spans[best]
-        count = 1 if equal == "" else self._value("equal", row, equal)
         shown = merged([span for spans in places for span in spans])
         return Hit(
             one.id, score, cosine, words, one.text, start, end, one.title, json.loads(one.metadata), shown, count

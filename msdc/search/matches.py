@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from unicodedata import normalize
 
-from msdc.search.words import LETTERS, fold_table, spellings, terms_of
+from msdc.search.words import LETTERS, SPELLED, fold_table, spellings, terms_of
 
 Span = tuple[int, int]  # first character, one past the last
 SYLLABLE = re.compile("([\u1100-\u1112][\u1161-\u1175][\u11a8-\u11c2]?|[\uac00-\ud7a3][\u11a8-\u11c2])")
@@ -70,7 +70,7 @@ def _other_spellings(text: str, tokens: Sequence[_Token]) -> Iterator[_Token]:
         while position < len(tokens) and tokens[position].start < chunk.end():
             position += 1
         inside = tokens[first:position]
-        if not inside:
+        if not inside or not SPELLED.search(chunk[0]):
             continue
         umlauts, joined, parts = spellings(chunk[0], terms_of(chunk[0]))
         if len(umlauts) == len(inside):
