@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msdc.lazy import exports
+from msdc.telemetry import disable_telemetry
 
 if TYPE_CHECKING:
     from msdc.encoders.encoder import Encoder as Encoder
@@ -39,6 +40,8 @@ _MODULES = {
     "load_encoder": "msdc.encoders.encoder",
     "open_index": "msdc.search.index",
 }
+# Before anything can import onnxruntime.
+disable_telemetry()
 __all__ = sorted([*_MODULES, "__version__"])
 __getattr__ = exports(__name__, _MODULES)
 

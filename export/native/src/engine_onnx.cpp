@@ -1,6 +1,7 @@
 // Programs run by ONNX Runtime, through its C interface: the one that stays compatible across releases.
 #include "engine.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -14,6 +15,23 @@
 namespace msdc {
 
 namespace {
+
+// From 1.29 on ONNX Runtime stores a device identifier and events in the user's folder and sends them, unless this
+// variable is set before it starts; DisableTelemetryEvents comes too late for both. It is set when this code is loaded:
+// no other thread reads the environment before main(), and few do when an app loads its libraries. A value that
+// somebody chose stays; an empty one does not switch anything off.
+bool set_no_telemetry() {
+  constexpr const char* kVariable = "ORT_DISABLE_TELEMETRY";
+  const char* value = std::getenv(kVariable);
+  if (value != nullptr && *value != '\0') return false;
+#if defined(_WIN32)
+  return ::_putenv_s(kVariable, "1") == 0;
+#else
+  return ::setenv(kVariable, "1", 1) == 0;
+#endif
+}
+
+[[maybe_unused]] const bool no_telemetry = set_no_telemetry();
 
 #if defined(MSDC_ONNXRUNTIME_DLOPEN)
 // An app takes libonnxruntime.so from its vendor's package. Found by name when it is needed, it is packaged once: a
@@ -103,7 +121,7 @@ class OnnxEngine : public Engine {
   static OrtEnv* make_environment(const OrtApi& ort) {
     OrtEnv* out = nullptr;
     check(ort, ort.CreateEnv(ORT_LOGGING_LEVEL_ERROR, "msdc", &out), "start");
-    // Builds of ONNX Runtime for phones may send usage data; a library inside somebody's app must not.
+    // For an ONNX Runtime that the app started before this library was loaded, and for Windows' own events.
     check(ort, ort.DisableTelemetryEvents(out), "start");
     return out;
   }
