@@ -59,6 +59,10 @@ class InputError(MsdcError, ValueError):
     exit_code = 2
 
 
+class OtherModel(InputError):
+    """An intact search index of another model: `rebuild` encodes its documents again."""
+
+
 class TornFile(InputError):
     """A file that ends in the middle, or is damaged from `line` on (the last one that could be read)."""
 

@@ -22,9 +22,8 @@ from msdc.bench.accuracy.vectors import TruncatedVectors, VectorStore
 from msdc.encoders.encoder import SentenceEncoder
 from msdc.errors import InputError
 from msdc.scores import unit_rows
-from msdc.search.index import form_of
-from msdc.search.ranking import Mode, match_words, rank, read_plan, sql
-from msdc.search.words import index_words, parse_query
+from msdc.search.ranking import Mode, add_document, match_words, rank, read_plan, run_all
+from msdc.search.words import parse_query
 from msdc.text.passages import passage_texts
 from msdc.text.tabular import is_number
 from msdc.text.text_files import Lines, read_lines
@@ -121,12 +120,9 @@ def _read_squad(path: Path) -> TaskData:
 def word_index(documents: Sequence[tuple[str, str]]) -> sqlite3.Connection:
     """The words of documents (title, text) as an index has them, in memory; ids from 1."""
     database = sqlite3.connect(":memory:")
-    for statement in sql("schema").split(";\n"):
-        database.execute(statement)
+    run_all(database, "schema")
     for number, (title, text) in enumerate(documents, 1):
-        stored = index_words(title), index_words(text)
-        database.execute(sql("add_document"), (str(number), text, title, "{}", 0, form_of(*stored)))
-        database.execute(sql("add_words"), (number, *stored))
+        add_document(database, str(number), text, title, "{}", crc=0)
     return database
 
 

@@ -144,8 +144,9 @@ def command(
         return configured(loaded(), line_prompt_name, line_prompt, encoding["truncate_dim"])
 
     opened = open_index(
-        file, reading, column=column, id_column=id_column, title_column=title_column, missing=missing, index=index,
-        force=force, query_model=lambda: configured(loaded(), **encoding), encode=mode != "words" or index is not None,
+        file, None if mode == "words" and index is None else reading, column=column, id_column=id_column,
+        title_column=title_column, missing=missing, index=index, force=force,
+        query_model=lambda: configured(loaded(), **encoding),
     )  # fmt: skip
     with opened:
         results = [

@@ -1,8 +1,8 @@
 """The search index: documents, their words (FTS5) and the vectors of their passages (int8), in one SQLite file.
 
-An index belongs to its user: only `add`, `update` and `remove` write to it, and no error deletes it. One process
-writes, any number read; a write is complete or absent, also after kill -9 (SQLite's write-ahead log). A vector is int8
-with one scale per passage.
+An index belongs to its user: only `add`, `update`, `remove`, `rebuild` and `compact` write to it, and no
+error deletes it. One process writes, any number read; a write is complete or absent, also after kill -9 (SQLite's
+write-ahead log). A vector is int8 with one scale per passage.
 
 Shapes: N passages, D width.
 """
@@ -11,16 +11,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import struct
-import threading
 import time
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +24,7 @@ from numpy.typing import NDArray
 from msdc.arguments import checked, require_characters
 from msdc.encoders.encoder import SentenceEncoder, open_model
 from msdc.encoders.folder import DEFAULT_MODEL
-from msdc.errors import InputError, MsdcError, first_line
+from msdc.errors import InputError, OtherModel
 from msdc.extras import named_extras
 from msdc.files import atomic_path, refuse_existing
 from msdc.progress import track, warn
@@ -43,52 +39,49 @@ from msdc.search.documents import (
     numbered_rows,
     require_key,
 )  # fmt: skip
+from msdc.search.file import IndexFile, is_index, read_document, require_index, stored_documents
 from msdc.search.matches import find_terms, merged, passage_to_show
 from msdc.search.passages import PassageEncoder
-from msdc.search.ranking import Mode, Plan, Ranked, WordMatch, match_words, rank, read_plan, sql
+from msdc.search.ranking import Mode, Plan, Ranked, WordMatch, add_document, match_words, rank, read_plan, run_all, sql
+from msdc.search.rebuild import rebuild_passages
 from msdc.search.vectors import Passage, PassageVectors, passage_crc
-from msdc.search.words import Syntax, index_words, parse_query
+from msdc.search.words import Syntax, parse_query
 from msdc.text.passages import passages as split_passages
 
-SUFFIXES = (".sqlite", ".db")
-MAGIC = b"SQLite format 3\0"
 BLOCK = 256  # documents that are encoded and written per transaction
 CANDIDATES = 1000  # documents by words and by vectors that are ranked together; a power of 4 more for hits beyond them
-LOCK_SECONDS = 60.0
-UNWRITABLE = ("CANTOPEN", "READONLY", "READONLY_DIRECTORY", "READONLY_CANTINIT", "READONLY_ROLLBACK")
-FULL = ("FULL", "IOERR_WRITE", "IOERR_FSYNC", "IOERR_TRUNCATE", "IOERR_SHMSIZE")
 SNIPPET_WORDS = 32  # of the passage that is shown of a text that was not encoded
 Model = SentenceEncoder | Callable[[], SentenceEncoder]
 
 
-def _name_of(error: Exception) -> str:
-    # Errors of the module itself have none.
-    return getattr(error, "sqlite_errorname", "").removeprefix("SQLITE_")
-
-
-class Index:
+class Index(IndexFile):
     """Documents that are found by words and by meaning, with one model; created by `open_index`.
 
     `path` is the SQLite file, None for an index in memory. `model` is loaded when it is first needed: not to search by
-    words; `query_model` encodes queries. `encoded` is the number of documents that had to be encoded, `open_s` the
-    seconds until the index was ready. With `keep_vectors` the vectors of documents are kept in the user's cache.
+    words; None: words only. `query_model` encodes queries. `encoded` is the number of documents that had to be encoded,
+    `open_s` the seconds until the index was ready. With `keep_vectors` the vectors of documents are kept in the user's
+    cache.
     """
 
     def __init__(
-        self, model: Model, path: Path | None = None, *, query_model: Model | None = None, keep_vectors: bool = False
+        self,
+        model: Model | None,
+        path: Path | None = None,
+        *,
+        query_model: Model | None = None,
+        keep_vectors: bool = False,
     ) -> None:
         began = time.perf_counter()
-        self.path, self.encoded, self._read_only = path, 0, False
-        self._given, self._given_query, self._keep, self._stale = model, query_model, keep_vectors, False
-        self._lock = threading.RLock()
-        try:
-            self._open()
-            if not callable(model):
-                self._require_model(model)
-        except BaseException:
-            with suppress(AttributeError):  # before the file was opened
+        super().__init__(path)
+        self.encoded, self._stale = 0, False
+        self._given, self._given_query, self._keep = model, query_model, keep_vectors
+        self._compared: str | None = None  # the file's model, once this index's model was compared with it
+        if model is not None and not callable(model):
+            try:
+                _ = self.model
+            except BaseException:
                 self._db.close()
-            raise
+                raise
         self.open_s = time.perf_counter() - began
 
     def __repr__(self) -> str:
@@ -96,18 +89,6 @@ class Index:
 
     def __len__(self) -> int:
         return self._count("documents")
-
-    def __enter__(self) -> Index:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file, which then holds everything that was written, unless another process reads it."""
-        with self._lock:
-            self._checkpoint()
-            self._db.close()
 
     @property
     def unread(self) -> int:
@@ -118,7 +99,14 @@ class Index:
 
     @cached_property
     def model(self) -> SentenceEncoder:
-        """The model that encodes documents."""
+        """The model that encodes documents.
+
+        Raises:
+            OtherModel: the index was made with another one.
+            InputError: the index was opened without a model.
+        """
+        if self._given is None:
+            raise InputError(f"{self.path or 'index'}: opened without a model, which only words need not")
         return self._require_model(self._given() if callable(self._given) else self._given)
 
     @cached_property
@@ -137,139 +125,20 @@ class Index:
 
     def _require_model(self, model: SentenceEncoder) -> SentenceEncoder:
         with self._lock, self._errors():
-            found = {} if self._empty() else dict(self._db.execute("SELECT name, value FROM facts"))
+            facts = {} if self._empty() else dict(self._db.execute("SELECT name, value FROM facts"))
         # A phone identifies its bundle by the model that was exported.
-        if self.path is not None and found and found.get("model") not in (model.fingerprint(), model.source):
-            raise InputError(
-                f"{self.path}: made with another {found.get('name')}, not with this {model.name}; open it with that "
-                "model, or write its documents to a new index with `index`"
+        if self.path is not None and facts and facts.get("model") not in (model.fingerprint(), model.source):
+            raise OtherModel(
+                f"{self.path}: made with another {facts.get('name', 'model')}, not with this {model.name}; open it "
+                "with that model, or let `rebuild` encode its documents again"
             )
+        self._compared = facts.get("model")
         return model
 
-    # --- the file -----------------------------------------------------------------------------------------------------
-
-    def _open(self) -> None:
-        path = self.path
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _require_index(path)
-            _require_its_log(path)
-        with self._errors():
-            if path is not None and _has_content(_log_of(path)):
-                self._check_log(path)
-            self._db = self._connect(path or ":memory:")
-            try:
-                self._check()
-            except sqlite3.OperationalError as error:
-                if path is None or _name_of(error) not in UNWRITABLE or not path.is_file():
-                    raise
-                self._copy(path)
-            self._db.execute("PRAGMA foreign_keys=ON")
-
-    def _check_log(self, path: Path) -> None:
-        """Check a file with its log before anything can move the log to the file: it may be that of another state."""
-        with closing(self._connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as self._db:
-            try:
-                self._check()
-            except sqlite3.OperationalError as error:
-                if _name_of(error) not in UNWRITABLE:
-                    raise
-
-    def _connect(self, place: Path | str, uri: bool = False) -> sqlite3.Connection:
-        return sqlite3.connect(place, LOCK_SECONDS, isolation_level=None, check_same_thread=False, uri=uri)
-
-    def _copy(self, path: Path) -> None:
-        """Open a file that this user cannot write, or in a folder of this kind: as it is now, in memory."""
-        # A write-ahead log is not read with `immutable`, and without it the log's index may have to be written.
-        mode = "mode=ro" if _has_content(_log_of(path)) else "immutable=1"
-        self._db.close()
-        with closing(self._connect(f"{path.resolve().as_uri()}?{mode}", uri=True)) as disk:
-            self._db = self._connect(":memory:")
-            disk.backup(self._db)
-        self._read_only = True
-        self._check()
-
-    def _empty(self) -> bool:
-        return self._db.execute("SELECT 1 FROM sqlite_master").fetchone() is None
-
-    def _value(self, name: str, *given: object) -> Any:
-        """The first value of a statement's first row; None without one."""
-        return (self._db.execute(sql(name), given).fetchone() or (None,))[0]
-
-    def _check(self) -> None:
-        """Compare the file with its checksums."""
-        db = self._db
-        if self._empty():
-            # Tables are written before the write-ahead log begins: a file without them is new, or a cut one.
-            size = self.path.stat().st_size if self.path is not None else 0
-            if size and db.execute("PRAGMA page_count").fetchone()[0]:
-                raise InputError(f"{self.path}: damaged ({size} bytes without a table)")
-            return
-        if problem := self._value("check", None) or self._value("strays"):
-            new = f"; write its documents to a new one: msdc search {self.path} QUERY --index NEW.sqlite"
-            raise InputError(f"{self.path}: {problem}{new if 'version' in problem else ''}")
-        for *fields, crc in db.execute(sql("check_documents")):
-            if Document(*fields).crc != crc:
-                raise InputError(f"{self.path}: damaged (document {fields[0]})")
-        try:
-            db.execute("PRAGMA busy_timeout = 0")
-            db.execute(sql("check_words"))
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error):  # another process writes, which has checked the file
-                raise
-        finally:
-            db.execute(f"PRAGMA busy_timeout = {1000 * LOCK_SECONDS:.0f}")
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """SQLite's errors as one line."""
-        place = self.path or "index"
-        try:
-            yield
-        except InputError:  # which is a ValueError too
-            raise
-        except (sqlite3.Error, ValueError, TypeError, OverflowError, struct.error) as error:
-            message, name = first_line(error), _name_of(error)
-            if "locked" in message:
-                raise InputError(f"{place}: another process has held the lock for {LOCK_SECONDS:.0f} s") from error
-            if name in FULL:
-                raise MsdcError(f"disk full while writing {place}: free some space and run again") from error
-            if name in UNWRITABLE and not self._read_only:  # a copy in memory is read-only if its header is damaged
-                raise MsdcError(f"cannot write {place}: {message}") from error
-            if "no such table" in message:
-                raise InputError(f"{place}: exists and is not a search index; choose another file") from error
-            if isinstance(error, sqlite3.IntegrityError):
-                raise InputError(f"{place}: {message}") from error
-            if isinstance(error, sqlite3.ProgrammingError):
-                raise InputError(f"{place}: the index is closed") from error
-            raise InputError(f"{place}: damaged ({message})") from error
-
-    @contextmanager
-    def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[sqlite3.Connection]:
-        with self._lock, self._errors():
-            if kind == "IMMEDIATE":
-                if self._read_only:
-                    raise MsdcError(f"cannot write {self.path}: read-only")
-                self._begin_log()  # not by a search: it would change a file of a phone
-            self._db.execute(f"BEGIN {kind}")
-            try:
-                yield self._db
-                self._db.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    self._db.execute("ROLLBACK")
-                raise
-
-    def _begin_log(self) -> None:
-        """Write to a log from now on, so that writers block no reader; later if the file is new or another has it
-        open."""
-        if not self._empty():
-            with suppress(sqlite3.OperationalError):
-                self._db.execute("PRAGMA journal_mode=WAL")
-
-    def _count(self, documents: str) -> int:
-        with self._lock, self._errors():
-            return 0 if self._empty() else int(self._db.execute(f"SELECT count(*) FROM {documents}").fetchone()[0])
+    def _require_same_model(self) -> None:
+        """Compare the models again if another process has written or rebuilt the file since."""
+        if self.path is not None and not self._empty() and self._value("model") != self._compared:
+            self._require_model(self.model)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -317,28 +186,27 @@ class Index:
         with self._transaction() as db:
             self._stale = True
             self._create(db)
+            self._require_same_model()
             if replace:
                 db.execute(sql("remove"), (keys,))
             # Of one id the last stays.
             for one, parts in rows.values() if replace else zip(block, passages, strict=True):
                 one = one if one.id else one._replace(id=self._value("key", keys))
-                stored = index_words(one.title), index_words(one.text)
                 try:
-                    row = db.execute(sql("add_document"), (*one, one.crc, form_of(*stored))).lastrowid or 0
+                    row = add_document(db, *one, one.crc)
                 except sqlite3.IntegrityError as error:
                     place = self.path or "index"
                     raise InputError(f"{place}: a document {one.id!r} exists already; use update") from error
-                db.execute(sql("add_words"), (row, *stored))
                 db.executemany(sql("add_passage"), [(row, *part, passage_crc(row, *part)) for part in parts])
 
     def _create(self, db: sqlite3.Connection) -> None:
         """Create the tables with the first documents."""
         if self._empty():
             model = None if self.path is None else self.model  # before there is a table that it is compared with
-            for statement in sql("schema").split(";\n"):
-                db.execute(statement)
+            run_all(db, "schema")
             if model is not None:
                 db.execute(sql("add_facts"), (model.fingerprint(), model.name, model.source))
+                self._compared = model.fingerprint()
 
     def _passages(self, block: Sequence[Document]) -> list[list[Passage]]:
         """The passages of documents: of the same id and text in the index, else of the cache or the model."""
@@ -360,6 +228,47 @@ class Index:
                 if keys[key] == (title, text):
                     found.setdefault((title, text), []).append(Passage(*part))
         return found
+
+    # --- what is stored -----------------------------------------------------------------------------------------------
+
+    def ids(self) -> list[str]:
+        """The ids of all documents, in the order in which they were added."""
+        with self._transaction("DEFERRED") as db:
+            return [] if self._empty() else [key for (key,) in db.execute(sql("ids"))]
+
+    def get(self, key: str | int) -> Document | None:
+        """The document of an id; None without one."""
+        key = require_key(key, "get")
+        with self._transaction("DEFERRED") as db:
+            fields = None if self._empty() else db.execute(sql("document"), (key,)).fetchone()
+            return None if fields is None else read_document(fields)
+
+    def rebuild(self, model: Model | None = None, progress: Callable[[int, int], None] | None = None) -> int:
+        """Encode all documents again, for an index of another model; it is one of `model` then.
+
+        Until the end it stays an index of its former model: searches by words go on, in this process and in others. A
+        call that was interrupted is continued by the next, and what was added meanwhile is encoded too. An index that
+        is of this model already is left as it is.
+
+        Args:
+            model: None: the model with which the index was opened.
+            progress: is called with the number of documents that are encoded so far, and of all.
+
+        Returns:
+            The number of documents that were encoded.
+        """
+        given = self._given if model is None else model
+        if given is None:
+            raise InputError("`rebuild` needs a model")
+        encoder = PassageEncoder(given() if callable(given) else given, self._keep)
+        count = rebuild_passages(self, encoder, BLOCK, progress)
+        with self._lock:
+            for name in ("model", "query_model", "_vectors", "_encoder"):
+                self.__dict__.pop(name, None)
+            self._given = encoder.model
+            _ = self.model  # compared with the file's
+        self._checkpoint()
+        return count
 
     # --- search -------------------------------------------------------------------------------------------------------
 
@@ -411,11 +320,15 @@ class Index:
         filtered = conditions(where) if where else None
         with self._lock, self._errors():
             plan = read_plan(self._db, parse_query(query, syntax))
+        if self._given is None and mode == "both":
+            mode = "words"
         query_D = self._query_vector(plan.text) if mode != "words" else None
         encoded = time.perf_counter()
         with self._transaction("DEFERRED") as db:  # one state of the file for the whole search
             hits: list[Hit] = []
             if not self._empty():
+                if query_D is not None:
+                    self._require_same_model()
                 allowed = self._allowed(filtered, plan)
                 cosines, words, plan = self._candidates(plan, query_D, mode, offset + top, allowed)
                 ranked = rank(db, cosines, words, mode, threshold)
@@ -487,9 +400,10 @@ class Index:
         mode: Mode,
         count: int,
     ) -> Hit:
-        *fields, crc = self._db.execute(sql("hit"), (row,)).fetchone() or (None, 0)
-        if None in fields or (one := Document(*fields)).crc != crc:
+        fields = self._db.execute(sql("hit"), (row,)).fetchone()
+        if fields is None:
             raise InputError(f"{self.path}: damaged (document {row})")
+        one = read_document(fields)
         places = find_terms(one.text, terms)
         cosines = self._vectors.cosines_of(row) if cosine is not None else {}
         spans = self._db.execute(sql("passages_of"), (row,)).fetchall()
@@ -507,103 +421,12 @@ class Index:
             one.id, score, cosine, words, one.text, start, end, one.title, json.loads(one.metadata), shown, count
         )
 
-    # --- the file's life ----------------------------------------------------------------------------------------------
-
-    def backup(self, path: str | Path) -> None:
-        """Write a copy of the index to a new file, while it is used: of one state, without unused space.
-
-        A copy of the file alone may lack what is still in its write-ahead log.
-
-        Raises:
-            InputError: `path` exists.
-        """
-        target = Path(path)
-        refuse_existing(target, force=False)
-        with atomic_path(target) as stage, self._lock, self._errors():
-            stage.touch()
-            if not self._empty():
-                self._db.execute("VACUUM INTO ?", (str(stage),))
-
-    def compact(self) -> None:
-        """Give the space of removed documents back to the disk. Needs about the size of the index as free space."""
-        with self._lock, self._errors():
-            if self._read_only:
-                raise MsdcError(f"cannot write {self.path}: read-only")
-            if not self._empty():
-                self._db.execute("INSERT INTO words (words) VALUES ('optimize')")
-                self._db.execute("VACUUM")
-            self._checkpoint()
-
-    def _checkpoint(self) -> None:
-        """Move what is in the write-ahead log to the file, so that a copy of the file alone has it.
-
-        Nothing is lost if another connection prevents it: the log is read together with the file.
-        """
-        if self.path is None or self._read_only:
-            return
-        with self._lock, suppress(sqlite3.Error):
-            self._db.execute("PRAGMA busy_timeout = 0")
-            try:
-                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            finally:
-                self._db.execute(f"PRAGMA busy_timeout = {1000 * LOCK_SECONDS:.0f}")
-
-
-def form_of(title: str, text: str) -> int:
-    """A number that entries with the same stored words have in common."""
-    stored = f"{title}\0{text}".encode()
-    return zlib.crc32(stored) * 2**20 + len(stored) % 2**20
-
-
-def is_index(path: Path, by_name: bool = True) -> bool:
-    """Whether a path is an index: by its suffix, or by the file's first bytes."""
-    if by_name and path.suffix in SUFFIXES:
-        return True
-    try:
-        with open(path, "rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
-    except OSError:
-        return False
-
-
-def _require_index(path: Path) -> None:
-    if path.is_file() and path.stat().st_size and not is_index(path, by_name=False):
-        raise InputError(f"{path}: exists and is not a search index; choose another file")
-
-
-def _log_of(path: Path) -> Path:
-    return Path(f"{path}-wal")
-
-
-def _has_content(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size > 0
-
-
-def _require_its_log(path: Path) -> None:
-    """SQLite would delete the log next to a file that is missing or empty, and what is in it."""
-    log = _log_of(path)
-    if not _has_content(path) and _has_content(log):
-        raise InputError(f"{path}: empty next to its write-ahead log {log.name}; put back the file that belongs to it")
-
-
-def stored_documents(path: Path) -> Iterator[Document]:
-    """The documents of an index of any version and model, which is only read."""
-    uri = f"{path.resolve().as_uri()}?mode=ro"
-    try:
-        with closing(sqlite3.connect(uri, uri=True)) as db:
-            for *fields, crc in db.execute("SELECT key, text, title, metadata, crc FROM documents ORDER BY id"):
-                if (one := Document(*fields)).crc != crc:
-                    raise ValueError(f"document {one.id}")
-                yield one
-    except (sqlite3.Error, ValueError, TypeError) as error:
-        raise InputError(f"{path}: no search index, or a damaged one ({error})") from error
-
 
 @named_extras("msdc.open_index")
 @checked
 def open_index(
     source: str | Path | Sequence[str],
-    model: str | Model = DEFAULT_MODEL,
+    model: str | Model | None = DEFAULT_MODEL,
     *,
     column: str | None = None,
     id_column: str | None = None,
@@ -612,7 +435,6 @@ def open_index(
     force: bool = False,
     missing: Missing = "refuse",
     query_model: Model | None = None,
-    encode: bool = True,
 ) -> Index:
     """Search by words and by meaning: in an index file, a text file, or texts.
 
@@ -628,6 +450,7 @@ def open_index(
         source: an index (.sqlite, .db), which `add`, `update` and `remove` change; or a text file, one entry per line
             (plain or gzip), or a table with `column`; or a list of texts.
         model: a name for `load_encoder`, a bundle's folder, a loaded model, or a function that loads one when needed.
+            None: entries are searched by their words only, in an index of any model.
         column: column of a csv, tsv, jsonl or parquet file, by name or by number from 1. Other columns are for filters.
         id_column: column with the ids; None: the number of the line or row.
         title_column: column with the titles.
@@ -635,15 +458,15 @@ def open_index(
         force: replace an index at `index`.
         missing: a missing number (NaN) is an error, or stored as null.
         query_model: encodes queries, for example with another prompt; None: `model`.
-        encode: without, entries that are not in an index file are found by their words only.
 
     Raises:
-        InputError: no text, a file that cannot be read, no such model, an index of another model.
+        OtherModel: an index of another model, which `Index.rebuild` encodes again.
+        InputError: no text, a file that cannot be read, no such model.
     """
-    load: Model = (lambda: open_model(model, program=True)) if isinstance(model, str) else model
+    load: Model | None = (lambda: open_model(model, program=True)) if isinstance(model, str) else model
     place, began = None if index is None else Path(index), time.perf_counter()
     if place is not None:
-        _require_index(place)
+        require_index(place)
         refuse_existing(place, force)
     file = Path(source) if isinstance(source, str | Path) else None
     stored = file is not None and is_index(file)
@@ -663,7 +486,7 @@ def open_index(
         raise InputError(f"{file}: no text to search in" if file else "no text to search in")
     if place is None:
         opened = Index(load, query_model=query_model, keep_vectors=file is not None)
-        opened._put(rows, rows, False, encode)
+        opened._put(rows, rows, False, encode=model is not None)
     else:
         with atomic_path(place) as stage, Index(load, stage, keep_vectors=True) as written:
             written._put(rows, rows, False)

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
+
+from msdc.search.words import index_words
 
 SEARCH_SQL = Path(__file__).with_name("search.sql")
 Mode = Literal["words", "vectors", "both"]
@@ -21,6 +24,26 @@ Ranked = tuple[int, float, float | None, float | None]  # document, score, cosin
 def sql(name: str) -> str:
     """A statement of search.sql."""
     return dict(part.split("\n", 1) for part in SEARCH_SQL.read_text(encoding="utf-8").split("-- name: ")[1:])[name]
+
+
+def run_all(db: sqlite3.Connection, name: str) -> None:
+    """Run the statements of search.sql that have one name."""
+    for statement in sql(name).split(";\n"):
+        db.execute(statement)
+
+
+def form_of(title: str, text: str) -> int:
+    """A number that entries with the same stored words have in common."""
+    stored = f"{title}\0{text}".encode()
+    return zlib.crc32(stored) * 2**20 + len(stored) % 2**20
+
+
+def add_document(db: sqlite3.Connection, key: str, text: str, title: str, metadata: str, crc: int) -> int:
+    """Write a document and its words; returns its row."""
+    stored = index_words(title), index_words(text)
+    row = db.execute(sql("add_document"), (key, text, title, metadata, crc, form_of(*stored))).lastrowid or 0
+    db.execute(sql("add_words"), (row, *stored))
+    return row
 
 
 class Plan(NamedTuple):

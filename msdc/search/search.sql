@@ -41,15 +41,20 @@ CREATE TRIGGER inside BEFORE INSERT ON passages
 INSERT INTO facts VALUES ('model', ?1), ('name', ?2), ('source', ?3)
 
 -- name: check
--- ?1: the source of the model, null for any. What is wrong with the file, or null.
+-- ?1: the source of the model, null for any. What is wrong with the file, or null, and the kind: damaged, version or model.
 WITH state AS MATERIALIZED (SELECT quick_check AS state FROM pragma_quick_check LIMIT 1),
   fact AS MATERIALIZED (SELECT max(value) FILTER (WHERE name = 'format') AS format,
     max(value) FILTER (WHERE name = 'name') AS name FROM facts)
-SELECT CASE
-  WHEN state <> 'ok' THEN 'damaged (' || substr(replace(state, char(10), ' '), 1, 100) || ')'
-  WHEN format IS NOT '3' THEN 'an index of another version of msdc (format ' || coalesce(format, 'none') || ', this one reads 3)'
-  WHEN ?1 NOT IN (SELECT value FROM facts WHERE name IN ('model', 'source')) THEN 'made with another ' || name
-  END FROM state, fact
+SELECT CASE kind
+  WHEN 'damaged' THEN 'damaged (' || substr(replace(state, char(10), ' '), 1, 100) || ')'
+  WHEN 'version' THEN 'an index of another version of msdc (format ' || coalesce(format, 'none') || ', this one reads 3)'
+  WHEN 'model' THEN 'made with another ' || coalesce(name, 'model') END, kind
+FROM (SELECT *, CASE WHEN state <> 'ok' THEN 'damaged' WHEN format IS NOT '3' THEN 'version'
+  WHEN ?1 NOT IN (SELECT value FROM facts WHERE name IN ('model', 'source')) THEN 'model' END AS kind FROM state, fact)
+
+-- name: model
+-- The fingerprint of the model: another process may have rebuilt the index with another one.
+SELECT value FROM facts WHERE name = 'model'
 
 -- name: strays
 -- The same of passages and words without a document, and of documents without them.
@@ -64,6 +69,13 @@ INSERT INTO words (words) VALUES ('integrity-check')
 
 -- name: check_documents
 SELECT key, text, title, metadata, crc FROM documents
+
+-- name: ids
+SELECT key FROM documents ORDER BY id
+
+-- name: document
+-- ?1: a key.
+SELECT key, text, title, metadata, crc FROM documents WHERE key = ?1
 
 -- name: key
 -- ?1: keys as JSON. A key for the next document: its number, or the first after it that is no key and none of these.
@@ -86,6 +98,48 @@ INSERT INTO words (rowid, title, text) VALUES (?1, ?2, ?3)
 -- name: add_passage
 INSERT INTO passages (document, start, end, scale, vector, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 
+-- name: create_rebuilt
+-- Passages by the next model, until all documents have some: the index is of its former model up to `finish_rebuild`.
+CREATE TABLE IF NOT EXISTS rebuilt (
+  document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE, start INTEGER, end INTEGER, scale REAL, vector BLOB, crc INTEGER);
+CREATE INDEX IF NOT EXISTS rebuilt_of_document ON rebuilt (document)
+
+-- name: begin_rebuild
+-- ?1: the source of the next model. Passages of another one are dropped.
+DELETE FROM rebuilt WHERE ?1 IS NOT (SELECT value FROM facts WHERE name = 'rebuild')
+
+-- name: add_rebuild
+-- ?1: the source of the next model.
+INSERT OR REPLACE INTO facts VALUES ('rebuild', ?1)
+
+-- name: next_rebuilt
+-- ?1: at most so many documents that have no passages of the next model.
+SELECT id, key, text, title, metadata, crc FROM documents WHERE id NOT IN (SELECT document FROM rebuilt) ORDER BY id LIMIT ?1
+
+-- name: rebuild_state
+-- ?1: the source of the next model. Whether the index is of this model already, is being rebuilt for it, or is not.
+SELECT CASE WHEN ?1 IN (SELECT value FROM facts WHERE name IN ('model', 'source')) THEN 'rebuilt'
+  WHEN ?1 IN (SELECT value FROM facts WHERE name = 'rebuild') THEN 'rebuilding' ELSE 'other' END
+
+-- name: unbuilt
+-- ?1: documents as JSON. Those that are still there and have no passages of the next model.
+SELECT id FROM documents WHERE id IN (SELECT value FROM json_each(?1)) AND id NOT IN (SELECT document FROM rebuilt)
+
+-- name: count_rebuilt
+-- How many documents have passages of the next model, and how many there are.
+SELECT count(DISTINCT document), (SELECT count(*) FROM documents) FROM rebuilt
+
+-- name: add_rebuilt
+INSERT INTO rebuilt (document, start, end, scale, vector, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+
+-- name: finish_rebuild
+-- `add_facts` follows.
+DELETE FROM passages;
+INSERT INTO passages (document, start, end, scale, vector, crc)
+  SELECT document, start, end, scale, vector, crc FROM rebuilt ORDER BY document, rowid;
+DROP TABLE rebuilt;
+DELETE FROM facts WHERE name <> 'format'
+
 -- name: vectors
 -- ?1: the last passage that is read already.
 SELECT id, document, start, end, scale, vector, crc FROM passages WHERE id > ?1 ORDER BY id
@@ -104,7 +158,7 @@ SELECT id, start, end FROM passages WHERE document = ?1 ORDER BY id
 -- null for no value (missing, null or an empty text). Of a list one item is enough. Numbers, and texts that are plain
 -- decimal numbers, compare as numbers; times (2031-05-31T10:00+02:00; without a zone UTC) as instants; a date is its whole
 -- day, as it was written; others as text. Documents with the words that the plan excludes are not among them.
-WITH conditions AS (
+WITH conditions AS MATERIALIZED (
   SELECT key AS condition, '$."' || json_extract(value, '$[0]') || '"' AS path, json_extract(value, '$[2]') AS excluded,
     json_extract(value, '$[1]') AS alternatives
   FROM json_each(?1)
@@ -125,11 +179,11 @@ WITH conditions AS (
     least.text AS least, least.number AS least_number, least.day AS least_day, least.instant AS least_instant,
     most.text AS most, most.number AS most_number, most.day AS most_day, most.instant AS most_instant
   FROM sides AS least JOIN sides AS most USING (condition, alternative) WHERE least.side = 0 AND most.side = 1
-), wanted AS MATERIALIZED (SELECT condition, path, excluded FROM conditions)
+)
 SELECT id FROM documents WHERE NOT EXISTS (
-  SELECT 1 FROM wanted WHERE excluded = EXISTS (
-    SELECT 1 FROM ranges WHERE ranges.condition = wanted.condition AND CASE WHEN no_value THEN NOT EXISTS (
-      SELECT 1 FROM json_each(documents.metadata, wanted.path) WHERE type <> 'null' AND value <> '')
+  SELECT 1 FROM conditions WHERE excluded = EXISTS (
+    SELECT 1 FROM ranges WHERE ranges.condition = conditions.condition AND CASE WHEN no_value THEN NOT EXISTS (
+      SELECT 1 FROM json_each(documents.metadata, conditions.path) WHERE type <> 'null' AND value <> '')
     ELSE EXISTS (
       SELECT 1 FROM (
         SELECT type, value, type IN ('integer', 'real', 'true', 'false') OR (
@@ -138,7 +192,7 @@ SELECT id FROM documents WHERE NOT EXISTS (
           CASE WHEN value GLOB '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9]'
             OR value GLOB '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9]*'
             THEN strftime('%Y-%m-%dT%H:%M:%f', value) END AS instant
-        FROM json_each(documents.metadata, wanted.path)) AS cell
+        FROM json_each(documents.metadata, conditions.path)) AS cell
       WHERE (least IS NULL OR CASE
           WHEN least_number IS NOT NULL AND is_number THEN cell.value + 0 >= least_number
           WHEN cell.type IN ('true', 'false') THEN cell.type >= least

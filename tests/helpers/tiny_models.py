@@ -130,9 +130,10 @@ def shaken(config: StudentConfig, by: float = 0.05) -> Student:
     return made
 
 
-def student_folder() -> Path:
-    """`student()` with its tokenizer as a model folder."""
-    return once("tiny-student", lambda folder: save_student(student(), tokenizer().path, folder))
+def student_folder(seed: int = 3) -> Path:
+    """`student(seed)` with its tokenizer as a model folder."""
+    name = "tiny-student" if seed == 3 else f"tiny-student-{seed}"
+    return once(name, lambda folder: save_student(student(seed), tokenizer().path, folder))
 
 
 def bundle(precision: str = "int8", runtime: str = "both", style: str = "multi-method") -> Path:

@@ -536,7 +536,7 @@ def test_words_alone_load_no_model(tmp_path, file):
     def load():
         raise AssertionError("loaded")
 
-    index = msdc.open_index(["The soup needs salt.", "A cat."], load, encode=False)
+    index = msdc.open_index(["The soup needs salt.", "A cat."], None)
     (hit,) = index.search("SOUP", mode="words").hits
     assert hit.cosine is None
     assert hit.score == pytest.approx(hit.words + 4)

@@ -134,7 +134,7 @@ def test_the_passage_contains_the_code_and_matches_are_marked(model, tmp_path):
     with msdc.open_index(tmp_path / "a.sqlite", model) as index:
         index.add([{"id": "list", "text": text}, "Nothing else."])
         for encoded in (True, False):
-            searched = index if encoded else msdc.open_index([text, "Nothing else."], model, encode=False)
+            searched = index if encoded else msdc.open_index([text, "Nothing else."], None)
             for n in (3, 20, 38):
                 code = f"ZQ-88{n * 7 % 100:02}1"
                 for mode in ("both", "words") if encoded else ("words",):

@@ -1,4 +1,4 @@
-"""The index against a plain dictionary: two writers, filters, kills, a full disk, flipped bits."""
+"""The index against a plain dictionary: two writers, filters, other models, kills, a full disk, flipped bits."""
 
 import os
 import shutil
@@ -22,7 +22,8 @@ from hypothesis.stateful import (
 )
 
 import msdc
-from msdc.errors import InputError, MsdcError
+from msdc.errors import InputError, MsdcError, OtherModel
+from msdc.search import index as indexes
 from msdc.search.index import Index
 from msdc.text.tokenizer import Reader
 
@@ -44,7 +45,8 @@ class States(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="msdc-states-"))
         self.path = self.folder / "index.sqlite"
-        self.model = msdc.load_encoder(tiny.student_folder())
+        self.models = [msdc.load_encoder(tiny.student_folder(seed)) for seed in (3, 4)]
+        self.model = self.models[0]
         self.reader = Reader(self.model.tokenizer, self.model.max_length)
         self.open = [Index(self.model, self.path) for _ in range(2)]
         self.truth: dict[str, dict] = {}
@@ -105,6 +107,41 @@ class States(RuleBasedStateMachine):
         self.open[number].close()
         self.open[number] = Index(self.model, self.path)
 
+    @rule(number=st.integers(0, 1), model=st.integers(0, 1), block=st.sampled_from([1, 3, 256]), stop=st.integers(0, 3),
+          word=st.sampled_from(WORDS))  # fmt: skip
+    def rebuild(self, number, model, block, stop, word):
+        """Another model; interrupted after `stop` blocks unless that is 0, then it is an index of the former model."""
+        index, other, after = self.open[number], self.open[1 - number], self.models[model]
+        calls = []
+
+        def progress(done, total):
+            calls.append(done)
+            assert 0 < done <= total == len(self.truth)
+            if len(calls) == stop:
+                raise KeyboardInterrupt
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(indexes, "BLOCK", block)
+            try:
+                count = index.rebuild(after, progress)
+            except KeyboardInterrupt:
+                self.check(index, word)
+                self.check(other, word)
+                return
+        assert calls == sorted(calls)
+        assert count <= (0 if after is self.model else len(self.truth))
+        if after is not self.model and self.truth:
+            # The connection with the former model searches by words; it compares and writes no vectors.
+            assert self.ids(other) == self.truth.keys()
+            for use in (lambda: other.search("A cat.", mode="vectors"), lambda: other.add(["A cat."])):
+                with pytest.raises(OtherModel, match="made with another"):
+                    use()
+            with pytest.raises(OtherModel, match="made with another"):
+                Index(self.model, self.path)
+        self.model = after
+        self.reopen(1 - number)
+        self.check(index, word)
+
     # --- accidents ----------------------------------------------------------------------------------------------------
 
     @rule(statement=st.sampled_from(["DELETE FROM documents", "DELETE FROM passages", "DROP TABLE words"]))
@@ -160,6 +197,10 @@ class States(RuleBasedStateMachine):
 
     def check(self, index: Index, word: str) -> None:
         assert len(index) == len(self.truth)
+        assert set(index.ids()) == self.truth.keys()
+        for key in "a1":
+            row, stored = self.truth.get(key), index.get(key)
+            assert (stored and (stored.text, stored.title)) == (row and (row["text"], row.get("title", "")))
         assert self.ids(index) == self.truth.keys()
         having = {key for key, row in self.truth.items() if word in row["text"] or word == row.get("title")}
         hits = index.search(word, 1000, mode="words", distinct=False).hits

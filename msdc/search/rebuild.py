@@ -1,0 +1,55 @@
+"""New vectors for an index whose model was replaced, while its words are searched."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from msdc.errors import InputError
+from msdc.search.file import IndexFile, read_document
+from msdc.search.passages import PassageEncoder
+from msdc.search.ranking import run_all, sql
+from msdc.search.vectors import passage_crc
+
+
+def _state(file: IndexFile, identity: str) -> str:
+    if (state := str(file._value("rebuild_state", identity))) == "other":
+        raise InputError(f"{file.path or 'index'}: another process rebuilds it with another model")
+    return state
+
+
+def rebuild_passages(
+    file: IndexFile, encoder: PassageEncoder, block: int, progress: Callable[[int, int], None] | None
+) -> int:
+    """Encode all documents, `block` per transaction, into a table of their own, which replaces that of the passages.
+
+    Returns the number of documents that were encoded; `progress` is called with those so far and all. Documents that
+    another process adds or encodes meanwhile are taken as they are found.
+    """
+    identity, count = encoder.model.fingerprint(), 0
+    with file._transaction("DEFERRED"):
+        if file._empty() or file._value("rebuild_state", identity) == "rebuilt":
+            return 0
+    with file._transaction() as db:
+        run_all(db, "create_rebuilt")
+        db.execute(sql("begin_rebuild"), (identity,))
+        db.execute(sql("add_rebuild"), (identity,))
+    while True:
+        with file._transaction("DEFERRED") as db:
+            if _state(file, identity) == "rebuilt":  # by another process
+                return count
+            documents = {row: read_document(fields) for row, *fields in db.execute(sql("next_rebuilt"), (block,))}
+        passages, _ = encoder.passages(list(dict.fromkeys((one.title, one.text) for one in documents.values())))
+        with file._transaction() as db:
+            if _state(file, identity) == "rebuilt":
+                return count
+            for (row,) in db.execute(sql("unbuilt"), (json.dumps(list(documents)),)).fetchall():
+                parts = passages[documents[row].title, documents[row].text]
+                db.executemany(sql("add_rebuilt"), [(row, *part, passage_crc(row, *part)) for part in parts])
+                count += 1
+            if progress is not None and documents:
+                progress(*db.execute(sql("count_rebuilt")).fetchone())
+            if not db.execute(sql("next_rebuilt"), (1,)).fetchall():
+                run_all(db, "finish_rebuild")
+                db.execute(sql("add_facts"), (identity, encoder.model.name, encoder.model.source))
+                return count
