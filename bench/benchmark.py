@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, Protocol, cast
 
 from msdc.bench.options import BenchOptions
-from msdc.errors import GateError, InconclusiveError, MsdcError
+from msdc.errors import GateError, InconclusiveError, InputError, MsdcError
 from msdc.options import takes
 from msdc.progress import say
 
@@ -21,8 +21,8 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True)
 class BenchResult:
-    """What `bench` measured, its report, one line per device that failed, per gate that is missed, and per timing that
-    cannot be distinguished from noise.
+    """What `bench` measured, its report, one line per device that failed, per gate that is missed, per timing that
+    cannot be distinguished from noise, and per figure of one result only.
     """
 
     results: BenchFile
@@ -30,15 +30,16 @@ class BenchResult:
     failures: tuple[str, ...] = ()
     missed: tuple[str, ...] = ()
     inconclusive: tuple[str, ...] = ()
+    not_compared: tuple[str, ...] = ()
 
     def raise_failures(self) -> None:
-        """Raise `MsdcError` where a device failed, `GateError` where parity or a timing misses its gate,
-        `InconclusiveError` where a timing may miss it."""
+        """Raise `MsdcError` where a device failed or the results share nothing, `GateError` where a gate is missed,
+        `InconclusiveError` where one may be missed."""
         for error, lines in ((MsdcError, self.failures), (GateError, self.missed)):
             if lines:
                 raise error("; ".join(lines))
         if self.inconclusive:
-            raise InconclusiveError("inconclusive, measured twice: " + "; ".join(self.inconclusive))
+            raise InconclusiveError("inconclusive: " + "; ".join(self.inconclusive))
 
 
 class Bench(Protocol[P]):
@@ -65,14 +66,13 @@ def _bench(bundle: str | Path | None = None, *, options: BenchOptions) -> BenchR
         bundle: a folder of `msdc export`; None: the shipped msdc-mini, exported once into the user's cache.
 
     Returns:
-        The result file, its report (None without a run), one line for each device that failed, for each gate that is
-        missed and for what is inconclusive; `raise_failures` turns these into errors. A lone device that fails raises
-        its own error.
+        A `BenchResult`; `report` is None without a run. `raise_failures` turns what failed into errors. A lone device
+        that fails raises its own error.
 
     Raises:
         InputError: no such bundle or device, or an argument out of range; nothing was measured.
     """
-    from msdc.bench.compare import compare_results, place_key, regressions
+    from msdc.bench.compare import compare_results, not_compared, place_key, regressions, shares_nothing, ungated
     from msdc.bench.devices import open_devices
     from msdc.bench.devices.base import run_devices
     from msdc.bench.measure import parity_failures
@@ -91,6 +91,8 @@ def _bench(bundle: str | Path | None = None, *, options: BenchOptions) -> BenchR
     opened, gate = open_devices(options.device), options.gate
     read_manifest(folder)
     before = None if options.compare is None else read_result(Path(options.compare))
+    if before is not None and not before.runs:
+        raise InputError(f"{options.compare}: holds no run of a device: nothing to compare with")
     measured, failures = run_devices(opened, folder, options)
     slower: list[str] = []
     undecided: list[str] = []
@@ -107,15 +109,24 @@ def _bench(bundle: str | Path | None = None, *, options: BenchOptions) -> BenchR
             latest = {place_key(run): run for run in [*measured, *again]}
             measured, failures = [latest[key] for key in dict.fromkeys(map(place_key, measured))], [*failures, *more]
             slower, undecided = regressions(compare_results(before, BenchFile(runs=tuple(measured))), gate)
+            undecided = [f"{line}, measured twice" for line in undecided]
     results = BenchFile(runs=tuple(measured))
     if not measured:
-        return BenchResult(results, None, tuple(failures))
+        nothing = ["no device measured anything: the gate compared nothing"] if gate is not None else []
+        return BenchResult(results, None, tuple(failures), inconclusive=tuple(nothing))
     report = build_report(results, before=[before] if before is not None else [])
     if options.json_file is not None:
         write_json(options.json_file, results.model_dump(mode="json"))
     if options.output is not None:
         write_report(report, Path(options.output), options.force)
-    return BenchResult(results, report, tuple(failures), (*parity_failures(measured), *slower), tuple(undecided))
+    if gate is not None:
+        undecided += ungated(report.comparisons)
+    elif before is not None and shares_nothing(report.comparisons):
+        failures = [*failures, f"{options.compare}: shares no device, runtime and thread count with this measurement"]
+    return BenchResult(
+        results, report, tuple(failures), (*parity_failures(measured), *slower), tuple(undecided),
+        tuple(not_compared(report.comparisons)),
+    )  # fmt: skip
 
 
 bench = _verb(BenchOptions)

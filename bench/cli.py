@@ -12,7 +12,7 @@ from msdc.bench.devices import usage
 from msdc.bench.options import BenchOptions
 from msdc.commands import VerbCommand, encode_options, options_of, quiet_option, wide_option
 from msdc.export.runtimes import runtime_choices
-from msdc.progress import say
+from msdc.progress import say, warn
 
 GROUPS = {
     "Common options": "device runtime tasks data output json_file compare gate force",
@@ -58,8 +58,8 @@ def command(
     through Python's bindings and needs no compiler. The emulator's disk is made at its first use.
 
     Exit code 1 when a device fails, its golden vectors differ from those of the export, or --gate is exceeded; 3 when
-    the gate is inconclusive: the same program, a noisy or a busier machine, also in an automatic second measurement.
-    Results are written first.
+    the gate is inconclusive: the same program, a noisy or a busier machine, also in an automatic second measurement, or
+    a figure, artifact or device that only one of the two results holds. Results are written first.
     """
     if gate is not None and compare is None:
         raise click.UsageError("--gate needs an earlier result: --compare FILE")
@@ -80,6 +80,10 @@ def command(
         say(f"report: {options['output']}")
     if done.report is not None:
         click.echo(done.results.model_dump_json() if to_stdout else to_text(done.report, wide))
+    # Where they decide the exit code, the error names them.
+    if gate is None or done.failures or done.missed:
+        for line in done.not_compared:
+            warn(f"not compared: {line}")
     done.raise_failures()
 
 

@@ -8,17 +8,21 @@ same direction, beyond its own interval and by at least 1 %, and a gate looks at
 that was slower throughout cannot be distinguished from a slower artifact: measure both in one session.
 
 Instruction counts need no bootstrap: they are deterministic up to `INSTRUCTION_TOLERANCE`.
+
+Every figure of either result is accounted for: one that only one of them holds is `Unmatched`, and a gate on it is
+inconclusive, since a figure that is not compared may have risen.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from msdc.bench.result import BenchFile, DeviceRun, Timing, moments
+from msdc.bench.result import UNITS, BenchFile, DeviceRun, Timing, moments
 from msdc.errors import InputError
 
 RESAMPLES = 2000
@@ -30,13 +34,19 @@ RESAMPLED_AT_ONCE = 4_000_000
 BUSIER = 1.0
 # qemu's count varies with the interrupts that fall into a run.
 INSTRUCTION_TOLERANCE = 0.001
+# Units of the figures that a gate judges.
+TIMED = tuple(UNITS.values())
+# The unit of an entry of accuracy that has several scores and no Spearman.
+SCORES = "scores"
 # Bytes and parity have no noise; a load time is one sample and gets no interval.
 Verdict = Literal["noise", "faster", "slower", "same", "smaller", "larger", "better", "worse", "unknown"]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One figure in both results. `change` is relative ((new - old) / old); `interval` its 95 % bounds or None."""
+    """One figure in both results. `change` is relative ((new - old) / old), of scores the difference, NaN where the
+    old figure is not above 0; `interval` its 95 % bounds or None.
+    """
 
     what: str
     unit: str
@@ -56,11 +66,27 @@ class Difference:
 
 
 @dataclass(frozen=True)
+class Unmatched:
+    """A figure that could not be compared, and why. A result that lacks it has None; a time is its median."""
+
+    what: str
+    unit: str
+    old: float | None
+    new: float | None
+    why: str
+
+
+BEFORE_ONLY, NOW_ONLY = "only in the earlier result", "only in the new result"
+
+
+@dataclass(frozen=True)
 class Comparison:
     """All figures of one artifact on one device. `where` names runtime and device; `title` also both artifacts.
 
     `doubts`: why a slower time is not the artifact's: it is the same program, or the machine did other work.
     `same_program`: both have the same program, run by the same versions, so no difference is the artifact's.
+    `unmatched`: figures of one result only. `missing`: which result alone has this artifact and device, with no figure
+    compared; empty where both have it.
     """
 
     where: str
@@ -69,6 +95,15 @@ class Comparison:
     notes: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     same_program: bool = False
+    unmatched: tuple[Unmatched, ...] = ()
+    missing: str = ""
+
+    @property
+    def not_compared(self) -> list[str]:
+        """What was not compared, in words: its figures, or one line for an artifact that one result lacks."""
+        if self.missing:
+            return [f"{self.where}: {self.missing}"]
+        return [f"{self.where}: {item.what}: {item.why}" for item in self.unmatched]
 
     def verdict(self, item: Difference) -> str:
         """The verdict to show; a timing that may be the machine's is not called faster or slower."""
@@ -148,72 +183,144 @@ def place_key(run: DeviceRun) -> tuple[str, ...]:
 
 
 def _groups(*files: BenchFile) -> list[Groups]:
-    """Runs by device, runtime, threads and clock; also by precision where a group has several."""
+    """Runs by device, runtime, threads and clock; also by precision, and by bundle, where a group has several."""
 
-    def group(file: BenchFile, precise: bool) -> Groups:
-        groups: Groups = {}
-        for run in file.runs:
-            key = place_key(run)
-            groups.setdefault((*key, run.artifact.precision) if precise else key, []).append(run)
-        return groups
+    def group(keys: Sequence[Callable[[DeviceRun], str]]) -> list[Groups]:
+        found: list[Groups] = []
+        for file in files:
+            groups: Groups = {}
+            for run in file.runs:
+                groups.setdefault((*place_key(run), *(key(run) for key in keys)), []).append(run)
+            found.append(groups)
+        return found
 
-    found = [group(file, False) for file in files]
-    single = all(len({run.artifact.precision for run in runs}) == 1 for one in found for runs in one.values())
-    return found if single else [group(file, True) for file in files]
+    keys: list[Callable[[DeviceRun], str]] = []
+    for key in (lambda run: run.artifact.precision, lambda run: run.artifact.bundle):
+        if any(len({key(run) for run in runs}) > 1 for groups in group(keys) for runs in groups.values()):
+            keys.append(key)
+    return group(keys)
 
 
-def _differences(old: list[DeviceRun], new: list[DeviceRun], seed: int) -> list[Difference]:
-    was, now = old[0], new[0]
-    size, size_now = was.artifact.bytes, now.artifact.bytes
-    verdict: Verdict = "same" if size == size_now else "smaller" if size_now < size else "larger"
-    change = size_now / size - 1.0 if size else 0.0
-    found = [Difference("program bytes", "bytes", size, size_now, change, None, verdict)]
+def _latest(runs: Sequence[DeviceRun]) -> tuple[list[DeviceRun], list[DeviceRun]]:
+    """The runs of the program that was measured last, and those of other programs of that name."""
+    program = max(runs, key=lambda run: run.created).artifact.sha256 if runs else ""
+    kept = [run for run in runs if run.artifact.sha256 == program]
+    return kept, [run for run in runs if run.artifact.sha256 != program]
 
-    def timed(what: str, timings: Callable[[DeviceRun], Sequence[Timing | None]]) -> None:
-        before, after = ([t for run in runs for t in timings(run) if t is not None] for runs in (old, new))
-        if before and after:
-            found.append(_timing(what, before, after, seed))
 
-    for length in dict.fromkeys(timing.length for run in old for timing in run.latency):
+class _Figure(NamedTuple):
+    """One figure of a side: the timings of all its runs, or a single value."""
 
-        def of_length(run: DeviceRun, length: int | None = length) -> Sequence[Timing]:
-            return [timing for timing in run.latency if timing.length == length]
+    unit: str
+    value: float
+    timings: tuple[Timing, ...] = ()
 
-        timed(f"latency, {length} tokens, median", of_length)
-    timed("tokenization, median", lambda run: [run.tokenize])
-    timed("text to vector, median", lambda run: [run.pipeline])
-    # One sample each: a difference can be shown, but not judged.
-    if was.clock == "wall" and was.load and now.load:
-        found.append(Difference("load", "ms", was.load, now.load, now.load / was.load - 1.0, None, "unknown"))
-    if was.memory and now.memory:
-        rise, rise_now = (memory.warm.anon_mib - memory.start.anon_mib for memory in (was.memory, now.memory))
-        change = rise_now / rise - 1.0 if rise > 0 else 0.0
-        what = "rise of anonymous memory"
-        found.append(Difference(what, "MiB", rise, rise_now, change, None, "unknown"))
-    scores = {(a.task, a.name): a.spearman for a in was.accuracy}
-    for entry in now.accuracy:
-        twin = scores.get((entry.task, entry.name))
-        if twin is not None and entry.spearman is not None:
-            change = entry.spearman - twin
-            verdict = "same" if change == 0 else "unknown"
-            found.append(Difference(f"Spearman, {entry.name}", "x100", twin, entry.spearman, change, None, verdict))
+
+def _figures(runs: Sequence[DeviceRun]) -> dict[str, _Figure]:
+    """All figures of one artifact on one device, by what they are, in the order of the table."""
+    found = {"program bytes": _Figure("bytes", runs[0].artifact.bytes)}
+
+    def timed(what: str, timings: Sequence[Timing | None]) -> None:
+        held = tuple(timing for timing in timings if timing is not None)
+        if held:
+            median = float(np.median(np.concatenate([timing.samples for timing in held])))
+            found[what] = _Figure(held[0].unit, median, held)
+
+    for length in dict.fromkeys(timing.length for run in runs for timing in run.latency):
+        every = [timing for run in runs for timing in run.latency if timing.length == length]
+        timed(f"latency, {length} tokens, median", every)
+    timed("tokenization, median", [run.tokenize for run in runs])
+    timed("text to vector, median", [run.pipeline for run in runs])
+    loads = [run.load for run in runs if run.load is not None]
+    if loads:
+        found["load"] = _Figure(UNITS[runs[0].clock], loads[0])
+    rises = [run.memory.warm.anon_mib - run.memory.start.anon_mib for run in runs if run.memory is not None]
+    if rises:
+        found["rise of anonymous memory"] = _Figure("MiB", rises[0])
+    for run in runs:
+        for entry in run.accuracy:
+            if entry.spearman is not None:
+                found.setdefault(f"Spearman, {entry.name}", _Figure("x100", entry.spearman))
+            else:
+                found.setdefault(f"scores, {entry.name}", _Figure(SCORES, math.nan))
     return found
+
+
+def _difference(what: str, old: _Figure, new: _Figure, seed: int) -> Difference | Unmatched:
+    """The difference of a figure that both sides hold; `Unmatched` where the earlier one allows none."""
+    before, after, unit = old.value, new.value, new.unit
+    if unit == "x100":
+        verdict: Verdict = "same" if before == after else "unknown"
+        return Difference(what, unit, before, after, after - before, None, verdict)
+    if old.timings:
+        if np.percentile(np.concatenate([timing.samples for timing in old.timings]), FASTEST_PERCENT) == 0:
+            return Unmatched(what, unit, before, after, "the earlier samples are below the step of their clock")
+        return _timing(what, list(old.timings), list(new.timings), seed)
+    # Apart from bytes, one sample each: a difference can be shown, but not judged.
+    verdict = "unknown" if unit != "bytes" else "same" if before == after else "smaller" if after < before else "larger"
+    return Difference(what, unit, before, after, after / before - 1.0 if before > 0 else math.nan, None, verdict)
+
+
+def _compared(
+    old: Sequence[DeviceRun], new: Sequence[DeviceRun], seed: int
+) -> tuple[tuple[Difference, ...], tuple[Unmatched, ...]]:
+    """The differences of figures that both sides hold, and the figures that could not be compared."""
+    before, after = _figures(old), _figures(new)
+    differences, unmatched = [], []
+    for what in dict.fromkeys([*before, *after]):
+        was, now = before.get(what), after.get(what)
+        if was is None or now is None:
+            one = was or now
+            assert one is not None
+            side = BEFORE_ONLY if now is None else NOW_ONLY
+            unmatched.append(Unmatched(what, one.unit, was and was.value, now and now.value, side))
+        elif was.unit != SCORES:
+            found = _difference(what, was, now, seed)
+            if isinstance(found, Difference):
+                differences.append(found)
+            else:
+                unmatched.append(found)
+    return tuple(differences), tuple(unmatched)
 
 
 def _label(run: DeviceRun, made: str) -> str:
     return f"{run.artifact.bundle} {run.artifact.precision} ({run.artifact.sha256[:8]}, {made})"
 
 
+def _one_sided(runs: Sequence[DeviceRun], where: str) -> Comparison:
+    """What only one of the results holds; the line names all that may differ from what the other one holds."""
+    run = runs[0]
+    threads = f"{run.threads} thread{'s' if run.threads > 1 else ''}"
+    clock = ", instructions" if run.clock == "instructions" else ""
+    artifact = f"{run.artifact.bundle} {run.artifact.runtime} {run.artifact.precision}"
+    device = f"{run.device.name} ({run.device.kind}, {run.harness}, {threads}{clock})"
+    name = f"{artifact} ({run.artifact.sha256[:8]}) on {device}"
+    return Comparison(name, f"{name}: {where}", (), missing=where)
+
+
 def compare_results(old: BenchFile, new: BenchFile, seed: int = 0) -> list[Comparison]:
-    """Compare every device and runtime that both files hold; `InputError` where they have none in common."""
+    """Compare every device and runtime that both files hold, and name what only one of them does.
+
+    Raises:
+        InputError: one of them holds no run.
+    """
+    for file, which in ((old, "earlier"), (new, "new")):
+        if not file.runs:
+            raise InputError(f"the {which} result holds no run of a device: nothing to compare")
     before, after = _groups(old, new)
-    shared = [key for key in after if key in before]
-    if not shared:
-        raise InputError("the two results share no device, runtime and thread count: nothing to compare")
-    out = []
-    for key in shared:
-        was, now = before[key][0], after[key][0]
+    out, alone = [], []
+    for key in dict.fromkeys([*after, *before]):
+        (old_runs, old_rest), (new_runs, new_rest) = (_latest(side.get(key, [])) for side in (before, after))
+        for rest, where in ((old_rest, BEFORE_ONLY), (new_rest, NOW_ONLY)):
+            programs = dict.fromkeys(run.artifact.sha256 for run in rest)
+            alone += [_one_sided([run for run in rest if run.artifact.sha256 == one], where) for one in programs]
+        if not (old_runs and new_runs):
+            alone.append(_one_sided(old_runs or new_runs, BEFORE_ONLY if old_runs else NOW_ONLY))
+            continue
+        was, now = old_runs[0], new_runs[0]
         notes, doubts = [], []
+        if was.artifact.precision != now.artifact.precision:
+            notes.append(f"the precisions differ: {was.artifact.precision}, then {now.artifact.precision}")
         if was.device.cpu != now.device.cpu:
             notes.append(f"the processors differ: {was.device.cpu} and {now.device.cpu}")
         loads = [run.state_before.load_1min if run.state_before else None for run in (was, now)]
@@ -222,16 +329,29 @@ def compare_results(old: BenchFile, new: BenchFile, seed: int = 0) -> list[Compa
             doubts += [notes[-1]] if loads[1] > loads[0] else []
         if was.versions != now.versions:
             notes.append("runtime versions differ")
+        others = [entry.name for entry in now.accuracy if entry.spearman is None]
+        if others:
+            notes.append(f"scores of {', '.join(others)} are not compared here: msdc evaluate --against tests them")
         same = (was.artifact.sha256, was.artifact.bytes) == (now.artifact.sha256, now.artifact.bytes)
         if same:
             notes.append("the same artifact in both: a difference is the machine's")
             doubts.append("it is the same program")
         where = f"{now.artifact.runtime} on {now.device.name}" + (", native" if now.harness == "native" else "")
-        differences = tuple(_differences(before[key], after[key], seed))
+        differences, unmatched = _compared(old_runs, new_runs, seed)
         title = f"{where}: " + ", then ".join(map(_label, (was, now), moments([was.created, now.created])))
         same = same and was.versions == now.versions
-        out.append(Comparison(where, title, differences, tuple(notes), tuple(doubts), same))
-    return out
+        out.append(Comparison(where, title, differences, tuple(notes), tuple(doubts), same, unmatched))
+    return [*out, *alone]
+
+
+def not_compared(comparisons: Sequence[Comparison]) -> list[str]:
+    """One line per figure, artifact or device that only one of the results holds."""
+    return [line for one in comparisons for line in one.not_compared]
+
+
+def shares_nothing(comparisons: Sequence[Comparison]) -> bool:
+    """Whether the two results have no artifact on the same device in common."""
+    return all(one.missing for one in comparisons)
 
 
 def slower_timings(one: Comparison, percent: float | None = None) -> tuple[list[str], list[str]]:
@@ -245,7 +365,7 @@ def slower_timings(one: Comparison, percent: float | None = None) -> tuple[list[
     undecided: list[str] = []
     for item in () if percent is None and one.same_program else one.differences:
         slower = item.verdict == "slower" or (percent is not None and item.noisy != "")
-        if item.unit in ("ms", "instructions") and slower and 100 * item.certain > (percent or 0):
+        if item.unit in TIMED and slower and 100 * item.certain > (percent or 0):
             doubts = [] if item.unit == "instructions" else [*one.doubts, *filter(None, [item.noisy])]
             now = f"{item.new:,.0f}" if item.unit == "instructions" else f"{item.new:.3g}"
             rose = f"{item.what} rose by {100 * item.certain:.1f} % to {now} {item.unit}"
@@ -261,3 +381,10 @@ def regressions(comparisons: Sequence[Comparison], percent: float) -> tuple[list
         for found, lines in zip((certain, undecided), slower_timings(one, percent), strict=True):
             found += [f"{one.where}: {line} (gate {percent:g} %)" for line in lines]
     return certain, undecided
+
+
+def ungated(comparisons: Sequence[Comparison]) -> list[str]:
+    """Why a gate may not pass although nothing rose: `not_compared`, or both results hold no time and no count."""
+    lines = not_compared(comparisons)
+    judged = any(item.verdict != "unknown" and item.unit in TIMED for one in comparisons for item in one.differences)
+    return lines if lines or judged else ["no time and no count is in both results: the gate compared nothing"]

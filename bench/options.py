@@ -73,7 +73,7 @@ class BenchOptions(BenchSettings):
     gate: float | None = Field(
         default=None, ge=0, le=1e6,
         description="percent that a time may be above that of `compare`, beyond noise. What the same program, a noisy "
-        "or a busier machine leaves undecided is measured a second time",
+        "or a busier machine leaves undecided is measured again; what one result lacks is inconclusive",
     )  # fmt: skip
     output: AnyPath | None = Field(default=None, description="report to write: .html, .md or .json")
     json_file: AnyPath | None = Field(default=None, description="result file to write")

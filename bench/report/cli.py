@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from msdc.commands import quiet_option
+from msdc.progress import warn
 
 
 @click.command()
@@ -44,11 +45,12 @@ def command(
 
     Targets are shown as pass or fail at the top. Missed targets change the exit code only with --fail.
     """
+    from msdc.bench.compare import not_compared, shares_nothing
     from msdc.bench.report.model import is_run, read_inputs
     from msdc.bench.report.page import build_report, check_output, write_report
     from msdc.bench.report.targets import parse_targets
     from msdc.bench.result import read_result, result_files
-    from msdc.errors import GateError
+    from msdc.errors import GateError, InputError
 
     targets = parse_targets(**limits)
     if must_pass and not targets:
@@ -62,6 +64,12 @@ def command(
         found.results, title=title, run_folder=run_folder or found.run, evaluations=found.evaluations,
         before=[read_result(file) for file in result_files(before)], sweeps=found.sweeps, targets=targets,
     )  # fmt: skip
+    if before and shares_nothing(report.comparisons):
+        raise InputError(
+            "the results and the earlier one share no device, runtime and thread count: nothing to compare"
+        )
     click.echo(str(write_report(report, output, force)))
+    for line in not_compared(report.comparisons):
+        warn(f"not compared: {line}")
     if must_pass and report.missed:
         raise GateError("; ".join(report.missed))

@@ -65,8 +65,8 @@ Sentence = Sequence[str]
 @dataclass(frozen=True)
 class Report:
     """The whole report. Without `created` (a date and time) no date is shown. `warnings` are at the top, then the
-    sentences of the `recommendation`; `missed` has one line per target that is not met; `source` is what it was made
-    from.
+    sentences of the `recommendation`; `missed` has one line per target that is not met; `comparisons` are those with
+    an earlier result; `source` is what it was made from.
     """
 
     title: str
@@ -76,6 +76,7 @@ class Report:
     warnings: Sequence[str] = ()
     recommendation: Sequence[Sentence] = ()
     missed: Sequence[str] = ()
+    comparisons: Sequence[Comparison] = ()
     source: BenchFile | Evaluation | None = None
 
 

@@ -114,6 +114,7 @@ def build_report(
         warnings=warnings(data),
         recommendation=recommend(data, judged),
         missed=missed(judged),
+        comparisons=data.comparisons,
         source=results,
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from msdc.bench.compare import slower_timings
+from msdc.bench.compare import not_compared, slower_timings
 from msdc.bench.measure import parity_failures
 from msdc.bench.report import charts
 from msdc.bench.report.drawing import Figure
@@ -291,6 +291,8 @@ def warnings(data: ReportData) -> list[str]:
         for kind, found in zip(("Slower than before", "Not decided"), slower_timings(one), strict=True):
             if found:
                 lines.append(f"{kind}, {one.where}: {'; '.join(found)}.")
+    if lacking := not_compared(data.comparisons):
+        lines.append(f"Not compared with the earlier result: {'; '.join(lacking)}.")
     busy = []
     for place, runs in data.places.items():
         noisy = [(t.spread, t.length, shown) for shown in runs for t in shown.run.latency if t.noisy]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
-from msdc.bench.compare import Comparison, Difference
+from msdc.bench.compare import Comparison, Difference, Unmatched, not_compared
 from msdc.bench.report import charts
 from msdc.bench.report.drawing import Figure, Style
 from msdc.bench.report.model import (
@@ -182,13 +183,24 @@ def recurrence(data: ReportData) -> ReportSection | None:
     return ReportSection("recurrence", "Repeated layers vs. the same model without repeats", lead, notes=[note])
 
 
+def _figure_text(value: float | None, unit: str) -> str:
+    if value is None or math.isnan(value):
+        return NONE
+    if unit in ("bytes", "instructions"):
+        return f"{megabytes(value)} MB" if unit == "bytes" else f"{millions(value, 3)} M instructions"
+    return fixed(value, 2) if unit == "x100" else f"{number(value)} {unit}"
+
+
+def _unmatched_row(item: Unmatched) -> tuple[str, ...]:
+    return (item.what, NONE, item.why, _figure_text(item.old, item.unit), _figure_text(item.new, item.unit), NONE, NONE)
+
+
 def _difference_row(one: Comparison, item: Difference) -> tuple[str, ...]:
     def shown(value: float) -> str:
-        if item.unit in ("bytes", "instructions"):
-            return f"{megabytes(value)} MB" if item.unit == "bytes" else f"{millions(value, 3)} M instructions"
-        return fixed(value, 2) if item.unit == "x100" else f"{number(value)} {item.unit}"
+        return _figure_text(value, item.unit)
 
-    verdict, change = one.verdict(item), percent(item.change, 2 if item.unit == "instructions" else 1)
+    verdict = one.verdict(item)
+    change = NONE if math.isnan(item.change) else percent(item.change, 2 if item.unit == "instructions" else 1)
     if item.unit == "x100":
         change = f"{signed(item.change, 2)} points"
         verdict = "same" if verdict == "same" else "see msdc evaluate --against"
@@ -207,8 +219,10 @@ def comparison(data: ReportData) -> ReportSection | None:
     columns = heads("Figure | Change | Verdict < | Before | Now | Fastest tenth | 95 % interval")
     figures, tables, notes = [], [], []
     colors = {"faster": "good", "slower": "bad"}
-    for one in data.comparisons:
-        tables.append(Table(one.title, columns, [_difference_row(one, item) for item in one.differences]))
+    shared = [one for one in data.comparisons if not one.missing]
+    for one in shared:
+        rows = [_difference_row(one, item) for item in one.differences]
+        tables.append(Table(one.title, columns, rows + [_unmatched_row(item) for item in one.unmatched]))
         spans = [(Style(item.what, colors.get(one.verdict(item), "m1")), 100 * item.change,
                   (100 * item.interval[0], 100 * item.interval[1]), one.verdict(item).partition(" (")[0])
                  for item in one.differences if item.interval is not None and not one.same_program]  # fmt: skip
@@ -216,7 +230,10 @@ def comparison(data: ReportData) -> ReportSection | None:
             caption = "Change of the median; lines: 95 % block-bootstrap interval."
             figures.append(charts.dots(one.where, spans, caption, percent=True))
         notes += [f"{one.where}: {note}." for note in one.notes]
-    same = all(one.same_program for one in data.comparisons)
+    alone = [(one.where, one.missing) for one in data.comparisons if one.missing]
+    if alone:
+        tables.append(Table("In one result only, not compared", heads("Artifact and device | Where <"), alone))
+    same = all(one.same_program for one in shared)
     if not same:
         notes.append(
             "95 % interval: bootstrap over blocks of consecutive samples. A timing changed when its median and its "
@@ -230,6 +247,10 @@ def comparison(data: ReportData) -> ReportSection | None:
     lead += f", {unclear} not decided." if unclear else "."
     if same:
         lead = "The same program in both results: what differs is the machine's."
+    if not shared:
+        lead = "The two results share no device, runtime and thread count: nothing is compared."
+    elif missing := len(not_compared(data.comparisons)):
+        lead += f" Not compared: {missing}, which only one of the results holds."
     return ReportSection("comparison", "Comparison with an earlier result", lead, figures, tables, notes, open=True)
 
 

@@ -246,16 +246,15 @@ class Index(IndexFile):
     def rebuild(self, model: Model | None = None, progress: Callable[[int, int], None] | None = None) -> int:
         """Encode all documents again, for an index of another model; it is one of `model` then.
 
-        Until the end it stays an index of its former model: searches by words go on, in this process and in others. A
-        call that was interrupted is continued by the next, and what was added meanwhile is encoded too. An index that
-        is of this model already is left as it is.
+        Until the end searches by words go on. The next call continues one that was interrupted; an index of this model
+        is left as it is.
 
         Args:
             model: None: the model with which the index was opened.
-            progress: is called with the number of documents that are encoded so far, and of all.
+            progress: is called with the numbers of encoded and of all documents.
 
         Returns:
-            The number of documents that were encoded.
+            The number of documents encoded now.
         """
         given = self._given if model is None else model
         if given is None:

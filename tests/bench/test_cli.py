@@ -6,7 +6,7 @@ import sys
 from functools import partial
 
 import pytest
-from bench_results import make_run
+from bench_results import make_models, make_run
 
 from msdc.bench import bench, devices
 from msdc.bench.devices.base import Device
@@ -14,6 +14,8 @@ from msdc.bench.measure import parity_failures
 from msdc.bench.result import BenchFile
 from msdc.cli import main
 from msdc.errors import GateError, InputError, MsdcError
+
+OTHER = {**make_run().artifact.model_dump(), "sha256": "c" * 64}
 
 
 def call(*arguments):
@@ -139,9 +141,56 @@ def test_an_inconclusive_gate_is_measured_again_and_has_its_own_exit_code(tiny_b
 
     code, runs, err = compared(slow, slow)
     assert (code, runs) == (3, 1)
-    assert "inconclusive, measured twice: executorch on bench machine" in err
+    assert "inconclusive: executorch on bench machine" in err
+    assert "(it is the same program) (gate 10 %), measured twice" in err
     assert compared(slow, make_run(seed=2))[:2] == (0, 1)
     assert compared(make_run(seed=2))[:2] == (0, 1)
+
+
+def test_a_gate_that_compares_nothing_does_not_pass(tiny_bundle, tmp_path, capsys, fake):
+    """What only one result holds is on standard error, in the table and on the page; results are written first."""
+    before, target, page = tmp_path / "before.json", tmp_path / "r.json", tmp_path / "r.md"
+    short = make_run(latency=make_run().latency[:1], tokenize=None)
+    line = "executorch on bench machine: latency, 128 tokens, median: only in the earlier result"
+    for now, code, named in (
+        (make_run(seed=2, latency=make_run().latency[:1]), 3, line),
+        (short, 3, line),
+        (make_run("onnx"), 3, "on bench machine (host, python, 1 thread): only in the earlier result"),
+        # A timing that rose decides first; the rest is named all the same.
+        (make_run(scale=1.5, artifact=OTHER, tokenize=None), 1, "tokenization, median: only in the earlier result"),
+    ):
+        before.write_text(BenchFile(runs=(make_run(),)).model_dump_json())
+        fake("one", [now])
+        words = ["bench", tiny_bundle, "--device", "one", "--compare", before, "--json", target, "-o", page, "--force"]
+        assert call(*words, "--gate", 5) == code
+        out, err = capsys.readouterr()
+        assert named in err
+        assert "only in the earlier result" in " ".join(out.split())
+        assert "only in the earlier result" in page.read_text(encoding="utf-8")
+        assert len(json.loads(target.read_text())["runs"]) == 1
+        # Without a gate it is a warning, and an error where nothing at all is shared.
+        assert call(*words) == (1 if now.artifact.runtime == "onnx" else 0)
+        assert f"not compared: {'tiny' if now.artifact.runtime == 'onnx' else 'executorch'}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("held", [{}, {"models": [model.model_dump() for model in make_models()]}])
+def test_an_earlier_result_without_a_run_is_refused_before_measuring(held, tiny_bundle, tmp_path, capsys, fake):
+    before = tmp_path / "before.json"
+    before.write_text(json.dumps({"kind": "bench", "format": 2, **held}))
+    fake("never", lambda: pytest.fail("measured"))
+    assert call("bench", tiny_bundle, "--device", "never", "--compare", before, "--gate", 5) == 2
+    assert "before.json: holds no run of a device: nothing to compare with" in capsys.readouterr().err
+
+
+def test_a_report_of_results_that_share_nothing_is_refused(tmp_path, capsys):
+    for name, runs in (("new", [make_run("onnx")]), ("old", [make_run()]), ("both", [make_run(), make_run("onnx")])):
+        (tmp_path / f"{name}.json").write_text(BenchFile(runs=tuple(runs)).model_dump_json())
+    words = ["report", tmp_path / "new.json", "-o", tmp_path / "r.md", "--compare"]
+    assert call(*words, tmp_path / "old.json") == 2
+    assert "share no device, runtime and thread count" in capsys.readouterr().err
+    assert not (tmp_path / "r.md").exists()
+    assert call(*words, tmp_path / "both.json") == 0
+    assert "not compared: tiny executorch int8" in capsys.readouterr().err
 
 
 def test_a_second_measurement_that_fails_loses_nothing(tiny_bundle, tmp_path, capsys, fake):

@@ -4,8 +4,16 @@ import numpy as np
 import pytest
 from bench_results import make_run
 
-from msdc.bench.compare import compare_results, percentile_change, regressions, slower_timings
-from msdc.bench.result import BenchFile, Timing
+from msdc.bench.compare import (
+    compare_results,
+    not_compared,
+    percentile_change,
+    regressions,
+    shares_nothing,
+    slower_timings,
+    ungated,
+)
+from msdc.bench.result import Accuracy, BenchFile, Timing
 from msdc.errors import InputError
 
 
@@ -93,12 +101,112 @@ def test_bytes_and_scores_are_compared():
 
 def test_two_precisions_of_one_runtime_can_be_compared():
     new = make_run(artifact={**make_run().artifact.model_dump(), "precision": "int8-embed4"})
-    assert len(compare_results(file_of(make_run()), file_of(new))) == 1
+    (found,) = compare_results(file_of(make_run()), file_of(new))
+    assert "the precisions differ: int8, then int8-embed4" in found.notes
 
 
-def test_nothing_in_common_is_an_error():
-    with pytest.raises(InputError, match="nothing to compare"):
-        compare_results(file_of(make_run()), file_of(make_run("onnx")))
+@pytest.mark.parametrize("sides", [(file_of(), file_of(make_run())), (file_of(make_run()), file_of())])
+def test_a_result_without_a_run_is_an_error(sides):
+    with pytest.raises(InputError, match="result holds no run of a device: nothing to compare"):
+        compare_results(*sides)
+
+
+def changed(of, **fields):
+    return make_run(**{of: {**getattr(make_run(), of).model_dump(), **fields}})
+
+
+@pytest.mark.parametrize(("other", "word"), [
+    (make_run("onnx"), "onnx int8 (bbbbbbbb)"),
+    (make_run(threads=2), "2 threads"),
+    (make_run(harness="native"), "native, 1 thread"),
+    (make_run(clock="instructions"), "cortex-a53 (emulator, native, 1 thread, instructions)"),
+    (changed("device", name="another machine"), "on another machine (host, python"),
+    (changed("device", kind="adb"), "(adb, python"),
+])  # fmt: skip
+def test_nothing_in_common_is_named_on_both_sides_and_passes_no_gate(other, word):
+    found = compare_results(file_of(make_run()), file_of(other))
+    assert shares_nothing(found)
+    now, before = not_compared(found)
+    assert now.endswith(": only in the new result")
+    assert word in now
+    assert before == (
+        "tiny executorch int8 (aaaaaaaa) on bench machine (host, python, 1 thread): only in the earlier result"
+    )
+    assert ungated(found) == [now, before]
+    assert regressions(found, 5) == ([], [])
+
+
+@pytest.mark.parametrize("gone", [
+    make_run("onnx"),
+    make_run(clock="instructions"),
+    changed("artifact", precision="int4", sha256="c" * 64),
+    changed("artifact", bundle="another", sha256="c" * 64),
+    # An earlier program of the same name: the last one is compared.
+    changed("artifact", sha256="c" * 64).model_copy(update={"created": "2026-01-01T00:00:00+00:00"}),
+])  # fmt: skip
+def test_what_is_gone_or_new_is_named_and_passes_no_gate(gone):
+    for sides, where in ((([make_run(), gone], [make_run(seed=2)]), "only in the earlier result"),
+                         (([make_run(seed=2)], [make_run(), gone]), "only in the new result")):  # fmt: skip
+        found = compare_results(*(file_of(*side) for side in sides))
+        assert not shares_nothing(found)
+        (line,) = ungated(found)
+        artifact = gone.artifact
+        assert line.startswith(f"{artifact.bundle} {artifact.runtime} {artifact.precision} ({artifact.sha256[:8]})")
+        assert line.endswith(where)
+        (shared,) = [one for one in found if not one.missing]
+        assert shared.same_program
+        assert shared.differences
+
+
+FIGURES = {
+    "latency, 32 tokens, median": {"latency": [t for t in make_run().latency if t.length != 32]},
+    "tokenization, median": {"tokenize": None},
+    "text to vector, median": {"pipeline": None},
+    "load": {"load": None},
+    "rise of anonymous memory": {"memory": None},
+    "Spearman, graded-pairs": {"accuracy": [make_run().accuracy[1]]},
+    "scores, xsr": {"accuracy": [*make_run().accuracy, Accuracy(task="xsr", name="xsr", found=81.0)]},
+}
+
+
+@pytest.mark.parametrize("what", FIGURES)
+def test_a_figure_of_one_result_is_named_and_passes_no_gate(what):
+    lacking, whole = make_run(**FIGURES[what]), make_run(seed=2)
+    before, now = ("new", "earlier") if what == "scores, xsr" else ("earlier", "new")
+    for sides, where in (((whole, lacking), before), ((lacking, whole), now)):
+        (one,) = compare_results(*map(file_of, sides))
+        (figure,) = one.unmatched
+        assert figure.what == what
+        assert [value is None for value in (figure.old, figure.new)] == [where == "new", where == "earlier"]
+        assert ungated([one]) == [f"executorch on bench machine: {what}: only in the {where} result"]
+    assert ungated(compare_results(file_of(whole), file_of(make_run()))) == []
+
+
+def test_every_figure_is_in_one_list_and_a_gate_without_a_time_is_none():
+    bare = {"latency": (), "tokenize": None, "pipeline": None}
+    found = compare_results(file_of(make_run(**bare)), file_of(make_run(**bare)))
+    assert ungated(found) == ["no time and no count is in both results: the gate compared nothing"]
+    (one,) = compare_results(file_of(make_run(clock="instructions")), file_of(make_run(clock="instructions")))
+    (wall,) = compare_results(file_of(make_run()), file_of(make_run()))
+    names = [item.what for item in wall.differences]
+    assert names[:4] == ["program bytes", *(f"latency, {length} tokens, median" for length in (8, 32, 128))]
+    assert names[4:6] == ["tokenization, median", "text to vector, median"]
+    assert [item.what for item in one.differences] == [*names[:4], *names[6:]], "loads of both clocks"
+
+
+def test_a_clock_too_coarse_for_a_time_passes_no_gate():
+    zero = [Timing(samples=[0.0, 0.0, 0.1] * 20, warmup=0, length=8)]
+    found = compare_results(file_of(make_run(latency=zero)), file_of(make_run(latency=zero)))
+    assert ungated(found) == [
+        "executorch on bench machine: latency, 8 tokens, median: the earlier samples are below the step of their clock"
+    ]
+
+
+def test_scores_without_spearman_in_both_are_a_note():
+    other = [Accuracy(task="xsr", name="xsr", found=81.0)]
+    found = compare_results(file_of(make_run(accuracy=other)), file_of(make_run(accuracy=other)))
+    assert ungated(found) == []
+    assert "scores of xsr are not compared here: msdc evaluate --against tests them" in found[0].notes
 
 
 def test_gate_names_what_rose_and_leaves_noise_alone():
