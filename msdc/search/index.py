@@ -232,26 +232,26 @@ class Index(IndexFile):
     # --- what is stored -----------------------------------------------------------------------------------------------
 
     def ids(self) -> list[str]:
-        """The ids of all documents, in the order in which they were added."""
+        """The ids of all documents, in order."""
         with self._transaction("DEFERRED") as db:
             return [] if self._empty() else [key for (key,) in db.execute(sql("ids"))]
 
     def get(self, key: str | int) -> Document | None:
-        """The document of an id; None without one."""
+        """The document of an id, or None."""
         key = require_key(key, "get")
         with self._transaction("DEFERRED") as db:
             fields = None if self._empty() else db.execute(sql("document"), (key,)).fetchone()
             return None if fields is None else read_document(fields)
 
     def rebuild(self, model: Model | None = None, progress: Callable[[int, int], None] | None = None) -> int:
-        """Encode all documents again, for an index of another model; it is one of `model` then.
+        """Encode all documents again with `model`, for an index of another one.
 
         Until the end searches by words go on. The next call continues one that was interrupted; an index of this model
         is left as it is.
 
         Args:
             model: None: the model with which the index was opened.
-            progress: is called with the numbers of encoded and of all documents.
+            progress: gets the numbers of encoded and of all documents.
 
         Returns:
             The number of documents encoded now.
@@ -449,7 +449,7 @@ def open_index(
         source: an index (.sqlite, .db), which `add`, `update` and `remove` change; or a text file, one entry per line
             (plain or gzip), or a table with `column`; or a list of texts.
         model: a name for `load_encoder`, a bundle's folder, a loaded model, or a function that loads one when needed.
-            None: entries are searched by their words only, in an index of any model.
+            None: words only, for an index of any model.
         column: column of a csv, tsv, jsonl or parquet file, by name or by number from 1. Other columns are for filters.
         id_column: column with the ids; None: the number of the line or row.
         title_column: column with the titles.
