@@ -1,11 +1,14 @@
 """An index of the Python package, and its answers, for the search of the phones' modules."""
 
+import json
 import re
 import shutil
 import sqlite3
 import zlib
 from contextlib import closing
 from pathlib import Path
+
+import native_core
 
 from msdc.search.documents import Hit, as_document
 from msdc.search.index import open_index
@@ -118,6 +121,14 @@ def shown(hit: Hit) -> str:
     spans = ",".join(f"{start}-{end}" for start, end in hit.matches)
     passage = zlib.crc32(hit.passage.encode())
     return f"{hit.id}:{hit.score}:{hit.cosine or 0}:{passage}:{spans}:{hit.count}"
+
+
+def write_other_model(bundle: Path, target: Path) -> None:
+    """The bundle as that of another model: with the same vectors, which an index does not know."""
+    shutil.copytree(bundle, target)
+    manifest = json.loads((target / "bundle.json").read_text(encoding="utf-8"))
+    manifest["model"]["source_sha256"] = "7e" * 32
+    (target / "bundle.json").write_text(native_core.seal(manifest), encoding="utf-8")
 
 
 def write_data(bundle, folder: Path, assets: Path) -> None:

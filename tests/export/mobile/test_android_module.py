@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+import time
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -173,7 +174,55 @@ def test_classes_run_with_each_runtime(classes, jni_libraries, tiny_bundle, tmp_
     assets = tmp_path / "assets"
     shutil.copytree(tiny_bundle, assets / "msdc/tiny")
     words = (tiny_bundle, assets, tmp_path / "files")
-    assert len(run_checks("CheckKt", classes[engine], [jni_libraries[engine]], *words)) == 68
+    assert len(run_checks("CheckKt", classes[engine], [jni_libraries[engine]], *words)) == 67
+
+
+@pytest.fixture
+def app(tiny_bundle, tmp_path) -> tuple[Path, Path]:
+    """The assets and the files of an app with the tiny bundle."""
+    shutil.copytree(tiny_bundle, tmp_path / "assets/msdc/tiny")
+    (tmp_path / "files").mkdir()
+    return tmp_path / "assets", tmp_path / "files"
+
+
+def test_damaged_files_are_installed_again(classes, jni_libraries, app):
+    lines = run_checks("CheckInstallKt", classes["onnx"], [jni_libraries["onnx"]], "heal", *app)
+    assert len(lines) >= 40
+
+
+def test_processes_of_an_app_install_at_once(classes, jni_libraries, app, tmp_path):
+    """As after an update; also when one is killed while it installs."""
+    assets, files = app
+    library = jni_libraries["onnx"].parent
+
+    def start(go: Path) -> subprocess.Popen:
+        words = ["-XX:TieredStopAtLevel=1", f"-Djava.library.path={library}", "-cp", classes["onnx"], "CheckInstallKt"]
+        return subprocess.Popen(
+            ["java", *words, "start", str(assets), str(files), str(go)],
+            env=os.environ | {"LD_LIBRARY_PATH": str(library)}, text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+    for killed in (False, True):
+        shutil.rmtree(files)
+        files.mkdir()
+        go = tmp_path / f"go-{killed}"
+        running = [start(go) for _ in range(3)]
+        assert [process.stdout.readline() for process in running] == ["ready\n"] * 3
+        go.write_text("")
+        if killed:
+            while not list(files.glob("msdc/tiny/*")):
+                time.sleep(0.001)
+            running.pop().kill()
+        for process in running:
+            out, _ = process.communicate(timeout=120)
+            assert out.splitlines() == ["ok installed", "done"], out
+    assert sorted(path.suffix for path in (files / "msdc").iterdir()) == ["", ".lock"]
+
+
+def test_a_device_without_the_library_is_told(classes, app, tmp_path):
+    lines = run_checks("CheckInstallKt", classes["onnx"], [tmp_path / "none.so"], "absent", *app)
+    assert len(lines) == 7
 
 
 def test_search_index_is_that_of_the_python_package(
@@ -183,11 +232,12 @@ def test_search_index_is_that_of_the_python_package(
     assets.mkdir()
     bundle = load_bundle(tiny_bundle, "executorch")
     phone_search.write_data(bundle, data, assets)
+    phone_search.write_other_model(tiny_bundle, data / "other")
     shutil.copyfile(module / "src/androidTest/assets/search.tsv", data / "search.tsv")
     files.mkdir()
     words = (tiny_bundle, assets, files, data)
     lines = run_checks("CheckSearchKt", classes["executorch"], [jni_library, sqlite_library], *words)
-    assert len(lines) == 2 * len(phone_search.QUERIES) + 34
+    assert len(lines) == 3 * len(phone_search.QUERIES) + 48
     # What was written there is the file that would have been written here.
     own = phone_search.contents(files / "phone.sqlite")
     assert own == phone_search.contents(assets / "desktop.sqlite")

@@ -1,4 +1,4 @@
-import type { Encoder } from "./msdc.js";
+import { type Encoder, EncoderError } from "./msdc.js";
 
 /** A document: its text with an id, a title, and values to filter by. */
 export interface Document {
@@ -39,7 +39,10 @@ type Alternatives = Alternative | readonly Alternative[];
 export interface SearchOptions {
   /** At most so many hits. Default: 5. */
   top?: number;
-  /** Rank by the words (BM25), by the vectors (cosine of the best passage), or by both, the default. */
+  /**
+   * Rank by the words (BM25), by the vectors (cosine of the best passage), or by both, the default. Without an encoder "both"
+   * is by words.
+   */
   mode?: "words" | "vectors" | "both";
   /** Hits have at least this cosine; documents in which every word of the query matches are hits all the same. */
   threshold?: number | null;
@@ -56,6 +59,9 @@ export interface SearchOptions {
   syntax?: "operators" | "plain";
 }
 
+/** An intact index of another model: opened without an encoder, `SearchIndex.rebuild` encodes its documents again. */
+export class OtherModel extends EncoderError {}
+
 /** Documents that are found by words and by meaning: the SQLite file of `msdc search`, with its answers. */
 export class SearchIndex {
   private constructor();
@@ -67,6 +73,18 @@ export class SearchIndex {
   update(documents: Iterable<string | Document>): Promise<number>;
   /** Remove documents by id; returns how many were there. */
   remove(ids: readonly (string | number)[]): number;
+  /** The ids of all documents, in the order in which they were added. */
+  ids(): string[];
+  /** The document of an id, with the values to filter by; null without one. */
+  get(id: string | number): Document | null;
+  /**
+   * Encode all documents again with `encoder`, for an index of another model; it is one of this model then, and has this
+   * encoder. Until the end it is searched by words as before. What was interrupted continues with the next call, also of
+   * stored `bytes()`. An index of this model already is left as it is. Returns the number of documents that were encoded.
+   */
+  rebuild(
+    encoder: Encoder, options?: { onProgress?: (progress: { done: number; total: number }) => void; signal?: AbortSignal },
+  ): Promise<number>;
   /**
    * The documents nearest to a query, best first. Its last word without a blank behind it also matches words that begin with
    * it. If no document has a word of the query, the most similar words of the index are looked for.
@@ -83,10 +101,12 @@ export class SearchIndex {
 /**
  * Open the index in `source`: a URL, the file's bytes, or null for a new one. It is held in memory.
  * `sqlite`: the default export of @sqlite.org/sqlite-wasm, or the address of its dist/index.mjs. Default: the bundle's copy.
- * @throws EncoderError damaged, of another model, or no SQLite.
+ * `encoder`: null for an index of any model, to search by words and for `rebuild`.
+ * @throws OtherModel an intact index of another model than that of `encoder`.
+ * @throws EncoderError damaged, or no SQLite.
  */
 export function openIndex(
   source: string | URL | Uint8Array | null,
-  encoder: Encoder,
+  encoder: Encoder | null,
   options?: { sqlite?: string | URL | (() => Promise<unknown>) },
 ): Promise<SearchIndex>;

@@ -21,6 +21,14 @@ const damaged = (what) => {
   throw new EncoderError(`the index is damaged (${what})`);
 };
 
+/** An intact index of another model: opened without an encoder, `rebuild` encodes its documents again. */
+export class OtherModel extends EncoderError {
+  constructor(problem) {
+    super(`the index: ${problem}; open it without an encoder and let rebuild encode its documents again`);
+    this.name = "OtherModel";
+  }
+}
+
 // Every byte's remainder in CRC-32.
 const REMAINDERS = Uint32Array.from({ length: 256 }, (_, byte) => {
   for (let bit = 0; bit < 8; ++bit) byte = byte & 1 ? 0xedb88320 ^ (byte >>> 1) : byte >>> 1;
@@ -34,6 +42,13 @@ function crc32(bytes) {
 }
 
 const crcOf = ({ id, text, title, metadata }) => crc32(utf8.encode([id, text, title, metadata].join("\0")));
+
+// The document of a row, whose last value is its checksum.
+function documentOf([id, text, title, metadata, crc]) {
+  const document = { id, text, title, metadata };
+  if (crcOf(document) !== crc) damaged(`document ${id}`);
+  return document;
+}
 
 // A passage's: of document, start, end, scale (0 without a vector) and vector.
 function crcOfPassage(document, start, end, scale, vector) {
@@ -116,6 +131,64 @@ function joined(parts, most) {
   return found.map(([span]) => span);
 }
 
+// What is needed of a model: its special and unknown tokens, and how many others it reads after its prompt.
+async function modelOf(encoder) {
+  const [[...special], ...probes] = await encoder.tokenize(["", ...PROBES], { prompt: "" });
+  const unknown = new Set(probes[0].filter((id) => probes[1].includes(id) && !special.includes(id)));
+  const prompt = encoder.prompts[encoder.defaultPrompt] ?? "";
+  const [ids] = await encoder.tokenize([prompt], { prompt: "", maxLength: Infinity });
+  return { special: new Set(special), unknown, most: encoder.maxLength - ids.length };
+}
+
+async function countTokens(texts, encoder, { special }) {
+  const rows = await encoder.tokenize(texts, { prompt: "", maxLength: Infinity });
+  return rows.map((row) => row.length - special.size);
+}
+
+// Whether more than half of a text's tokens stand for characters that the vocabulary lacks.
+async function findUnread(texts, encoder, { special, unknown }) {
+  const rows = await encoder.tokenize(texts, { prompt: "" });
+  return rows.map((row) => {
+    const own = row.filter((id) => !special.has(id));
+    return unknown.size > 0 && own.filter((id) => unknown.has(id)).length > own.length / 2;
+  });
+}
+
+// Of each document [start, end, scale, vector] of its passages; no vector where the model cannot read one.
+async function passagesOf(block, encoder, model) {
+  const room = Math.floor(model.most / TITLE_SHARE);
+  const limits = block.map(({ title }) => (title.trim() ? model.most - room : model.most));
+  const texts = block.map(({ text }) => charactersOf(text)), whole = block.map(() => []);
+  let todo = texts.flatMap(({ flat }, at) => sentenceSpans(flat).map((span) => [at, span]));
+  while (todo.length) {
+    const counts = await countTokens(todo.map(([at, span]) => texts[at].slice(...span)), encoder, model);
+    todo = todo.flatMap(([at, span], i) => {
+      if (counts[i] > limits[at] && span[1] - span[0] >= 2) return halves(texts[at].flat, span).map((half) => [at, half]);
+      whole[at].push([span, counts[i]]);
+      return [];
+    });
+  }
+  const wanted = new Map(), parts = [];
+  for (const [at, { title }] of block.entries()) {
+    let words = chunksOf(title);
+    while (words.length && (await countTokens([words.join(" ")], encoder, model))[0] > room - 2) words = words.slice(0, words.length >> 1);
+    const first = words.length ? `${words.join(" ")}. ` : "";
+    const spans = joined(whole[at].sort(([a], [b]) => a[0] - b[0]), limits[at]);
+    parts.push(spans.map(([start, end]) => [start, end, first + texts[at].slice(start, end)]));
+    for (const [, , text] of parts.at(-1)) wanted.set(text, [null, null]);
+  }
+  const unread = await findUnread([...wanted.keys()], encoder, model), known = [...wanted.keys()].filter((_, i) => !unread[i]);
+  const vectors = await encoder.encode(known);
+  known.forEach((text, i) => {
+    const vector = unit(vectors[i]), largest = vector.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+    if (!largest) return;
+    const codes = Int8Array.from(vector, (value) => Math.round((value * 127) / largest));
+    // With this scale the rounded vector has length 1, so that no cosine is above it.
+    wanted.set(text, [Math.fround(1 / Math.hypot(...codes)), new Uint8Array(codes.buffer)]);
+  });
+  return parts.map((spans) => spans.map(([start, end, text]) => [start, end, ...wanted.get(text)]));
+}
+
 // --- filters ------------------------------------------------------------------------------------------------------------
 
 const isRecord = (value) => Object(value) === value && !Array.isArray(value) && !(value instanceof Date);
@@ -186,6 +259,11 @@ export class SearchIndex {
     Object.assign(this, model);
   }
 
+  #requireEncoder() {
+    if (!this.#encoder) throw new TypeError("the index was opened without an encoder, which only words need not");
+    return this.#encoder;
+  }
+
   #rows(sql, bind) {
     return rowsOf(this.#db, this.#sqlite, sql, bind);
   }
@@ -213,6 +291,54 @@ export class SearchIndex {
     return before - this.length;
   }
 
+  /** The ids of all documents, in the order in which they were added. */
+  ids() {
+    return this.#made ? this.#rows(SQL.ids).map(([id]) => id) : [];
+  }
+
+  /** The document of an id; null without one. */
+  get(id) {
+    const [row] = this.#made ? this.#rows(SQL.document, [requireText(String(id), "the id")]) : [];
+    if (!row) return null;
+    const { metadata, ...document } = documentOf(row);
+    return { ...JSON.parse(metadata), ...document };
+  }
+
+  /** Encodes all documents again with `encoder`; what was interrupted continues with the next call. */
+  async rebuild(encoder, { onProgress = () => {}, signal } = {}) {
+    const model = await modelOf(encoder), { source, name } = encoder;
+    const state = () => (this.#made ? this.#db.selectValue(SQL.rebuild_state, [source]) : "rebuilt");
+    let count = 0;
+    if (state() !== "rebuilt") {
+      this.#db.exec(SQL.create_rebuilt);
+      this.#rows(SQL.begin_rebuild, [source]);
+      this.#rows(SQL.add_rebuild, [source]);
+    }
+    while (state() !== "rebuilt") {
+      signal?.throwIfAborted();
+      if (state() === "other") throw new EncoderError("the index: being rebuilt with another model");
+      const documents = new Map(this.#rows(SQL.next_rebuilt, [BLOCK]).map(([row, ...fields]) => [row, documentOf(fields)]));
+      const made = await passagesOf([...documents.values()], encoder, model);
+      const passages = new Map([...documents.keys()].map((row, at) => [row, made[at]]));
+      this.#db.transaction(() => {
+        if (state() !== "rebuilding") return; // by another call
+        for (const [row] of this.#rows(SQL.unbuilt, [JSON.stringify([...passages.keys()])])) {
+          for (const part of passages.get(row)) this.#rows(SQL.add_rebuilt, [row, ...part, crcOfPassage(row, ...part)]);
+          ++count;
+        }
+        const [[done, total]] = this.#rows(SQL.count_rebuilt);
+        if (passages.size) onProgress({ done, total });
+        if (this.#rows(SQL.next_rebuilt, [1]).length) return;
+        this.#db.exec(SQL.finish_rebuild);
+        this.#rows(SQL.add_facts, [source, name, source]);
+      });
+    }
+    this.#encoder = encoder;
+    this.#stale = true;
+    Object.assign(this, model);
+    return count;
+  }
+
   /** Gives the space of removed documents back. */
   compact() {
     if (this.#made) this.#db.exec("INSERT INTO words (words) VALUES ('optimize'); VACUUM");
@@ -235,8 +361,10 @@ export class SearchIndex {
       const sorted = Object.fromEntries(Object.entries(values).sort(([a], [b]) => (a < b ? -1 : 1)));
       return { id: id === null ? null : requireText(String(id), what), text, title: requireText(title, what), metadata: json(sorted) };
     });
+    const encoder = this.#requireEncoder();
     for (let start = 0; start < documents.length; start += BLOCK) {
-      const block = documents.slice(start, start + BLOCK), made = await this.#passagesOf(block);
+      const block = documents.slice(start, start + BLOCK), made = await passagesOf(block, encoder, this);
+      if (encoder !== this.#encoder) throw new OtherModel("rebuilt with another model meanwhile");
       try {
         this.#db.transaction(() => this.#write(block, made, replace));
       } catch (error) {
@@ -268,55 +396,6 @@ export class SearchIndex {
       this.#rows(SQL.add_words, [row, ...stored]);
       for (const part of parts) this.#rows(SQL.add_passage, [row, ...part, crcOfPassage(row, ...part)]);
     }
-  }
-
-  async #count(texts) {
-    const rows = await this.#encoder.tokenize(texts, { prompt: "", maxLength: Infinity });
-    return rows.map((row) => row.length - this.special.size);
-  }
-
-  // Whether more than half of a text's tokens stand for characters that the vocabulary lacks.
-  async #unread(texts) {
-    const rows = await this.#encoder.tokenize(texts, { prompt: "" });
-    return rows.map((row) => {
-      const own = row.filter((id) => !this.special.has(id));
-      return this.unknown.size > 0 && own.filter((id) => this.unknown.has(id)).length > own.length / 2;
-    });
-  }
-
-  // Of each document [start, end, scale, vector] of its passages; no vector where the model cannot read one.
-  async #passagesOf(block) {
-    const room = Math.floor(this.most / TITLE_SHARE);
-    const limits = block.map(({ title }) => (title.trim() ? this.most - room : this.most));
-    const texts = block.map(({ text }) => charactersOf(text)), whole = block.map(() => []);
-    let todo = texts.flatMap(({ flat }, at) => sentenceSpans(flat).map((span) => [at, span]));
-    while (todo.length) {
-      const counts = await this.#count(todo.map(([at, span]) => texts[at].slice(...span)));
-      todo = todo.flatMap(([at, span], i) => {
-        if (counts[i] > limits[at] && span[1] - span[0] >= 2) return halves(texts[at].flat, span).map((half) => [at, half]);
-        whole[at].push([span, counts[i]]);
-        return [];
-      });
-    }
-    const wanted = new Map(), parts = [];
-    for (const [at, { title }] of block.entries()) {
-      let words = chunksOf(title);
-      while (words.length && (await this.#count([words.join(" ")]))[0] > room - 2) words = words.slice(0, words.length >> 1);
-      const first = words.length ? `${words.join(" ")}. ` : "";
-      const spans = joined(whole[at].sort(([a], [b]) => a[0] - b[0]), limits[at]);
-      parts.push(spans.map(([start, end]) => [start, end, first + texts[at].slice(start, end)]));
-      for (const [, , text] of parts.at(-1)) wanted.set(text, [null, null]);
-    }
-    const unread = await this.#unread([...wanted.keys()]), known = [...wanted.keys()].filter((_, i) => !unread[i]);
-    const vectors = await this.#encoder.encode(known);
-    known.forEach((text, i) => {
-      const vector = unit(vectors[i]), largest = vector.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-      if (!largest) return;
-      const codes = Int8Array.from(vector, (value) => Math.round((value * 127) / largest));
-      // With this scale the rounded vector has length 1, so that no cosine is above it.
-      wanted.set(text, [Math.fround(1 / Math.hypot(...codes)), new Uint8Array(codes.buffer)]);
-    });
-    return parts.map((spans) => spans.map(([start, end, text]) => [start, end, ...wanted.get(text)]));
   }
 
   #refresh() {
@@ -356,9 +435,12 @@ export class SearchIndex {
     }
     const filter = Object.keys(where).length ? conditions(where) : null;
     const asked = this.#planOf(parseQuery(query, syntax));
-    const reads = mode !== "words" && !(await this.#unread([asked.text]))[0];
-    const vector = reads ? unit(await this.#encoder.encode(asked.text)) : null;
+    const encoder = mode === "vectors" ? this.#requireEncoder() : this.#encoder;
+    if (!encoder) mode = "words";
+    const reads = mode !== "words" && !(await findUnread([asked.text], encoder, this))[0];
+    const vector = reads ? unit(await encoder.encode(asked.text)) : null;
     if (!this.#made) return [];
+    if (vector && encoder !== this.#encoder) throw new OtherModel("rebuilt with another model meanwhile");
     if (vector) this.#refresh();
     const allowed = this.#allowed(filter, asked), inside = allowed && JSON.stringify([...allowed]);
     const cosines = vector ? this.#cosines(vector) : [];
@@ -426,8 +508,7 @@ export class SearchIndex {
   }
 
   #hit(row, cosines, terms, mode) {
-    const [[id, text, title, metadata, crc]] = this.#rows(SQL.hit, [row]);
-    if (crcOf({ id, text, title, metadata }) !== crc) damaged(`document ${id}`);
+    const [fields] = this.#rows(SQL.hit, [row]), { id, text, title, metadata } = documentOf(fields);
     const places = findTerms(text, terms), stored = this.#rows(SQL.passages_of, [row]);
     const spans = unitSpans(text, stored.map(([, ...span]) => span));
     const { numbers } = this.#passages, without = mode === "vectors" ? -2 : 0;
@@ -459,11 +540,7 @@ export async function openIndex(source, encoder, { sqlite } = {}) {
     bytes = new Uint8Array(await answer.arrayBuffer());
   }
   const found = await sqliteOf(sqlite), { capi, wasm, oo1 } = found, db = new oo1.DB(":memory:");
-  const [[...special], ...probes] = await encoder.tokenize(["", ...PROBES], { prompt: "" });
-  const unknown = new Set(probes[0].filter((id) => probes[1].includes(id) && !special.includes(id)));
-  const prompt = encoder.prompts[encoder.defaultPrompt] ?? "";
-  const [ids] = await encoder.tokenize([prompt], { prompt: "", maxLength: Infinity });
-  const model = { special: new Set(special), unknown, most: encoder.maxLength - ids.length };
+  const model = encoder && (await modelOf(encoder));
   try {
     if (bytes) {
       const copy = Uint8Array.from(bytes);
@@ -473,12 +550,12 @@ export async function openIndex(source, encoder, { sqlite } = {}) {
     }
     db.exec("PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF");
     if (db.selectValue("SELECT count(*) FROM sqlite_master")) {
-      const wrong = db.selectValue(SQL.check, [encoder.source]) ?? db.selectValue(SQL.strays);
+      const [problem, kind] = db.selectArray(SQL.check, [encoder?.source ?? null]);
+      if (kind === "model") throw new OtherModel(problem);
+      const wrong = problem ?? db.selectValue(SQL.strays);
       if (wrong) throw new EncoderError(`the index: ${wrong}`);
       db.exec(SQL.check_words);
-      for (const [id, text, title, metadata, crc] of rowsOf(db, found, SQL.check_documents)) {
-        if (crcOf({ id, text, title, metadata }) !== crc) damaged(`document ${id}`);
-      }
+      rowsOf(db, found, SQL.check_documents).forEach(documentOf);
     }
     return new SearchIndex(found, db, encoder, model);
   } catch (error) {

@@ -3,6 +3,7 @@ import android.content.Context
 import java.io.File
 import java.util.zip.CRC32
 import kotlin.math.abs
+import kotlinx.coroutines.CancellationException
 import kotlinx.coroutines.async
 import kotlinx.coroutines.runBlocking
 import org.msdc.encoder.Document
@@ -85,6 +86,42 @@ suspend fun checkFile(index: SearchIndex, encoder: SentenceEncoder, files: File)
     }
 }
 
+/** An index after an update of the app's model: its words at once, its vectors after `rebuild`. */
+suspend fun checkRebuild(file: File, encoder: SentenceEncoder, next: SentenceEncoder, answers: List<String>) {
+    fun open(with: SentenceEncoder?) = runBlocking { SearchIndex.open(file, with, SystemSqlite()) }
+    val kind = runCatching { open(next) }.exceptionOrNull() as? EncoderException
+    passed("a kind of its own", kind?.kind == EncoderException.Kind.OTHER_MODEL && "made with another tiny" in kind.message!!)
+    val former = open(encoder)
+    open(null).use { index ->
+        val ids = index.ids()
+        passed("ids", ids.size == index.count() && ids[0] == "d1")
+        passed("document", index.get("d1") == documents(File(file.parentFile, "documents.tsv"))[0] && index.get("none") == null)
+        passed("words meanwhile", index.search("level", mode = Mode.WORDS) == index.search("level") && index.search("level").isNotEmpty())
+        throws<IllegalStateException>("no vectors", "opened without an encoder") { runBlocking { index.search("level", mode = Mode.VECTORS) } }
+        throws<IllegalStateException>("no new text", "opened without an encoder") { runBlocking { index.add(listOf(Document("new", "text"))) } }
+        index.add300(former)
+        val cancelled = runCatching { index.rebuild(next) { done, _ -> if (done > 200) throw CancellationException("enough") } }
+        passed("cancelled", cancelled.exceptionOrNull() is CancellationException && former.search("level").isNotEmpty())
+        var told = Pair(0, 0)
+        val count = index.rebuild(next) { done, total -> told = Pair(done, total) }
+        passed("continued", count in 1..index.count() && told == Pair(index.count(), index.count()))
+        passed("rebuilt once", index.rebuild(next) == 0)
+        index.remove(List(300) { "x$it" })
+        checkAnswers(index, answers)
+    }
+    throws<EncoderException>("the former model", "made with another model meanwhile") { runBlocking { former.search("level", mode = Mode.VECTORS) } }
+    passed("the former model's words", former.search("level", mode = Mode.WORDS).isNotEmpty())
+    former.close()
+    open(next).use { passed("of the next model", it.search("level").isNotEmpty()) }
+    open(null).use { passed("and back", it.rebuild(encoder) == it.count()) }
+}
+
+/** As another process would do meanwhile. */
+suspend fun SearchIndex.add300(former: SearchIndex) {
+    former.add(List(300) { Document("x$it", "another text: $it") })
+    passed("both see it", count() == former.count())
+}
+
 fun main(arguments: Array<String>) {
     val (bundle, assets, files, data) = arguments.map { File(it) }
     val driver = SystemSqlite()
@@ -123,6 +160,10 @@ fun main(arguments: Array<String>) {
             own.add(documents(File(data, "documents.tsv")))
             checkAnswers(own, File(data, "answers.tsv").readLines())
             own.close()
+            File(files, "phone.sqlite").copyTo(File(data, "rebuilt.sqlite"))
+            SentenceEncoder.fromFolder(File(data, "other")).use { next ->
+                checkRebuild(File(data, "rebuilt.sqlite"), encoder, next, File(data, "answers.tsv").readLines())
+            }
             throws<EncoderException>("closed index", "the index is closed") { runBlocking { own.search("x") } }
             val unspaced = SearchIndex.open(File(files, "unspaced.sqlite"), encoder, driver)
             unspaced.add(listOf(Document("1", "会議は九時に始まります。切符は箱の中です。"), Document("2", "電車は八時に出ます。")))

@@ -13,6 +13,23 @@ const refused = async (work) => {
   }
 };
 
+// An index of another model: its words at once, its vectors after a rebuild that is interrupted once.
+async function rebuilt(encoder, answers) {
+  const index = await openIndex("/index/other.sqlite", null), before = index.ids().length;
+  const words = [await index.search("parking", { mode: "words" }), await index.search("parking")].map(JSON.stringify);
+  const refusals = [await refused(() => index.search("parking", { mode: "vectors" })), await refused(() => index.add(["a"]))];
+  const control = new AbortController(), calls = [];
+  control.abort(new Error("enough"));
+  refusals.push(await refused(() => index.rebuild(encoder, { signal: control.signal })));
+  const stored = await openIndex(index.bytes(), null);
+  const count = await stored.rebuild(encoder, { onProgress: (progress) => calls.push(progress) });
+  const again = await openIndex(stored.bytes(), encoder);
+  return {
+    before, words, refusals, count, calls, again: await stored.rebuild(encoder), document: again.get("d1"), none: again.get("x"),
+    answers: await answers(again),
+  };
+}
+
 export default async function run() {
   const encoder = await Encoder.load("/bundle");
   const answers = async (index) => {
@@ -70,5 +87,6 @@ export default async function run() {
   const compacted = await openIndex(again.bytes(), encoder);
   found.compacted = [compacted.length, (await compacted.search("unnumbered", { mode: "words" })).length];
   again.close();
+  found.rebuilt = await rebuilt(encoder, answers);
   return found;
 }

@@ -361,10 +361,18 @@ def test_search_index_gives_the_desktops_answers(bundle, tmp_path):
         "no_value": "filter lang: an empty list matches nothing", "key": "filter year: expected a value",
         "nested": "filter year: expected a value", "undefined": "filter year: expected a value",
         "quoted_name": "a name with a double quote", "bad_date": "is an invalid date",
-        "other": "made with another", "broken": "the vector of passage 1",
+        "other": "OtherModel: the index: made with another", "broken": "the vector of passage 1",
         "none": "EncoderError: the index is damaged", "sqlite": "no SQLite",
     }.items():  # fmt: skip
         assert words in (found["refused"][name] or "") and "\n" not in found["refused"][name], name
+    rebuilt, count = found["rebuilt"], len(documents)
+    assert (rebuilt["before"], rebuilt["count"], rebuilt["again"]) == (count, count, 0)
+    assert rebuilt["calls"][-1] == {"done": count, "total": count}
+    assert rebuilt["words"][0] == rebuilt["words"][1] != "[]"
+    assert rebuilt["refusals"] == [*["TypeError: the index was opened without an encoder, which only words need not"] * 2,
+                                   "Error: enough"]  # fmt: skip
+    assert (rebuilt["document"]["text"], rebuilt["none"]) == (documents[0]["text"], None)
+    same(wanted, rebuilt["answers"])
     # What the page made is the desktop's file: same rows, and it opens there.
     (tmp_path / "made.sqlite").write_bytes(base64.b64decode(found["bytes"]))
     assert rows_of(tmp_path / "made.sqlite") == rows_of(tmp_path / "desktop.sqlite")

@@ -12,7 +12,7 @@ internal object Engine {
     /** The bundle's program for [threads] threads. */
     fun program(folder: File, threads: Int): Program {
         val path = folder.path.toByteArray(Charsets.UTF_8)
-        val (file, multiMethod, repeats, takesPrompt) = NativeCore.findProgram(path, RUNTIME).split("\n")
+        val (file, multiMethod, repeats, takesPrompt) = core.findProgram(path, RUNTIME).split("\n")
         return ExecuTorchProgram(File(folder, file), multiMethod == "1", repeats.toInt(), takesPrompt == "1", threads)
     }
 }

@@ -6,10 +6,11 @@ package org.msdc.encoder
  */
 class EncoderException(val kind: Kind, message: String, cause: Throwable? = null) : Exception(message, cause) {
     /**
-     * A bundle or an index is damaged or not for this build; the runtime failed; the self-test did; the network, storage or
-     * SQLite did; the encoder or index is closed.
+     * A bundle or an index is damaged; it is intact but not for this build or device; an index is intact but of another
+     * model ([SearchIndex.rebuild]); the runtime failed; the self-test did; the network, storage or SQLite did; the
+     * encoder or index is closed.
      */
-    enum class Kind { DAMAGED, UNSUPPORTED, RUNTIME, GOLDEN, IO, CLOSED }
+    enum class Kind { DAMAGED, UNSUPPORTED, OTHER_MODEL, RUNTIME, GOLDEN, IO, CLOSED }
 
     /** Made by the JNI layer, with a status of the C interface. */
     internal constructor(status: Int, message: String) : this(

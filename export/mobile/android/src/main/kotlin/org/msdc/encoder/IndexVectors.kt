@@ -7,13 +7,13 @@ import java.nio.ByteOrder
 private const val MASK = 0xFFFFFFFFL
 
 /** CRC-32 of UTF-8 bytes. */
-internal fun crc(text: String): Long = NativeCore.crc32(0, text.toByteArray()).toLong() and MASK
+internal fun crc(text: String): Long = core.crc32(0, text.toByteArray()).toLong() and MASK
 
 /** A passage's checksum: of document, start, end, scale (0 without a vector) and vector. */
 internal fun crc(document: Long, start: Long, end: Long, scale: Double?, vector: ByteArray?): Long {
     val bytes = ByteBuffer.allocate(32 + (vector?.size ?: 0)).order(ByteOrder.LITTLE_ENDIAN)
     bytes.putLong(document).putLong(start).putLong(end).putDouble(scale ?: 0.0).put(vector ?: ByteArray(0))
-    return NativeCore.crc32(0, bytes.array()).toLong() and MASK
+    return core.crc32(0, bytes.array()).toLong() and MASK
 }
 
 /** The vectors of an index in memory: each with the row and the document of its passage, 8-bit numbers and their scale. */
@@ -58,7 +58,7 @@ internal class IndexVectors(private val path: String, private val width: Int) {
         version = now
     }
 
-    fun compare(query: FloatArray) = Cosines(rows, owners, NativeCore.int8Cosines(query, codes, scales))
+    fun compare(query: FloatArray) = Cosines(rows, owners, core.int8Cosines(query, codes, scales))
 }
 
 /** The cosines of a query with all passages that have a vector, in the order of their rows. */

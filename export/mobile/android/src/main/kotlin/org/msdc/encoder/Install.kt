@@ -1,37 +1,44 @@
 package org.msdc.encoder
 
 import android.content.Context
+import java.io.ByteArrayOutputStream
 import java.io.File
 import java.io.IOException
 import java.io.InputStream
 import java.io.InterruptedIOException
+import java.io.OutputStream
+import java.io.RandomAccessFile
 import java.net.HttpURLConnection
 import java.net.URL
+import java.security.DigestOutputStream
 import java.security.MessageDigest
+import java.util.concurrent.locks.ReentrantLock
 
-/** A bundle in the app's files; proven once its hashes were compared and its self-test passed there. */
+/** A bundle in the app's files, whose hashes were compared; proven once its self-test passed there. */
 internal class Installed(val folder: File) {
     private val mark = File(folder, ".proven")
 
     val proven: Boolean get() = mark.isFile
 
-    fun prove() {
-        mark.writeText("hashes compared, self-test passed\n")
+    fun prove() = mark.writeText("self-test passed\n")
+
+    fun disprove() {
+        mark.delete()
     }
 }
 
 /**
  * Copies the files that the program needs into the app's files, where they can be mapped. What is copied has the sizes
- * and hashes of the manifest; a folder appears complete or not at all, and an interrupted copy continues with the files
- * that are missing.
+ * and hashes of the manifest; a folder appears complete or not at all, for all processes of the app. An interrupted copy
+ * continues with the files that are missing, and what was damaged since is copied again.
  */
 internal object Install {
     private const val MANIFEST = "bundle.json"
     private const val ASSETS = "msdc"
     private const val MAX_MANIFEST_BYTES = 1024L * 1024
 
-    /** The bundle `msdc/[name]` of the assets, or the only one there. */
-    fun fromAssets(context: Context, name: String?): Installed = files {
+    /** The bundle `msdc/[name]` of the assets, or the only one there; with [anew] all files are copied again. */
+    fun fromAssets(context: Context, name: String?, anew: Boolean = false): Installed = files {
         val there = context.assets.list(ASSETS).orEmpty().sorted()
         val own = name ?: there.singleOrNull()
         if (own == null || own !in there) {
@@ -40,7 +47,43 @@ internal object Install {
                 "the module that msdc export wrote adds one")
         }
         val manifest = context.assets.open("$ASSETS/$own/$MANIFEST").use { it.readBytes() }
-        install(File(context.noBackupFilesDir, "msdc/$own"), manifest) { context.assets.open("$ASSETS/$own/$it") }
+        val home = File(context.noBackupFilesDir, "msdc/$own")
+        locked(home) {
+            if (anew) home.deleteRecursively()
+            val folder = folderOf(home, sha256(manifest))
+            if (!isIntact(folder)) install(folder, manifest) { context.assets.open("$ASSETS/$own/$it") }
+            Installed(folder)
+        }
+    }
+
+    private val installing = ReentrantLock()
+
+    /**
+     * Runs [work] while no other thread or process installs to [target]. A process that dies gives the lock back; waiting
+     * for it can be interrupted.
+     */
+    fun <T> locked(target: File, work: () -> T): T {
+        try {
+            installing.lockInterruptibly()
+        } catch (interrupted: InterruptedException) {
+            throw InterruptedIOException("interrupted at ${target.name}").initCause(interrupted)
+        }
+        try {
+            target.parentFile?.mkdirs()
+            RandomAccessFile("${target.path}.lock", "rw").use { file ->
+                try {
+                    file.channel.lock()
+                } catch (interrupted: IOException) {
+                    if (Thread.interrupted()) {
+                        throw InterruptedIOException("interrupted at ${target.name}").initCause(interrupted)
+                    }
+                    throw interrupted
+                }
+                return work()
+            }
+        } finally {
+            installing.unlock()
+        }
     }
 
     // Input and output that failed, as the module's own exception; what the caller interrupted stays as it is.
@@ -63,15 +106,19 @@ internal object Install {
         require(sha256.length == 64) { "sha256 has 64 hexadecimal digits, not ${sha256.length}" }
         val home = File(context.noBackupFilesDir, "msdc/$name")
         val folder = folderOf(home, sha256)
-        if (folder.isDirectory) return@files Installed(folder)
-        val manifest = fetch(MANIFEST).use { input ->
-            val bytes = java.io.ByteArrayOutputStream()
-            copy(input, bytes, MAX_MANIFEST_BYTES, MANIFEST)
-            bytes.toByteArray()
+        locked(home) {
+            if (!isIntact(folder)) {
+                val manifest = fetch(MANIFEST).use { input ->
+                    val bytes = ByteArrayOutputStream()
+                    copy(input, bytes, MAX_MANIFEST_BYTES, MANIFEST)
+                    bytes.toByteArray()
+                }
+                val actual = sha256(manifest)
+                if (!actual.equals(sha256, ignoreCase = true)) damaged("$MANIFEST has the sha256 $actual, not $sha256")
+                install(folder, manifest, progress, fetch)
+            }
+            Installed(folder)
         }
-        val found = hex(MessageDigest.getInstance("SHA-256").digest(manifest))
-        if (!found.equals(sha256, ignoreCase = true)) damaged("$MANIFEST has the sha256 $found, not $sha256")
-        install(home, manifest, progress, fetch)
     }
 
     /** Opens a file below the web address [base]; redirects are followed, anything but 200 is an error. */
@@ -87,50 +134,71 @@ internal object Install {
         connection.inputStream
     }
 
-    @Synchronized
+    /**
+     * Copies to [folder] what differs there or is missing; by whom [locked]. What is damaged is replaced by new files: those
+     * that another process has mapped stay readable.
+     */
     private fun install(
-        home: File,
+        folder: File,
         manifest: ByteArray,
         progress: (Long, Long) -> Unit = { _, _ -> },
         open: (String) -> InputStream
-    ): Installed {
+    ) {
         // Outside the backup: the app can install it again.
-        val digest = hex(MessageDigest.getInstance("SHA-256").digest(manifest))
-        val folder = folderOf(home, digest)
-        if (folder.isDirectory) return Installed(folder)
+        val home = folder.parentFile!!
         val stage = File(home, "partial-${folder.name}")
+        if (folder.exists()) {
+            stage.deleteRecursively()
+            if (!folder.renameTo(stage)) throw IOException("cannot move the damaged bundle $folder")
+            Installed(stage).disprove()
+        }
+        if (stage.isFile) stage.delete()
         if (!stage.isDirectory && !stage.mkdirs()) throw IOException("cannot make $stage")
-        File(stage, MANIFEST).writeBytes(manifest)
-        val lines = NativeCore.bundleFiles(stage.path.toByteArray(Charsets.UTF_8), Engine.RUNTIME)
-        val files = lines.trim().split("\n").map { it.split("\t") }
-        val total = files.sumOf { it[1].toLong() }
+        write(manifest.inputStream(), File(stage, MANIFEST), manifest.size.toLong()) {}
+        val files = listed(stage)
+        val total = files.sumOf { it.bytes }
         var done = 0L
-        for ((name, size, sha256) in files) {
-            val file = File(stage, name)
-            val bytes = size.toLong()
-            if (!file.isFile || file.length() != bytes || hashOf(file) != sha256) {
+        for (part in files) {
+            val file = File(stage, part.name)
+            if (!part.isIn(stage)) {
                 file.parentFile?.mkdirs()
-                val found = open(name).use { input -> write(input, file, bytes) { progress(done + it, total) } }
-                if (file.length() != bytes || found != sha256) {
+                val actual = open(part.name).use { input -> write(input, file, part.bytes) { progress(done + it, total) } }
+                if (file.length() != part.bytes || actual != part.sha256) {
                     file.delete()
-                    damaged("$name differs from the one that bundle.json lists")
+                    damaged("${part.name} differs from the one that bundle.json lists")
                 }
             }
-            done += bytes
+            done += part.bytes
             progress(done, total)
         }
         if (!stage.renameTo(folder)) throw IOException("cannot move the bundle to $folder")
         // Older versions of the bundle are deleted only now; a crash before this line leaves them.
         home.listFiles().orEmpty().filter { it != folder }.forEach { it.deleteRecursively() }
-        return Installed(folder)
+    }
+
+    private class Part(val name: String, val bytes: Long, val sha256: String) {
+        fun isIn(folder: File): Boolean = File(folder, name).let { it.isFile && it.length() == bytes && hashOf(it) == sha256 }
+    }
+
+    private fun listed(folder: File): List<Part> =
+        core.bundleFiles(folder.path.toByteArray(Charsets.UTF_8), Engine.RUNTIME).trim().split("\n").map { line ->
+            line.split("\t").let { (name, bytes, sha256) -> Part(name, bytes.toLong(), sha256) }
+        }
+
+    // Hashes and not only sizes: after a crash a file may have its length and zeros.
+    private fun isIntact(folder: File): Boolean {
+        val manifest = File(folder, MANIFEST)
+        return manifest.isFile && folder == folderOf(folder.parentFile!!, hashOf(manifest)) &&
+            listed(folder).all { it.isIn(folder) }
     }
 
     private fun folderOf(home: File, sha256: String) = File(home, sha256.lowercase().take(32))
 
     private fun write(input: InputStream, file: File, bytes: Long, progress: (Long) -> Unit): String {
         val digest = MessageDigest.getInstance("SHA-256")
+        file.deleteRecursively()
         file.outputStream().use { output ->
-            java.security.DigestOutputStream(output, digest).let { copy(input, it, bytes, file.name, progress) }
+            DigestOutputStream(output, digest).let { copy(input, it, bytes, file.name, progress) }
             output.fd.sync()
         }
         return hex(digest.digest())
@@ -151,7 +219,7 @@ internal object Install {
     // At most `limit` bytes, whatever the other side sends; stops when the thread is interrupted.
     private fun copy(
         input: InputStream,
-        output: java.io.OutputStream,
+        output: OutputStream,
         limit: Long,
         name: String,
         progress: (Long) -> Unit = {}
@@ -168,6 +236,8 @@ internal object Install {
             progress(total)
         }
     }
+
+    private fun sha256(bytes: ByteArray): String = hex(MessageDigest.getInstance("SHA-256").digest(bytes))
 
     private fun hex(bytes: ByteArray): String = bytes.joinToString("") { "%02x".format(it) }
 

@@ -2,10 +2,24 @@ package org.msdc.encoder
 
 import java.nio.ByteBuffer
 
-/** The JNI side of the encoder core. Folders and texts cross as UTF-8 bytes. */
+/** The encoder core. @throws EncoderException the app has no library for this device. */
+internal val core: NativeCore
+    get() = NativeCore.apply {
+        missing?.let {
+            val abi = System.getProperty("os.arch") ?: "unknown"
+            throw EncoderException(
+                EncoderException.Kind.UNSUPPORTED, "no libmsdc_encoder_jni.so for this device's processor ($abi) in the app", it
+            )
+        }
+    }
+
+/** The JNI side of [core]. Folders and texts cross as UTF-8 bytes. */
 internal object NativeCore {
-    init {
+    val missing: UnsatisfiedLinkError? = try {
         System.loadLibrary("msdc_encoder_jni")
+        null
+    } catch (error: UnsatisfiedLinkError) {
+        error
     }
 
     /** What this build runs programs with: "none", "executorch" or "onnx". */

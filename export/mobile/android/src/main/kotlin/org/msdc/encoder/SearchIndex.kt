@@ -52,15 +52,17 @@ data class Not(val value: Any?)
  *     val found = index.search("Wo ist das Auto?", where = mapOf("year" to Pair(2026, null)))
  *
  * The driver is `BundledSQLiteDriver` of `androidx.sqlite:sqlite-bundled`: Android's own SQLite has no FTS5. Safe to share
- * between threads; the encoder is the caller's and stays open.
+ * between threads; the encoder is the caller's and stays open. Without an encoder an index of any model is searched by its
+ * words, until [rebuild] encodes its documents.
  */
 class SearchIndex private constructor(
     private val path: String,
-    private val encoder: SentenceEncoder,
+    @Volatile private var encoder: SentenceEncoder?,
     private val db: SQLiteConnection
 ) : Closeable {
     private val lock = ReentrantLock()
-    private val vectors = IndexVectors(path, encoder.width)
+    private var vectors = encoder?.let { IndexVectors(path, it.width) }
+    private var compared: String? = null // the file's model, when the encoder was compared with it
     private var closed = false
 
     /** Number of documents. */
@@ -77,6 +79,15 @@ class SearchIndex private constructor(
     /** [add] that replaces documents of the same id; of one id in [documents] the last stays. */
     suspend fun update(documents: List<Document>): Int = put(documents, replace = true)
 
+    /** The ids of all documents, in the order in which they were added. */
+    suspend fun ids(): List<String> =
+        transaction("DEFERRED") { if (isEmpty()) emptyList() else db.values(sql("ids")) { it.getText(0) } }
+
+    /** The document of an [id]; null without one. */
+    suspend fun get(id: String): Document? = transaction("DEFERRED") {
+        if (isEmpty()) null else db.values(sql("document"), id) { document(it) }.singleOrNull()
+    }
+
     /** Removes documents by id; ids that are not there are left alone. Returns how many were removed. */
     suspend fun remove(ids: Collection<String>): Int =
         transaction("IMMEDIATE") { if (isEmpty()) 0 else removed(ids) }.also { locked { checkpoint() } }
@@ -91,6 +102,7 @@ class SearchIndex private constructor(
             require(one.text.isNotBlank()) { "document \"${one.id}\" has no text" }
             json(one.id)
         }
+        val encoder = requireEncoder()
         for (block in documents.chunked(BLOCK)) {
             val kept = if (replace) block.associateBy { it.id }.values.toList() else block
             val made = kept.map {
@@ -98,9 +110,13 @@ class SearchIndex private constructor(
                 encoder.passages(it.title, it.text)
             }
             transaction("IMMEDIATE") {
-                create()
+                create(encoder)
+                requireModel(encoder)
                 if (replace) removed(kept.map { it.id })
-                kept.zip(made) { one, passages -> insert(one, passages) }
+                kept.zip(made) { one, passages ->
+                    val row = insert(one)
+                    for (part in parts(row, passages, encoder.width)) db.run(sql("add_passage"), *part)
+                }
             }
         }
         locked { checkpoint() }
@@ -108,24 +124,114 @@ class SearchIndex private constructor(
     }
 
     /** The tables, created with the first documents. */
-    private fun create() {
+    private fun create(encoder: SentenceEncoder) {
         if (!isEmpty()) return
-        for (statement in sql("schema").split(";\n").filter { it.isNotBlank() }) db.run(statement)
+        db.runAll("schema")
         db.run(sql("add_facts"), encoder.source, encoder.name, encoder.source)
     }
 
-    private fun insert(one: Document, passages: ByteBuffer) {
-        val (title, text) = listOf(one.title, one.text).map { utf8(NativeCore.searchWords(SentenceEncoder.utf8(it))) }
+    /** Writes a document and its words; returns its row. */
+    private fun insert(one: Document): Long {
+        val (title, text) = listOf(one.title, one.text).map { utf8(core.searchWords(SentenceEncoder.utf8(it))) }
         db.run(sql("add_document"), one.id, one.text, one.title, one.metadata, crc(one), form(title, text))
         val row = db.values("SELECT last_insert_rowid()") { it.getLong(0) }.single()
         db.run(sql("add_words"), row, title, text)
+        return row
+    }
+
+    /** The passages of document [row] as their table has them. */
+    private fun parts(row: Long, passages: ByteBuffer, width: Int): List<Array<Any?>> = buildList {
         while (passages.hasRemaining()) {
             val (start, end) = listOf(passages.int.toLong(), passages.int.toLong())
             val scale = passages.float.toDouble().takeIf { it != 0.0 }
-            val vector = scale?.let { ByteArray(encoder.width).also { passages.get(it) } }
-            db.run(sql("add_passage"), row, start, end, scale, vector, crc(row, start, end, scale, vector))
+            val vector = scale?.let { ByteArray(width).also { passages.get(it) } }
+            add(arrayOf(row, start, end, scale, vector, crc(row, start, end, scale, vector)))
         }
     }
+
+    // --- another model ------------------------------------------------------------------------------------------------
+
+    private fun requireEncoder(): SentenceEncoder =
+        checkNotNull(encoder) { "$path: opened without an encoder, which only words need not" }
+
+    /** Compares the model again if another connection has rebuilt the file since. */
+    private fun requireModel(encoder: SentenceEncoder) {
+        val model = db.values(sql("model")) { it.getText(0) }.singleOrNull()
+        if (model == compared) return
+        if (rebuildState(encoder) != REBUILT) otherModel("$path: made with another model meanwhile")
+        compared = model
+        vectors?.expire()
+    }
+
+    private fun rebuildState(encoder: SentenceEncoder) =
+        db.values(sql("rebuild_state"), encoder.source) { it.getText(0) }.single()
+
+    private fun isRebuilt(encoder: SentenceEncoder) = when (rebuildState(encoder)) {
+        REBUILT -> true
+        REBUILDING -> false
+        else -> throw EncoderException(EncoderException.Kind.OTHER_MODEL, "$path: being rebuilt with another model")
+    }
+
+    /**
+     * Encodes all documents again with [encoder], for an index of another model; it is one of this model then, and has this
+     * encoder. Until the end it stays an index of its former model: searches by words go on, also in other processes. What
+     * was interrupted or cancelled continues with the next call. An index of this model already is left as it is.
+     *
+     *     val index = try { SearchIndex.open(file, encoder, driver) } catch (e: EncoderException) {
+     *         if (e.kind != EncoderException.Kind.OTHER_MODEL) throw e
+     *         SearchIndex.open(file, null, driver).also { scope.launch { it.rebuild(encoder) } }
+     *     }
+     *
+     * @param progress is called with the number of documents that are encoded so far, and of all.
+     * @return the number of documents that were encoded.
+     */
+    suspend fun rebuild(
+        encoder: SentenceEncoder, progress: (done: Int, total: Int) -> Unit = { _, _ -> }
+    ): Int = withContext(Dispatchers.IO) {
+        var count = 0
+        val begun = transaction("DEFERRED") { !isEmpty() && rebuildState(encoder) != REBUILT }
+        if (begun) transaction("IMMEDIATE") {
+            db.runAll("create_rebuilt")
+            db.run(sql("begin_rebuild"), encoder.source)
+            db.run(sql("add_rebuild"), encoder.source)
+        }
+        var finished = !begun
+        while (!finished) {
+            val documents = transaction("DEFERRED") {
+                if (isRebuilt(encoder)) emptyMap() else nextRebuilt(BLOCK.toLong())
+            }
+            val passages = documents.mapValues { (_, one) ->
+                ensureActive()
+                encoder.passages(one.title, one.text)
+            }
+            finished = transaction("IMMEDIATE") {
+                if (isRebuilt(encoder)) return@transaction true // by another process
+                for (row in db.values(sql("unbuilt"), json(documents.keys)) { it.getLong(0) }) {
+                    val parts = parts(row, passages.getValue(row), encoder.width)
+                    for (part in parts) db.run(sql("add_rebuilt"), *part)
+                    count++
+                }
+                val (done, total) = db.values(sql("count_rebuilt")) { listOf(it.getLong(0), it.getLong(1)) }.single()
+                if (documents.isNotEmpty()) progress(done.toInt(), total.toInt())
+                if (nextRebuilt(1).isNotEmpty()) return@transaction false
+                db.runAll("finish_rebuild")
+                db.run(sql("add_facts"), encoder.source, encoder.name, encoder.source)
+                true
+            }
+        }
+        locked {
+            this@SearchIndex.encoder = encoder
+            vectors = IndexVectors(path, encoder.width)
+            if (!isEmpty()) compared = db.values(sql("model")) { it.getText(0) }.single()
+            checkpoint()
+        }
+        count
+    }
+
+    private fun nextRebuilt(most: Long): Map<Long, Document> =
+        db.values(sql("next_rebuilt"), most) { it.getLong(0) to document(it, 1) }.toMap()
+
+    // --- search -------------------------------------------------------------------------------------------------------
 
     /**
      * The [top] documents nearest to [query], best first, behind the first [offset]. The last word of a query without a
@@ -137,6 +243,7 @@ class SearchIndex private constructor(
      * no bound), null for no value, or [Not] for none of these. Numbers compare as numbers, dates and times as such,
      * texts as text. Other values are taken by `toString`, which is ISO for java.time's `LocalDate`, `LocalDateTime`,
      * `OffsetDateTime` and `Instant`; a `java.util.Date` must become an `Instant` (`toInstant`).
+     * @param mode without an encoder BOTH is by words.
      * @param prompt is put before the query; null takes the bundle's default.
      * @param distinct documents with the same words are a single hit, the best.
      * @param operators "words in quotes" come first, and documents with -excluded words are no hits; else quotes and
@@ -158,25 +265,28 @@ class SearchIndex private constructor(
         require(top >= 1) { "top: $top, expected at least 1" }
         require(offset >= 0) { "offset: $offset, expected at least 0" }
         val filter = if (where.isEmpty()) null else conditions(where)
-        val asked = utf8(NativeCore.searchPlan(SentenceEncoder.utf8(query), operators))
+        val asked = utf8(core.searchPlan(SentenceEncoder.utf8(query), operators))
         val plan = locked { db.plan(asked) }
-        val vector = if (mode != Mode.WORDS && encoder.canRead(plan.text)) encoder.encode(plan.text, prompt) else null
+        val encoder = if (mode == Mode.VECTORS) requireEncoder() else encoder
+        val ranking = if (encoder == null) Mode.WORDS else mode
+        val vector = encoder?.takeIf { ranking != Mode.WORDS && it.canRead(plan.text) }?.encode(plan.text, prompt)
         return transaction("DEFERRED") { // one state of the file for the whole search
             if (isEmpty()) return@transaction emptyList()
             val allowed = allowed(filter, plan)
             val near = vector?.let {
-                vectors.refresh(db)
-                vectors.compare(it)
+                requireModel(encoder)
+                vectors!!.refresh(db)
+                vectors!!.compare(it)
             }
-            val (matches, others, matched) = candidates(plan, near, mode, offset.toLong() + top, allowed)
+            val (matches, others, matched) = candidates(plan, near, ranking, offset.toLong() + top, allowed)
             val inside = allowed?.let(::json)
-            val ranked = db.values(sql("ranked"), matches, others, mode.name.lowercase(), threshold) {
+            val ranked = db.values(sql("ranked"), matches, others, ranking.name.lowercase(), threshold) {
                 Ranked(it.getLong(0), it.getDouble(1), if (it.isNull(2)) null else it.getDouble(2), it.getDouble(3))
             }
             val page = if (distinct) ranked.asSequence().distinctBy { form(it.row) } else ranked.asSequence()
             page.drop(offset).take(top).map { scores ->
                 val count = if (distinct) db.values(sql("equal"), scores.row, inside) { it.getLong(0) }.single() else 1L
-                hit(scores, count.toInt(), matched.terms, mode, near.takeIf { scores.cosine != null })
+                hit(scores, count.toInt(), matched.terms, ranking, near.takeIf { scores.cosine != null })
             }.toList()
         }
     }
@@ -237,7 +347,7 @@ class SearchIndex private constructor(
         val (starts, ends) = listOf(1, 2).map { side -> LongArray(passages.size) { passages[it][side] } }
         val text = document.text
         val shown =
-            NativeCore.searchShow(text.toByteArray(), terms.toByteArray(), starts, ends, near, mode == Mode.VECTORS)
+            core.searchShow(text.toByteArray(), terms.toByteArray(), starts, ends, near, mode == Mode.VECTORS)
         try {
             val start = text.offsetByCodePoints(0, starts[shown[0]].toInt())
             val end = text.offsetByCodePoints(start, (ends[shown[0]] - starts[shown[0]]).toInt())
@@ -254,10 +364,10 @@ class SearchIndex private constructor(
         }
     }
 
-    /** A document of columns 0 to 3 whose checksum is column 4. */
-    private fun document(row: SQLiteStatement): Document {
-        val one = Document(row.getText(0), row.getText(1), row.getText(2), row.getText(3))
-        if (row.getLong(4) != crc(one)) damaged("$path: damaged (document ${one.id})")
+    /** A document of four columns from [first] on, whose checksum is the next one. */
+    private fun document(row: SQLiteStatement, first: Int = 0): Document {
+        val one = Document(row.getText(first), row.getText(first + 1), row.getText(first + 2), row.getText(first + 3))
+        if (row.getLong(first + 4) != crc(one)) damaged("$path: damaged (document ${one.id})")
         return one
     }
 
@@ -326,7 +436,7 @@ class SearchIndex private constructor(
 
     private suspend fun <T> transaction(kind: String, work: () -> T): T = locked {
         if (kind == "IMMEDIATE") {
-            vectors.expire()
+            vectors?.expire()
             // Writers block no reader then; later if the file is new or another connection has it open.
             if (!isEmpty()) runCatching { db.run("PRAGMA journal_mode=WAL") }
         }
@@ -351,9 +461,18 @@ class SearchIndex private constructor(
             if (size > 0 && pages > 0) damaged("$path: damaged ($size bytes without a table)")
             return
         }
-        val wrong = db.values(sql("check"), encoder.source) { if (it.isNull(0)) null else it.getText(0) }.single()
-            ?: db.values(sql("strays")) { it.getText(0) }.firstOrNull()
-        if (wrong != null) damaged("$path: $wrong")
+        db.select(sql("check"), encoder?.source) {
+            if (!it.isNull(0)) {
+                val problem = "$path: ${it.getText(0)}"
+                when (it.getText(1)) {
+                    "model" -> otherModel(problem)
+                    "version" -> throw EncoderException(EncoderException.Kind.UNSUPPORTED, problem)
+                    else -> damaged(problem)
+                }
+            }
+        }
+        db.values(sql("strays")) { it.getText(0) }.firstOrNull()?.let { damaged("$path: $it") }
+        compared = db.values(sql("model")) { it.getText(0) }.singleOrNull()
         db.select(sql("check_documents")) { document(it) }
         try {
             db.run("PRAGMA busy_timeout=0")
@@ -370,10 +489,20 @@ class SearchIndex private constructor(
         private const val BLOCK = 256 // documents that are encoded and written together
         private const val CANDIDATES = 1000 // documents of each kind that are ranked together; for hits beyond them more
         private const val LOCK_MS = 60_000
-        private val copying = ReentrantLock()
+        private const val REBUILT = "rebuilt" // states of the statement rebuild_state
+        private const val REBUILDING = "rebuilding"
 
-        /** The index in [file], made if it is not there. */
-        suspend fun open(file: File, encoder: SentenceEncoder, driver: SQLiteDriver): SearchIndex =
+        private fun otherModel(problem: String): Nothing = throw EncoderException(
+            EncoderException.Kind.OTHER_MODEL, "$problem; open it without an encoder and let rebuild encode its documents again"
+        )
+
+        /**
+         * The index in [file], made if it is not there. Without an [encoder] one of any model, for searches by words and
+         * for [rebuild].
+         *
+         * @throws EncoderException of the kind OTHER_MODEL: an intact index of another model than that of [encoder].
+         */
+        suspend fun open(file: File, encoder: SentenceEncoder?, driver: SQLiteDriver): SearchIndex =
             withContext(Dispatchers.IO) {
                 named(file.path) {
                     // Shorter than its header: SQLite would take the shortest for a new file.
@@ -400,18 +529,15 @@ class SearchIndex private constructor(
          * changed. Another name brings another one.
          */
         suspend fun fromAssets(
-            context: Context, name: String, encoder: SentenceEncoder, driver: SQLiteDriver
+            context: Context, name: String, encoder: SentenceEncoder?, driver: SQLiteDriver
         ): SearchIndex {
             val file = File(context.noBackupFilesDir, "msdc-search/$name")
             withContext(Dispatchers.IO) {
                 val stage = File(file.path + ".partial")
                 try {
-                    stage.parentFile?.mkdirs()
-                    // One process and one thread copies, and the copy is on the disk before it has its name.
-                    copying.withLock {
-                        RandomAccessFile("${file.path}.lock", "rw").use { held ->
-                            held.channel.lock()
-                            if (file.isFile) return@withContext
+                    // The copy is on the disk before it has its name.
+                    Install.locked(file) {
+                        if (!file.isFile) {
                             context.assets.open(name).use { input ->
                                 stage.outputStream().use {
                                     input.copyTo(it)

@@ -73,6 +73,10 @@ internal fun SQLiteConnection.select(sql: String, vararg values: Any?, row: (SQL
 internal fun <T> SQLiteConnection.values(sql: String, vararg values: Any?, value: (SQLiteStatement) -> T): List<T> =
     mutableListOf<T>().also { list -> select(sql, *values) { list += value(it) } }
 
+/** Runs the statements of search.sql that have one name. */
+internal fun SQLiteConnection.runAll(name: String) =
+    sql(name).split(";\n").filter { it.isNotBlank() }.forEach { run(it) }
+
 internal fun SQLiteConnection.run(sql: String, vararg values: Any?) = select(sql, *values) {}
 
 /** SQLite's errors as one line. Their class depends on the driver. */

@@ -38,16 +38,16 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
     private val lists = worker("msdc-list")
 
     /** Numbers in a vector. */
-    val width: Int = NativeCore.width(handle)
+    val width: Int = core.width(handle)
 
     /** The model's name. */
-    val name: String = NativeCore.name(handle).toString(Charsets.UTF_8)
+    val name: String = core.name(handle).toString(Charsets.UTF_8)
 
     // What vectors of an index are compared by: the sha256 of the model that was exported.
-    internal val source: String = NativeCore.source(handle)
+    internal val source: String = core.source(handle)
 
     /** Longest input in tokens, special ids included; longer texts are cut. */
-    val maxLength: Int = NativeCore.maxLength(handle)
+    val maxLength: Int = core.maxLength(handle)
 
     /**
      * The vector of [text]. Runs on a thread of this encoder's own, whatever the caller's dispatcher is, and waits for no
@@ -76,7 +76,7 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
     /** The vector of [text], on the calling thread. Takes milliseconds: call it off the main thread. */
     @JvmOverloads
     fun encodeBlocking(text: String, prompt: String? = null): FloatArray =
-        open { NativeCore.encode(handle, utf8(text), prompt?.let { ended(it, PROMPT) }) }
+        open { core.encode(handle, utf8(text), prompt?.let { ended(it, PROMPT) }) }
 
     /** The vectors of [texts], in order, on the calling thread: one native call, one [prompt] for all of them. */
     @JvmOverloads
@@ -85,27 +85,27 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
     private fun batch(texts: List<String>, prompt: String?, stop: ByteBuffer?): Vectors = open {
         val bytes = Array(texts.size) { utf8(texts[it], "text ${it + 1}") }
         val first = prompt?.let { ended(it, PROMPT) }
-        Vectors(if (bytes.isEmpty()) FloatArray(0) else NativeCore.encodeBatch(handle, bytes, first, stop), width)
+        Vectors(if (bytes.isEmpty()) FloatArray(0) else core.encodeBatch(handle, bytes, first, stop), width)
     }
 
     /** The prompt that the model holds under [name], such as "query". An unknown name is an error that lists the known ones. */
     fun prompt(name: String): String = open {
-        String(NativeCore.prompt(handle, ended(name, "the prompt's name")), Charsets.UTF_8)
+        String(core.prompt(handle, ended(name, "the prompt's name")), Charsets.UTF_8)
     }
 
     /** Token ids of [text] with the special ids, at most [maxLength]. */
-    fun tokenize(text: String): IntArray = open { NativeCore.tokenize(handle, utf8(text)) }
+    fun tokenize(text: String): IntArray = open { core.tokenize(handle, utf8(text)) }
 
     /** Whether the model's vocabulary knows at least half of a text's characters; all others have nearly one vector. */
-    internal fun canRead(text: String): Boolean = open { NativeCore.canRead(handle, utf8(text)) }
+    internal fun canRead(text: String): Boolean = open { core.canRead(handle, utf8(text)) }
 
     internal fun passages(title: String, text: String): ByteBuffer = open {
-        val found = NativeCore.passages(handle, utf8(title, "the title"), utf8(text), title.isNotBlank())
+        val found = core.passages(handle, utf8(title, "the title"), utf8(text), title.isNotBlank())
         ByteBuffer.wrap(found).order(ByteOrder.LITTLE_ENDIAN)
     }
 
     /** The vector of ids that already carry the special ids. */
-    fun encodeIds(ids: IntArray): FloatArray = open { NativeCore.encodeIds(handle, ids) }
+    fun encodeIds(ids: IntArray): FloatArray = open { core.encodeIds(handle, ids) }
 
     /**
      * Run the bundle's golden texts and compare ids and vectors with those of the export. Takes seconds.
@@ -115,7 +115,7 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
      */
     @JvmOverloads
     fun selfTest(promise: Float = 0.999f): SelfTest = open {
-        val found = NativeCore.selfTest(handle, promise)
+        val found = core.selfTest(handle, promise)
         SelfTest(found[0].toInt(), found[1].toInt(), found[2], found[3])
     }
 
@@ -124,7 +124,7 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
             if (closed) return
             closed = true
             for (worker in listOf(queries, lists)) if (worker.isInitialized()) worker.value.shutdown()
-            NativeCore.close(handle)
+            core.close(handle)
             program?.close()
         }
     }
@@ -137,9 +137,16 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
 
     companion object {
         /**
+         * Whether the app has the native library for this device's processor. If not, every use of the module throws an
+         * [EncoderException] of the kind UNSUPPORTED.
+         */
+        @JvmStatic
+        fun isSupported(): Boolean = NativeCore.missing == null
+
+        /**
          * The encoder of a bundle in the app's assets: `msdc/[name]`, or the only one there. The first call of an app's
-         * version copies it to the app's files (programs are mapped from there), compares every hash and runs the
-         * self-test; later ones are fast.
+         * version copies it to the app's files (programs are mapped from there) and runs the self-test. Every call compares
+         * the hashes of the copy, and copies again what was lost or damaged. Processes of an app wait for each other.
          *
          * @throws EncoderException the bundle is missing or damaged, or the self-test failed on this device.
          */
@@ -148,11 +155,17 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
         fun fromAssets(context: Context, name: String? = null, threads: Int = 1): SentenceEncoder =
             fromInstalled(Install.fromAssets(context, name), threads)
 
+        /** [fromAssets] that copies all files again and repeats the self-test. */
+        @JvmStatic
+        @JvmOverloads
+        fun reinstall(context: Context, name: String? = null, threads: Int = 1): SentenceEncoder =
+            fromInstalled(Install.fromAssets(context, name, anew = true), threads)
+
         /**
          * The encoder of a bundle at the web address [base], whose bundle.json has the hash [sha256] (64 hexadecimal
          * digits, kept in the app). The first call downloads the files that the program needs, with the sizes and hashes
-         * of bundle.json, and runs the self-test; later ones need no network. An interrupted download continues with the
-         * next call. Interrupting the thread stops it (`runInterruptible` in a coroutine). The app needs the permission
+         * of bundle.json, and runs the self-test; later ones need no network as long as what was downloaded is intact. An
+         * interrupted download continues with the next call. Interrupting the thread stops it (`runInterruptible` in a coroutine). The app needs the permission
          * INTERNET, and an https address.
          *
          * @param progress is called with the bytes received so far and those of all files.
@@ -174,7 +187,7 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
 
         private fun fromInstalled(installed: Installed, threads: Int): SentenceEncoder {
             if (installed.proven) return fromFolder(installed.folder, threads)
-            val encoder = fromFolder(installed.folder, threads, checkFiles = true)
+            val encoder = fromFolder(installed.folder, threads)
             try {
                 encoder.selfTest()
             } catch (failure: Throwable) {
@@ -198,12 +211,12 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
             program: Program? = null
         ): SentenceEncoder {
             val path = folder.path.toByteArray(Charsets.UTF_8)
-            if (program == null && NativeCore.runtime() != "none") {
-                return SentenceEncoder(NativeCore.open(path, threads, checkFiles), null)
+            if (program == null && core.runtime() != "none") {
+                return SentenceEncoder(core.open(path, threads, checkFiles), null)
             }
             val running = program ?: Engine.program(folder, threads)
             try {
-                return SentenceEncoder(NativeCore.openWith(path, checkFiles, Engine.RUNTIME, running), running)
+                return SentenceEncoder(core.openWith(path, checkFiles, Engine.RUNTIME, running), running)
             } catch (failure: Throwable) {
                 running.close()
                 throw failure

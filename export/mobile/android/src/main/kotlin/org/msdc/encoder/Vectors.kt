@@ -57,7 +57,7 @@ class Vectors(values: FloatArray, val width: Int) : AbstractMutableList<FloatArr
         fits(query)
         require(k >= 0) { "k is $k" }
         val rows = IntArray(minOf(k, size))
-        val cosines = NativeCore.topK(query, numbers, size, rows)
+        val cosines = core.topK(query, numbers, size, rows)
         return rows.indices.map { Hit(rows[it], cosines[it]) }
     }
 
@@ -72,7 +72,7 @@ class Vectors(values: FloatArray, val width: Int) : AbstractMutableList<FloatArr
         @JvmStatic
         fun cosine(a: FloatArray, b: FloatArray): Float {
             require(a.size == b.size) { "vectors of ${a.size} and ${b.size} numbers" }
-            return NativeCore.cosine(a, b)
+            return core.cosine(a, b)
         }
     }
 }
