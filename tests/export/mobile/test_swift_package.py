@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import http.server
+import os
 import platform
 import re
 import shutil
@@ -77,6 +78,7 @@ def test_package_runs_on_linux(tiny_bundle, tmp_path):
     files.mkdir()
     bundle = load_bundle(tiny_bundle, "executorch")
     phone_search.write_data(bundle, data, files)
+    phone_search.write_other_model(tiny_bundle, data / "other")
     shutil.copyfile(files / "desktop.sqlite", tmp_path / "made-here.sqlite")
     (hostile := tmp_path / "hostile").mkdir()
     with open_index(hostile / "whole.sqlite", bundle) as index:
@@ -89,10 +91,11 @@ def test_package_runs_on_linux(tiny_bundle, tmp_path):
         out = run(
             "swift", "run", "--package-path", package, "--jobs", "2", "Check", tiny_bundle, library, data, files,
             f"http://127.0.0.1:{server.server_port}", digits, bundle.width, hostile, cwd=tmp_path,
+            env=os.environ | {"XDG_DATA_HOME": str(tmp_path / "home")},  # where downloads go
         )  # fmt: skip
         server.shutdown()
     lines = [line for line in out.splitlines() if line.startswith(("ok ", "FAILED "))]
-    assert len(lines) == 2 * len(phone_search.QUERIES) + 47 + checks, out
+    assert len(lines) == 3 * len(phone_search.QUERIES) + 68 + checks, out
     assert not any(one.startswith("FAILED") for one in lines), out
     assert out.splitlines()[-1] == "done"
     assert phone_search.contents(files / "phone.sqlite") == phone_search.contents(tmp_path / "made-here.sqlite")

@@ -30,24 +30,35 @@ struct Proof {
 extension SentenceEncoder {
   /// The folder of the bundle at the web address `base`, whose bundle.json has the hash `sha256` (64 hexadecimal digits,
   /// kept in the app). The first call downloads the files that the program needs, with the sizes and hashes of bundle.json,
-  /// into the app's support folder; later ones need no network, and an interrupted download continues with the next call.
+  /// into the app's support folder; later ones compare the hashes and need no network. What was lost or damaged is
+  /// downloaded again, with `anew` all of it, and an interrupted download continues with the next call. Calls wait for each
+  /// other, also those of other processes with the same folder.
   /// `progress` is called with the bytes received so far and those of all files. Open it with `SentenceEncoder.open(bundle:)`.
   public static func download(
-    from base: URL, sha256 wanted: String, progress: (@Sendable (Int64, Int64) -> Void)? = nil
+    from base: URL, sha256 digits: String, anew: Bool = false, progress: (@Sendable (Int64, Int64) -> Void)? = nil
   ) async throws -> URL {
-    guard wanted.count == 64 else {
-      throw EncoderError.badArgument("sha256 has 64 hexadecimal digits, not \(wanted.count)")
+    guard digits.count == 64 else {
+      throw EncoderError.badArgument("sha256 has 64 hexadecimal digits, not \(digits.count)")
     }
-    let folder = try support("downloads").appendingPathComponent(String(wanted.lowercased().prefix(32)))
+    let folder = try support("downloads").appendingPathComponent(String(digits.lowercased().prefix(32)))
+    let lock = try await FileLock(folder.appendingPathExtension("lock"))
+    defer { lock.unlock() }
     let files = FileManager.default
-    if files.fileExists(atPath: folder.path) { return folder }
     let stage = folder.appendingPathExtension("partial")
+    if anew {
+      for old in [folder, stage] where files.fileExists(atPath: old.path) { try files.removeItem(at: old) }
+    }
+    if files.fileExists(atPath: folder.path) {
+      if isIntact(folder, digits) { return folder }
+      if files.fileExists(atPath: stage.path) { try files.removeItem(at: stage) }
+      try files.moveItem(at: folder, to: stage)
+    }
     try files.createDirectory(at: stage, withIntermediateDirectories: true)
     let manifest = stage.appendingPathComponent("bundle.json")
     try await fetch(base.appendingPathComponent("bundle.json"), to: manifest, most: 1 << 20) { _ in }
-    let found = try sha256(manifest)
-    guard found == wanted.lowercased() else {
-      throw EncoderError.damaged("bundle.json has the sha256 \(found), not \(wanted)")
+    let actual = try sha256(manifest)
+    guard actual == digits.lowercased() else {
+      throw EncoderError.damaged("bundle.json has the sha256 \(actual), not \(digits)")
     }
     let listed = try bundleFiles(stage)
     let total: Int64 = listed.map(\.bytes).reduce(0, +)
@@ -68,6 +79,34 @@ extension SentenceEncoder {
     try files.moveItem(at: stage, to: folder)
     return folder
   }
+}
+
+/// Whether a downloaded folder has what its bundle.json lists. Hashes and not only sizes: after a crash a file may have
+/// its length and zeros.
+private func isIntact(_ folder: URL, _ digits: String) -> Bool {
+  guard (try? sha256(folder.appendingPathComponent("bundle.json"))) == digits.lowercased(),
+    let listed = try? bundleFiles(folder)
+  else { return false }
+  return listed.allSatisfy { (try? sha256(folder.appendingPathComponent($0.name))) == $0.sha256 }
+}
+
+/// A lock between tasks and processes. A process that dies gives it back.
+private final class FileLock {
+  private let descriptor: Int32
+
+  /// Waits for the lock; a cancelled task stops to wait.
+  init(_ file: URL) async throws {
+    descriptor = open(file.path, O_CREAT | O_RDWR, 0o600)
+    guard descriptor >= 0 else { throw EncoderError.io("\(file.path): \(String(cString: strerror(errno)))") }
+    do {
+      while flock(descriptor, LOCK_EX | LOCK_NB) != 0 { try await Task.sleep(nanoseconds: 50_000_000) }
+    } catch {
+      close(descriptor)
+      throw error
+    }
+  }
+
+  func unlock() { close(descriptor) }
 }
 
 /// A folder of the app's support files, outside the backup: the app can install it again.
@@ -134,6 +173,8 @@ private final class Transfer: NSObject, URLSessionDataDelegate, @unchecked Senda
   private var continuation: CheckedContinuation<Void, Error>?
 
   init(_ target: URL, _ most: Int64, _ progress: @escaping @Sendable (Int64) -> Void) throws {
+    // A new file: a damaged one may be mapped by another process.
+    try? FileManager.default.removeItem(at: target)
     try Data().write(to: target)
     file = try FileHandle(forWritingTo: target)
     self.most = most

@@ -108,6 +108,13 @@ final class Database {
     return plans[0]
   }
 
+  /// Runs the statements of search.sql that have one name.
+  func runAll(_ name: String) throws {
+    for statement in sql(name).components(separatedBy: ";\n") where statement.contains(where: { !$0.isWhitespace }) {
+      try run(statement)
+    }
+  }
+
   private func failure() -> EncoderError {
     let message = sqlite3_errmsg(handle).map { String(cString: $0) } ?? "cannot be opened"
     if message.contains("UNIQUE constraint") {

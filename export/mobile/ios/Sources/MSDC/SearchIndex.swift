@@ -78,24 +78,28 @@ public enum Filter: Sendable, ExpressibleByStringLiteral, ExpressibleByIntegerLi
 ///     try await index.add([Document(id: "n1", text: "The car is on level 2.", metadata: #"{"year": 2026}"#)])
 ///     let found = try await index.search("Wo ist das Auto?", where: ["year": .between(2026, nil)])
 ///
-/// Uses the system's SQLite. Safe to share between threads.
+/// Uses the system's SQLite. Safe to share between threads. Without an encoder an index of any model is searched by its
+/// words, until `rebuild` encodes its documents.
 public final class SearchIndex: @unchecked Sendable {
   private static let block = 256  // documents that are encoded and written together
   private static let candidates = 1000  // documents of each kind that are ranked together; for hits beyond them more
   private static let lockMilliseconds = 60_000
 
-  private let encoder: SentenceEncoder
+  private var encoder: SentenceEncoder?
+  private var compared: String?  // the file's model, when the encoder was compared with it
   private var db: Database
   private let path: String
   private let queue = DispatchQueue(label: "org.msdc.search", qos: .userInitiated)
   private let adding = DispatchQueue(label: "org.msdc.search.add", qos: .utility)
-  private var vectors: IndexVectors
+  private var vectors: IndexVectors?
 
   /// The index in `file`, made if it is not there. A file of the app's bundle must be copied to a writable folder first.
-  public init(file: URL, encoder: SentenceEncoder) throws {
+  /// Without an encoder one of any model, for searches by words and for `rebuild`; with one, an intact index of another
+  /// model throws `EncoderError.otherModel`.
+  public init(file: URL, encoder: SentenceEncoder?) throws {
     self.encoder = encoder
     path = file.path
-    vectors = IndexVectors(width: encoder.width)
+    vectors = encoder.map { IndexVectors(width: $0.width) }
     // Shorter than its header: SQLite would take the shortest for a new file.
     let size = bytes(of: path)
     guard size == 0 || size >= 100 else { throw EncoderError.damaged("\(path): damaged (\(size) bytes)") }
@@ -125,8 +129,16 @@ public final class SearchIndex: @unchecked Sendable {
       if try size > 0 && db.number("PRAGMA page_count") > 0 { throw damaged("damaged (\(size) bytes without a table)") }
       return
     }
-    let wrong = try db.texts(sql("check"), [.text(encoder.source)]).first { !$0.isEmpty } ?? db.texts(sql("strays")).first
-    if let wrong { throw damaged(wrong) }
+    try db.run(sql("check"), [encoder.map { .text($0.source) } ?? .null]) { row in
+      if row.isNull(0) { return }
+      switch row.text(1) {
+      case "model": throw otherModel(row.text(0))
+      case "version": throw EncoderError.unsupported("\(path): \(row.text(0))")
+      default: throw damaged(row.text(0))
+      }
+    }
+    if let stray = try db.texts(sql("strays")).first { throw damaged(stray) }
+    compared = try db.texts(sql("model")).first
     try db.run(sql("check_documents")) { _ = try document($0) }
     try db.run("PRAGMA busy_timeout=0")
     defer { try? db.run("PRAGMA busy_timeout=\(SearchIndex.lockMilliseconds)") }
@@ -139,10 +151,20 @@ public final class SearchIndex: @unchecked Sendable {
 
   private func damaged(_ what: String) -> EncoderError { EncoderError.damaged("\(path): \(what)") }
 
-  /// A document of columns 0 to 3 whose checksum is column 4.
-  private func document(_ row: Database.Row) throws -> Document {
-    let one = Document(id: row.text(0), text: row.text(1), title: row.text(2), metadata: row.text(3))
-    guard crc(one) == row.integer(4) else { throw damaged("damaged (document \(one.id))") }
+  private func otherModel(_ problem: String) -> EncoderError {
+    .otherModel("\(path): \(problem); open it without an encoder and let rebuild encode its documents again")
+  }
+
+  private func requireEncoder(_ encoder: SentenceEncoder?) throws -> SentenceEncoder {
+    guard let encoder else { throw EncoderError.badArgument("\(path): opened without an encoder, which only words need not") }
+    return encoder
+  }
+
+  /// A document of four columns from `first` on, whose checksum is the next one.
+  private func document(_ row: Database.Row, _ first: Int32 = 0) throws -> Document {
+    let one = Document(
+      id: row.text(first), text: row.text(first + 1), title: row.text(first + 2), metadata: row.text(first + 3))
+    guard crc(one) == row.integer(first + 4) else { throw damaged("damaged (document \(one.id))") }
     return one
   }
 
@@ -160,6 +182,21 @@ public final class SearchIndex: @unchecked Sendable {
   @discardableResult
   public func update(_ documents: [Document]) async throws -> Int { try await put(documents, replace: true) }
 
+  /// The ids of all documents, in the order in which they were added.
+  public func ids() async throws -> [String] {
+    try await on(queue) { index in try index.isEmpty() ? [] : index.db.texts(sql("ids")) }
+  }
+
+  /// The document of an id; nil without one.
+  public func get(_ id: String) async throws -> Document? {
+    try requireKeys([id])
+    return try await on(queue) { index in
+      var documents: [Document] = []
+      if try !index.isEmpty() { try index.db.run(sql("document"), [.text(id)]) { try documents.append(index.document($0)) } }
+      return documents.first
+    }
+  }
+
   /// Removes documents by id; ids that are not there are left alone. Returns how many were removed.
   @discardableResult
   public func remove(_ ids: [String]) async throws -> Int {
@@ -176,7 +213,7 @@ public final class SearchIndex: @unchecked Sendable {
   ///
   /// `threshold`: documents have at least this cosine, or every word of the query. `filter`: values that the metadata
   /// must have by name; a name that no document has is an error. `prompt` is put before the query; nil takes the bundle's
-  /// default. `distinct`: documents with the same words are a single hit, the best. `operators`: "words in quotes" come
+  /// default. `mode`: without an encoder `.both` is by words. `distinct`: documents with the same words are a single hit, the best. `operators`: "words in quotes" come
   /// first, and documents with -excluded words are no hits; else quotes and minus are text.
   public func search(
     _ query: String, top: Int = 5, mode: Mode = .both, threshold: Float? = nil, where filter: [String: Filter] = [:],
@@ -188,12 +225,19 @@ public final class SearchIndex: @unchecked Sendable {
     let conditions = filter.isEmpty ? nil : json(try filter.map { try $0.value.condition($0.key) })
     let asked = try searchPlan(query, operators)
     let plan = try await on(queue) { try $0.db.plan(asked) }
-    let reads = try mode != .words && encoder.canRead(plan.text)
-    let vector = reads ? try await encoder.encode(plan.text, prompt: prompt) : nil
+    let current = try await on(queue) { $0.encoder }
+    let encoder = mode == .vectors ? try requireEncoder(current) : current
+    let ranking = encoder == nil ? .words : mode
+    var vector: [Float]?
+    if let encoder, ranking != .words, try encoder.canRead(plan.text) {
+      vector = try await encoder.encode(plan.text, prompt: prompt)
+    }
+    let query = (vector, encoder)
     return try await on(queue) { index in
       try index.transaction("DEFERRED") {  // one state of the file for the whole search
         guard try !index.isEmpty() else { return [] }
-        return try index.ranked(plan, vector, top, mode, threshold, conditions, offset, distinct)
+        if let encoder = query.1, query.0 != nil { try index.requireModel(encoder) }
+        return try index.ranked(plan, query.0, top, ranking, threshold, conditions, offset, distinct)
       }
     }
   }
@@ -209,20 +253,25 @@ public final class SearchIndex: @unchecked Sendable {
       throw EncoderError.badArgument("document \"\(one.id)\" has no text")
     }
     try requireKeys(documents.map(\.id))
+    let encoder = try requireEncoder(try await on(queue) { $0.encoder })
     for start in stride(from: 0, to: documents.count, by: SearchIndex.block) {
       var block = Array(documents[start..<min(start + SearchIndex.block, documents.count)])
       if replace { block = block.indices.filter { at in !block[(at + 1)...].contains { $0.id == block[at].id } }.map { block[$0] } }
       var made: [[Passage]] = []
       for one in block {
         try Task.checkCancellation()
-        made.append(try await on(adding) { try $0.encoder.passages(title: one.title, text: one.text) })
+        made.append(try await on(adding) { _ in try encoder.passages(title: one.title, text: one.text) })
       }
       let (kept, passages) = (block, made)
       try await on(queue) { index in
         try index.transaction("IMMEDIATE") {
-          try index.create()
+          try index.create(encoder)
+          try index.requireModel(encoder)
           if replace { _ = try index.removed(kept.map(\.id)) }
-          for (one, parts) in zip(kept, passages) { try index.insert(one, parts) }
+          for (one, parts) in zip(kept, passages) {
+            let row = try index.insert(one)
+            for part in parts { try index.db.run(sql("add_passage"), values(row, part)) }
+          }
         }
       }
     }
@@ -236,15 +285,18 @@ public final class SearchIndex: @unchecked Sendable {
   }
 
   /// The tables, created with the first documents.
-  private func create() throws {
+  private func create(_ encoder: SentenceEncoder) throws {
     guard try isEmpty() else { return }
-    for statement in sql("schema").components(separatedBy: ";\n") where statement.contains(where: { !$0.isWhitespace }) {
-      try db.run(statement)
-    }
+    try db.runAll("schema")
+    try addFacts(encoder)
+  }
+
+  private func addFacts(_ encoder: SentenceEncoder) throws {
     try db.run(sql("add_facts"), [.text(encoder.source), .text(encoder.name), .text(encoder.source)])
   }
 
-  private func insert(_ one: Document, _ passages: [Passage]) throws {
+  /// Writes a document and its words; returns its row.
+  private func insert(_ one: Document) throws -> Int64 {
     let (title, text) = (try searchWords(one.title), try searchWords(one.text))
     // Documents with the same stored words have this number in common.
     let stored = title + "\0" + text
@@ -255,17 +307,102 @@ public final class SearchIndex: @unchecked Sendable {
     try db.run(sql("add_document"), values)
     let row = try db.number("SELECT last_insert_rowid()")
     try db.run(sql("add_words"), [.integer(row), .text(title), .text(text)])
-    for part in passages {
-      let span = (Int64(part.start), Int64(part.end))
-      let read = !part.vector.isEmpty
-      let values: [Value] = [
-        .integer(row), .integer(span.0), .integer(span.1), read ? .real(Double(part.scale)) : .null,
-        read ? .blob(part.vector) : .null,
-        .integer(crc(row, span.0, span.1, read ? Double(part.scale) : 0, part.vector)),
-      ]
-      try db.run(sql("add_passage"), values)
-    }
+    return row
   }
+
+  // --- another model --------------------------------------------------------------------------------------------------
+
+  /// Compares the model again if another connection has rebuilt the file since.
+  private func requireModel(_ encoder: SentenceEncoder) throws {
+    let model = try db.texts(sql("model")).first
+    if model == compared && encoder === self.encoder { return }
+    guard encoder === self.encoder, try rebuildState(encoder) == "rebuilt" else {
+      throw otherModel("made with another model meanwhile")
+    }
+    compared = model
+    vectors?.expire()
+  }
+
+  private func rebuildState(_ encoder: SentenceEncoder) throws -> String {
+    try db.texts(sql("rebuild_state"), [.text(encoder.source)])[0]
+  }
+
+  private func isRebuilt(_ encoder: SentenceEncoder) throws -> Bool {
+    let state = try rebuildState(encoder)
+    if state == "other" { throw EncoderError.otherModel("\(path): being rebuilt with another model") }
+    return state == "rebuilt"
+  }
+
+  /// Encodes all documents again with `encoder`, for an index of another model; it is one of this model then, and has this
+  /// encoder. Until the end it stays an index of its former model: searches by words go on, also in other processes. What
+  /// was interrupted or cancelled continues with the next call. An index of this model already is left as it is.
+  /// `progress` is called with the number of documents that are encoded so far, and of all. Returns how many were encoded.
+  @discardableResult
+  public func rebuild(
+    _ encoder: SentenceEncoder, progress: (@Sendable (Int, Int) -> Void)? = nil
+  ) async throws -> Int {
+    var count = 0
+    var finished = try await on(queue) { index in try index.isEmpty() || index.rebuildState(encoder) == "rebuilt" }
+    if !finished {
+      try await on(queue) { index in
+        try index.transaction("IMMEDIATE") {
+          try index.db.runAll("create_rebuilt")
+          try index.db.run(sql("begin_rebuild"), [.text(encoder.source)])
+          try index.db.run(sql("add_rebuild"), [.text(encoder.source)])
+        }
+      }
+    }
+    while !finished {
+      let documents = try await on(queue) { index in
+        try index.transaction("DEFERRED") { try index.isRebuilt(encoder) ? [] : index.nextRebuilt(SearchIndex.block) }
+      }
+      var made: [Int64: [Passage]] = [:]
+      for (row, one) in documents {
+        try Task.checkCancellation()
+        made[row] = try await on(adding) { _ in try encoder.passages(title: one.title, text: one.text) }
+      }
+      let passages = made
+      let (written, ended) = try await on(queue) { index in
+        try index.transaction("IMMEDIATE") { try index.writeRebuilt(encoder, passages, progress) }
+      }
+      count += written
+      finished = ended
+    }
+    try await on(queue) { index in
+      index.encoder = encoder
+      index.vectors = IndexVectors(width: encoder.width)
+      if try !index.isEmpty() { index.compared = try index.db.texts(sql("model")).first }
+      index.checkpoint()
+    }
+    return count
+  }
+
+  /// How many documents were written, and whether the index is of the next model now.
+  private func writeRebuilt(
+    _ encoder: SentenceEncoder, _ passages: [Int64: [Passage]], _ progress: ((Int, Int) -> Void)?
+  ) throws -> (Int, Bool) {
+    if try isRebuilt(encoder) { return (0, true) }  // by another process
+    var rows: [Int64] = []
+    try db.run(sql("unbuilt"), [.text(json(Array(passages.keys)))]) { rows.append($0.integer(0)) }
+    for row in rows {
+      for part in passages[row] ?? [] { try db.run(sql("add_rebuilt"), values(row, part)) }
+    }
+    if let progress, !passages.isEmpty {
+      try db.run(sql("count_rebuilt")) { progress(Int($0.integer(0)), Int($0.integer(1))) }
+    }
+    if try !nextRebuilt(1).isEmpty { return (rows.count, false) }
+    try db.runAll("finish_rebuild")
+    try addFacts(encoder)
+    return (rows.count, true)
+  }
+
+  private func nextRebuilt(_ most: Int) throws -> [(Int64, Document)] {
+    var documents: [(Int64, Document)] = []
+    try db.run(sql("next_rebuilt"), [.integer(Int64(most))]) { try documents.append(($0.integer(0), document($0, 1))) }
+    return documents
+  }
+
+  // --- search ---------------------------------------------------------------------------------------------------------
 
   private func ranked(
     _ plan: Plan, _ vector: [Float]?, _ top: Int, _ mode: Mode, _ threshold: Float?, _ conditions: String?,
@@ -274,8 +411,8 @@ public final class SearchIndex: @unchecked Sendable {
     let allowed = try self.allowed(conditions, plan)
     var cosines: Cosines?
     if let vector {
-      try vectors.refresh(db, path)
-      cosines = try vectors.compare(vector)
+      try vectors?.refresh(db, path)
+      cosines = try vectors?.compare(vector)
     }
     let (matches, others, matched) = try candidates(plan, cosines, mode, offset + top, allowed)
     let least: Value = threshold.map { .real(Double($0)) } ?? .null
@@ -422,7 +559,7 @@ public final class SearchIndex: @unchecked Sendable {
 
   private func transaction<T>(_ kind: String, _ work: () throws -> T) throws -> T {
     if kind == "IMMEDIATE" {
-      vectors.expire()
+      vectors?.expire()
       // Writers block no reader then; later if the file is new or another connection has it open.
       if try !isEmpty() { try? db.run("PRAGMA journal_mode=WAL") }
     }
@@ -436,4 +573,13 @@ public final class SearchIndex: @unchecked Sendable {
       throw error
     }
   }
+}
+
+/// A passage of document `row` as its table has it.
+private func values(_ row: Int64, _ part: Passage) -> [Value] {
+  let (start, end, read) = (Int64(part.start), Int64(part.end), !part.vector.isEmpty)
+  return [
+    .integer(row), .integer(start), .integer(end), read ? .real(Double(part.scale)) : .null,
+    read ? .blob(part.vector) : .null, .integer(crc(row, start, end, read ? Double(part.scale) : 0, part.vector)),
+  ]
 }

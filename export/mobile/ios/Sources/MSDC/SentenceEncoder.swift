@@ -6,6 +6,8 @@ public enum EncoderError: Error, Equatable {
   case badArgument(String)
   case damaged(String)
   case unsupported(String)
+  /// An index is intact but of another model: `SearchIndex.rebuild` encodes its documents again.
+  case otherModel(String)
   case runtime(String)
   case memory(String)
   case golden(String)

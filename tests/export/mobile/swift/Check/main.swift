@@ -189,6 +189,60 @@ func checkDownload(_ base: String, _ digits: String, _ program: Borrowed) async 
   passed("self-test at the first start alone", tested >= 60 && program.calls - before == tested)
   let again = try await SentenceEncoder.download(from: URL(string: "http://127.0.0.1:9/none")!, sha256: digits)
   passed("no network", again.path == folder.path)
+  let names = try FileManager.default.contentsOfDirectory(atPath: folder.path).filter { $0 != "bundle.json" }
+  let changes: [(String, (URL) throws -> Void)] = [
+    ("gone", { try FileManager.default.removeItem(at: $0) }),
+    ("cut", { try Data(contentsOf: $0).dropLast().write(to: $0) }),
+    ("zeros", { try Data(count: Data(contentsOf: $0).count).write(to: $0) }),
+  ]
+  for (name, change) in changes {
+    for file in [names[0], names[names.count - 1], "bundle.json"] { try change(folder.appendingPathComponent(file)) }
+    await fails("\(name), no network", "io(") {
+      _ = try await SentenceEncoder.download(from: URL(string: "http://127.0.0.1:9/none")!, sha256: digits)
+    }
+    let healed = try await SentenceEncoder.download(from: address, sha256: digits)
+    let encoder = try SentenceEncoder(bundle: healed, checkFiles: true, program: program)
+    passed("\(name), downloaded again", try encoder.selfTest().idsDiffer == 0)
+  }
+  let anew = try await SentenceEncoder.download(from: address, sha256: digits, anew: true)
+  passed("all of it again", try SentenceEncoder(bundle: anew, checkFiles: true, program: program).width > 0)
+  try FileManager.default.removeItem(at: folder)
+  let all = try await withThrowingTaskGroup(of: URL.self) { group in
+    for _ in 0..<4 { group.addTask { try await SentenceEncoder.download(from: address, sha256: digits) } }
+    return try await group.reduce(into: []) { $0.append($1) }
+  }
+  passed("four at once", all.count == 4 && Set(all).count == 1)
+}
+
+/// An index after an update of the app's model: its words at once, its vectors after `rebuild`.
+func checkRebuild(_ file: URL, _ encoder: SentenceEncoder, _ next: SentenceEncoder, _ answers: [[String]]) async throws {
+  await fails("a kind of its own", "otherModel") { _ = try SearchIndex(file: file, encoder: next) }
+  let former = try SearchIndex(file: file, encoder: encoder)
+  let index = try SearchIndex(file: file, encoder: nil)
+  let (ids, number) = (try await index.ids(), try await index.count())
+  passed("ids", ids.count == number && ids[0] == "d1")
+  let (first, none) = (try await index.get("d1"), try await index.get("none"))
+  passed("document", first?.title == "Parking" && none == nil)
+  let (words, both) = (try await index.search("level", mode: .words), try await index.search("level"))
+  passed("words meanwhile", words == both && !words.isEmpty)
+  await fails("no vectors", "opened without an encoder") { _ = try await index.search("level", mode: .vectors) }
+  await fails("no new text", "opened without an encoder") { try await index.add([Document(id: "new", text: "text")]) }
+  try await former.add((0..<300).map { Document(id: "x\($0)", text: "another text: \($0)") })
+  let task = Task { try await index.rebuild(next) { _, _ in withUnsafeCurrentTask { $0?.cancel() } } }
+  task.cancel()
+  await fails("cancelled", "CancellationError") { _ = try await task.value }
+  passed("the former model's vectors", try await !former.search("level", mode: .vectors).isEmpty)
+  final class Told: @unchecked Sendable { var last = (0, 0) }
+  let told = Told()
+  let count = try await index.rebuild(next) { told.last = ($0, $1) }
+  let total = try await index.count()
+  passed("continued", count > 0 && count <= total && told.last == (total, total))
+  passed("rebuilt once", try await index.rebuild(next) == 0)
+  try await index.remove((0..<300).map { "x\($0)" })
+  try await checkAnswers(index, answers)
+  await fails("the former model", "made with another model meanwhile") { _ = try await former.search("level", mode: .vectors) }
+  passed("the former model's words", try await !former.search("level", mode: .words).isEmpty)
+  passed("of the next model", try await !SearchIndex(file: file, encoder: next).search("level").isEmpty)
 }
 
 func checkSearch(_ encoder: SentenceEncoder, _ data: URL, _ files: URL) async throws {
@@ -222,6 +276,10 @@ func checkSearch(_ encoder: SentenceEncoder, _ data: URL, _ files: URL) async th
   try await index.update([Document(id: "twice", text: "first"), Document(id: "twice", text: "second")])
   passed("the last stays", try await index.search("first second", mode: .words).map(\.document.text) == ["second"])
   try await checkFile(index, encoder, files)
+  let copy = data.appendingPathComponent("rebuilt.sqlite")
+  try await own.backup(to: copy)
+  let next = try SentenceEncoder(bundle: data.appendingPathComponent("other"), program: program)
+  try await checkRebuild(copy, encoder, next, answers)
   for name in ["other-model", "broken", "scaled", "lost", "changed", "no-words", "words-gone"] {
     let words = try String(contentsOf: data.appendingPathComponent("\(name).txt"), encoding: .utf8)
     await fails(name, words) {
