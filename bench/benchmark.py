@@ -63,7 +63,7 @@ def _bench(bundle: str | Path | None = None, *, options: BenchOptions) -> BenchR
             print(run.title, run.load, [timing.p50 for timing in run.latency])
 
     Args:
-        bundle: a folder of `msdc export`; None: the shipped msdc-mini, exported once into the user's cache.
+        bundle: a folder of `msdc export` or a hub id; None: the shipped msdc-mini, exported once into the user's cache.
 
     Returns:
         A `BenchResult`; `report` is None without a run. `raise_failures` turns what failed into errors. A lone device
@@ -83,7 +83,7 @@ def _bench(bundle: str | Path | None = None, *, options: BenchOptions) -> BenchR
     from msdc.files import refuse_existing, write_json
 
     # Everything that can be checked is checked before minutes of measuring.
-    folder = bundle_or_shipped(None if bundle is None else Path(bundle))
+    folder = bundle_or_shipped(bundle)
     if options.output is not None:
         check_output(Path(options.output), options.force)
     if options.json_file is not None:

@@ -23,7 +23,7 @@ GROUPS = {
 
 
 @click.command(cls=VerbCommand, verb="msdc.bench.benchmark:bench", groups=GROUPS)
-@click.argument("bundle", required=False, type=click.Path(path_type=Path))
+@click.argument("bundle", required=False, type=click.Path())
 @options_of(
     BenchOptions,
     ("prompt_name", "prompt", "truncate_dim", "from_text", "progress"),
@@ -42,7 +42,7 @@ GROUPS = {
 @wide_option
 @quiet_option
 def command(
-    bundle: Path | None,
+    bundle: str | None,
     build_runner: bool,
     compare: Path | None,
     gate: float | None,

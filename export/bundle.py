@@ -17,7 +17,7 @@ from msdc.arguments import checked
 from msdc.encoders.encoder import SentenceEncoder
 from msdc.encoders.folder import EncodeDefaults
 from msdc.errors import InputError, named_memory
-from msdc.export.manifest import Manifest, check_files, read_manifest
+from msdc.export.manifest import Manifest, check_files, locate_bundle, read_manifest
 from msdc.export.runtimes import RUNTIMES
 from msdc.export.schema import Runner
 from msdc.export.signature import verify_signature
@@ -148,16 +148,16 @@ def load_bundle(
     neither exported nor run on this machine before is run in a child process first.
 
     Args:
-        folder: the bundle.
+        folder: the bundle, or the hub id of one, OWNER/NAME or OWNER/NAME@REVISION.
         runtime: executorch or onnx; None takes the first the bundle holds whose package is installed.
-        threads: of one inference; None leaves them to the runtime.
+        threads: of one inference; None leaves them to the runtime, within the quota of a container.
         public_key: refuse a bundle that is not signed with this key of minisign (`RW...`, or its file).
 
     Raises:
         InputError: no bundle, a damaged one, one without that runtime, one whose program crashes, or not signed so.
         MissingExtra: the runtime's package is not installed, or `public_key` is given and `cryptography` is not.
     """
-    folder = Path(folder)
+    folder = locate_bundle(folder)
     if public_key is not None:
         verify_signature(folder, public_key)
     manifest = read_manifest(folder)

@@ -22,7 +22,7 @@ from msdc.encoders.encoder import Encoder, load_encoder, own_vectors
 from msdc.encoders.folder import OWN_TYPE, EncodeDefaults, locate_model, read_layout, shipped_names
 from msdc.errors import GateError, InputError
 from msdc.export.golden import golden_texts, thresholds_for
-from msdc.export.manifest import Manifest
+from msdc.export.manifest import Manifest, locate_bundle
 from msdc.export.mobile.module import package_folder
 from msdc.export.mobile.web.npm import runtime_folder
 from msdc.export.onnx.float_program import FloatProgram, ProgramEncoder
@@ -279,12 +279,12 @@ def export_sentence_transformers(
     )  # fmt: skip
 
 
-def bundle_or_shipped(given: Path | None) -> Path:
-    """The bundle folder that a user named; for none, or a shipped model's name, its Linux bundle in the user's cache,
-    which is exported once."""
+def bundle_or_shipped(given: str | Path | None) -> Path:
+    """The folder of the bundle, or the program file, that a user named; for none, or a shipped model's name, its Linux
+    bundle in the user's cache, which is exported once."""
     name = "msdc-mini" if given is None else str(given)
     if given is not None and name not in shipped_names():
-        return given
+        return Path(given) if Path(given).suffix in (".onnx", ".pte") else locate_bundle(given)
     # Another version of the package may export otherwise.
     mark = sha256_files([path for path in locate_model(name).iterdir() if path.is_file()])[:16]
     # Without ExecuTorch the bundle holds the ONNX program alone.

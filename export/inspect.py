@@ -24,7 +24,7 @@ from msdc.export.executorch.program import BACKEND, Constant, read_pte
 from msdc.export.manifest import check_files, read_manifest
 from msdc.export.onnx.program import MAX_ONNX_BYTES, check_onnx_file, external_files, subgraphs
 from msdc.extras import require
-from msdc.files import sha256_file
+from msdc.files import regular_size, sha256_file
 
 MAX_PTE_BYTES = 4 * 1024**3
 FLOATS = {"float": "float32", "double": "float64"}
@@ -46,14 +46,13 @@ def inspect_path(path: str | Path) -> dict[str, Any]:
         programs = [inspect_path(path / manifest.part(runtime).file) for runtime in manifest.runtimes]
         values = manifest.model_dump(mode="json")
         return {"kind": "bundle", "name": manifest.name, "hashes": "ok", "manifest": values, "programs": programs}
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
+    size = regular_size(path)
     with open(path, "rb") as handle:
         is_pte = handle.read(64)[4:8] == b"ET12"
     if path.suffix not in (".pte", ".onnx") and not is_pte:
         raise InputError(f"{path}: expected .pte or .onnx or a bundle folder")
-    if path.stat().st_size > (MAX_PTE_BYTES if is_pte else MAX_ONNX_BYTES):
-        raise InputError(f"{path}: {path.stat().st_size} bytes, larger than any program")
+    if size > (MAX_PTE_BYTES if is_pte else MAX_ONNX_BYTES):
+        raise InputError(f"{path}: {size} bytes, larger than any program")
     if path.suffix == ".pte" and not is_pte:
         raise InputError(f"{path}: not an ExecuTorch program")
     if is_pte:

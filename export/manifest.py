@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from glob import escape
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from msdc.encoders.folder import Similarity, is_reserved
+from msdc.encoders.folder import Similarity, download, hub_name, is_reserved
 from msdc.errors import InputError, first_line, first_problem
 from msdc.export.schema import (
     MANIFEST_FILE,
@@ -27,7 +28,7 @@ from msdc.export.schema import (
     Small,
     TargetName,
 )
-from msdc.files import parse_json, sha256_file, write_text
+from msdc.files import link_root, parse_json, regular_size, sha256_file, write_text
 
 GOLDEN_FILE = "golden.json"
 MAX_MANIFEST_BYTES = 1024 * 1024
@@ -191,22 +192,41 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     write_text(folder / MANIFEST_FILE, text.replace(f'"seal": "{_UNSEALED}"', f'"seal": "{seal}"', 1))
 
 
-def read_manifest(folder: str | Path) -> Manifest:
-    """The manifest of a bundle folder: bounded, sealed, and of this schema.
+def locate_bundle(name: str | Path) -> Path:
+    """Folder of a bundle: `name` itself, or of a hub id the files that its bundle.json lists, downloaded.
+
+    Args:
+        name: a folder, always of a `Path`, or OWNER/NAME, with `@REVISION` for one commit, branch or tag.
+
+    Raises:
+        InputError: a hub id that cannot be found, or whose repository holds no bundle.
+    """
+    hub_id = None if isinstance(name, Path) or is_reserved(name) else hub_name(name)
+    if hub_id is None:
+        return Path(name)
+    # The first file decides what is downloaded; the commit is the same, whatever is pushed meanwhile.
+    folder = download(str(name), (MANIFEST_FILE, "config.json", "modules.json"))
+    listed = read_manifest(folder, str(name)).files
+    return download(f"{hub_id}@{folder.name}", [MANIFEST_FILE, f"{MANIFEST_FILE}.minisig", *map(escape, listed)])
+
+
+def read_manifest(folder: str | Path, name: str | None = None) -> Manifest:
+    """The manifest of a bundle folder: bounded, sealed, and of this schema. Errors call it `name`, by default `folder`.
 
     Raises:
         InputError: no bundle, a damaged manifest, or one that names files outside the folder.
     """
     path = Path(folder) / MANIFEST_FILE
     if not path.is_file():
-        model = is_reserved(str(folder)) or any((path.parent / n).is_file() for n in ("config.json", "modules.json"))
-        command = f"msdc export {folder} --target linux -o {path.parent.name}-linux"
+        name = name or str(folder)
+        model = is_reserved(name) or any((path.parent / n).is_file() for n in ("config.json", "modules.json"))
+        command = f"msdc export {name} --target linux -o {Path(name).name.partition('@')[0]}-linux"
         hint = f"; it is a model: `{command}` makes a bundle of it" if model else ""
         if not model and not path.parent.is_dir():
-            raise InputError(f"{folder}: {'a file, not a bundle folder' if path.parent.exists() else 'no such folder'}")
-        raise InputError(f"{folder}: not a bundle (no {MANIFEST_FILE}){hint}")
-    if path.stat().st_size > MAX_MANIFEST_BYTES:
-        raise InputError(f"{path}: {path.stat().st_size} bytes, more than the {MAX_MANIFEST_BYTES} allowed")
+            raise InputError(f"{name}: {'a file, not a bundle folder' if path.parent.exists() else 'no such folder'}")
+        raise InputError(f"{name}: not a bundle (no {MANIFEST_FILE}){hint}")
+    if (size := regular_size(path)) > MAX_MANIFEST_BYTES:
+        raise InputError(f"{path}: {size} bytes, more than the {MAX_MANIFEST_BYTES} allowed")
     raw = path.read_bytes()
     try:
         manifest = Manifest.model_validate(parse_json(raw.decode("utf-8")))
@@ -228,7 +248,7 @@ def check_files(folder: str | Path, manifest: Manifest) -> None:
         InputError: naming the first file that is not.
     """
     folder = Path(folder)
-    root = folder.resolve()
+    root = link_root(folder)
     for name, record in manifest.files.items():
         path = folder / name
         try:
@@ -239,7 +259,7 @@ def check_files(folder: str | Path, manifest: Manifest) -> None:
             raise InputError(f"{path}: leads outside the bundle")
         if not path.is_file():
             raise InputError(f"{folder}: {name} is missing; copy the whole bundle again")
-        if (size := path.stat().st_size) != record.bytes:
+        if (size := regular_size(path)) != record.bytes:
             raise InputError(f"{path}: {size} bytes where the manifest says {record.bytes}; copy the bundle again")
         if sha256_file(path) != record.sha256:
             raise InputError(f"{path}: sha256 differs from the manifest; copy or export the bundle again")

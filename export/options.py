@@ -48,8 +48,10 @@ class ExportSettings(Options):
         description="one of fp32, int8, int8-embed4 (4-bit token table), int4-embed4 (for students trained for it), or "
         "a plan or its .json file; None: the plan of a folder made by `compress quantize`, else int8",
     )
-    style: ProgramStyle = Field(
-        default="multi-method", description="of ExecuTorch programs: methods embed, unit and pool, or one forward"
+    style: ProgramStyle | None = Field(
+        default=None,
+        description="of ExecuTorch programs. multi-method: methods embed, unit and pool; forward: one method; masked: "
+        "one method of ids and attention mask; None: that of the target, else multi-method",
     )
     max_length: int | None = Field(default=None, ge=2, description="longest input in tokens; None: that of the model")
     exporter: Literal["canonical", "generic"] | None = Field(
@@ -77,14 +79,21 @@ class ExportSettings(Options):
         """The runtimes to write programs for."""
         return expand(self.runtime) if self.runtime else TARGETS[self.target].runtimes
 
+    @property
+    def program_style(self) -> ProgramStyle:
+        """The style of ExecuTorch programs to write."""
+        return TARGETS[self.target].style or self.style or "multi-method"
+
     def check(self) -> None:
-        """Raise an `InputError` where the target has no sample app, or no use for what a web page needs."""
+        """Raise an `InputError` where an option does not suit the target: style, sample app, what a web page needs."""
         record = TARGETS[self.target].module
+        if self.style not in (None, self.program_style):
+            raise InputError(f"`style` {self.style}: target {self.target} takes {self.program_style} programs")
         if self.sample and (record is None or record.sample is None):
             known = ", ".join(one.name for one in TARGETS if one.module and one.module.sample)
             raise InputError(f"target {self.target} has no sample app; targets that have one: {known}")
         name = "with_runtime" if self.with_runtime else "transformers_js" if self.transformers_js else None
-        if name and (record is None or record.core is not None or not self.module):
+        if name and (record is None or record.template != "web" or not self.module):
             reason = f"target {self.target} runs no web page" if self.module else "no module is written"
             raise InputError(f"`{name}` is for web pages: {reason}")
 
@@ -99,7 +108,7 @@ class ExportSettings(Options):
 class ExportOptions(ExportSettings):
     """The arguments of `msdc.export.export` behind its model."""
 
-    target: str = Field(description="android, ios, linux or web")
+    target: str = Field(description="android, ios, linux, web or react-native")
     output: AnyPath | None = Field(
         default=None, description="bundle folder; None: MODEL-TARGET in the working directory"
     )

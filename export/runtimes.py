@@ -108,11 +108,13 @@ class ExecutorchRuntime(Runtime):
         self, folder: Path, model: Any, plan: PrecisionPlan | str, *, max_length: int, target: str, style: ProgramStyle,
         pad_id: int,
     ) -> WrittenProgram:  # fmt: skip
-        """See `Runtime`; the program of a generic model is one `forward`."""
+        """See `Runtime`; the program of a generic model is one `forward`, with a mask if the style is `masked`."""
         if isinstance(plan, str):
             from msdc.export.generic.programs import write_generic_executorch
 
-            return write_generic_executorch(model, plan, folder / "model.pte", max_length=max_length)
+            return write_generic_executorch(
+                model, plan, folder / "model.pte", max_length=max_length, masked=style == "masked"
+            )
         from msdc.export.executorch.lower import write_executorch
 
         return write_executorch(model, plan, folder / "model.pte", max_length=max_length, style=style)

@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Annotated, Generic, Literal, NamedTuple, Proto
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from msdc.encoders.folder import BUNDLE_FILE
 from msdc.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
 
-MANIFEST_FILE = "bundle.json"
+MANIFEST_FILE = BUNDLE_FILE
 # Key of `model.config` in the manifest: vectors depend on the padding of a batch.
 READS_PADDING = "reads_padding"
 Small = Annotated[int, Field(gt=0, le=2**24)]
-ProgramStyle = Literal["multi-method", "forward"]
+ProgramStyle = Literal["multi-method", "forward", "masked"]
 
 
 def _inside_path(name: str) -> str:
@@ -104,21 +105,23 @@ class NativeModule(NamedTuple):
     """A target's module for apps."""
 
     template: str  # its template folder in export/mobile, and its folder in a bundle
-    core: str | None  # path of the core's sources in it; None: a port of the core, which has a writer of its own
+    core: str | None  # path of the core's sources in it; None: the module has none, and a writer of its own
     runtimes: tuple[str, ...]  # that it can call, in order of preference
     sample: str | None = None  # template folder of an app that uses it, and the app's folder in a bundle
     answers: str = ""  # path in it of what a search should find, for its tests
     apart: bool = False  # in a folder next to the bundle, which an app takes as it is
+    own_tokenizer: bool = True  # tokenizes as the core does; False: the app's package reads a tokenizer.json
 
 
 class Target(NamedTuple):
     """One target: value of `--target`, default runtimes, whether ONNX programs may use operators of the `com.microsoft`
-    domain, and the module for apps that is written into the bundle, if any."""
+    domain, the module for apps that is written into the bundle, if any, and the one style of program that it takes."""
 
     name: str
     runtimes: tuple[str, ...]
     microsoft_operators: bool = True
     module: NativeModule | None = None
+    style: ProgramStyle | None = None
 
 
 _R = TypeVar("_R")
@@ -148,6 +151,7 @@ _ANDROID = NativeModule(
     "android", "src/main/cpp/core", ("executorch", "onnx"), "android-sample", "src/androidTest/assets/search.tsv"
 )
 _IOS = NativeModule("ios", "Sources/MSDCCore", ("executorch",), "ios-sample", "Tests/MSDCTests/search.tsv", apart=True)
+_REACT_NATIVE = NativeModule("react-native", None, ("executorch",), own_tokenizer=False)
 TARGETS: Registry[Target] = Registry(
     "target",
     [
@@ -156,6 +160,7 @@ TARGETS: Registry[Target] = Registry(
         Target("linux", ("executorch", "onnx")),
         # Engines other than ONNX Runtime should be able to run the program.
         Target("web", ("onnx",), microsoft_operators=False, module=NativeModule("web", None, ("onnx",))),
+        Target("react-native", ("executorch",), module=_REACT_NATIVE, style="masked"),
     ],
 )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from msdc.errors import InputError, printable
-from msdc.export.manifest import MANIFEST_FILE, check_files, read_manifest
+from msdc.export.manifest import MANIFEST_FILE, check_files, locate_bundle, read_manifest
 from msdc.extras import require
 from msdc.files import regular_size
 
@@ -90,14 +90,14 @@ def verify_signature(folder: str | Path, public_key: str | Path) -> str:
     """The trusted comment of a bundle's signature, once the signature and the hashes of all files are found right.
 
     Args:
-        folder: the bundle, with `bundle.json.minisig` next to `bundle.json`.
+        folder: the bundle or its hub id, with `bundle.json.minisig` next to `bundle.json`.
         public_key: the maker's key, from a source that the reader trusts: `RW...`, or the file that minisign wrote.
 
     Raises:
         InputError: not signed, not with this key, or changed afterwards.
         MissingExtra: `cryptography` is not installed.
     """
-    folder = Path(folder)
+    folder = locate_bundle(folder)
     key = PublicKey.read(public_key)
     manifest = read_manifest(folder)
     path = folder / SIGNATURE_FILE

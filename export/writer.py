@@ -207,7 +207,7 @@ def _write_program(
     say(f"{runtime}: lower {ready.precision} for {options.target}, lengths 1 to {ready.max_length}")
     # Windows renames no folder with an open file, and the runner maps its file: `program` ends with this function.
     program = RUNTIMES[runtime].write(
-        stage, ready.made(), ready.plan, max_length=ready.max_length, target=options.target, style=options.style,
+        stage, ready.made(), ready.plan, max_length=ready.max_length, target=options.target, style=options.program_style,
         pad_id=ready.facts.tokenizer.pad_id,
     )  # fmt: skip
     computed_ND = program.runner.run(golden.rows, golden.skip)

@@ -27,6 +27,10 @@ from msdc.errors import InputError, MsdcError
 PACKAGE = Path(__file__).resolve().parent
 MAX_JSON_BYTES = 64 * 1024 * 1024
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+# A snapshot's repository in the cache of the Hugging Face hub.
+_REPOSITORY = re.compile(r"(models|datasets|spaces)--.")
+# The specification of Git LFS bounds a pointer.
+_POINTER, MAX_POINTER_BYTES = b"version https://git-lfs.github.com/spec/v1", 1024
 # float64 ends at 1.8e308.
 MAX_DIGITS = 308
 # Younger ones may belong to a writer on another machine, whose lock is not seen here.
@@ -220,8 +224,28 @@ def write_json(target: str | os.PathLike[str], value: Any) -> None:
     write_text(target, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
 
 
+def link_root(folder: str | os.PathLike[str]) -> Path:
+    """The folder that links below `folder` may lead to: itself, or of a snapshot in the Hugging Face cache the tree of
+    its repository, where every file is a link to `models--OWNER--NAME/blobs`.
+    """
+    root = Path(folder).resolve()
+    for place in (root, *root.parents):
+        repository = place.parent.parent
+        if place.parent.name == "snapshots" and _REPOSITORY.match(repository.name) and (repository / "blobs").is_dir():
+            return repository
+    return root
+
+
+def refuse_pointer(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that holds Git LFS's reference to a file: git made the checkout without the files themselves."""
+    with open(path, "rb") as handle:
+        start = handle.read(len(_POINTER))
+    if start == _POINTER:
+        raise InputError(f"{path}: a pointer of Git LFS, not the file itself: run `git lfs pull` where it was cloned")
+
+
 def regular_size(path: str | os.PathLike[str]) -> int:
-    """Bytes of a regular file; a link is followed."""
+    """Bytes of a regular file that is not a pointer of Git LFS; a link is followed."""
     try:
         status = os.stat(path)
     except FileNotFoundError as error:
@@ -232,6 +256,10 @@ def regular_size(path: str | os.PathLike[str]) -> int:
         raise InputError(f"{path}: a folder; expected a file")
     if not stat.S_ISREG(status.st_mode):
         raise InputError(f"{path}: not a regular file (a device, a pipe or a socket)")
+    if status.st_size < MAX_POINTER_BYTES:
+        # What cannot be opened is the reader's error.
+        with contextlib.suppress(OSError):
+            refuse_pointer(path)
     return status.st_size
 
 

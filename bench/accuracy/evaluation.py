@@ -28,12 +28,12 @@ from msdc.bench.accuracy.task import Settings, TaskData, plain
 from msdc.bench.accuracy.vectors import SupportsEncode, TruncatedVectors, VectorStore
 from msdc.distill.catalog import shipped
 from msdc.encoders.encoder import configured, open_model
-from msdc.encoders.folder import is_reserved
+from msdc.encoders.folder import is_bundle
 from msdc.errors import InputError
 from msdc.export import export
 from msdc.export.bundle import load_bundle
 from msdc.export.readme import read_card
-from msdc.machine import usable_cores, versions
+from msdc.machine import core_count, versions
 from msdc.progress import warn
 from msdc.text.duplicates import normalise
 
@@ -131,11 +131,6 @@ class EvaluatedModel:
         return record | ({"sha256": model.fingerprint()} if self.folder is not None else {})
 
 
-def is_bundle(name: str | Path) -> bool:
-    """Whether `name` is the folder of an exported bundle."""
-    return not is_reserved(str(name)) and (Path(name) / "bundle.json").is_file()
-
-
 def open_evaluated(
     source: ModelLike,
     runtime: str | None = None,
@@ -155,7 +150,7 @@ def open_evaluated(
     model: Any = source
     if isinstance(source, (str, Path)) and is_bundle(source):
         # By default a runtime starts one thread per core of the machine, also of cores this process may not use.
-        model = load_bundle(source, runtime, settings.threads or len(usable_cores()))
+        model = load_bundle(source, runtime, settings.threads or core_count())
     elif isinstance(source, (str, Path)):
         model = open_model(str(source), runtime)
     model = configured(model, prompt_name, prompt)

@@ -19,7 +19,6 @@ from msdc.bench.accuracy.evaluation import (
     card_languages,
     document_of,
     exported,
-    is_bundle,
     load_one,
     load_sets,
     open_evaluated,
@@ -30,8 +29,9 @@ from msdc.bench.accuracy.mteb_tasks import PREFIX, score_task, select_tasks
 from msdc.bench.accuracy.search import SEARCH
 from msdc.bench.accuracy.sets import CARD, SUITES, DataSet, find_data_folder
 from msdc.bench.accuracy.task import Settings
+from msdc.encoders.folder import is_bundle
 from msdc.errors import InputError
-from msdc.export.manifest import read_manifest
+from msdc.export.manifest import locate_bundle, read_manifest
 from msdc.options import AnyPath, Names, listed, takes
 
 P = ParamSpec("P")
@@ -166,7 +166,8 @@ def _evaluate_all(model: ModelLike, tasks: str | Sequence[str | DataSet], *, opt
                 artifacts = (temporary.enter_context(exported(model)),)
         scored = [main, *(main.truncated(width) for width in options.truncate_dims)]
         for bundle in artifacts:
-            scored += [replace(prompted(bundle, name), baseline=main) for name in read_manifest(bundle).runtimes]
+            runtimes = read_manifest(locate_bundle(bundle)).runtimes
+            scored += [replace(prompted(bundle, name), baseline=main) for name in runtimes]
         if (against := options.against) is not None:
             same = isinstance(against, (str, Path)) and is_bundle(against)
             main.baseline = opened(against, options.runtime if same else None)

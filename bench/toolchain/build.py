@@ -24,7 +24,7 @@ from msdc.bench.toolchain.sdk import NativeSdk, native_sdk
 from msdc.errors import InputError, MsdcError
 from msdc.export.runtimes import RUNTIMES
 from msdc.export.schema import RuntimeName
-from msdc.files import PACKAGE, sha256_files
+from msdc.files import PACKAGE, regular_size, sha256_files
 
 CORE = PACKAGE / "export" / "native"
 SOURCES = PACKAGE / "bench" / "runner"
@@ -68,6 +68,7 @@ def own_runner(path: Path) -> RunnerBuild:
     program = path / RUNNER if path.is_dir() else path
     if not program.is_file():
         raise InputError(f"{path}: no such runner; build one with `msdc bench --build-runner`")
+    regular_size(program)
     libraries = tuple(sorted(p for p in (program.parent / "lib").glob("*") if p.is_file()))
     loader = next((p.name for p in libraries if p.name in LOADERS.values()), None)
     return RunnerBuild(program, libraries, elf_machine(program), loader, "")

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from msdc.distill.training.feed import BatchFeed, Position
 from msdc.errors import InputError, MsdcError
-from msdc.files import atomic_path, link_file, read_json, sha256_file, write_json
+from msdc.files import atomic_path, link_file, read_json, regular_size, sha256_file, write_json
 
 BEST = "best.safetensors"
 KEEP = {"step": 2, "end": 1}  # newest checkpoints that are kept
@@ -146,6 +146,8 @@ def load_newest(folder: Path) -> dict[str, Any] | None:
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
     """Read one checkpoint."""
+    if path.is_file():
+        regular_size(path)  # refuses a pointer of Git LFS, which is not damaged
     try:
         if sha256_file(path) == read_json(path.with_suffix(".json"))["sha256"]:
             state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)

@@ -5,8 +5,9 @@ share the student's layers (quantized or not) and compute the same function at b
 delegates whole. An operator left outside the delegate is an error.
 
 Multi-method (the default): `embed`, `unit` (called `repeats` times by the host) and `pool`, so that XNNPACK packs the
-recurring weights once. `forward`: one method that unrolls the recurrence. Both carry the constant methods `repeats`,
-`width`, `max_length` and `vocabulary`.
+recurring weights once. `forward`: one method that unrolls the recurrence. `masked`: the same with an attention mask, as
+packages take it that run any sentence encoder. All carry the constant methods `repeats`, `width`, `max_length` and
+`vocabulary`.
 
 Shapes: T tokens, E table width, k nonzeros per piece of a coded table, H hidden, N heads, D sentence width.
 """
@@ -49,6 +50,8 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 OWN_MODULES = (TABLE, CODE, POSITION)
 # Of a layer's input; one product here.
 READERS = ("query", "key", "value")
+# What a masked score is lowered by: its exponential is zero in float32.
+MASKED = 1e4
 QUANTIZED = ("quantize", "dequantize", "choose_qparams")
 
 
@@ -212,14 +215,15 @@ class ExportLayer(nn.Module):
         self.up, self.activation, self.down = layer.up, layer.activation, layer.down
         self.output_norm = layer.output_norm
 
-    def forward(self, hidden_TH: Tensor, last: bool = False) -> Tensor:
-        """See the class."""
+    def forward(self, hidden_TH: Tensor, last: bool = False, bias_11T: Tensor | None = None) -> Tensor:
+        """See the class; `bias_11T` is added to the scores of each key."""
         products = [product(hidden_TH) for product in self.products]
         joined_TC = products[0] if len(products) == 1 else torch.cat(products, -1)
         # Heads first, then their three kinds: slices of whole rows cost least.
         heads_MTd = joined_TC.view(-1, 3 * self.heads, self.hidden // self.heads).permute(1, 0, 2)
         query, key, value = (heads_MTd[i * self.heads : (i + 1) * self.heads] for i in range(3))
-        weights_NTT = torch.bmm(query, key.permute(0, 2, 1)).softmax(-1)
+        scores_NTT = torch.bmm(query, key.permute(0, 2, 1))
+        weights_NTT = (scores_NTT if bias_11T is None else scores_NTT + bias_11T).softmax(-1)
         context_TH = torch.bmm(weights_NTT, value).permute(1, 0, 2).contiguous().view(-1, self.hidden)
         residual_TH = hidden_TH if self.entry is None else hidden_TH * self.entry
         hidden_TH = self.attention_norm(residual_TH + self.output(context_TH))
@@ -242,17 +246,17 @@ class ExportUnit(nn.Module):
         of_layers = [[parts.get(f"layers.{i}.{name}.weight") for name in READERS] for i in range(len(layers))]
         self.layers = nn.ModuleList(map(ExportLayer, layers, of_layers, entry, middle))
 
-    def forward(self, hidden_1TH: Tensor) -> Tensor:
+    def forward(self, hidden_1TH: Tensor, bias_11T: Tensor | None = None) -> Tensor:
         """See the class."""
         hidden_TH = hidden_1TH.view(-1, self.hidden)
         *first, last = self.layers
         for layer in first:
-            hidden_TH = layer(hidden_TH)
-        return last(hidden_TH, last=True)
+            hidden_TH = layer(hidden_TH, bias_11T=bias_11T)
+        return last(hidden_TH, last=True, bias_11T=bias_11T)
 
 
 class ExportPool(nn.Module):
-    """Pooling, dense and normalisation of one unpadded sentence, [1, T, H] -> [1, D]."""
+    """Pooling, dense and normalisation of one sentence, [1, T, H] -> [1, D]; its bias leaves padding out."""
 
     end: Tensor | None
     zeros: Tensor
@@ -269,14 +273,15 @@ class ExportPool(nn.Module):
         self.dense_activation = ACTIVATIONS[student.config.dense_activation]
         self.normalize = student.config.normalize
 
-    def forward(self, hidden_1TH: Tensor) -> Tensor:
+    def forward(self, hidden_1TH: Tensor, bias_11T: Tensor | None = None) -> Tensor:
         """See the class."""
         if self.how == "cls":
             sentence_1D = hidden_1TH[:, 0]
         elif self.how == "max":
-            sentence_1D = hidden_1TH.amax(1)
+            sentence_1D = (hidden_1TH if bias_11T is None else hidden_1TH + bias_11T.permute(0, 2, 1)).amax(1)
         else:
-            share_11T = self.zeros[:, :, : hidden_1TH.shape[1]].softmax(-1)
+            equal_11T = self.zeros[:, :, : hidden_1TH.shape[1]]
+            share_11T = (equal_11T if bias_11T is None else equal_11T + bias_11T).softmax(-1)
             sentence_1D = torch.bmm(share_11T, hidden_1TH).view(1, -1)
         if self.end is not None:
             sentence_1D = sentence_1D * self.end
@@ -288,27 +293,29 @@ class ExportPool(nn.Module):
 
 
 class ExportForward(nn.Module):
-    """The whole encoder in one method, ids [1, T] -> [1, D]."""
+    """The whole encoder in one method: ids [1, T], and for the style `masked` their attention mask [1, T], -> [1, D]."""
 
     def __init__(self, student: Student, parts: dict[str, Integers], max_length: int, smoothed: Smoothed) -> None:
         super().__init__()
         self.embed = ExportEmbed(student, parts, max_length)
-        self.unit = nn.Identity() if student.config.static else ExportUnit(student, parts, smoothed)
+        self.static = student.config.static
+        self.unit = nn.Identity() if self.static else ExportUnit(student, parts, smoothed)
         self.pool = ExportPool(student, max_length, smoothed)
         self.repeats = student.config.repeats
 
-    def forward(self, ids_1T: Tensor) -> Tensor:
+    def forward(self, ids_1T: Tensor, mask_1T: Tensor | None = None) -> Tensor:
         """See the class."""
         hidden_1TH = self.embed(ids_1T)
+        bias_11T = None if mask_1T is None else ((mask_1T.to(torch.float32) - 1) * MASKED).unsqueeze(0)
         for _ in range(self.repeats):
-            hidden_1TH = self.unit(hidden_1TH)
-        return self.pool(hidden_1TH)
+            hidden_1TH = hidden_1TH if self.static else self.unit(hidden_1TH, bias_11T)
+        return self.pool(hidden_1TH, bias_11T)
 
 
 def methods_of(
     smoothed: Smoothed, plan: PrecisionPlan, max_length: int, style: ProgramStyle
-) -> dict[str, tuple[nn.Module, torch.Tensor]]:
-    """Method name -> (module, example input) of one style; the student is a float one, the modules are under `plan`."""
+) -> dict[str, tuple[nn.Module, tuple[Tensor, ...]]]:
+    """Method name -> (module, example inputs) of one style; the student is a float one, the modules are under `plan`."""
     parts = smoothed.integers(plan)
     # Query, key and value are quantized where they are joined.
     joined = {f"layers.{i}.{name}.weight" for i in range(smoothed.weights.config.unit) for name in READERS}
@@ -317,13 +324,14 @@ def methods_of(
     config = student.config
     T = min(max_length, 7)
     ids_1T = torch.full((1, T), min(3, config.vocabulary - 1), dtype=torch.int64)
-    if style == "forward":
-        return {"forward": (ExportForward(student, parts, max_length, smoothed), ids_1T)}
+    if style != "multi-method":
+        inputs = (ids_1T, torch.ones_like(ids_1T)) if style == "masked" else (ids_1T,)
+        return {"forward": (ExportForward(student, parts, max_length, smoothed), inputs)}
     hidden_1TH = torch.linspace(-1, 1, T * config.hidden).reshape(1, T, config.hidden)
     return {
-        "embed": (ExportEmbed(student, parts, max_length), ids_1T),
-        "unit": (ExportUnit(student, parts, smoothed), hidden_1TH),
-        "pool": (ExportPool(student, max_length, smoothed), hidden_1TH),
+        "embed": (ExportEmbed(student, parts, max_length), (ids_1T,)),
+        "unit": (ExportUnit(student, parts, smoothed), (hidden_1TH,)),
+        "pool": (ExportPool(student, max_length, smoothed), (hidden_1TH,)),
     }
 
 
@@ -378,15 +386,15 @@ def write_executorch(
     """
     student = smoothed.student
     config = student.config
-    style = "forward" if config.static else style
+    style = "forward" if config.static and style == "multi-method" else style
     constants = {
         "repeats": config.repeats, "width": config.width, "max_length": max_length, "vocabulary": config.vocabulary,
     }  # fmt: skip
     length = {1: torch.export.Dim("T", min=1, max=max_length)} if max_length > 1 else None
     with lowering("this model"):
         programs = {
-            name: torch.export.export(module.eval(), (example,), dynamic_shapes=(length,), strict=False)
-            for name, (module, example) in methods_of(smoothed, plan, max_length, style).items()
+            name: torch.export.export(module.eval(), inputs, dynamic_shapes=(length,) * len(inputs), strict=False)
+            for name, (module, inputs) in methods_of(smoothed, plan, max_length, style).items()
         }
         edge = to_edge(programs, constants)
         graphs = {name: edge.exported_program(name).graph_module for name in programs}

@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from msdc.errors import InputError, MsdcError
+from msdc.machine import quota_threads
 from msdc.processes import quiet
 
-METHODS = {"multi-method": ("embed", "unit", "pool"), "forward": ("forward",)}
+METHODS = {"multi-method": ("embed", "unit", "pool"), "forward": ("forward",), "masked": ("forward",)}
 BACKEND = "XnnpackBackend"
 _threads: int | None = None
 
@@ -58,7 +59,7 @@ class ExecutorchRunner:
         path: the program.
         style: its methods, see `METHODS`.
         constants: of the manifest, which its constant methods must return; `repeats`: how often `unit` is applied.
-        threads: of XNNPACK, for the whole process; None keeps what is set.
+        threads: of XNNPACK, for the whole process; None keeps what is set, within the quota of a container.
         takes_prompt: its one method `forward` has a second input, the number of tokens that are not pooled.
     """
 
@@ -71,7 +72,10 @@ class ExecutorchRunner:
         import torch
 
         self._torch, self.repeats, self.takes_prompt = torch, constants["repeats"], takes_prompt
+        self.takes_mask = style == "masked"
         runtime = executorch()
+        if threads is None and _threads is None:
+            threads = quota_threads()
         if threads is not None:
             set_executorch_threads(threads)
         from executorch.runtime import Verification
@@ -81,7 +85,7 @@ class ExecutorchRunner:
             with quiet() as captured:
                 self.program = runtime.load_program(path, verification=Verification.InternalConsistency)
                 for name in METHODS[style]:
-                    self._check_method(path, name, 2 if takes_prompt else 1)
+                    self._check_method(path, name, 2 if takes_prompt or self.takes_mask else 1)
                 for name, wanted in constants.items():
                     self._check_method(path, name, 0)
                     found = self.program.load_method(name).execute([])
@@ -104,8 +108,9 @@ class ExecutorchRunner:
     def _one(self, ids: Sequence[int], prompt_tokens: int) -> np.ndarray:
         ids_1T = self._torch.tensor([list(ids)], dtype=self._torch.int64)
         if "forward" in self.methods:
-            prompt = [self._torch.tensor([prompt_tokens], dtype=self._torch.int64)] if self.takes_prompt else []
-            return self.methods["forward"].execute([ids_1T, *prompt])[0].numpy()[0]
+            second = [self._torch.tensor([prompt_tokens], dtype=self._torch.int64)] if self.takes_prompt else []
+            second += [self._torch.ones_like(ids_1T)] if self.takes_mask else []
+            return self.methods["forward"].execute([ids_1T, *second])[0].numpy()[0]
         hidden_1TH = self.methods["embed"].execute([ids_1T])[0]
         for _ in range(self.repeats):
             hidden_1TH = self.methods["unit"].execute([hidden_1TH])[0]

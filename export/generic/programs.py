@@ -1,6 +1,6 @@
 """Programs of any model, through `torch.export`.
 
-ExecuTorch: one `forward(ids [1, T])`, lowered to XNNPACK where it can be. What stays outside the delegate runs on
+ExecuTorch: one `forward(ids [1, T])`, or with a mask [1, T], lowered to XNNPACK where it can be. What stays outside the delegate runs on
 portable kernels: that is slower, not wrong; it is counted and named, while the canonical exporter refuses it.
 
 ONNX: torch's exporter, then every linear map and the token table rewritten to int8. The exporter leaves weights behind
@@ -32,20 +32,29 @@ from msdc.export.onnx.graph import MICROSOFT, GraphBuilder, pair_safe, quantize_
 from msdc.export.onnx.program import subgraphs
 from msdc.export.onnx.write import IR_VERSION, OPSET
 from msdc.export.onnx.write import save_program as save_onnx
-from msdc.export.schema import TARGETS, ExecutorchPart, WrittenProgram
+from msdc.errors import InputError
+from msdc.export.schema import TARGETS, ExecutorchPart, ProgramStyle, WrittenProgram
 from msdc.processes import quiet
 
 INPUTS, PROMPT, OUTPUT = ("input_ids", "attention_mask"), "prompt_tokens", "sentence_embedding"
 
 
-def write_generic_executorch(model: GenericModel, precision: str, target: Path, *, max_length: int) -> WrittenProgram:
+def write_generic_executorch(
+    model: GenericModel, precision: str, target: Path, *, max_length: int, masked: bool = False
+) -> WrittenProgram:
     """Lower `model` as `fp32` or `int8` into `target` (.pte), run it at lengths 1, 2 and longest, and open it.
 
+    With `masked` its second input is an attention mask, int64 [1, T].
+
     Raises:
+        InputError: `masked`, for a model whose second input is the number of the prompt's tokens.
         GateError: a run gives no finite vector.
         MsdcError: `torch.export` or the lowering failed.
     """
     constants = {"repeats": 1, "width": model.width, "max_length": max_length, "vocabulary": model.vocabulary}
+    if masked and model.takes_prompt:
+        raise InputError(f"{model.architecture}: its pooling leaves the prompt's tokens out (include_prompt: false)")
+    style: ProgramStyle = "masked" if masked else "forward"
     with lowering(f"{model.architecture} models"):
         made = with_norms(model)
         made = quantized(made) if precision == "int8" else made
@@ -53,13 +62,15 @@ def write_generic_executorch(model: GenericModel, precision: str, target: Path, 
         length = {1: torch.export.Dim("T", min=1, max=max_length)} if max_length > 1 else None
         inputs = {"prompt_B": torch.ones(1, dtype=torch.int64)} if model.takes_prompt else {}
         shapes: dict[str, Any] = {"ids_BT": length, **dict.fromkeys(inputs)}
+        if masked:
+            inputs["mask_BT"], shapes["mask_BT"] = torch.ones_like(ids_1T), length
         program = torch.export.export(made, (ids_1T,), inputs, dynamic_shapes=shapes, strict=False)
         edge = to_edge({"forward": program}, constants)
         share, outside = delegation([edge.exported_program("forward").graph_module])
         lowered = finished(edge, do_quant_fusion_and_const_prop=True)
-    runner = save_program(lowered, target, style="forward", constants=constants, takes_prompt=model.takes_prompt)
+    runner = save_program(lowered, target, style=style, constants=constants, takes_prompt=model.takes_prompt)
     low_bit = None if precision == "fp32" else round(_low_bit_share(target), 4)
-    return WrittenProgram(ExecutorchPart(file=target.name, style="forward", repeats=1), runner, low_bit, share, outside)
+    return WrittenProgram(ExecutorchPart(file=target.name, style=style, repeats=1), runner, low_bit, share, outside)
 
 
 def _is_weight(shape: Sequence[int]) -> bool:

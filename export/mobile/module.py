@@ -18,6 +18,7 @@ from msdc.export.bundle import defaults_of, open_tokenizer
 from msdc.export.golden import read_golden
 from msdc.export.manifest import GOLDEN_FILE, MANIFEST_FILE, Manifest, TokenizerPart
 from msdc.export.mobile.sizes import app_sizes
+from msdc.export.mobile.react_native.write import write_react_native
 from msdc.export.mobile.web.write import write_web_module
 from msdc.export.options import ExportSettings
 from msdc.export.readme import render
@@ -39,6 +40,10 @@ ANDROID_LIBRARIES = {
     "executorch": "org.pytorch:executorch-android",
     "onnx": "com.microsoft.onnxruntime:onnxruntime-android",
 }
+
+
+# Template -> what writes a module without the core.
+WRITERS = {"web": write_web_module, "react-native": write_react_native}
 
 
 def _version(manifest: Manifest, runtime: str) -> str:
@@ -76,7 +81,7 @@ def require_module(target: str, tokenizer: TokenizerPart, runtimes: Sequence[str
     """Fail before minutes of work where the target has a module and it cannot be written for these runtimes."""
     module = TARGETS[target].module
     reason = None
-    if module is not None and tokenizer.native_file is None:
+    if module is not None and module.own_tokenizer and tokenizer.native_file is None:
         reason = tokenizer.no_native()
     elif module is not None and not set(module.runtimes) & set(runtimes):
         titles = " or ".join(RUNTIMES[name].title for name in module.runtimes)
@@ -156,7 +161,7 @@ def write_native_module(
     out = package or stage / module.template
     require_module(options.target, manifest.tokenizer, manifest.runtimes)
     if module.core is None:
-        write_web_module(stage, manifest, options, model)
+        WRITERS[module.template](stage, manifest, options, model)
         return (module.template,)
     names = tuple(name for name in module.runtimes if name in manifest.runtimes)  # in the module's order
     values = _values(stage, manifest, names) | {"folder": folder or manifest.name}

@@ -15,7 +15,9 @@ import onnxruntime
 from google.protobuf.message import DecodeError
 
 from msdc.errors import InputError, MsdcError, printable
+from msdc.files import link_root, regular_size
 from msdc.limits import LAYERS
+from msdc.machine import quota_threads
 from msdc.processes import quiet
 
 MAX_ONNX_BYTES = 2 * 1024**3 - 1
@@ -62,7 +64,7 @@ def tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
 def external_files(model: onnx.ModelProto, path: Path) -> set[str]:
     """Names of the external data files of a model, each held to be a plain file inside the model's own folder."""
     names: set[str] = set()
-    root = path.parent.resolve()
+    root = link_root(path.parent)
     for tensor in tensors(model.graph):
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             continue
@@ -76,7 +78,7 @@ def external_files(model: onnx.ModelProto, path: Path) -> set[str]:
         if not data.is_file():
             raise InputError(f"{path}: external data file {location} is missing")
         start, length = int(entries.get("offset", "0")), int(entries.get("length", "0"))
-        if start < 0 or length < 0 or start + length > data.stat().st_size:
+        if start < 0 or length < 0 or start + length > regular_size(data):
             raise InputError(f"{path}: external data of {tensor.name} is beyond the end of {location}")
         names.add(location)
     return names
@@ -126,10 +128,8 @@ def _integer(tensor: onnx.TensorProto | None) -> int | None:
 
 def check_onnx_file(path: Path, full: bool = False, most_bytes: int = MAX_ONNX_BYTES) -> onnx.ModelProto:
     """The graph of a file without its external data, checked; `full` adds strict shape inference."""
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
-    if path.stat().st_size > most_bytes:
-        raise InputError(f"{path}: {path.stat().st_size} bytes, larger than any such ONNX file")
+    if (size := regular_size(path)) > most_bytes:
+        raise InputError(f"{path}: {size} bytes, larger than any such ONNX file")
     model = onnx.ModelProto()
     try:
         model.ParseFromString(path.read_bytes())
@@ -146,11 +146,24 @@ def check_onnx_file(path: Path, full: bool = False, most_bytes: int = MAX_ONNX_B
         raise InputError(f"{path}: operators of domain {foreign[0]!r} are not supported")
     check_operators(model, path)
     try:
-        onnx.checker.check_model(str(path), full_check=full)
+        # By its path the checker also opens the external data: shapes are inferred from it, but it refuses links.
+        onnx.checker.check_model(str(path) if full else _without_data(model), full_check=full)
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{path}: onnx.checker refuses the model ({reason})") from error
     return model
+
+
+def _without_data(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy whose external tensors are empty ones: their bytes are no part of the graph."""
+    found = onnx.ModelProto()
+    found.CopyFrom(model)
+    for tensor in tensors(found.graph):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            tensor.ClearField("data_location")
+            tensor.ClearField("external_data")
+            tensor.dims[:] = [0]
+    return found
 
 
 class OnnxRunner:
@@ -165,6 +178,7 @@ class OnnxRunner:
         options.log_severity_level = 4
         # Spinning threads are fast on an idle machine and slow on a busy one.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        threads = threads or quota_threads()
         if threads is not None:
             options.intra_op_num_threads = threads
             options.inter_op_num_threads = 1

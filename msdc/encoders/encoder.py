@@ -22,10 +22,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from msdc.arguments import checked
 from msdc.encoders.folder import (
+    BUNDLE_FILE,
     OWN_TYPE,
     EncodeDefaults,
     Similarity,
-    is_reserved,
+    is_bundle,
     locate_model,
     read_defaults,
     with_prompt,
@@ -504,7 +505,7 @@ def load_encoder(
             defines them; a head without weights.
     """
     folder = locate_model(path_or_name)
-    if (folder / "bundle.json").is_file():
+    if (folder / BUNDLE_FILE).is_file():
         raise InputError(f"{folder}: an exported bundle; load it with msdc.load_bundle")
     source = ModelSource(folder)
     layout, name = source.layout, Path(str(path_or_name)).name
@@ -565,13 +566,13 @@ def open_model(
     truncate_dim: int | None = None,
     program: bool = False,
 ) -> SentenceEncoder:
-    """A bundle if `name` is a folder with a bundle.json, else a float model, with these defaults of `encode`.
+    """A bundle if `name` is one (`is_bundle`), else a float model, with these defaults of `encode`.
 
     With `program` ONNX Runtime runs our students: they load in a third of PyTorch's time and encode single texts in a
     quarter; vectors differ by 1e-7.
     """
     model: SentenceEncoder
-    if not is_reserved(name) and (Path(name) / "bundle.json").is_file():
+    if is_bundle(name):
         model = higher("load_bundle")(name, runtime=runtime)
     elif runtime is not None:
         make = f"msdc export {name} --target linux -o {Path(name).name}-linux"

