@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import math
 import os
 import platform
+import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import psutil
@@ -30,6 +32,10 @@ APPLE_FEATURES = {
     "AdvSIMD": "asimd", "FEAT_FP16": "asimdhp", "FEAT_DotProd": "asimddp", "FEAT_I8MM": "i8mm", "FEAT_BF16": "bf16",
     "FEAT_SME": "sme",
 }  # fmt: skip
+# What version 1 of control groups states without a limit is the largest number of pages, near 2^63.
+NO_LIMIT = 2**60
+# Spaces in paths of mountinfo.
+_OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 def peak_mib() -> float:
@@ -47,11 +53,91 @@ def peak_mib() -> float:
 
 
 def usable_cores() -> frozenset[int]:
-    """Indices of the processors that this process may run on; all of them if the system cannot restrict it."""
+    """Indices of the processors that this process may run on; all of them if the system cannot restrict it.
+
+    Of how many it gets the time is `core_count`.
+    """
     try:
         return frozenset(psutil.Process().cpu_affinity())
     except (AttributeError, psutil.Error):
         return frozenset(range(os.cpu_count() or 1))
+
+
+def core_count() -> int:
+    """Processors whose time this process gets: those it may run on, at most as many as its control groups grant."""
+    return min(len(usable_cores()), quota_threads() or sys.maxsize)
+
+
+def quota_threads() -> int | None:
+    """The number of threads that a library starts instead of its own default; None where no control group grants less
+    than the processors that it would count: libraries read no quota, and threads beyond it only stop each other.
+    """
+    quota = read_limits().cores
+    return None if quota is None or quota >= len(usable_cores()) else max(1, math.ceil(quota))
+
+
+def memory_mib() -> float:
+    """MiB that this process may use: the machine's, or less where its control groups grant less."""
+    total, limit = int(psutil.virtual_memory().total), read_limits().memory_bytes
+    return round((total if limit is None else min(total, limit)) / 2**20, 1)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the control groups of a process grant, of Docker, Kubernetes, systemd or Slurm; None: no limit."""
+
+    cores: float | None = None
+    memory_bytes: int | None = None
+
+
+def read_limits(root: str | Path = "/") -> Limits:
+    """The limits of this process's control groups, of version 1, 2 or both: of its own group and of all around it, up
+    to the root that it sees, the smallest holds. `root` is the folder that holds `proc` and `sys`.
+    """
+    root = Path(root)
+    paths: dict[str, str] = {}
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, _, rest = line.partition(":")
+        names, _, path = rest.partition(":")
+        paths |= dict.fromkeys(names.split(","), path)  # of version 2 the name is empty
+    cores, memory = [], []
+    for line in _read(root / "proc/self/mountinfo").splitlines():
+        before, _, after = line.partition(" - ")
+        fields, (kind, _, *options) = before.split(), [*after.split(), "", ""]
+        if len(fields) < 5 or kind not in ("cgroup", "cgroup2"):
+            continue
+        top, place = (_OCTAL.sub(lambda found: chr(int(found[1], 8)), field) for field in fields[3:5])
+        held = [""] if kind == "cgroup2" else [name for name in ",".join(options).split(",") if name in paths]
+        for path in {paths[name] for name in held if name in paths}:
+            for group in _groups(root / place.lstrip("/"), top, path):
+                cores += [_quota(group)]
+                memory += [_number(group / name) for name in ("memory.max", "memory.limit_in_bytes")]
+    return Limits(min(filter(None, cores), default=None), min(filter(None, memory), default=None))
+
+
+def _groups(mount: Path, top: str, path: str) -> Iterator[Path]:
+    """Folders of the group at `path` and of those around it, where the group `top` is mounted at `mount`."""
+    below = PurePosixPath(path)
+    # A container may see its own group as the root, or the host's path of it.
+    inside = below.is_relative_to(top) and ".." not in below.parts
+    for part in [below.relative_to(top), *below.relative_to(top).parents] if inside else [PurePosixPath(".")]:
+        yield mount / part
+
+
+def _number(path: Path) -> int | None:
+    """The bytes in a limit's file; None for "max", for version 1's number beyond any memory, and for no such file."""
+    text = _read(path).strip()
+    return int(text) if text.isdecimal() and text.isascii() and int(text) < NO_LIMIT else None
+
+
+def _quota(group: Path) -> float | None:
+    """Processors whose time a group gets: quota by period, in microseconds."""
+    fields = _read(group / "cpu.max").split() or [
+        *_read(group / "cpu.cfs_quota_us").split(), *_read(group / "cpu.cfs_period_us").split()
+    ]  # fmt: skip
+    if len(fields) != 2 or not all(field.isdecimal() and field.isascii() for field in fields) or not int(fields[1]):
+        return None
+    return int(fields[0]) / int(fields[1])
 
 
 def pin(cores: Sequence[int]) -> None:
@@ -64,7 +150,7 @@ def pin(cores: Sequence[int]) -> None:
 
 @dataclass(frozen=True)
 class Machine:
-    """`isa` holds the notable instruction sets, oldest first; `memory_mib` is what this process may use."""
+    """`isa` are the notable instruction sets, oldest first; `cores` and `memory_mib` are what this process may use."""
 
     cpu: str
     arch: str
@@ -119,16 +205,6 @@ def _processor() -> tuple[str, tuple[str, ...]]:
     return parse_cpuinfo(_read("/proc/cpuinfo"))
 
 
-def _memory_mib() -> float:
-    """Total memory, or the container's limit where that is lower."""
-    total = float(psutil.virtual_memory().total) / 2**20
-    for limit_file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        limit = _read(limit_file).strip()
-        if limit.isdigit() and 0 < int(limit) / 2**20 < total:
-            total = int(limit) / 2**20
-    return round(total, 1)
-
-
 def _os_name() -> str:
     if sys.platform == "darwin":
         return f"macOS {platform.mac_ver()[0]}"
@@ -140,10 +216,10 @@ def _os_name() -> str:
 
 
 def read_machine() -> Machine:
-    """Describe this machine; `cores` counts those that the process may run on."""
+    """Describe this machine, as far as this process may use it."""
     cpu, isa = _processor()
     name = cpu or platform.processor()
-    return Machine(name, platform.machine(), isa, len(usable_cores()), _memory_mib(), _os_name())
+    return Machine(name, platform.machine(), isa, core_count(), memory_mib(), _os_name())
 
 
 def read_heat() -> dict[str, Any]:
