@@ -46,7 +46,7 @@ from msdc.distill.word_translation import Dictionary, learn_dictionary, translat
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.errors import InputError
 from msdc.files import HOLDER_FILE, sha256_file, staged_folder, write_json, write_text
-from msdc.machine import read_machine
+from msdc.machine import quota_threads, read_machine
 from msdc.progress import say, warn
 from msdc.scores import cosine_rows, spearman
 
@@ -110,8 +110,8 @@ class Run:
         self.cache: Path | None = None
         if recipe.cache is not False:
             self.cache = Path(recipe.cache).expanduser() if recipe.cache else default_cache()
-        if recipe.threads is not None:
-            torch.set_num_threads(recipe.threads)
+        if threads := recipe.threads or quota_threads():
+            torch.set_num_threads(threads)
         torch.manual_seed(recipe.seed)
         self._tables: dict[tuple[Corpus, ...], list[Table]] = {}
 

@@ -125,6 +125,15 @@ def quiet_libraries() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
+def _keep_quota() -> None:
+    """In a container with a quota of processor time, libraries start no more threads than it grants."""
+    from msdc.machine import quota_threads
+
+    if (threads := quota_threads()) is not None:
+        for name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS"):
+            os.environ.setdefault(name, str(threads))
+
+
 def _end_by_signals() -> None:
     """Turn SIGTERM, and SIGHUP of a closed terminal, into an exception, so that child processes are stopped.
 
@@ -191,6 +200,7 @@ def main(arguments: list[str] | None = None) -> None:
     debug, words = "--debug" in arguments, [word for word in arguments if word != "--debug"]
     verb = next((word for word in words if word in VERBS), "")
     quiet_libraries()
+    _keep_quota()
     _end_by_signals()
     _write_utf8()
     try:

@@ -31,7 +31,7 @@ from msdc.export.manifest import Manifest, check_files, read_manifest
 from msdc.export.runtimes import RUNTIMES
 from msdc.export.schema import RuntimeName
 from msdc.extras import named_extras
-from msdc.machine import usable_cores
+from msdc.machine import core_count
 from msdc.processes import kill_children
 from msdc.progress import warn
 
@@ -203,7 +203,7 @@ def run_devices(devices: Sequence[Device], bundle: Path, settings: BenchSettings
     # Devices that measure time run one after another, undisturbed; those that count instructions run in parallel after.
     outcomes = {device: attempt(device) for device in devices if not device.runs_in_parallel}
     counting = [device for device in devices if device.runs_in_parallel]
-    with ThreadPoolExecutor(max_workers=len(usable_cores())) as pool:
+    with ThreadPoolExecutor(max_workers=core_count()) as pool:
         try:
             outcomes |= dict(zip(counting, pool.map(attempt, counting), strict=True))
         except BaseException:

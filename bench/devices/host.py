@@ -22,7 +22,7 @@ from msdc.bench.toolchain.build import native_runner
 from msdc.errors import InputError, MsdcError
 from msdc.export.runtimes import RUNTIMES
 from msdc.extras import missing
-from msdc.machine import read_heat, read_machine, usable_cores
+from msdc.machine import core_count, read_heat, read_machine, usable_cores
 from msdc.processes import end_of_signal, python_child, run_program
 from msdc.progress import say, track, warn
 
@@ -61,10 +61,9 @@ def host_state() -> DeviceState:
 
 def check_cores(settings: BenchSettings) -> None:
     """Refuse threads or CPU numbers that this process may not use."""
-    usable = usable_cores()
-    if settings.threads > len(usable):
-        raise InputError(f"`threads` {settings.threads}: this machine has {len(usable)} cores")
-    if not set(settings.affinity) <= usable:
+    if settings.threads > (cores := core_count()):
+        raise InputError(f"`threads` {settings.threads}: this process may use {cores} core{'s' if cores > 1 else ''}")
+    if not set(settings.affinity) <= usable_cores():
         raise InputError(f"`affinity` {','.join(map(str, settings.affinity))}: not all of them are usable here")
 
 

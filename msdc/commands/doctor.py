@@ -130,8 +130,9 @@ def check_kernels() -> list[Check]:
 
 def check_machine(machine: Machine) -> list[Check]:
     """Processor, instruction sets, memory, disk, GPU."""
+    cores = f"{machine.cores} core{'s' if machine.cores > 1 else ''} usable"
     facts = {
-        "processor": f"{machine.cpu or 'unknown'} ({machine.arch}), {machine.cores} cores usable",
+        "processor": f"{machine.cpu or 'unknown'} ({machine.arch}), {cores}",
         "instruction sets": " ".join(machine.isa) or "none of note",
         "memory": f"{machine.memory_mib / 1024:.1f} GiB",
         "free disk here": f"{shutil.disk_usage('.').free / 2**30:.1f} GiB",

@@ -12,11 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from textwrap import shorten
 
-import psutil
-
 from msdc.encoders.folder import OWN_TYPE, read_layout
 from msdc.errors import InputError, printable
 from msdc.files import file_state, read_json, regular_size, sha256_file, sha256_named
+from msdc.machine import memory_mib
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
@@ -67,8 +66,8 @@ class ModelSource:
 
     def read(self, path: Path) -> bytes:
         """The bytes of a weights file; their hash is recorded."""
-        if regular_size(path) > psutil.virtual_memory().total:
-            raise InputError(f"{path}: larger than this machine's memory")
+        if (size := regular_size(path)) > memory_mib() * 2**20:
+            raise InputError(f"{path}: {size} bytes, larger than the memory that this process may use")
         try:
             raw = path.read_bytes()
         except OSError as error:
