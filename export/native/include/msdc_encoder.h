@@ -115,6 +115,12 @@ MSDC_API msdc_status msdc_encode_batch(msdc_encoder *encoder, const char *prompt
                                        const size_t *text_sizes, size_t count, float *vectors, size_t width,
                                        msdc_stop stop, void *stop_context, char *error, size_t error_size);
 
+/* How many of `count` texts, with their prompt as in msdc_encode, have more tokens than msdc_max_length: msdc_encode cuts
+ * these. */
+MSDC_API msdc_status msdc_count_truncated(const msdc_encoder *encoder, const char *prompt, const char *const *texts,
+                                          const size_t *text_sizes, size_t count, size_t *truncated, char *error,
+                                          size_t error_size);
+
 /* Vector of ids that already carry the special ids; no prompt is added. */
 MSDC_API msdc_status msdc_encode_ids(msdc_encoder *encoder, const int32_t *ids, size_t count, float *vector,
                                      size_t width, char *error, size_t error_size);

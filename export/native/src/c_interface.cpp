@@ -243,6 +243,18 @@ msdc_status msdc_encode_batch(msdc_encoder* encoder, const char* prompt, const c
   });
 }
 
+msdc_status msdc_count_truncated(const msdc_encoder* encoder, const char* prompt, const char* const* texts,
+                                 const size_t* text_sizes, size_t count, size_t* truncated, char* error,
+                                 size_t error_size) {
+  return guarded(error, error_size, [&] {
+    need(encoder != nullptr && truncated != nullptr, "no encoder or no place for the number");
+    need(count == 0 || (texts != nullptr && text_sizes != nullptr), "no texts");
+    size_t found = 0;
+    for (size_t i = 0; i < count; ++i) found += encoder->encoder.truncates(prompt, view(texts[i], text_sizes[i]));
+    *truncated = found;
+  });
+}
+
 msdc_status msdc_encode_ids(msdc_encoder* encoder, const int32_t* ids, size_t count, float* vector, size_t width,
                             char* error, size_t error_size) {
   return guarded(error, error_size, [&] {

@@ -109,12 +109,21 @@ Encoder::Encoder(const std::string& folder, bool check_files, const std::string&
       engine_(std::move(engine)) {}
 
 std::vector<int32_t> Encoder::tokenize(const char* prompt, std::string_view text) const {
-  const std::string_view first = prompt == nullptr ? std::string_view(manifest_.default_prompt) : prompt;
-  if (first.empty()) return tokenizer_.encode(text);
   std::string both;
+  return tokenizer_.encode(prompted(prompt, text, both));
+}
+
+bool Encoder::truncates(const char* prompt, std::string_view text) const {
+  std::string both;
+  return tokenizer_.truncates(prompted(prompt, text, both));
+}
+
+std::string_view Encoder::prompted(const char* prompt, std::string_view text, std::string& both) const {
+  const std::string_view first = prompt == nullptr ? std::string_view(manifest_.default_prompt) : prompt;
+  if (first.empty()) return text;
   both.reserve(first.size() + text.size());
   both.append(first).append(text);
-  return tokenizer_.encode(both);
+  return both;
 }
 
 size_t Encoder::prompt_tokens(const char* prompt) const {

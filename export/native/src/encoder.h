@@ -74,10 +74,16 @@ class Encoder {
   // `prompt` before `text`, as ids. A prompt that is not given is the bundle's default.
   std::vector<int32_t> tokenize(const char* prompt, std::string_view text) const;
 
+  // Whether `tokenize` cuts prompt and text.
+  bool truncates(const char* prompt, std::string_view text) const;
+
   // Tokens of the prompt that the program does not pool: 0 where it pools them.
   size_t prompt_tokens(const char* prompt) const;
 
  private:
+  // The text with its prompt before it; `both` holds them where there is one.
+  std::string_view prompted(const char* prompt, std::string_view text, std::string& both) const;
+
   std::string runtime_;
   Manifest manifest_;
   Tokenizer tokenizer_;

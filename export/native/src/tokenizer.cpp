@@ -68,11 +68,15 @@ size_t Tokenizer::prompt_tokens(std::string_view prompt) const {
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
   if (text.size() > kMaxTextBytes) throw Failure(MSDC_BAD_ARGUMENT, "a text of more than 64 MiB");
   std::vector<int32_t> ids = segment(text);
-  const size_t room = static_cast<size_t>(max_length_) - before_.size() - after_.size();
-  if (ids.size() > room) ids.resize(room);
+  if (ids.size() > room()) ids.resize(room());
   ids.insert(ids.begin(), before_.begin(), before_.end());
   ids.insert(ids.end(), after_.begin(), after_.end());
   return ids;
+}
+
+bool Tokenizer::truncates(std::string_view text) const {
+  if (text.size() > kMaxTextBytes) throw Failure(MSDC_BAD_ARGUMENT, "a text of more than 64 MiB");
+  return segment(text).size() > room();
 }
 
 }  // namespace msdc

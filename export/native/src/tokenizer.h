@@ -21,6 +21,9 @@ class Tokenizer {
   // Special ids included, at most max_length. Throws Failure(MSDC_BAD_ARGUMENT) for a text past 64 MiB.
   std::vector<int32_t> encode(std::string_view text) const;
 
+  // Whether `encode` cuts a text.
+  bool truncates(std::string_view text) const;
+
   // Tokens of a text of any length, without special ids.
   size_t count(std::string_view text) const { return segment(text).size(); }
 
@@ -32,6 +35,7 @@ class Tokenizer {
 
  private:
   std::vector<int32_t> segment(std::string_view text) const;
+  size_t room() const { return static_cast<size_t>(max_length_) - before_.size() - after_.size(); }
 
   // One of the two is there.
   struct Pieces;

@@ -65,6 +65,17 @@ class Core:
         )  # fmt: skip
         return vectors
 
+    def count_truncated(self, texts: list[str], prompt: str | None) -> int:
+        raws, count = [text.encode() for text in texts], ctypes.c_size_t(7)
+        starts, sizes = (ctypes.c_char_p * len(raws))(*raws), (ctypes.c_size_t * len(raws))(*map(len, raws))
+        first = None if prompt is None else prompt.encode()
+        self.check(
+            self.library.msdc_count_truncated(
+                self.handle, first, starts, sizes, ctypes.c_size_t(len(raws)), ctypes.byref(count), self.error, 500
+            )
+        )
+        return count.value
+
     def self_test(self) -> int:
         result = (ctypes.c_int32 * 4)()
         return int(self.library.msdc_self_test(self.handle, ctypes.c_float(0.999), result, self.error, 500))
@@ -91,6 +102,18 @@ def test_a_program_is_told_how_many_tokens_are_the_prompts(core, prompt):
     # Word pieces of the prompt and the first special id.
     assert set(core.skipped) == ({0} if not given else {len(core.bundle.tokenize([given])[0]) - 1})
     assert core.self_test() == 0
+
+
+@pytest.mark.parametrize("core", [UNPOOLED, "static"], indirect=True)
+@pytest.mark.parametrize("prompt", [None, "", "the cat: "])
+def test_texts_that_are_cut_are_counted(core, prompt):
+    longest = core.bundle.max_length
+    texts = [*TEXTS, *(" ".join(["dog"] * count) for count in range(longest - 12, longest + 4))]
+    prompted = [core.bundle.defaults.prompt(prompt) + text for text in texts]
+    cut = [len(row) > longest for row in core.bundle.tokenizer.encode(prompted, 10**6)]
+    assert 0 < sum(cut) < len(texts)
+    assert core.count_truncated(texts, prompt) == sum(cut)
+    assert core.count_truncated([], prompt) == 0
 
 
 @pytest.mark.parametrize("core", ["static"], indirect=True)

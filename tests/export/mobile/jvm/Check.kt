@@ -82,6 +82,9 @@ fun checkEncoding(encoder: SentenceEncoder) {
     passed("batch", NOTES.indices.all { vectors[it].contentEquals(encoder.encodeBlocking(NOTES[it])) })
     val prompted = encoder.encodeBlocking(listOf("b", "c"), "a ")
     passed("batch with a prompt", prompted[1].contentEquals(encoder.encodeBlocking("a c", "")))
+    val long = List(encoder.maxLength - 2) { "a" }.joinToString(" ")
+    val counts = listOf(encoder.countTruncated(listOf("b", long, "$long a"), ""), encoder.countTruncated(listOf("b", long), "a "))
+    passed("truncated", counts == listOf(1, 1) && encoder.countTruncated(emptyList()) == 0)
     passed("empty batch", encoder.encodeBlocking(emptyList<String>()).isEmpty())
 
     val query = encoder.encodeBlocking("milk")

@@ -150,10 +150,35 @@ public final class SentenceEncoder: @unchecked Sendable {
     }
   }
 
+  /// How many of `texts`, with their prompt, have more than `maxLength` tokens: `encode` cuts these.
+  public func countTruncated(_ texts: [String], prompt: String? = nil) throws -> Int {
+    var count = 0
+    try withBytes(of: texts, prompt) { starts, sizes in
+      try check { error, size in
+        msdc_count_truncated(handle, prompt, starts, sizes, sizes.count, &count, error, size)
+      }
+    }
+    return count
+  }
+
   private func batch(_ texts: [String], prompt: String?, stop: StopFlag) throws -> Vectors {
-    if prompt?.utf8.contains(0) == true { throw EncoderError.badArgument("the prompt has a NUL character") }
     var values = [Float](repeating: 0, count: texts.count * width)
-    guard !texts.isEmpty else { return Vectors(values: values, width: width) }
+    try withBytes(of: texts, prompt) { starts, sizes in
+      try check { error, size in
+        msdc_encode_batch(
+          handle, prompt, starts, sizes, sizes.count, &values, width, askStopFlag,
+          Unmanaged.passUnretained(stop).toOpaque(), error, size)
+      }
+    }
+    return Vectors(values: values, width: width)
+  }
+
+  /// Calls `work` with where each text begins and its bytes; not at all for no texts.
+  private func withBytes(
+    of texts: [String], _ prompt: String?, _ work: ([UnsafePointer<CChar>?], [Int]) throws -> Void
+  ) throws {
+    if prompt?.utf8.contains(0) == true { throw EncoderError.badArgument("the prompt has a NUL character") }
+    if texts.isEmpty { return }
     // All texts in one piece of memory, with a byte at the end so that it is never empty.
     var bytes: [CChar] = []
     var sizes: [Int] = []
@@ -169,13 +194,8 @@ public final class SentenceEncoder: @unchecked Sendable {
         starts.append(next)
         next += size
       }
-      try check { error, size in
-        msdc_encode_batch(
-          handle, prompt, starts, sizes, sizes.count, &values, width, askStopFlag,
-          Unmanaged.passUnretained(stop).toOpaque(), error, size)
-      }
+      try work(starts, sizes)
     }
-    return Vectors(values: values, width: width)
   }
 
   /// Token ids of `text` with the special ids, at most `maxLength`.

@@ -156,6 +156,9 @@ func checkEncoding(_ encoder: SentenceEncoder, _ program: Borrowed) async throws
   vectors.append(contentsOf: vectors)
   vectors.remove(at: 1)
   passed("rows added and removed", vectors.count == 7 && vectors[1] == vectors[4 + 1])
+  let long = Array(repeating: "a", count: encoder.maxLength - 2).joined(separator: " ")
+  let counts = [try encoder.countTruncated(["b", long, long + " a"], prompt: ""), try encoder.countTruncated(["b", long], prompt: "a ")]
+  passed("truncated", try counts == [1, 1] && encoder.countTruncated([]) == 0)
   passed("no texts", try await encoder.encode([String]()).count == 0)
   await fails("unknown prompt", "is unknown; known: none") { _ = try encoder.prompt(named: "no such prompt") }
 

@@ -205,6 +205,25 @@ MSDC_JNI(jfloatArray, encode)(JNIEnv* env, jclass, jlong value, jbyteArray text,
   return floats(env, vector);
 }
 
+// The texts of a Java array, as the C interface takes them.
+struct Texts {
+  std::vector<std::string> held;
+  std::vector<const char*> starts;
+  std::vector<size_t> sizes;
+
+  Texts(JNIEnv* env, jobjectArray texts) {
+    const jsize count = env->GetArrayLength(texts);
+    held.reserve(static_cast<size_t>(count));
+    for (jsize i = 0; i < count; ++i) {
+      auto text = static_cast<jbyteArray>(env->GetObjectArrayElement(texts, i));
+      held.push_back(bytes_of(env, text));
+      env->DeleteLocalRef(text);
+      starts.push_back(held.back().data());
+      sizes.push_back(held.back().size());
+    }
+  }
+};
+
 // Whether the caller's direct buffer of one byte asks to stop; written by another thread.
 int32_t stopped(void* flag, size_t) { return __atomic_load_n(static_cast<const unsigned char*>(flag), __ATOMIC_RELAXED); }
 
@@ -212,30 +231,31 @@ MSDC_JNI(jfloatArray, encodeBatch)
 (JNIEnv* env, jclass, jlong value, jobjectArray texts, jbyteArray prompt, jobject stop) {
   msdc_encoder* encoder = handle_of(value)->encoder;
   const std::string first = prompt == nullptr ? "" : bytes_of(env, prompt);
-  const jsize count = env->GetArrayLength(texts);
-  std::vector<std::string> held;
-  std::vector<const char*> chars;
-  std::vector<size_t> sizes;
-  held.reserve(static_cast<size_t>(count));
-  for (jsize i = 0; i < count; ++i) {
-    auto text = static_cast<jbyteArray>(env->GetObjectArrayElement(texts, i));
-    held.push_back(bytes_of(env, text));
-    env->DeleteLocalRef(text);
-    chars.push_back(held.back().data());
-    sizes.push_back(held.back().size());
-  }
+  const Texts held(env, texts);
   const auto width = static_cast<size_t>(msdc_width(encoder));
-  std::vector<float> vectors(width * held.size());
+  std::vector<float> vectors(width * held.sizes.size());
   void* flag = stop == nullptr ? nullptr : env->GetDirectBufferAddress(stop);
   char error[kErrorBytes];
   const msdc_status status =
-      msdc_encode_batch(encoder, prompt == nullptr ? nullptr : first.c_str(), chars.data(), sizes.data(), chars.size(),
-                        vectors.data(), width, flag == nullptr ? nullptr : stopped, flag, error, sizeof error);
+      msdc_encode_batch(encoder, prompt == nullptr ? nullptr : first.c_str(), held.starts.data(), held.sizes.data(),
+                        held.sizes.size(), vectors.data(), width, flag == nullptr ? nullptr : stopped, flag, error, sizeof error);
   if (status != MSDC_OK || env->ExceptionCheck()) {
     raise(env, status, error);
     return nullptr;
   }
   return floats(env, vectors);
+}
+
+MSDC_JNI(jint, countTruncated)(JNIEnv* env, jclass, jlong value, jobjectArray texts, jbyteArray prompt) {
+  const std::string first = prompt == nullptr ? "" : bytes_of(env, prompt);
+  const Texts held(env, texts);
+  size_t truncated = 0;
+  char error[kErrorBytes];
+  const msdc_status status = msdc_count_truncated(
+      handle_of(value)->encoder, prompt == nullptr ? nullptr : first.c_str(), held.starts.data(), held.sizes.data(),
+      held.sizes.size(), &truncated, error, sizeof error);
+  if (status != MSDC_OK) raise(env, status, error);
+  return static_cast<jint>(truncated);
 }
 
 MSDC_JNI(jfloatArray, encodeIds)(JNIEnv* env, jclass, jlong value, jintArray ids) {

@@ -50,6 +50,9 @@ internal object NativeCore {
     @JvmStatic
     external fun encodeBatch(handle: Long, texts: Array<ByteArray>, prompt: ByteArray?, stop: ByteBuffer?): FloatArray
 
+    /** How many texts have more tokens, with their prompt, than the longest input. */
+    @JvmStatic external fun countTruncated(handle: Long, texts: Array<ByteArray>, prompt: ByteArray?): Int
+
     @JvmStatic external fun encodeIds(handle: Long, ids: IntArray): FloatArray
 
     @JvmStatic external fun tokenize(handle: Long, text: ByteArray): IntArray

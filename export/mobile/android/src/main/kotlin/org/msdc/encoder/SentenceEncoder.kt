@@ -82,8 +82,15 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
     @JvmOverloads
     fun encodeBlocking(texts: List<String>, prompt: String? = null): Vectors = batch(texts, prompt, null)
 
+    /** How many of [texts], with their prompt, have more than [maxLength] tokens: [encode] cuts these. */
+    @JvmOverloads
+    fun countTruncated(texts: List<String>, prompt: String? = null): Int =
+        open { core.countTruncated(handle, bytesOf(texts), prompt?.let { ended(it, PROMPT) }) }
+
+    private fun bytesOf(texts: List<String>) = Array(texts.size) { utf8(texts[it], "text ${it + 1}") }
+
     private fun batch(texts: List<String>, prompt: String?, stop: ByteBuffer?): Vectors = open {
-        val bytes = Array(texts.size) { utf8(texts[it], "text ${it + 1}") }
+        val bytes = bytesOf(texts)
         val first = prompt?.let { ended(it, PROMPT) }
         Vectors(if (bytes.isEmpty()) FloatArray(0) else core.encodeBatch(handle, bytes, first, stop), width)
     }
