@@ -17,8 +17,9 @@ from msdc.errors import InputError
 from msdc.export.bundle import defaults_of, open_tokenizer
 from msdc.export.golden import read_golden
 from msdc.export.manifest import GOLDEN_FILE, MANIFEST_FILE, Manifest, TokenizerPart
-from msdc.export.mobile.sizes import app_sizes
+from msdc.export.mobile.names import plain_name
 from msdc.export.mobile.react_native.write import write_react_native
+from msdc.export.mobile.sizes import app_sizes
 from msdc.export.mobile.web.write import write_web_module
 from msdc.export.options import ExportSettings
 from msdc.export.readme import render
@@ -57,7 +58,7 @@ def _values(stage: Path, manifest: Manifest, names: tuple[str, ...]) -> dict[str
     shared = [MANIFEST_FILE, *parts["self-test"], *parts["tokenizer"]]
     lists = {name: [*shared, *manifest.program_files(name)] for name in names}
     needed = lists[names[0]]
-    asset = re.sub(r"[^\w.-]", "-", manifest.name, flags=re.ASCII)  # of Gradle's module and of the assets
+    asset = plain_name(manifest.name)  # of Gradle's module and of the assets
     return {
         "name": manifest.name,
         "asset": asset,

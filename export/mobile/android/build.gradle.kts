@@ -45,7 +45,8 @@ android {
 
     defaultConfig {
         minSdk = 24
-        ndk { abiFilters += listOf("arm64-v8a", "x86_64") }
+        // Those of the runtime's library: ExecuTorch has none for 32 bits. On others isSupported() is false.
+        ndk { abiFilters += listOf("arm64-v8a", "x86_64") + if (engine == "onnx") listOf("armeabi-v7a", "x86") else listOf() }
         externalNativeBuild {
             cmake {
                 arguments += listOf("-DANDROID_STL=c++_static", "-DANDROID_SUPPORT_FLEXIBLE_PAGE_SIZES=ON")

@@ -366,6 +366,22 @@ def test_gradle_files_suit_android_gradle_plugins_8_and_9(stage, module, tiny_bu
         ElementTree.parse(path)
 
 
+def test_models_in_other_scripts_have_folders_of_their_own(tiny_bundle, tmp_path):
+    """Two names without a Latin letter; a name that is plain stays as it is."""
+    manifest, assets = read_manifest(tiny_bundle), []
+    for name in ("模型一", "模型二", "tiny", "Ti ny", "Ti-ny"):
+        stage = tmp_path / str(len(assets))
+        shutil.copytree(tiny_bundle, stage)
+        write_native_module(stage, manifest.model_copy(update={"name": name}), ExportSettings(target="android"))
+        gradle = (stage / "android/bundle/build.gradle.kts").read_text(encoding="utf-8")
+        names = re.search(r'into\(assets.dir\("msdc/([\w.-]+)"\)\)', gradle), re.search(r'namespace = "(.*)"', gradle)
+        assert all(names)
+        assets.append(tuple(match[1] for match in names))
+    assert all(len(set(column)) == 5 for column in zip(*assets, strict=True))
+    assert assets[2] == ("tiny", "org.msdc.bundle.tiny")
+    assert all(re.fullmatch(r"org\.msdc\.bundle\.[a-z_]\w*", namespace) for _, namespace in assets)
+
+
 def test_shrinking_keeps_what_the_jni_layer_finds_by_name(module):
     rules = (module / "consumer-rules.pro").read_text(encoding="utf-8")
     jni = (module / "src/main/cpp/jni.cpp").read_text(encoding="utf-8")
