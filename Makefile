@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: quickstart test test-slow check setup clean
+.PHONY: quickstart test test-slow check dist setup clean
 
 # torch first, by its exact version; the second install finds it satisfied and downloads no CUDA. On Linux it comes from
 # PyTorch's CPU index, where that can be reached. With a GPU: `make GPU=1`. Another index: TORCH_INDEX.
@@ -45,6 +45,10 @@ check: setup
 	$(BIN)/mypy
 	MYPYPATH=benchmarks $(BIN)/mypy benchmarks
 	$(BIN)/lint-imports
+
+# Ready-made bundles of msdc-mini for apps, with their hashes.
+dist: setup
+	$(BIN)/python .ci/bundles dist
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info
