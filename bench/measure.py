@@ -7,7 +7,7 @@ Shapes: U distinct texts, N golden texts, D sentence width.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -51,12 +51,18 @@ class Tasks:
         store, settings = VectorStore(model), Settings(resamples=RESAMPLES)
         found = []
         for name, task, data in self.loaded:
-            scores = plain(task.score(store, data.content, settings).scores)
-            found.append(Accuracy(task=task.name, name=name, **scores))
+            with store.counted() as truncated:
+                scores = plain(task.score(store, data.content, settings).scores)
+            found.append(Accuracy(task=task.name, name=name, truncated=truncated(), **scores))
         return tuple(found)
 
-    def score_vectors(self, name: str, texts: Sequence[str], vectors_UD: np.ndarray) -> tuple[Accuracy, ...]:
-        """Scores of vectors [U, D] that a device computed for `texts`."""
+    def score_vectors(
+        self, name: str, texts: Sequence[str], vectors_UD: np.ndarray,
+        count_truncated: Callable[[Sequence[str]], int | None] = lambda texts: None,
+    ) -> tuple[Accuracy, ...]:  # fmt: skip
+        """Scores of vectors [U, D] that a device computed for `texts`, of which `count_truncated` counts those that it
+        read only in part.
+        """
         if not self.loaded:
             return ()
         if len(texts) != len(vectors_UD):
@@ -66,7 +72,8 @@ class Tasks:
         def encode(asked: Sequence[str], **_: Any) -> np.ndarray:
             return vectors_UD[[rows[text] for text in asked]]
 
-        return self.score(SimpleNamespace(name=name, width=int(vectors_UD.shape[1]), encode=encode))
+        width = int(vectors_UD.shape[1])
+        return self.score(SimpleNamespace(name=name, width=width, encode=encode, count_truncated=count_truncated))
 
 
 def collect(settings: BenchSettings) -> Tasks:

@@ -21,7 +21,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from msdc.errors import InputError, first_problem
 from msdc.export.schema import RuntimeName
-from msdc.files import read_json
+from msdc.files import read_json, without_system_files
 
 FORMAT = 2
 # The first words marked results of a link before its devices had a kind of their own.
@@ -214,6 +214,7 @@ class Accuracy(BaseModel):
     name: str
     spearman: float | None = None
     pairs: int | None = None
+    truncated: int | None = Field(default=None, description="distinct texts that the model read only in part")
 
 
 class DeviceRun(Record):
@@ -357,7 +358,7 @@ def result_files(paths: Sequence[Path]) -> list[Path]:
     """The named files, and the `*.json` files of the named folders."""
     files: list[Path] = []
     for path in paths:
-        inside = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        inside = without_system_files(path.glob("*.json")) if path.is_dir() else [path]
         if not inside:
             raise InputError(f"{path}: no result file (*.json) in this folder")
         files += inside

@@ -325,6 +325,10 @@ class Run:
         trainer.start_counts = isinstance(recipe.student, (str, NamedModel)) and stage.start == "keep"
         place = f"stage {number + 1}/{len(recipe.stages)} {stage.name}"
         say(f"{place}: {steps} steps of {_step_size(stage)}, {self.precision}, train {stage.train}")
+        truncated, texts = feed.truncated()
+        if truncated:
+            share = f"{truncated:,} of {texts:,} texts ({100 * truncated / texts:.1f} %)"
+            say(f"{place}: {share} are cut to the stage's max_length of {stage.max_length} tokens")
         last = number == len(recipe.stages) - 1
         numbers = trainer.run(self.resume, keep_end=self.extendable and last)
 

@@ -41,6 +41,7 @@ from msdc.files import (
     link_file,
     read_json,
     staged_folder,
+    without_system_files,
     write_json,
     write_text,
 )
@@ -158,7 +159,7 @@ class RunFolder:
         if not self.path.is_dir():
             return not os.path.lexists(self.path)
         early = ("environment.json", "inputs.json", LOCK_FILE, HOLDER_FILE)
-        left = [path for path in self.path.iterdir() if path.name not in early]
+        left = [path for path in without_system_files(self.path.iterdir()) if path.name not in early]
         return all(path.name.startswith(".") and path.suffix == ".partial" for path in left)
 
     def started(self) -> bool:

@@ -12,7 +12,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import islice, product
@@ -30,7 +30,7 @@ from msdc.distill.inputs import read_inputs
 from msdc.distill.recipe import Corpus, Recipe, Stage, parse
 from msdc.distill.run_folder import METRICS_FILE, Metrics, RunFolder, read_recipe
 from msdc.errors import InputError
-from msdc.files import held, read_json, write_json, write_text
+from msdc.files import held, plain_name, read_json, write_json, write_text
 from msdc.progress import say
 from msdc.tables import Column, Table, escape_line, fixed, to_markdown
 from msdc.text.tabular import JSON_LINES, suffix_of
@@ -228,6 +228,14 @@ def _axis(recipe: str, over: str) -> list[str]:
     raise InputError(f"{recipe} has no rows of table {value}; it has tables {known}")
 
 
+def point_names(labels: Iterable[str]) -> dict[str, str]:
+    """The names of the points' folders by label, different also where a file system ignores case."""
+    names = {label: plain_name(label.replace(" ", "_"), r"[^A-Za-z0-9._=+-]+") for label in labels}
+    if len({name.casefold() for name in names.values()}) < len(names):
+        raise InputError(f"`over`: folders of several points would have one name: {', '.join(names)}")
+    return names
+
+
 def run_sweep(
     recipe: str,
     over: str | Sequence[str],
@@ -252,7 +260,7 @@ def run_sweep(
 
     recipes = points(recipe, over, overrides, data)
     folder = Path(output) if output is not None else Path("runs") / f"{Path(recipe).stem.replace(':', '-')}-sweep"
-    folders = {label: folder / re.sub(r"[^A-Za-z0-9._=+-]", "_", label) for label in recipes}
+    folders = {label: folder / name for label, name in point_names(recipes).items()}
     parallel.start()
     rank, _ = parallel.rank_and_world()
     with ExitStack() as stack:

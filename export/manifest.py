@@ -28,7 +28,7 @@ from msdc.export.schema import (
     Small,
     TargetName,
 )
-from msdc.files import link_root, parse_json, regular_size, sha256_file, write_text
+from msdc.files import link_root, parse_json, regular_size, sha256_file, without_system_files, write_text
 
 GOLDEN_FILE = "golden.json"
 MAX_MANIFEST_BYTES = 1024 * 1024
@@ -266,6 +266,7 @@ def check_files(folder: str | Path, manifest: Manifest) -> None:
 
 
 def list_files(folder: Path) -> dict[str, FileRecord]:
-    """Size and hash of every file under `folder` except the manifest, by sorted relative name."""
-    paths = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != MANIFEST_FILE)
+    """Size and hash of every file under `folder` except the manifest and those of operating systems, by sorted relative
+    name."""
+    paths = without_system_files(p for p in folder.rglob("*") if p.is_file() and p.name != MANIFEST_FILE)
     return {p.relative_to(folder).as_posix(): FileRecord(sha256=sha256_file(p), bytes=p.stat().st_size) for p in paths}

@@ -1,7 +1,7 @@
 """Signatures of bundles in minisign's format: who made a bundle, which no seal and no hash can say.
 
 `bundle.json` holds the sha256 of every other file, so a signature of it covers the bundle. minisign writes it to
-`bundle.json.minisig`; Ed25519 itself comes from the package `cryptography` (`pip install msdc[signature]`).
+`bundle.json.minisig`; Ed25519 itself comes from the package `cryptography` (extra `signature`).
 """
 
 from __future__ import annotations

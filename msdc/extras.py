@@ -1,6 +1,6 @@
 """The extras of the installation, their packages, and the error that names a missing extra.
 
-`pip install msdc` runs bundles and the shipped student through ONNX Runtime. All other packages are imported where they
+The base install runs bundles and the shipped student through ONNX Runtime. All other packages are imported where they
 are used; a missing one becomes a `MissingExtra`, on the command line and in the Python interface.
 """
 
@@ -86,9 +86,16 @@ def extra_of(package: str) -> str | None:
     return next((extra for extra in order if name in EXTRAS[extra]), None)
 
 
+def install_command(extra: str) -> str:
+    """How an extra is installed: from the checkout, since nobody has registered the name msdc on PyPI, and a command
+    that names it would install whatever is registered there first.
+    """
+    return f"pip install '.[{extra}]' in the checkout of msdc"
+
+
 def missing(package: str, what: str) -> MissingExtra:
-    """`WHAT needs PyTorch: pip install 'msdc[train]'`, to be raised; `package` is an import name of `PACKAGES`."""
-    return MissingExtra(f"{what} needs {PACKAGES[package][0]}: pip install 'msdc[{extra_of(package)}]'")
+    """`WHAT needs PyTorch: ` and `install_command`, to be raised; `package` is an import name of `PACKAGES`."""
+    return MissingExtra(f"{what} needs {PACKAGES[package][0]}: {install_command(extra_of(package) or ALL)}")
 
 
 def require(package: str, what: str) -> None:

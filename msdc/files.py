@@ -29,6 +29,8 @@ MAX_JSON_BYTES = 64 * 1024 * 1024
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 # A snapshot's repository in the cache of the Hugging Face hub.
 _REPOSITORY = re.compile(r"(models|datasets|spaces)--.")
+# Finder's, and its AppleDouble files next to every other one; Windows Explorer's; KDE's.
+_SYSTEM_FILE = re.compile(r"\.DS_Store|\._.*|Thumbs\.db|ehthumbs\.db|desktop\.ini|\.directory|Icon\r", re.I | re.S)
 # The specification of Git LFS bounds a pointer.
 _POINTER, MAX_POINTER_BYTES = b"version https://git-lfs.github.com/spec/v1", 1024
 # float64 ends at 1.8e308.
@@ -40,7 +42,7 @@ LOCK_FILE, HOLDER_FILE = ".lock", "running.json"
 # Errors of a full disk: no space, no quota, a file as large as the file system or the user's limit allows.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Paths that cannot be written: no permission, a file where a folder should be, a mount point, a name too long.
-_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EBUSY,
+REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EBUSY,
             errno.EXDEV, errno.ENAMETOOLONG, errno.ELOOP)  # fmt: skip
 # torch, safetensors and tokenizers report a full disk as text, without an errno.
 _FULL_TEXTS = ("No space left", "os error 28", "os error 27", "File too large", "file write failed", "unexpected pos")
@@ -52,6 +54,14 @@ def _full(target: Path) -> MsdcError:
     return MsdcError(f"disk full while writing {shown}: free some space and run again")
 
 
+def _other_cache(target: Path) -> str:
+    """The setting that helps where `target` is in the user's cache."""
+    with contextlib.suppress(MsdcError):
+        if target.is_relative_to(user_cache()):
+            return "; to keep the cache elsewhere, set XDG_CACHE_HOME to a folder that you may write"
+    return ""
+
+
 @contextlib.contextmanager
 def disk_errors(target: Path) -> Iterator[None]:
     """Turn a full disk, or a path at `target` that cannot be written, into an error of one line."""
@@ -60,9 +70,11 @@ def disk_errors(target: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in _FULL:
             raise _full(target) from error
-        if error.errno in _REFUSED:
+        # A folder that is missing and cannot be made, such as one of /proc; other missing files are somebody's else.
+        absent = error.errno == errno.ENOENT and Path(str(error.filename)) in (target, *target.parents)
+        if error.errno in REFUSED or absent:
             why = "a part of this path is a file" if error.errno in (errno.EEXIST, errno.ENOTDIR) else error.strerror
-            raise MsdcError(f"cannot write {target}: {why}") from error
+            raise MsdcError(f"cannot write {target}: {why}{_other_cache(target)}") from error
         raise
     except MsdcError:
         raise
@@ -236,6 +248,21 @@ def link_root(folder: str | os.PathLike[str]) -> Path:
     return root
 
 
+def without_system_files(paths: Iterable[Path]) -> list[Path]:
+    """`paths`, sorted, without what operating systems leave in folders that somebody opened, copied or packed."""
+    return sorted(path for path in paths if not _SYSTEM_FILE.fullmatch(path.name) and "__MACOSX" not in path.parts)
+
+
+def plain_name(name: str, others: str = r"[^A-Za-z0-9_.-]+") -> str:
+    """`name` as a name of a folder or package, with a hyphen for each run of characters that `others` matches.
+
+    Where that changes it, the first digits of its sha256 follow: two names in another script are two plain names.
+    """
+    plain = re.sub(others, "-", name).strip("-.")
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    return plain if plain and plain == name else f"{plain or 'model'}-{digest[:8]}"
+
+
 def refuse_pointer(path: str | os.PathLike[str]) -> None:
     """Refuse a file that holds Git LFS's reference to a file: git made the checkout without the files themselves."""
     with open(path, "rb") as handle:
@@ -335,11 +362,24 @@ def read_json(path: str | os.PathLike[str], max_bytes: int = MAX_JSON_BYTES) -> 
 def user_cache() -> Path:
     """`$XDG_CACHE_HOME/msdc`, or `~/.cache/msdc` without that variable, on every system."""
     base = os.environ.get("XDG_CACHE_HOME") or ""
+    # The XDG specification requires that relative paths are ignored.
+    if os.path.isabs(base):
+        return Path(base) / "msdc"
+    if not os.path.isabs(home := _home()):
+        raise MsdcError("this user has no home folder for the cache: set XDG_CACHE_HOME to a folder that you may write")
+    return Path(home) / ".cache" / "msdc"
+
+
+def _home() -> str:
+    """This user's home folder; "" for a user that the system does not know. An empty HOME is as good as none."""
+    if os.name == "nt" or os.environ.get("HOME"):
+        return os.path.expanduser("~")
+    import pwd
+
     try:
-        # The XDG specification requires that relative paths are ignored.
-        return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "msdc"
-    except RuntimeError as error:
-        raise MsdcError("this user has no home folder for the cache: set XDG_CACHE_HOME to a folder") from error
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return ""
 
 
 def refuse_existing(target: Path, force: bool, marks: tuple[str, ...] = ()) -> None:
@@ -356,7 +396,9 @@ def refuse_existing(target: Path, force: bool, marks: tuple[str, ...] = ()) -> N
     if not marks:
         if not target.is_file():
             raise InputError(f"{target}: not a regular file, it is not replaced; choose another path")
-    elif not target.is_dir() or (any(target.iterdir()) and not all((target / name).is_file() for name in marks)):
+    elif not target.is_dir() or (
+        without_system_files(target.iterdir()) and not all((target / name).is_file() for name in marks)
+    ):
         raise InputError(f"{target}: not a folder with {' and '.join(marks)}, it is not replaced; choose another path")
     elif Path.cwd().is_relative_to(target.resolve()):
         raise InputError(f"{target}: the working directory is not replaced; choose another path")

@@ -17,7 +17,7 @@ from msdc.distill.catalog import load_recipe, shipped
 from msdc.distill.data.corpora import TextSource, open_corpora
 from msdc.distill.data.exclusion import read_exclusion
 from msdc.errors import InputError
-from msdc.files import sha256_file
+from msdc.files import sha256_file, without_system_files
 from msdc.progress import track, warn
 from msdc.text.duplicates import NEAR, NearIndex, normalise
 from msdc.text.tabular import CORPUS_SUFFIXES, iterate_cells, suffix_of
@@ -52,7 +52,7 @@ def corpus_streams(words: Iterable[str | Path], data: Path | None = None) -> lis
             continue
         if not path.exists():
             raise InputError(f"{path}: no such training corpus, and no shipped recipe of that name")
-        files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+        files = [path] if path.is_file() else without_system_files(p for p in path.rglob("*") if p.is_file())
         others = [file for file in files if file != path and suffix_of(file) not in CORPUS_SUFFIXES]
         files = [file for file in files if file not in others]
         if not files:

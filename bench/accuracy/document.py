@@ -76,6 +76,7 @@ class Score(AccuracyRecord):
     main: str
     interval: Interval | None = None
     pairs: int | None = None
+    truncated: int | None = None  # distinct texts that the model reads only in part
     contamination: Contamination | None = None
     unseen: PartScore | None = None
     against: Against | None = None

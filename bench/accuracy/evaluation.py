@@ -251,8 +251,10 @@ def score_set(
             continue
         started = time.perf_counter()
         compared = settings.model_copy(update={"goal": goal.store if goal else None})
-        outcome = task.score(model.store, content.content, compared)
+        with model.store.counted() as truncated:
+            outcome = task.score(model.store, content.content, compared)
         result: dict[str, Any] = {"task": task.name, "name": one.name, "model": model.label, "main": task.main}
+        result["truncated"] = truncated()
         result |= outcome.scores | {"data": [source.as_dict() for source in content.sources]}
         if content.notes:
             result["notes"] = list(content.notes)

@@ -16,6 +16,7 @@ from msdc.bench.accuracy.statistics import Items, interval
 from msdc.bench.accuracy.task import AccuracyTask, Outcome, Settings, TaskData
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError, MsdcError
+from msdc.files import without_system_files
 from msdc.scores import unit_rows
 from msdc.text.text_files import Lines, SourceFile, read_lines
 
@@ -165,7 +166,7 @@ def read_bucc(path: str | Path) -> TaskData:
     path = Path(path)
     folder = path if path.is_dir() else path.parent
     pattern = "*.training.gold*" if path.is_dir() else f"{path.name.split('.')[0]}.training.gold*"
-    golds = sorted(folder.glob(pattern))
+    golds = without_system_files(folder.glob(pattern))
     if len(golds) != 1:
         found = ", ".join(p.name for p in golds) or "none"
         raise InputError(f"{path}: expected one XX-en.training.gold, found {found}; name one pair as FOLDER/de-en")

@@ -21,6 +21,7 @@ from msdc.bench.accuracy.task import AccuracyTask, Outcome, Settings, TaskData
 from msdc.bench.accuracy.vectors import TruncatedVectors, VectorStore
 from msdc.encoders.encoder import SentenceEncoder
 from msdc.errors import InputError
+from msdc.files import without_system_files
 from msdc.scores import unit_rows
 from msdc.search.ranking import Mode, add_document, match_words, rank, read_plan, run_all
 from msdc.search.words import parse_query
@@ -79,7 +80,7 @@ def read_collection(path: str | Path) -> TaskData:
 
     corpus, asked = find("corpus.jsonl"), find("queries.jsonl")
     listed = [place for name in QRELS if (place := path / "qrels" / name).is_file()]
-    listed += sorted((path / "qrels").glob("*.tsv"))
+    listed += without_system_files((path / "qrels").glob("*.tsv"))
     if not listed:
         raise InputError(f"{path}: no qrels/*.tsv")
     judged = read_lines(listed[0])

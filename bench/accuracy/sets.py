@@ -26,6 +26,7 @@ from msdc.bench.accuracy.search import SEARCH
 from msdc.bench.accuracy.similarity import BIAS, DRIFT, GEOMETRY, MSE, STS, bias_data, drift_data, geometry_data
 from msdc.bench.accuracy.task import AccuracyTask, TaskData
 from msdc.errors import InputError, did_you_mean
+from msdc.files import without_system_files
 from msdc.text.quickstart import GOLDEN_TEXTS, GRADED_PAIRS, PARALLEL, parallel_table
 from msdc.text.scored_pairs import ScoredPairs, join_pairs, read_pairs
 from msdc.text.text_files import SourceFile, read_lines
@@ -73,7 +74,7 @@ class DataFolder:
 
     def all(self, pattern: str) -> list[Path]:
         """Every match of the pattern, in order."""
-        return sorted(self.folder.glob(pattern)) if self.folder is not None else []
+        return without_system_files(self.folder.glob(pattern)) if self.folder is not None else []
 
     def codes(self) -> tuple[str, ...]:
         """Two-letter codes to look for."""

@@ -17,6 +17,7 @@ from msdc.bench.accuracy.statistics import Items, chunks, interval, percentiles,
 from msdc.bench.accuracy.task import AccuracyTask, Outcome, Settings, TaskData
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError, MsdcError
+from msdc.files import without_system_files
 from msdc.scores import cosine_rows, mse, spearman, unit_rows
 from msdc.text.scored_pairs import ANY_SCORE, ScoredPairs, join_pairs, read_pairs
 from msdc.text.text_files import SourceFile, read_lines
@@ -103,7 +104,8 @@ def read_bias_sets(path: str | Path) -> TaskData:
     if not path.is_dir():
         pairs = read_pairs(path)
         return bias_data(pairs.renamed(f"bias/{pairs.name}"))
-    files = sorted(p for p in path.iterdir() if p.name.removesuffix(".gz").endswith((".tsv", ".csv")))
+    inside = without_system_files(path.iterdir())
+    files = [p for p in inside if p.name.removesuffix(".gz").endswith((".tsv", ".csv"))]
     if not files:
         raise InputError(f"{path}: no .tsv or .csv files of scored pairs")
     return bias_data(join_pairs(f"bias/{path.name}", [read_pairs(p) for p in files]))

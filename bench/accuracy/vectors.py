@@ -6,7 +6,8 @@ Shapes: N texts, U distinct texts, D sentence width.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -46,6 +47,7 @@ class VectorStore:
         self.progress = progress
         self.encoded = 0
         self._rows: dict[bytes, int] = {}
+        self._asked: dict[str, None] | None = None
         self._table_UD: np.ndarray | None = None
         self._cache_file = cache / f"{key}.npz" if cache is not None and key is not None else None
         if self._cache_file is not None and self._cache_file.is_file():
@@ -56,6 +58,8 @@ class VectorStore:
 
         `where(i)` gives the place of text i for error messages.
         """
+        if self._asked is not None:
+            self._asked |= dict.fromkeys(texts)
         keys = [_key(text) for text in texts]
         fresh: dict[bytes, int] = {}
         for position, key in enumerate(keys):
@@ -84,6 +88,21 @@ class VectorStore:
             blocks.append(block_ND)
         self._table_UD = np.concatenate(blocks)
         self.encoded += len(positions)
+
+    def count_truncated(self, texts: Sequence[str]) -> int | None:
+        """How many of `texts` the model reads only in part; None of a model that does not tell."""
+        count = getattr(self.model, "count_truncated", None)
+        found = None if count is None else count(texts)
+        return None if found is None else int(found)
+
+    @contextmanager
+    def counted(self) -> Iterator[Callable[[], int | None]]:
+        """A function that counts the distinct texts encoded inside that the model reads only in part."""
+        asked = self._asked = {}
+        try:
+            yield lambda: self.count_truncated(list(asked))
+        finally:
+            self._asked = None
 
     @property
     def width(self) -> int:
@@ -124,3 +143,7 @@ class TruncatedVectors:
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors [N, width], not normalized: cosine does not need it."""
         return self.store.encode(texts)[:, : self.width]
+
+    def count_truncated(self, texts: Sequence[str]) -> int | None:
+        """See `VectorStore.count_truncated`: fewer dimensions are not fewer tokens."""
+        return self.store.count_truncated(texts)

@@ -25,7 +25,7 @@ from msdc.bench.options import BenchSettings
 from msdc.bench.result import MAX_SAMPLES, Accuracy, DeviceRun, Sustained
 from msdc.encoders.folder import with_prompt
 from msdc.errors import InputError, MsdcError
-from msdc.export.bundle import defaults_of
+from msdc.export.bundle import defaults_of, open_tokenizer
 from msdc.export.golden import read_golden
 from msdc.export.manifest import Manifest, check_files, read_manifest
 from msdc.export.runtimes import RUNTIMES
@@ -34,6 +34,7 @@ from msdc.extras import named_extras
 from msdc.machine import core_count
 from msdc.processes import kill_children
 from msdc.progress import warn
+from msdc.text.tokenizer import count_truncated
 
 
 class Incomplete(MsdcError):
@@ -134,6 +135,11 @@ class Job:
         """The same as the device receives them: the prompt before each."""
         return with_prompt(self.prompt, self.texts)
 
+    def count_truncated(self, texts: Sequence[str]) -> int:
+        """How many of the tasks' texts are longer, with the prompt, than the artifact reads."""
+        tokenizer = open_tokenizer(self.bundle, self.manifest)
+        return count_truncated(tokenizer, with_prompt(self.prompt, texts), self.manifest.max_length)
+
     def native_tokenizer(self) -> str:
         """The file that the native core reads; `InputError` with the reason where none was compiled at export."""
         if self.manifest.tokenizer.native_file is None:
@@ -146,7 +152,7 @@ class Job:
         return {
             "artifact": artifact_of(self.bundle, self.manifest, self.runtime),
             "parity": compare_golden(self.golden, self.runtime, ids, golden_ND),
-            "accuracy": self.tasks.score_vectors(name, self.texts, vectors_UD[:, : self.width]),
+            "accuracy": self.tasks.score_vectors(name, self.texts, vectors_UD[:, : self.width], self.count_truncated),
             "float_accuracy": self.float_accuracy(),
         }
 

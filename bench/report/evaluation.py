@@ -11,7 +11,7 @@ from msdc.bench.accuracy import document as scored
 from msdc.bench.accuracy.document import Evaluation, Score
 from msdc.bench.report import charts
 from msdc.bench.report.drawing import Figure, Style
-from msdc.bench.report.model import ReportSection, numbered_style
+from msdc.bench.report.model import ReportSection, numbered_style, truncated_text
 from msdc.tables import NONE, Column, Table, fixed, joined, signed
 
 # task -> headline score, decimals, title of its table
@@ -328,6 +328,8 @@ def _lists(document: Evaluation) -> list[ReportSection]:
     """What was not found, notes on the data, and the training text that was searched."""
     absent = [f"{one.name}: looked for {one.looked_for}" for one in document.absent]
     notes = list(dict.fromkeys(f"{result.name}: {note}" for result in document.results for note in result.notes))
+    notes += [f"{result.name}, {result.model}: {truncated_text(result.truncated)}"
+              for result in document.results if result.truncated]  # fmt: skip
     searched = []
     if (check := document.contamination) is not None:
         searched = [f"none: {check.reason}"] if not check.checked else [

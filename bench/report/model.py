@@ -223,6 +223,11 @@ class Shown(NamedTuple):
     place: str
 
 
+def truncated_text(count: int | None) -> str:
+    """Texts of a set that a model read only in part, in words."""
+    return f"{count} text{'s are' if count != 1 else ' is'} longer than the model reads and only in part in its score"
+
+
 def artifact_names(runs: Sequence[DeviceRun]) -> list[str]:
     """Per run the words in which the artifacts differ: bundle, runtime (always), precision."""
     words = [(run.artifact.bundle, run.artifact.runtime, run.artifact.precision) for run in runs]

@@ -23,6 +23,7 @@ from msdc.bench.report.model import (
     interval_of,
     middle,
     sets_text,
+    truncated_text,
 )
 from msdc.bench.report.targets import Judged
 from msdc.bench.result import DeviceRun
@@ -293,6 +294,9 @@ def warnings(data: ReportData) -> list[str]:
                 lines.append(f"{kind}, {one.where}: {'; '.join(found)}.")
     if lacking := not_compared(data.comparisons):
         lines.append(f"Not compared with the earlier result: {'; '.join(lacking)}.")
+    cut = [f"{entry.name}, {shown.style.name}: {truncated_text(entry.truncated)}"
+           for shown in data.artifacts for entry in shown.run.accuracy if entry.truncated]  # fmt: skip
+    lines += [f"{'; '.join(cut)}."] if cut else []
     busy = []
     for place, runs in data.places.items():
         noisy = [(t.spread, t.length, shown) for shown in runs for t in shown.run.latency if t.noisy]

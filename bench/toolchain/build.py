@@ -24,7 +24,7 @@ from msdc.bench.toolchain.sdk import NativeSdk, native_sdk
 from msdc.errors import InputError, MsdcError
 from msdc.export.runtimes import RUNTIMES
 from msdc.export.schema import RuntimeName
-from msdc.files import PACKAGE, regular_size, sha256_files
+from msdc.files import PACKAGE, regular_size, sha256_files, without_system_files
 
 CORE = PACKAGE / "export" / "native"
 SOURCES = PACKAGE / "bench" / "runner"
@@ -69,7 +69,7 @@ def own_runner(path: Path) -> RunnerBuild:
     if not program.is_file():
         raise InputError(f"{path}: no such runner; build one with `msdc bench --build-runner`")
     regular_size(program)
-    libraries = tuple(sorted(p for p in (program.parent / "lib").glob("*") if p.is_file()))
+    libraries = tuple(without_system_files(p for p in (program.parent / "lib").glob("*") if p.is_file()))
     loader = next((p.name for p in libraries if p.name in LOADERS.values()), None)
     return RunnerBuild(program, libraries, elf_machine(program), loader, "")
 

@@ -35,7 +35,7 @@ from msdc.distill.data.download import fetch_hub, fetch_opus, hub_tables, is_sav
 from msdc.distill.data.exclusion import EXCLUDED, Exclusion, matching_files
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError, TornFile
-from msdc.files import regular_size
+from msdc.files import regular_size, without_system_files
 from msdc.text.scored_pairs import GOLD_RANGE, read_pairs
 from msdc.text.tabular import CORPUS_SUFFIXES, EMPTY_LINE, TABLES, TabularFile, open_table, suffix_of
 from msdc.text.text_files import bare_name, iterate_lines, unusable
@@ -477,7 +477,8 @@ def corpus_files(corpus: Corpus) -> tuple[list[Path], list[str]]:
     whole = Path(str(corpus.path)).expanduser()
     if whole.is_file():
         return [whole], []
-    every = sorted(p for p in whole.iterdir() if p.is_file()) if whole.is_dir() else matching_files(str(whole))
+    inside = [p for p in whole.iterdir() if p.is_file()] if whole.is_dir() else matching_files(str(whole))
+    every = without_system_files(inside)
     wrong = [p for p in every if whole.is_dir() and suffix_of(p) not in CORPUS_SUFFIXES]
     other = [p for p in every if p not in wrong and _in_other_language(p, corpus)]
     reasons = [f"{p}: no file of text, by its name" for p in wrong] + [f"{p}: in another language" for p in other]
@@ -513,7 +514,7 @@ def open_corpus(corpus: Corpus) -> list[TextSource]:
         return [source for table, code in hub_tables(corpus) for source in table_sources(table, corpus, code)]
     whole = Path(str(corpus.path)).expanduser()
     if is_saved(whole):
-        files = sorted(path for path in whole.rglob("*") if path.is_file())
+        files = without_system_files(path for path in whole.rglob("*") if path.is_file())
         return _with_files(table_sources(saved_table(whole), corpus, *language_of(whole, corpus)), *files)
     paths, others = corpus_files(corpus)
     if not paths and not others:

@@ -23,7 +23,7 @@ import huggingface_hub
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError, first_line
 from msdc.extras import require
-from msdc.files import atomic_path, disk_errors, user_cache
+from msdc.files import atomic_path, disk_errors, user_cache, without_system_files
 from msdc.progress import say, warn
 from msdc.text.tabular import BATCH_ROWS, TabularFile, arrow_table
 
@@ -157,7 +157,8 @@ def fetch_hub(corpus: Corpus) -> list[tuple[Path, str]]:
         )
     except Exception as error:
         raise InputError(f"hub corpus {name}: cannot be fetched ({first_line(error)})") from error
-    files = [(path, path.relative_to(folder).as_posix()) for path in sorted(folder.rglob("*train*")) if path.is_file()]
+    paths = without_system_files(path for path in folder.rglob("*train*") if path.is_file())
+    files = [(path, path.relative_to(folder).as_posix()) for path in paths]
     return [(path, code) for code in corpus.languages for path, name in files if f"{corpus.source}-{code}" in name]
 
 

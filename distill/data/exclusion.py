@@ -15,6 +15,7 @@ from pathlib import Path
 
 from msdc.distill.data import Row
 from msdc.errors import InputError
+from msdc.files import without_system_files
 from msdc.text.duplicates import NEAR, NearIndex, normalise
 from msdc.text.tabular import iterate_cells
 
@@ -25,8 +26,8 @@ EXCLUDED = ("equal to a sentence of `exclude`", "near a sentence of `exclude`")
 
 def matching_files(pattern: str) -> list[Path]:
     """The files of a path or glob, sorted."""
-    paths = map(Path, sorted(glob.glob(str(Path(pattern).expanduser()), recursive=True)))
-    return [path for path in paths if path.is_file()]
+    paths = map(Path, glob.glob(str(Path(pattern).expanduser()), recursive=True))
+    return without_system_files(path for path in paths if path.is_file())
 
 
 def excluded_files(patterns: Sequence[str]) -> list[Path]:

@@ -45,13 +45,14 @@ from msdc.files import (
     write_json,
 )
 from msdc.progress import track, warn
-from msdc.text.tokenizer import Tokenizer, text_key
+from msdc.text.tokenizer import Tokenizer, count_truncated, text_key
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Read = TypeVar("Read")
 READ = 16_384  # rows of a record batch
+TRUNCATED = "truncated"  # next to the ids: the number of texts that are longer
 # Settings of a corpus that change its rows.
 SETTINGS = {"kind", "source", "languages", "limit", "columns", "header", "scores", "scale", "tokenized",
             "max_characters", "recombine", "on_bad", "most_bad"}  # fmt: skip
@@ -284,36 +285,47 @@ class Table:
         They are computed once for a tokenizer, a length and a prompt.
         """
         dtype = "<u2" if tokenizer.size <= 65_536 else "<i4"
-        kind = type(tokenizer).__name__
-        name = _hash(hashlib.sha256(tokenizer.content).hexdigest(), kind, tokenizer.size, max_length, prompt)
-        place = self.folder / name
+        place = self._tokens_place(tokenizer, max_length, prompt)
         return _once(
             place,
             lambda: self._stored_tokens(place, dtype),
             lambda stage: self._tokenize(stage, tokenizer, max_length, prompt, dtype),
         )
 
+    def truncated(self, tokenizer: Tokenizer, max_length: int, prompt: str = "") -> int:
+        """How many of all texts have more ids than `max_length`: of these `tokens` has the beginnings."""
+        self.tokens(tokenizer, max_length, prompt)
+        return int((self._tokens_place(tokenizer, max_length, prompt) / TRUNCATED).read_bytes())
+
+    def _tokens_place(self, tokenizer: Tokenizer, max_length: int, prompt: str) -> Path:
+        kind, content = type(tokenizer).__name__, hashlib.sha256(tokenizer.content).hexdigest()
+        return self.folder / _hash(content, kind, tokenizer.size, max_length, prompt)
+
     def _stored_tokens(self, place: Path, dtype: str) -> tuple[np.ndarray, np.ndarray] | None:
         """The ids and ends in a folder; None if they are absent, or not of the sizes that were written."""
         try:
             ids, ends = _mapped(place / "ids", dtype), _mapped(place / "ends", "<i8")
+            int((place / TRUNCATED).read_bytes())
         except (OSError, ValueError):
             return None
         whole = len(ends) == self.rows * self.sides + 1 and len(ids) == ends[-1]
         return (ids, ends) if whole else None
 
     def _tokenize(self, stage: Path, tokenizer: Tokenizer, max_length: int, prompt: str, dtype: str) -> None:
-        last = np.zeros(1, "<i8")
+        last, truncated = np.zeros(1, "<i8"), 0
         with open(stage / "ids", "wb") as ids, open(stage / "ends", "wb") as ends:
             last.tofile(ends)
             for batch in track(self._batches, f"tokenize {self.about['name']}"):
                 sides = [column.to_pylist() for column in batch.columns]
-                texts = list(chain.from_iterable(zip(*sides, strict=True)))
-                found = tokenizer.encode(with_prompt(prompt, texts), max_length)
+                texts = with_prompt(prompt, list(chain.from_iterable(zip(*sides, strict=True))))
+                found = tokenizer.encode(texts, max_length)
+                full = [text for text, row in zip(texts, found, strict=True) if len(row) >= max_length]
+                truncated += count_truncated(tokenizer, full, max_length)
                 here = last[-1] + np.cumsum(np.fromiter(map(len, found), "<i8", len(found)))
                 np.fromiter(chain.from_iterable(found), dtype, here[-1] - last[-1]).tofile(ids)
                 here.tofile(ends)
                 last = here
+        (stage / TRUNCATED).write_text(f"{truncated}\n", encoding="ascii")
 
 
 def reading_lines(about: Mapping[str, Any]) -> list[str]:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from msdc.distill.training.feed import BatchFeed, Position
 from msdc.errors import InputError, MsdcError
-from msdc.files import atomic_path, link_file, read_json, regular_size, sha256_file, write_json
+from msdc.files import atomic_path, link_file, read_json, regular_size, sha256_file, without_system_files, write_json
 
 BEST = "best.safetensors"
 KEEP = {"step": 2, "end": 1}  # newest checkpoints that are kept
@@ -131,7 +131,8 @@ def step_of(path: Path) -> int:
 
 def checkpoints(folder: Path) -> list[Path]:
     """Finished checkpoints, newest first."""
-    return [path.with_suffix(".pt") for path in sorted(folder.glob("*-*.json"), key=step_of, reverse=True)]
+    found = without_system_files(folder.glob("*-*.json"))
+    return [path.with_suffix(".pt") for path in sorted(found, key=step_of, reverse=True)]
 
 
 def load_newest(folder: Path) -> dict[str, Any] | None:

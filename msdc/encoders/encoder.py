@@ -38,7 +38,15 @@ from msdc.lazy import higher
 from msdc.progress import track
 from msdc.scores import require_finite, unit_rows
 from msdc.text.passages import passages
-from msdc.text.tokenizer import Tokenizer, load_tokenizer, pack_by_length, pad, prompt_tokens, require_texts
+from msdc.text.tokenizer import (
+    Tokenizer,
+    count_truncated,
+    load_tokenizer,
+    pack_by_length,
+    pad,
+    prompt_tokens,
+    require_texts,
+)
 
 BATCH_TOKENS, MOST_TEXTS = 4096, 4096
 MOST_PROGRAM_BYTES = 2**30  # of weights; a program has at most twice as much
@@ -59,6 +67,16 @@ class EncodeOptions(TypedDict, total=False):
     precision: str
     inputs: Sequence[str] | str | None
     sentences: Sequence[str] | str | None
+
+
+def _listed(texts: Any) -> list[str]:
+    """N texts, or one, as a list; `InputError` for anything else."""
+    if not isinstance(texts, Iterable):
+        raise InputError(f"encode takes texts or one text, not {type(texts).__name__}")
+    # Arrays of Arrow have `to_pylist`; their own values are no strings.
+    listed: list[str] = [texts] if isinstance(texts, str) else getattr(texts, "to_pylist", lambda: list(texts))()
+    require_texts(listed)
+    return listed
 
 
 class SentenceEncoder:
@@ -233,11 +251,7 @@ class SentenceEncoder:
         if batch_size is not None and not (isinstance(batch_size, int) and batch_size > 0):
             raise InputError(f"`batch_size` {batch_size!r}: expected a positive integer")
         given = next((one for one in (inputs, sentences) if one is not None), texts)
-        if not isinstance(given, Iterable):
-            raise InputError(f"encode takes texts or one text, not {type(given).__name__}")
-        # Arrays of Arrow have `to_pylist`; their own values are no strings.
-        listed = [given] if isinstance(given, str) else getattr(given, "to_pylist", lambda: list(given))()
-        require_texts(listed)
+        listed = _listed(given)
         first = self.defaults.prompt(prompt, prompt_name)
         width = self.defaults.width(self.full_width, truncate_dim)
         rows = self.tokenize(with_prompt(first, listed))
@@ -248,6 +262,18 @@ class SentenceEncoder:
         vectors_ND = require_finite(self._vectors(rows, skip, shown, precision or "float32"), self.name)[:, :width]
         vectors_ND = unit_rows(vectors_ND) if normalize_embeddings else np.ascontiguousarray(vectors_ND)
         return vectors_ND[0] if isinstance(given, str) else vectors_ND
+
+    def count_truncated(
+        self, texts: Sequence[str] | str, prompt_name: str | None = None, prompt: str | None = None
+    ) -> int:
+        """How many of `texts` have more tokens than `max_length`, so that `encode` reads only their beginnings.
+
+        Tokens of the prompt and special ids count. The arguments are those of `encode`, and so are its errors.
+        """
+        listed = _listed(texts)
+        return count_truncated(
+            self.tokenizer, with_prompt(self.defaults.prompt(prompt, prompt_name), listed), self.max_length
+        )
 
     def encode_query(
         self, texts: Sequence[str] | str | None = None, **options: Unpack[EncodeOptions]

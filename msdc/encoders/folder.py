@@ -16,10 +16,12 @@ from textwrap import shorten
 from typing import Any, Literal, get_args
 
 import huggingface_hub
+from huggingface_hub import constants
 
 from msdc.arguments import require_characters
 from msdc.errors import InputError, MsdcError, did_you_mean, first_line
-from msdc.files import PACKAGE, read_json, sha256_file, write_json
+from msdc.extras import install_command
+from msdc.files import PACKAGE, REFUSED, read_json, sha256_file, write_json
 from msdc.lazy import higher
 from msdc.limits import LAYERS
 from msdc.progress import warn
@@ -121,10 +123,18 @@ def download(name: str, patterns: Sequence[str] = HUB_PATTERNS) -> Path:
         InputError: no such repository or revision, or neither the hub nor its cache can be read.
     """
     hub_id = OFFLINE_ID if name in OFFLINE_NAMES else name
+    # The library would keep it in a folder named "~" of the working directory.
+    if (cache := str(constants.HF_HUB_CACHE)).startswith("~"):
+        raise InputError(f"{name}: this user has no home folder for the hub's cache: set HF_HOME to a folder")
     try:
         return _snapshot(hub_id, patterns)
     except Exception as error:
-        hint = "; `pip install 'msdc[offline]'` installs it without the hub" if hub_id == OFFLINE_ID else ""
+        if isinstance(error, OSError) and error.errno in REFUSED:
+            raise MsdcError(
+                f"{name}: the hub's cache {cache} cannot be written ({error.strerror}): set HF_HOME to a folder that "
+                "you may write"
+            ) from error
+        hint = f"; without the hub: {install_command('offline')}" if hub_id == OFFLINE_ID else ""
         reason = shorten(first_line(error).partition(". ")[0], 160, placeholder="...")
         known = ", ".join(shipped_names()) or "none"
         raise InputError(

@@ -13,7 +13,7 @@ from typing import Any
 
 from msdc.encoders.folder import DEFAULTS_FILE, ONE_VECTOR, OTHER_FAMILIES, Layout
 from msdc.errors import InputError, printable
-from msdc.files import read_json
+from msdc.files import read_json, without_system_files
 from msdc.limits import check_sizes
 from msdc.progress import warn
 from msdc.text.tokenizer import MAX_TOKENIZER_BYTES
@@ -122,7 +122,7 @@ def check_layout(layout: Layout, trust_remote_code: bool = False, pooled: bool =
     """
     folder, body, config = layout.folder, layout.body, layout.config
     check_sizes(config, body / "config.json")
-    for file in (*body.glob("*.json"), *body.glob("*.model"), *body.glob("*.txt")):
+    for file in without_system_files((*body.glob("*.json"), *body.glob("*.model"), *body.glob("*.txt"))):
         if (size := file.stat().st_size) > MAX_TOKENIZER_BYTES:
             raise InputError(f"{file}: {size} bytes, more than the {MAX_TOKENIZER_BYTES} allowed")
     kind = str(_object(folder / DEFAULTS_FILE).get("model_type") or "SentenceTransformer")

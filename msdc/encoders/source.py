@@ -14,7 +14,7 @@ from textwrap import shorten
 
 from msdc.encoders.folder import OWN_TYPE, read_layout
 from msdc.errors import InputError, printable
-from msdc.files import file_state, read_json, regular_size, sha256_file, sha256_named
+from msdc.files import file_state, read_json, regular_size, sha256_file, sha256_named, without_system_files
 from msdc.machine import memory_mib
 
 WEIGHTS_FILE = "model.safetensors"
@@ -48,7 +48,7 @@ class ModelSource:
     def _files(self) -> list[Path]:
         """The folder's own files and those of its modules: weights, settings and tokenizer, in a fixed order."""
         places = dict.fromkeys([self.folder, *self.places])
-        found = [path for place in places if place.is_dir() for path in place.iterdir()]
+        found = [path for place in places if place.is_dir() for path in without_system_files(place.iterdir())]
         # The modules.json of our students is for other libraries; it may name the equal model of stock classes.
         ignored = "modules.json" if self.layout.model_type == OWN_TYPE else ""
         return sorted(p for p in found if p.suffix in SUFFIXES and p.name != ignored and not p.is_dir())

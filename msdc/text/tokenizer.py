@@ -26,7 +26,7 @@ from tokenizers import Tokenizer as Backend
 
 from msdc.arguments import require_characters
 from msdc.errors import InputError, MsdcError, first_line
-from msdc.files import disk_errors, parse_json, regular_size
+from msdc.files import disk_errors, parse_json, regular_size, without_system_files
 from msdc.text.tokenizer_bounds import MOST_GROWTH, MOST_TEXT, bounded, check_loaded, check_tokenizer, map_growth
 
 if TYPE_CHECKING:
@@ -80,6 +80,13 @@ def prompt_tokens(tokenizer: Tokenizer, prompt: str, max_length: int) -> int:
     return len(row) - int(ends)
 
 
+def count_truncated(tokenizer: Tokenizer, texts: Sequence[str], max_length: int) -> int:
+    """How many of `texts` have more ids than `max_length`, special ids included."""
+    rows = tokenizer.encode(texts, max_length)
+    full = [text for text, row in zip(texts, rows, strict=True) if len(row) >= max_length]
+    return sum(len(row) > max_length for row in tokenizer.encode(full, max_length + 1)) if full else 0
+
+
 def _content(path: Path) -> bytes:
     if (size := regular_size(path)) > MAX_TOKENIZER_BYTES:
         raise InputError(f"{path}: {size} bytes, more than the {MAX_TOKENIZER_BYTES} allowed")
@@ -115,7 +122,7 @@ def check_tokenizer_files(folder: Path) -> None:
     """Refuse tokenizer files in or below a folder that would break the libraries which read them."""
     for path in sorted(folder.rglob("tokenizer.*json")):  # also tokenizer.4.0.json, which `transformers` knows
         _read_json(path)
-    for path in sorted(folder.rglob("*.model")):
+    for path in without_system_files(folder.rglob("*.model")):
         _read_pieces(path)
 
 

@@ -14,7 +14,7 @@ from msdc.compress.student.weights import read_weights
 from msdc.distill import distill
 from msdc.distill.catalog import RECIPES, load_recipe
 from msdc.distill.cli import command
-from msdc.distill.sweep import points
+from msdc.distill.sweep import point_names, points
 from msdc.errors import InputError
 
 
@@ -169,6 +169,17 @@ def test_points_of_a_sweep(recipe_file, tmp_path):
     ):
         with pytest.raises(InputError, match=said):
             points(str(recipe_file), words)
+
+
+def test_the_folders_of_points_differ_as_their_names_do():
+    labels = ["table=5 seed=1", "teacher=模型甲", "teacher=模型乙", "teacher=me/a", "teacher=me_a", "teacher=me a"]
+    with pytest.raises(InputError, match=r"`over`: folders of several points would have one name: .*teacher=me a"):
+        point_names(labels)
+    names = point_names(labels[:-1])
+    assert names["table=5 seed=1"] == "table=5_seed=1"
+    assert len({name.casefold() for name in names.values()}) == len(names)
+    with pytest.raises(InputError, match="one name"):
+        point_names(["pooling=Mean", "pooling=mean"])
 
 
 def test_a_repeated_sweep_option_combines_its_values(recipe_file, monkeypatch, tmp_path):

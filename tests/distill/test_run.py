@@ -167,6 +167,19 @@ def test_what_a_stage_starts_from(tiny_tree, tmp_path, start, number):
     assert equal(learner, cut, "embedding.") == (start == "svd")
 
 
+def test_texts_that_a_stage_cuts_are_counted(tiny_tree, tmp_path, capsys):
+    tiny_tree["stages"] = [tiny_tree["stages"][0] | {"steps": 1, "max_length": 8}]
+    distill(parse_recipe(tiny_tree, "tiny"), tmp_path / "run")
+    found = re.search(
+        r"stage 1/1 one: ([\d,]+) of ([\d,]+) texts \(([\d.]+) %\) are cut to the stage's max_length of 8 tokens",
+        capsys.readouterr().err,
+    )
+    assert found
+    cut, every, share = (float(number.replace(",", "")) for number in found.groups())
+    assert 0 < cut <= every
+    assert share == pytest.approx(100 * cut / every, abs=0.06)
+
+
 def test_a_start_without_an_assistant_is_told(tiny_tree, tmp_path, capsys):
     stage = dict(tiny_tree["stages"][0], train="student", start="svd")
     tree = tiny_tree | {"assistant": None, "student": tiny_tree["teacher"], "stages": [stage]}

@@ -51,7 +51,7 @@ def snippets(thing: object) -> list[str]:
 
 
 def test_examples_and_docstrings(tmp_path):
-    pytest.importorskip("mypy", reason="mypy is not installed: pip install 'msdc[check]'")
+    pytest.importorskip("mypy", reason="mypy is not installed: pip install '.[check]'")
     found = []
     for package in (msdc, compress, distill, export, bench):
         for name in package.__all__:

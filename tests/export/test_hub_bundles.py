@@ -144,6 +144,18 @@ def test_a_bundle_by_its_id(tmp_path):
     assert "not found on the hub: Cannot find an appropriate cached snapshot folder" in absent
 
 
+def test_a_cache_of_the_hub_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with hub("me/bundle", tiny.bundle()) as (address, _):
+        env = {"HF_ENDPOINT": address, "HF_HUB_DISABLE_XET": "1", "HF_HUB_CACHE": str(tmp_path / "file/hub")}
+        line = msdc("inspect", "me/bundle", env=env, code=1)
+        assert f"the hub's cache {tmp_path}/file/hub cannot be written" in line
+        assert line.endswith("set HF_HOME to a folder that you may write")
+        # The library takes "~" as it is for a user without a home folder.
+        line = msdc("inspect", "me/bundle", env=env | {"HF_HUB_CACHE": "~/hub", "HOME": "~"}, code=2)
+        assert line.endswith("this user has no home folder for the hub's cache: set HF_HOME to a folder")
+
+
 def test_a_model_of_the_hub_is_no_bundle(tmp_path):
     environment = {"HF_HOME": str(tmp_path / "hf"), "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     with hub("me/student", tiny.student_folder()) as (address, asked):

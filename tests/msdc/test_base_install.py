@@ -1,4 +1,4 @@
-"""`pip install msdc` without extras, used from a folder that holds modules of the user's own.
+"""The install without extras, used from a folder that holds modules of the user's own.
 
 The virtual environment's packages are links to those of the running one: the closure of pyproject.toml's dependencies.
 So torch and the others are absent for every way of looking for them, and nothing is downloaded.
@@ -28,7 +28,7 @@ from msdc.compress.student.plan import read_plan
 from msdc.encoders.folder import locate_model
 from msdc.export.onnx.write import write_onnx
 from msdc.export.smoothing import TorchModel, smooth
-from msdc.extras import EXTRAS, PACKAGES, VERBS, extra_of, named_extras
+from msdc.extras import EXTRAS, PACKAGES, VERBS, extra_of, install_command, named_extras
 from msdc.text.tokenizer import load_tokenizer
 
 ENTRY = "import sys\nfrom msdc.cli import main\nsys.exit(main())\n"
@@ -191,7 +191,7 @@ for call in (lambda: encoder.module.parameters(), lambda: msdc.load_encoder({str
     lines = base.script(source, folder).splitlines()
     assert lines[0] == "True"
     assert len(lines) == 3
-    assert all(line.endswith("needs PyTorch: pip install 'msdc[train]'") for line in lines[1:]), lines
+    assert all(line.endswith(f"needs PyTorch: {install_command('train')}") for line in lines[1:]), lines
 
 
 # Words, the line's subject, what it needs, the extra.
@@ -236,7 +236,7 @@ def check_lines(base, folder, lines):
     found = one_after_another(base, folder, [words for words, *_ in lines])
     for (code, said), (words, what, needed, extra) in zip(found, lines, strict=True):
         last = said.strip().splitlines()[-1]
-        assert (code, last) == (2, f"{what} needs {needed}: pip install 'msdc[{extra}]'"), (words, said)
+        assert (code, last) == (2, f"{what} needs {needed}: {install_command(extra)}"), (words, said)
     assert sorted(folder.rglob("*")) == before
 
 
@@ -262,8 +262,8 @@ def test_doctor_plans_and_corpora_need_no_extra(base, folder):
     assert answer["healthy"] is True
     assert answer["summary"].startswith("the base install is complete; these verbs need more: compress, distill, ")
     remedies = {check["name"]: check["remedy"] for check in answer["checks"] if check["group"] == "extras"}
-    assert remedies["torch"] == "pip install 'msdc[train]'"
-    assert remedies["executorch"] == "pip install 'msdc[executorch]'"
+    assert remedies["torch"] == install_command("train")
+    assert remedies["executorch"] == install_command("executorch")
     lines = ["compress plan --shape minilm --json", "corpus notes.txt"]
     (plan, planned), (corpus, read) = one_after_another(base, folder, lines)
     assert (plan, corpus) == (0, 0)

@@ -1,15 +1,19 @@
 """Folders and files are whole or absent, for several writers and after kills, with the user's umask."""
 
 import os
+import pwd
+import re
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
+from refusals import one_line
 
 from msdc import files
-from msdc.errors import InputError
+from msdc.errors import InputError, MsdcError
 
 
 def write(stage, mark: str) -> None:
@@ -131,6 +135,78 @@ def test_a_folder_is_held_by_one_also_while_it_comes_and_goes(tmp_path):
     assert {type(error) for error in said} <= {InputError}
     assert all("in use by" in str(error) for error in said)
     assert {path.name for path in tmp_path.rglob("*")} <= {"new", "run", files.LOCK_FILE}
+
+
+MODELS = [
+    "msdc-mini", "all-MiniLM-L6-v2", "模型甲", "模型乙", "Модель", "модель", "a b", "a-b", "a_b", "a.b", "A-b", "a  b",
+    "a/b", "名", "-", "..", "", " a", "é", "e\u0301", "🙂", "a\nb", "\udc80",
+]  # fmt: skip
+
+
+def test_plain_names_differ_as_names_do():
+    names = [files.plain_name(name) for name in MODELS]
+    assert len(set(names)) == len(MODELS)
+    assert names[:2] == MODELS[:2], "what can be a folder's name is kept"
+    for name in names:
+        assert re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*", name), name
+
+
+def test_what_operating_systems_leave(tmp_path):
+    left = [".DS_Store", "._model.onnx", "Thumbs.db", "thumbs.db", "desktop.ini", "Desktop.ini", ".directory",
+            "__MACOSX/._a.tsv", "__MACOSX/a.tsv", "ehthumbs.db"]  # fmt: skip
+    kept = ["a.tsv", ".hidden", "thumbs.tsv", "Thumbs.db.tsv", "sub/b.tsv", "_.tsv"]
+    for name in (*left, *kept):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    found = files.without_system_files(path for path in tmp_path.rglob("*") if path.is_file())
+    assert found == sorted(tmp_path / name for name in kept)
+
+
+def test_a_folder_with_what_operating_systems_leave_is_empty(tmp_path):
+    target = tmp_path / "model"
+    target.mkdir()
+    (target / ".DS_Store").write_text("x")
+    files.refuse_existing(target, True, ("config.json",))
+    (target / "mine.txt").write_text("x")
+    with pytest.raises(InputError, match="not a folder with"):
+        files.refuse_existing(target, True, ("config.json",))
+
+
+@pytest.mark.parametrize("home", [None, "", "relative"])
+def test_no_home_folder(home, tmp_path, monkeypatch):
+    """An empty or relative HOME is as good as none: the folder that the system knows, else one line."""
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("HOME", raising=False) if home is None else monkeypatch.setenv("HOME", home)
+    if home != "relative":
+        assert files.user_cache() == Path(pwd.getpwuid(os.getuid()).pw_dir) / ".cache" / "msdc"
+    # A container may run with the number of a user that nobody knows.
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    line = one_line(files.user_cache)
+    assert line == "this user has no home folder for the cache: set XDG_CACHE_HOME to a folder that you may write"
+
+
+@pytest.mark.parametrize("kind", ["a file", "a folder of the kernel"])
+def test_a_cache_that_cannot_be_written_names_the_setting(kind, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("x")
+    home = tmp_path / "file" if kind == "a file" else Path("/proc/1")
+    if not home.exists():
+        pytest.skip("no such folder on this system")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    hint = "; to keep the cache elsewhere, set XDG_CACHE_HOME to a folder that you may write"
+    for attempt in (lambda path: files.write_text(path, "x"), lambda path: files.staged_folder(path).__enter__(),
+                    lambda path: files.locked(path).__enter__()):  # fmt: skip
+        line = one_line(lambda attempt=attempt: attempt(files.user_cache() / "kind" / "name"))
+        assert line.startswith(f"cannot write {home}/.cache/msdc/kind/name: ")
+        assert line.endswith(hint)
+    with pytest.raises(MsdcError) as other:
+        files.write_text(tmp_path / "file" / "mine", "x")
+    assert hint not in str(other.value), "not a file of the cache"
+
+
+def test_a_missing_file_of_a_writer_is_not_the_target(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nothing"), files.atomic_path(tmp_path / "out"):
+        (tmp_path / "nothing").read_bytes()
 
 
 def test_where_the_cache_is(tmp_path, monkeypatch):

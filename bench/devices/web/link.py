@@ -26,7 +26,7 @@ from msdc.bench.measure import vectors_agree
 from msdc.bench.options import BenchSettings
 from msdc.bench.result import LINK_NOTE, NOISY, DeviceInfo, DeviceRun
 from msdc.errors import InputError, MsdcError
-from msdc.extras import installed, require
+from msdc.extras import installed, missing, require
 from msdc.progress import live_lines, say, warn
 
 PAGE = {"index.html": "link.html", "link.css": "link.css", "link.js": "link.js"}
@@ -209,7 +209,7 @@ class LinkDevice(Device):
             # Nobody makes another certificate with the same 64 bits while the link is open.
             warn(f"the browser will warn of a certificate; its SHA-256 fingerprint must begin with {fingerprint[:23]}")
         if sys.stderr.isatty() and not installed("segno"):
-            warn("its QR code needs segno: pip install 'msdc[link]'")
+            warn(str(missing("segno", "its QR code")))
         elif sys.stderr.isatty():
             print(qr_code(link), file=sys.stderr, flush=True)
 

@@ -69,6 +69,28 @@ def test_json_of_a_float_model(capsys, tiny_student, tmp_path):
     assert {**one, "seconds": 0, "name": 0} == {**first, "seconds": 0, "name": 0}
 
 
+def test_texts_that_a_model_reads_in_part_are_counted(tiny_student, tiny_bundle, tmp_path, capsys):
+    """In the result, on the page and in the terminal, of a float model, its artifact and fewer dimensions."""
+    long = "The bus to the old station leaves at seven in the morning. " * 9
+    file = tmp_path / "pairs.tsv"
+    # Five texts, of which two different ones are long; one of them is there twice.
+    file.write_text(f"{long}\ta bus\t3\n{long}\ta cat\t1\na dog\t{long} too\t2\nrain\tsnow\t4\n", encoding="utf-8")
+    document = evaluated(tiny_student, ["graded-pairs", f"sts={file}"], artifacts=(str(tiny_bundle),),
+                         truncate_dims=(8,), resamples=0)  # fmt: skip
+    counts = {(one["model"], one["name"]): one["truncated"] for one in document["results"]}
+    assert set(counts.values()) == {0, 2}
+    assert {model for (model, name), count in counts.items() if count == 2} == {
+        one["label"] for one in document["models"]
+    }
+    line = "tiny-student: 2 texts are longer than the model reads and only in part in its score"
+    assert line in page(document)
+    code, out, err = command(capsys, "evaluate", tiny_student, "--tasks", f"sts={file}", "--resamples", 0)
+    assert code == 0, err
+    assert "2 texts are longer than the model reads" in " ".join(out.split())
+    (one,) = evaluated(WordBag(), [f"sts={file}"], resamples=0)["results"]
+    assert one["truncated"] is None, "a model that has no tokens that we know of"
+
+
 @pytest.fixture(scope="module")
 def card(tiny_student, tiny_bundle, tmp_path_factory):
     """The tiny student and its artifacts through a suite, with a training corpus to look through."""

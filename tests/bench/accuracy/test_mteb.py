@@ -174,7 +174,7 @@ def test_a_language_without_text_and_data_that_cannot_be_loaded(local_tasks, tmp
 
 def test_without_mteb_the_extra_is_named(monkeypatch):
     monkeypatch.setattr("msdc.extras.installed", lambda name: name != "mteb")
-    with pytest.raises(InputError, match=r"mteb:STS17 needs mteb: pip install 'msdc\[mteb\]'"):
+    with pytest.raises(InputError, match=r"mteb:STS17 needs mteb: pip install '\.\[mteb\]'"):
         evaluated(tiny_models.student_folder(), ["mteb:STS17"])
 
 

@@ -121,7 +121,7 @@ def test_tls_is_served_and_a_silent_client_holds_up_nobody():
 
 def test_tls_without_cryptography_is_one_line(monkeypatch):
     monkeypatch.setattr("msdc.extras.installed", lambda package: package != "cryptography")
-    with pytest.raises(MsdcError, match=r"tls needs .*: pip install 'msdc\[signature\]'"):
+    with pytest.raises(MsdcError, match=r"tls needs .*: pip install '\.\[signature\]'"):
         self_signed("127.0.0.1")
 
 

@@ -18,6 +18,8 @@ from msdc.bench.devices.python_worker import read_memory, sample_ns
 from msdc.bench.devices.runner_protocol import row_of_length
 from msdc.bench.measure import compare_golden, parity_failures
 from msdc.bench.options import BenchSettings
+from msdc.bench.report.page import build_report, to_text
+from msdc.bench.result import BenchFile
 from msdc.errors import InputError, MsdcError
 from msdc.export.bundle import load_bundle
 
@@ -27,6 +29,24 @@ QUICK = {"lengths": (4, 16), "runs": 12, "warmup": 2, "tasks": ()}
 @pytest.fixture(scope="module")
 def runs(tiny_bundle):
     return PythonDevice().run(tiny_bundle, BenchSettings(**QUICK | {"tasks": ("graded-pairs",)}))
+
+
+def test_texts_that_the_artifact_reads_in_part_are_counted(runs, tiny_bundle, tmp_path):
+    """With the prompt, as on every device: the host counts, with the bundle's tokenizer."""
+    long = "The bus to the old station leaves at seven in the morning. " * 9
+    (tmp_path / "pairs.tsv").write_text(f"{long}\ta bus\t3\na dog\t{long}\t2\nrain\tsnow\t4\n", encoding="utf-8")
+    asked = BenchSettings(**QUICK | {"runs": 2, "runtime": "onnx", "tasks": (f"sts={tmp_path}/pairs.tsv",)})
+    (run,) = PythonDevice().run(tiny_bundle, asked)
+    assert [entry.truncated for entry in run.accuracy] == [1]
+    prompt = "The bus to the old station leaves. "
+    prompt *= 40 // len(load_bundle(tiny_bundle, "onnx").tokenize([prompt])[0])
+    texts = [long, "a bus", "a dog", "rain", "snow"]
+    (prompted,) = PythonDevice().run(tiny_bundle, asked.model_copy(update={"prompt": prompt}))
+    expected = load_bundle(tiny_bundle, "onnx").count_truncated(texts, prompt=prompt)
+    assert [entry.truncated for entry in prompted.accuracy] == [expected]
+    assert {entry.truncated for one in runs for entry in one.accuracy} == {0}
+    report = build_report(BenchFile(runs=(run,)))
+    assert "1 text is longer than the model reads and only in part in its score" in to_text(report)
 
 
 def test_both_runtimes_with_every_figure(runs, tiny_bundle):

@@ -10,7 +10,7 @@ import pytest
 import tiny_models
 
 from msdc.distill.data.corpora import open_corpora
-from msdc.distill.data.tables import READ, known, open_table, reading_lines, source_key, tables_folder
+from msdc.distill.data.tables import READ, TRUNCATED, known, open_table, reading_lines, source_key, tables_folder
 from msdc.distill.data.text import StageText
 from msdc.distill.recipe import Corpus, HeldOut
 from msdc.errors import InputError
@@ -66,6 +66,10 @@ def test_tokens_are_those_of_every_text_in_the_order_of_rows_and_sides(tmp_path)
     assert len(ends) == len(texts) + 1
     assert len(ids) == ends[-1] == sum(map(len, wanted))
     assert [ids[ends[n] : ends[n + 1]].tolist() for n in range(len(texts))] == wanted
+    lengths = [len(row) for row in tokenizer.encode(texts, 1 << 20)]
+    for longest in (8, max(lengths) - 1, max(lengths)):
+        assert table.truncated(tokenizer, longest) == sum(length > longest for length in lengths)
+    assert table.truncated(tokenizer, max(lengths), "the dog: ") > 0, "with the prompt"
 
 
 def test_it_is_read_once(tmp_path, monkeypatch):
@@ -217,7 +221,7 @@ def test_a_note_of_a_file_that_is_damaged_is_ignored(tmp_path):
     assert source_key(source_of(path)) == key
 
 
-@pytest.mark.parametrize("name", ["places", "keys", "rows.arrow", "about.json", "ids", "ends"])
+@pytest.mark.parametrize("name", ["places", "keys", "rows.arrow", "about.json", "ids", "ends", TRUNCATED])
 @pytest.mark.parametrize("how", ["truncated", "gone"])
 def test_a_damaged_table_is_read_again(tmp_path, name, how, capsys):
     source, tokenizer = source_of(pairs(tmp_path, 50)), tiny_models.tokenizer()
@@ -230,7 +234,7 @@ def test_a_damaged_table_is_read_again(tmp_path, name, how, capsys):
     found = again.tokens(tokenizer, 16)
     assert np.array_equal(found[0], ids)
     assert np.array_equal(found[1], ends)
-    assert ("damaged" in capsys.readouterr().err) == (name not in ("ids", "ends"))
+    assert ("damaged" in capsys.readouterr().err) == (name not in ("ids", "ends", TRUNCATED))
 
 
 FILES = {

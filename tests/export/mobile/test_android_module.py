@@ -174,7 +174,7 @@ def test_classes_run_with_each_runtime(classes, jni_libraries, tiny_bundle, tmp_
     assets = tmp_path / "assets"
     shutil.copytree(tiny_bundle, assets / "msdc/tiny")
     words = (tiny_bundle, assets, tmp_path / "files")
-    assert len(run_checks("CheckKt", classes[engine], [jni_libraries[engine]], *words)) == 68
+    assert len(run_checks("CheckKt", classes[engine], [jni_libraries[engine]], *words)) == 73
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def test_versions_against_the_pins(monkeypatch, installed, rule, state):
     optional = doctor.check_package("torch", rule, "train")
     assert optional.state == state
     assert doctor.healthy([optional]) == (state != "wrong")
-    assert state != "missing" or optional.remedy == "pip install 'msdc[train]'"
+    assert state != "missing" or optional.remedy == "pip install '.[train]' in the checkout of msdc"
 
 
 def test_the_pins_are_those_of_the_project():
@@ -98,7 +98,7 @@ def test_the_hubs_cache_is_enough_and_half_a_download_is_not(hub, tmp_path, abse
     found = needs(tmp_path)["teacher's weights"]
     assert found.state == "missing"
     assert "nor in the hub's cache" in found.found
-    assert "msdc[offline]" in found.remedy
+    assert ".[offline]" in found.remedy
     # A snapshot as the hub's library writes it.
     folder = hub / "models--sentence-transformers--all-MiniLM-L6-v2"
     snapshot = folder / "snapshots" / ("c" * 40)
@@ -142,10 +142,10 @@ def test_little_memory_and_disk_and_a_missing_package(tmp_path, monkeypatch):
 
 
 def test_the_quickstart_names_its_extra_before_it_trains(tmp_path, monkeypatch, capsys):
-    """With `msdc[train]` alone it would train for minutes and then miss ExecuTorch."""
+    """With the extra `train` alone it would train for minutes and then miss ExecuTorch."""
     monkeypatch.setattr("msdc.extras.installed", lambda name: name != "executorch")
     with pytest.raises(SystemExit) as ended:
         main(["quickstart", "-o", str(tmp_path / "run")])
     assert ended.value.code == 2
     assert not (tmp_path / "run").exists()
-    assert "msdc quickstart needs ExecuTorch: pip install 'msdc[all]'" in capsys.readouterr().err
+    assert "msdc quickstart needs ExecuTorch: pip install '.[all]' in the checkout" in capsys.readouterr().err

@@ -47,6 +47,22 @@ def shown(*words) -> str:
     return str(run(*words, code=2).exception)
 
 
+def test_texts_that_are_cut_are_counted(tiny_student, tmp_path):
+    long = "The bus to the old station leaves at seven in the morning. " * 9
+    line = "2 of 3 texts have more than the 48 tokens that tiny-student reads: the rest of them is not in their vectors"
+    file = tmp_path / "lines.txt"
+    file.write_text(f"{long}\nshort\n{long}\n", encoding="utf-8")
+    for words in (
+        ["-i", file],
+        ["-i", file, "-o", tmp_path / "v.npy", "-q"],
+        [long, "short", long],
+        ["--json", long, "", long],
+    ):
+        assert run("encode", tiny_student, *words).stderr.strip().splitlines()[-1].startswith(line.split(":")[0]), words
+    assert line in run("compare", tiny_student, long, "short", long).stderr
+    assert "tokens that" not in run("encode", tiny_student, "short", "").stderr
+
+
 def test_a_file_becomes_the_vectors_of_its_lines_in_every_form(model, file, tmp_path):
     expected = model.encode(LINES)
     packed = tmp_path / "lines.txt.gz"

@@ -39,6 +39,55 @@ def test_the_whole_text_decides(model):
     assert np.allclose(model.encode(text), model.encode(text + " The end is another one."), atol=1e-6)
 
 
+def exact(model, prompt: str = "") -> str:
+    """A text that has, after `prompt`, as many tokens as the model reads."""
+    text = "a"
+    while len(model.tokenizer.encode([prompt + text], 10_000)[0]) < model.max_length:
+        text += " a"
+    assert len(model.tokenizer.encode([prompt + text], 10_000)[0]) == model.max_length
+    return text
+
+
+def test_truncated_texts_are_counted(model):
+    """Special ids and the prompt count; a text that just fits is whole."""
+    fits, long = exact(model), " ".join(SENTENCES)
+    assert model.count_truncated([fits, "", long, "A bus.", long]) == 2
+    assert model.count_truncated(fits) == 0
+    assert model.count_truncated(f"{fits} a") == 1
+    assert model.count_truncated([]) == 0
+    assert model.count_truncated([fits, "A bus."], prompt="the dog: ") == 1
+    assert model.count_truncated([exact(model, "the dog: ")], prompt="the dog: ") == 0
+    assert model.count_truncated(fits, prompt="") == 0
+    with pytest.raises(InputError, match="has no prompt 'nothing'"):
+        model.count_truncated([fits], "nothing")
+    with pytest.raises(InputError, match="either `prompt` or `prompt_name`"):
+        model.count_truncated([fits], prompt_name="query", prompt="x")
+    for wrong in (3, None, [3], ["\ud800"]):
+        with pytest.raises(InputError):
+            model.count_truncated(wrong)
+    # What is counted is what `encode` does not read.
+    end = "The end is another one."
+    for text in (fits, f"{fits} a", long, "A bus."):
+        same = np.allclose(model.encode(text), model.encode(f"{text} {end}"), atol=1e-6)
+        assert same == (
+            model.count_truncated(f"{text} {end}") == 1 and len(model.tokenize([text])[0]) == model.max_length
+        )
+    if isinstance(model, msdc.Encoder):
+        model.max_seq_length = 8
+        assert model.count_truncated([fits, "A bus."]) == 1
+
+
+def test_truncated_texts_of_prompts_and_stock_models(tiny_teacher):
+    model = msdc.load_encoder(tiny_teacher)
+    fits = exact(model)
+    model.prompts = {"query": "the dog: "}
+    assert model.count_truncated([fits, "short"]) == 0
+    assert model.count_truncated([fits, "short"], "query") == 1
+    model.default_prompt_name = "query"
+    assert model.count_truncated([fits, "short"]) == 1
+    assert model.count_truncated([fits, "short"], prompt="") == 0
+
+
 def test_short_empty_and_prompted_texts(model):
     assert np.allclose(model.encode_long("A bus."), model.encode("A bus."), atol=1e-6)
     assert np.allclose(model.encode_long(""), model.encode(""), atol=1e-6)

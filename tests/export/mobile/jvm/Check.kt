@@ -5,6 +5,7 @@ import com.sun.net.httpserver.HttpServer
 import java.io.File
 import java.net.InetSocketAddress
 import java.security.MessageDigest
+import java.util.concurrent.Executors
 import java.util.concurrent.atomic.AtomicInteger
 import kotlin.concurrent.thread
 import kotlin.math.abs
@@ -175,15 +176,30 @@ fun checkAssets(encoder: SentenceEncoder, context: Context, files: File) {
 
 fun checkDownload(encoder: SentenceEncoder, bundle: File, context: Context, files: File) {
     val requests = mutableListOf<String>()
+    val ranges = mutableListOf<Int>()
     var damaged = ""
+    var cut = ""
+    var sendsParts = true
     val server = HttpServer.create(InetSocketAddress("127.0.0.1", 0), 0)
+    server.executor = Executors.newSingleThreadExecutor { task -> Thread(task).apply { isDaemon = true } }
     server.createContext("/") { exchange ->
         val file = File(bundle, exchange.requestURI.path.removePrefix("/bundle/"))
         requests += file.name
         val content = if (file.isFile) file.readBytes() else ByteArray(0)
         if (file.name == damaged) content[content.size / 2] = (content[content.size / 2] + 1).toByte()
-        exchange.sendResponseHeaders(if (file.isFile) 200 else 404, if (content.isEmpty()) -1 else content.size.toLong())
-        exchange.responseBody.use { it.write(content) }
+        val asked = exchange.requestHeaders.getFirst("Range")?.removePrefix("bytes=")?.removeSuffix("-")?.toInt()
+        if (asked != null) ranges += asked
+        val start = asked?.takeIf { sendsParts } ?: 0
+        if (start > 0) exchange.responseHeaders.set("Content-Range", "bytes $start-${content.size - 1}/${content.size}")
+        val code = if (!file.isFile) 404 else if (start > 0) 206 else 200
+        exchange.sendResponseHeaders(code, if (content.isEmpty()) -1 else (content.size - start).toLong())
+        // The connection ends in the middle of the file that is `cut`.
+        val end = if (file.name == cut) content.size / 2 else content.size
+        if (content.isNotEmpty()) {
+            exchange.responseBody.write(content, start, maxOf(0, end - start))
+            exchange.responseBody.flush()
+        }
+        exchange.close()
     }
     server.start()
     val base = "http://127.0.0.1:${server.address.port}/bundle"
@@ -208,6 +224,20 @@ fun checkDownload(encoder: SentenceEncoder, bundle: File, context: Context, file
     throws<EncoderException>("not found", "HTTP 404") {
         SentenceEncoder.fromDownload(context, "$base/other", sha256, name = "other")
     }
+    fun again() = SentenceEncoder.fromDownload(context, base, sha256, name = "parts").use { it.encodeBlocking("hello") }
+    for (parts in listOf(true, false)) {
+        File(files, "msdc/parts").deleteRecursively()
+        sendsParts = parts
+        cut = "sentencepiece.model"
+        throws<EncoderException>("interrupted, $parts", "sentencepiece.model: ") { again() }
+        cut = ""
+        ranges.clear()
+        passed("continued inside a file, $parts", again().contentEquals(encoder.encodeBlocking("hello")) && ranges.singleOrNull().let { it != null && it > 1000 })
+    }
+    val left = File(files, "msdc/parts").listFiles()!!.single()
+    File(left, "sentencepiece.model").let { it.writeBytes(ByteArray(it.length().toInt() / 2)) }
+    sendsParts = true
+    passed("the beginning of another file", again().contentEquals(encoder.encodeBlocking("hello")))
     server.stop(0)
     open().use { passed("no network", it.width == encoder.width) }
 }

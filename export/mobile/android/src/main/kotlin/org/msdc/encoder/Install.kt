@@ -3,12 +3,14 @@ package org.msdc.encoder
 import android.content.Context
 import java.io.ByteArrayOutputStream
 import java.io.File
+import java.io.FileOutputStream
 import java.io.IOException
 import java.io.InputStream
 import java.io.InterruptedIOException
 import java.io.OutputStream
 import java.io.RandomAccessFile
 import java.net.HttpURLConnection
+import java.net.SocketTimeoutException
 import java.net.URL
 import java.security.DigestOutputStream
 import java.security.MessageDigest
@@ -89,11 +91,14 @@ internal object Install {
     // Input and output that failed, as the module's own exception; what the caller interrupted stays as it is.
     private inline fun <T> files(work: () -> T): T = try {
         work()
-    } catch (interrupted: InterruptedIOException) {
-        throw interrupted
     } catch (failure: IOException) {
+        if (isInterruption(failure)) throw failure
         throw EncoderException(EncoderException.Kind.IO, failure.message ?: failure.toString(), failure)
     }
+
+    // A server that does not answer in time is a failure.
+    private fun isInterruption(failure: IOException) =
+        failure is InterruptedIOException && failure !is SocketTimeoutException
 
     /** The bundle whose files [fetch] opens by name, and whose bundle.json has this [sha256]. */
     fun fromDownload(
@@ -121,17 +126,24 @@ internal object Install {
         }
     }
 
-    /** Opens a file below the web address [base]; redirects are followed, anything but 200 is an error. */
-    fun http(base: String): (String) -> InputStream = { name ->
-        val connection = URL("${base.trimEnd('/')}/$name").openConnection() as HttpURLConnection
-        connection.connectTimeout = TIMEOUT_MS
-        connection.readTimeout = TIMEOUT_MS
-        if (connection.responseCode != HttpURLConnection.HTTP_OK) {
+    /** Opens files below the web address [base]; redirects are followed, anything but 200 and 206 is an error. */
+    class Http(private val base: String) : (String) -> InputStream {
+        override fun invoke(name: String): InputStream = open(name, 0).first
+
+        /** A file from byte [start] on and this number, or all of it and 0 where the server sends no part. */
+        fun open(name: String, start: Long): Pair<InputStream, Long> {
+            val connection = URL("${base.trimEnd('/')}/$name").openConnection() as HttpURLConnection
+            connection.connectTimeout = TIMEOUT_MS
+            connection.readTimeout = TIMEOUT_MS
+            if (start > 0) connection.setRequestProperty("Range", "bytes=$start-")
             val code = connection.responseCode
+            val sent = connection.getHeaderField("Content-Range")?.removePrefix("bytes ")?.substringBefore('-')
+            if (code == HttpURLConnection.HTTP_PARTIAL && sent == "$start") return connection.inputStream to start
+            if (code == HttpURLConnection.HTTP_OK) return connection.inputStream to 0
             connection.disconnect()
+            if (start > 0) return open(name, 0)
             throw EncoderException(EncoderException.Kind.IO, "${connection.url}: HTTP $code")
         }
-        connection.inputStream
     }
 
     /**
@@ -154,7 +166,7 @@ internal object Install {
         }
         if (stage.isFile) stage.delete()
         if (!stage.isDirectory && !stage.mkdirs()) throw IOException("cannot make $stage")
-        write(manifest.inputStream(), File(stage, MANIFEST), manifest.size.toLong()) {}
+        write(manifest.inputStream(), File(stage, MANIFEST), manifest.size.toLong(), 0) {}
         val files = listed(stage)
         val total = files.sumOf { it.bytes }
         var done = 0L
@@ -162,8 +174,10 @@ internal object Install {
             val file = File(stage, part.name)
             if (!part.isIn(stage)) {
                 file.parentFile?.mkdirs()
-                val actual = open(part.name).use { input -> write(input, file, part.bytes) { progress(done + it, total) } }
-                if (file.length() != part.bytes || actual != part.sha256) {
+                val kept = if (open is Http && file.isFile && file.length() < part.bytes) file.length() else 0
+                // What an interrupted download left may be that of another file: then all of it is read.
+                val sides = if (kept > 0) listOf(kept, 0L) else listOf(0L)
+                if (sides.none { fetch(part, file, open, it) { bytes -> progress(done + bytes, total) } }) {
                     file.delete()
                     damaged("${part.name} differs from the one that bundle.json lists")
                 }
@@ -174,6 +188,19 @@ internal object Install {
         if (!stage.renameTo(folder)) throw IOException("cannot move the bundle to $folder")
         // Older versions of the bundle are deleted only now; a crash before this line leaves them.
         home.listFiles().orEmpty().filter { it != folder }.forEach { it.deleteRecursively() }
+    }
+
+    /** Whether [file] is the part, read from byte [start] on. */
+    private fun fetch(
+        part: Part, file: File, open: (String) -> InputStream, start: Long, progress: (Long) -> Unit
+    ): Boolean {
+        val (input, first) = if (open is Http && start > 0) open.open(part.name, start) else open(part.name) to 0L
+        val actual = input.use { write(it, file, part.bytes, first, progress) }
+        // The connection ended: the next call continues.
+        if (open is Http && file.length() < part.bytes) {
+            throw IOException("${part.name}: ${file.length()} of ${part.bytes} bytes")
+        }
+        return file.length() == part.bytes && actual == part.sha256
     }
 
     private class Part(val name: String, val bytes: Long, val sha256: String) {
@@ -194,23 +221,31 @@ internal object Install {
 
     private fun folderOf(home: File, sha256: String) = File(home, sha256.lowercase().take(32))
 
-    private fun write(input: InputStream, file: File, bytes: Long, progress: (Long) -> Unit): String {
-        val digest = MessageDigest.getInstance("SHA-256")
-        file.deleteRecursively()
-        file.outputStream().use { output ->
-            DigestOutputStream(output, digest).let { copy(input, it, bytes, file.name, progress) }
-            output.fd.sync()
+    /** Writes a file of at most so many bytes, behind its first [start] ones, and returns the hash of all of it. */
+    private fun write(input: InputStream, file: File, bytes: Long, start: Long, progress: (Long) -> Unit): String {
+        val digest = if (start > 0) digestOf(file) else MessageDigest.getInstance("SHA-256")
+        if (start == 0L) file.deleteRecursively()
+        try {
+            FileOutputStream(file, start > 0).use { output ->
+                val limit = bytes - start
+                DigestOutputStream(output, digest).let { copy(input, it, limit, file.name) { n -> progress(start + n) } }
+                output.fd.sync()
+            }
+        } catch (failure: IOException) {
+            throw if (isInterruption(failure)) failure else IOException("${file.name}: ${failure.message}", failure)
         }
         return hex(digest.digest())
     }
 
-    private fun hashOf(file: File): String {
+    private fun hashOf(file: File): String = hex(digestOf(file).digest())
+
+    private fun digestOf(file: File): MessageDigest {
         val digest = MessageDigest.getInstance("SHA-256")
         file.inputStream().use { input ->
             val buffer = ByteArray(BUFFER)
             while (true) {
                 val count = input.read(buffer)
-                if (count < 0) return hex(digest.digest())
+                if (count < 0) return digest
                 digest.update(buffer, 0, count)
             }
         }

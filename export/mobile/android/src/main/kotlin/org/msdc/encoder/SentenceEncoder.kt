@@ -172,7 +172,7 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
          * The encoder of a bundle at the web address [base], whose bundle.json has the hash [sha256] (64 hexadecimal
          * digits, kept in the app). The first call downloads the files that the program needs, with the sizes and hashes
          * of bundle.json, and runs the self-test; later ones need no network as long as what was downloaded is intact. An
-         * interrupted download continues with the next call. Interrupting the thread stops it (`runInterruptible` in a coroutine). The app needs the permission
+         * interrupted download continues with the next call, inside a file where the server sends parts. Interrupting the thread stops it (`runInterruptible` in a coroutine). The app needs the permission
          * INTERNET, and an https address.
          *
          * @param progress is called with the bytes received so far and those of all files.
@@ -189,7 +189,7 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
             name: String = "download",
             threads: Int = 1,
             progress: (done: Long, total: Long) -> Unit = { _, _ -> },
-            fetch: (String) -> InputStream = Install.http(base)
+            fetch: (String) -> InputStream = Install.Http(base)
         ): SentenceEncoder = fromInstalled(Install.fromDownload(context, name, sha256, progress, fetch), threads)
 
         private fun fromInstalled(installed: Installed, threads: Int): SentenceEncoder {
