@@ -207,8 +207,8 @@ def _write_program(
     say(f"{runtime}: lower {ready.precision} for {options.target}, lengths 1 to {ready.max_length}")
     # Windows renames no folder with an open file, and the runner maps its file: `program` ends with this function.
     program = RUNTIMES[runtime].write(
-        stage, ready.made(), ready.plan, max_length=ready.max_length, target=options.target, style=options.program_style,
-        pad_id=ready.facts.tokenizer.pad_id,
+        stage, ready.made(), ready.plan, max_length=ready.max_length, target=options.target,
+        style=options.program_style, pad_id=ready.facts.tokenizer.pad_id,
     )  # fmt: skip
     computed_ND = program.runner.run(golden.rows, golden.skip)
     found = parity_of(golden.float_ND, computed_ND, program.low_bit_share, golden.texts)

@@ -293,7 +293,7 @@ class ExportPool(nn.Module):
 
 
 class ExportForward(nn.Module):
-    """The whole encoder in one method: ids [1, T], and for the style `masked` their attention mask [1, T], -> [1, D]."""
+    """The whole encoder in one method: ids [1, T], for the style `masked` their attention mask [1, T], -> [1, D]."""
 
     def __init__(self, student: Student, parts: dict[str, Integers], max_length: int, smoothed: Smoothed) -> None:
         super().__init__()
@@ -315,7 +315,7 @@ class ExportForward(nn.Module):
 def methods_of(
     smoothed: Smoothed, plan: PrecisionPlan, max_length: int, style: ProgramStyle
 ) -> dict[str, tuple[nn.Module, tuple[Tensor, ...]]]:
-    """Method name -> (module, example inputs) of one style; the student is a float one, the modules are under `plan`."""
+    """Method name -> (module, example inputs) of a style; the student is a float one, the modules are under `plan`."""
     parts = smoothed.integers(plan)
     # Query, key and value are quantized where they are joined.
     joined = {f"layers.{i}.{name}.weight" for i in range(smoothed.weights.config.unit) for name in READERS}

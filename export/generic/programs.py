@@ -1,7 +1,7 @@
 """Programs of any model, through `torch.export`.
 
-ExecuTorch: one `forward(ids [1, T])`, or with a mask [1, T], lowered to XNNPACK where it can be. What stays outside the delegate runs on
-portable kernels: that is slower, not wrong; it is counted and named, while the canonical exporter refuses it.
+ExecuTorch: one `forward(ids [1, T])`, or with a mask [1, T], lowered to XNNPACK where it can be. What stays outside the
+delegate runs on portable kernels: that is slower, not wrong; it is counted and named, where the canonical one refuses it.
 
 ONNX: torch's exporter, then every linear map and the token table rewritten to int8. The exporter leaves weights behind
 `Transpose` or in `Gemm`, where `quantize_dynamic` does not find them; here they are followed to their initializers. A
@@ -25,6 +25,7 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from msdc.compress.student.plan import int8_rows
+from msdc.errors import InputError
 from msdc.export.executorch.lower import LOW_BIT, delegation, finished, lowering, not_exported, save_program, to_edge
 from msdc.export.executorch.program import FLOATS, read_pte
 from msdc.export.generic.model import GenericModel, is_large, quantized, with_norms
@@ -32,7 +33,6 @@ from msdc.export.onnx.graph import MICROSOFT, GraphBuilder, pair_safe, quantize_
 from msdc.export.onnx.program import subgraphs
 from msdc.export.onnx.write import IR_VERSION, OPSET
 from msdc.export.onnx.write import save_program as save_onnx
-from msdc.errors import InputError
 from msdc.export.schema import TARGETS, ExecutorchPart, ProgramStyle, WrittenProgram
 from msdc.processes import quiet
 
