@@ -1,7 +1,7 @@
 """Programs of any model, through `torch.export`.
 
 ExecuTorch: one `forward(ids [1, T])`, or with a mask [1, T], lowered to XNNPACK where it can be. What stays outside the
-delegate runs on portable kernels: that is slower, not wrong; it is counted and named, where the canonical one refuses it.
+delegate runs on portable kernels: slower, not wrong; it is counted and named, where the canonical exporter refuses it.
 
 ONNX: torch's exporter, then every linear map and the token table rewritten to int8. The exporter leaves weights behind
 `Transpose` or in `Gemm`, where `quantize_dynamic` does not find them; here they are followed to their initializers. A
