@@ -26,25 +26,32 @@ from msdc.text.tokenizer import load_tokenizer
 HERE = Path(__file__).resolve().parent
 SOURCES, TEMPLATE = HERE / "src", HERE / "template"
 MODULE_FILE, RUNTIME_FOLDER = "msdc.js", "runtime"
-BEFORE, AFTER = ("bytes", "tables"), ("bundle", "engine", "encoder")
+BEFORE, AFTER = ("bytes", "tables"), ("download", "bundle", "engine", "link", "encoder")
 # Kind of tokenizer -> sources that read it, each after those that it imports.
 TOKENIZERS = {
     "sentencepiece": ("sentencepiece",),
     "tokenizer-json": ("compiled_file", "pattern", "text_rules", "splitter", "token_models", "compiled"),
 }
+# The line of engine.js that imports the runtime's package, and what bundles with a runtime have in its place.
+PACKAGE_IMPORT = f'return await import("{PACKAGE}/wasm");'
+NO_IMPORT = 'throw new Error("this msdc.js takes it from its bundle");'
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./\w+\.js";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:const|class|function|async function) )", re.MULTILINE)
 _COMMENT = re.compile(r"^ *// .*\n| // [^\"'`\n]*$|^ +", re.MULTILINE)  # and indentation: bytes that a page downloads
 
 
-def module_source(kind: str) -> str:
-    """The module for bundles whose tokenizer is of `kind`, a key of `TOKENIZERS`."""
+def module_source(kind: str, with_runtime: bool = False) -> str:
+    """The module for bundles whose tokenizer is of `kind`, a key of `TOKENIZERS`.
+
+    `with_runtime`: the bundle has the runtime, so that no bundler needs to find its package.
+    """
     parts = [f"// msdc {__version__}, Apache-2.0. The sources with comments are in msdc/export/mobile/web/src.\n"]
     for name in (*BEFORE, *TOKENIZERS[kind], *AFTER):
         text = _IMPORT.sub("", (SOURCES / f"{name}.js").read_text(encoding="utf-8"))
         # The last source is the module's interface; all others become private to it.
         parts.append(_COMMENT.sub("", text if name == AFTER[-1] else _EXPORT.sub("", text)).strip() + "\n")
-    return "\n".join(parts)
+    source = "\n".join(parts)
+    return source.replace(PACKAGE_IMPORT, NO_IMPORT) if with_runtime else source
 
 
 def filled(path: Path) -> str:
@@ -60,7 +67,7 @@ def write_web_module(stage: Path, manifest: Manifest, options: ExportSettings, m
     """
     out = stage / "web"
     out.mkdir()
-    write_text(out / MODULE_FILE, module_source(manifest.tokenizer.kind))
+    write_text(out / MODULE_FILE, module_source(manifest.tokenizer.kind, options.with_runtime))
     if options.with_runtime:
         (out / RUNTIME_FOLDER).mkdir()
         for folder, names in ((runtime_folder(), FILES), (runtime_folder(*SQLITE, SQLITE_FILES), SQLITE_FILES)):
@@ -81,6 +88,7 @@ def write_web_module(stage: Path, manifest: Manifest, options: ExportSettings, m
         "version": __version__,
         "width": str(manifest.truncate_dim or manifest.width),
         "runtime": VERSION,
+        "optional": json.dumps(options.with_runtime),
         "sqlite": SQLITE[1],
         "script": SCRIPT,
         "transformers": transformers,

@@ -1,58 +1,16 @@
 // A bundle behind a web address: its sealed manifest, and its files, checked and cached by their sha256.
 
-import { damaged, EncoderError, sha256, utf8 } from "./bytes.js";
+import { damaged, EncoderError, sha256, textOf, utf8 } from "./bytes.js";
+import { body, refuseContent, request } from "./download.js";
 
 const MANIFEST = "bundle.json", MAX_MANIFEST_BYTES = 2 ** 20;
 const CACHE = "msdc";
 
-/** A module of Node, undefined in pages: it is named nowhere that a page's bundler looks. */
-export function builtin(name) {
-  return globalThis.process?.getBuiltinModule?.(name);
-}
-
-// Node's fetch reads no files.
-async function readFile(url, signal) {
-  const bytes = await builtin("node:fs").promises.readFile(new URL(url), { signal });
-  return Object.defineProperty(new Response(bytes), "url", { value: url });
-}
-
-async function request(url, options) {
-  const onDisk = url.startsWith("file:") && builtin("node:fs");
-  let answer;
-  try {
-    answer = await (onDisk ? readFile(url, options.signal) : fetch(url, options));
-  } catch (error) {
-    if (options.signal?.aborted) throw error;
-    throw new EncoderError(`${url}: no answer (${error.message})`);
-  }
-  if (!answer.ok) throw new EncoderError(`${url}: status ${answer.status}`);
-  return answer;
-}
-
-// Exactly `size` bytes of an answer, or at most `size` where `atMost` is set; never more in memory than that.
-async function body(answer, size, { onBytes = () => {}, atMost = false } = {}) {
-  const bytes = new Uint8Array(size), reader = answer.body.getReader();
-  let length = 0;
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) break;
-    if (length + value.length > size) {
-      await reader.cancel();
-      damaged(`${answer.url}: more than ${size} bytes`);
-    }
-    bytes.set(value, length);
-    length += value.length;
-    onBytes(value.length);
-  }
-  if (length < size && !atMost) damaged(`${answer.url}: ${length} of ${size} bytes`);
-  return bytes.subarray(0, length);
-}
-
 // Names are relative and stay inside the folder, as the manifest's schema demands.
-function inside(base, name) {
-  const url = new URL(name.split("/").map(encodeURIComponent).join("/"), base);
+function inside(folder, name) {
+  const url = new URL(name.split("/").map(encodeURIComponent).join("/"), folder);
   const escapes = name.startsWith("/") || name.split("/").some((part) => ["", ".", ".."].includes(part));
-  if (escapes || !url.href.startsWith(base)) damaged(`${MANIFEST}: the path ${name}`);
+  if (escapes || !url.href.startsWith(folder)) damaged(`${MANIFEST}: the path ${name}`);
   return url.href;
 }
 
@@ -62,41 +20,62 @@ async function sealed(text) {
   return seal !== null && seal[1] === (await sha256(utf8(open)));
 }
 
-// The origin's cache; null where there is none (plain http) or none is wanted.
-const storage = async (wanted) => (wanted && typeof caches === "object" ? caches.open(CACHE).catch(() => null) : null);
+// A cache that fails (a full disk, a private window, a damaged profile) is none: the encoder works without one.
+async function orNone(work) {
+  try {
+    return await work();
+  } catch {
+    return undefined;
+  }
+}
+
+// The origin's cache, where there is one: not on plain http, nor in a frame whose sandbox gives it no origin.
+const storage = (wanted) => orNone(() => (wanted && typeof caches === "object" ? caches.open(CACHE) : undefined));
+
+async function keptBytes(store, key) {
+  return orNone(async () => {
+    const kept = await store?.match(key);
+    return kept && new Uint8Array(await kept.arrayBuffer());
+  });
+}
 
 async function keptManifest(store, pinned) {
-  const key = ((await store?.keys()) ?? []).find(({ url }) => url.endsWith(`/${pinned}`));
-  const kept = key && (await store.match(key));
-  const bytes = kept && new Uint8Array(await kept.arrayBuffer());
+  const keys = (await orNone(() => store?.keys())) ?? [];
+  const key = keys.find(({ url }) => url.endsWith(`/${pinned}`)), bytes = key && (await keptBytes(store, key));
   return bytes && (await sha256(bytes)) === pinned ? bytes : null;
 }
 
 export class BundleFiles {
-  // `pinned` is the sha256 that bundle.json must have, null for any.
-  static async open(base, { pinned = null, cache = true, signal } = {}) {
-    const url = inside(base, MANIFEST), store = await storage(cache);
-    const fetched = async () => body(await request(url, { signal, cache: "no-cache" }), MAX_MANIFEST_BYTES, { atMost: true });
+  // `source`: the folder's address, the query of all files, headers, and `ask`, which starts a download. `pinned` is the
+  // sha256 that bundle.json must have, null for any.
+  static async open(source, { pinned = null, cache = true, signal } = {}) {
+    const files = new BundleFiles(source, await storage(cache), pinned), url = files.url(MANIFEST);
+    const fetched = async () => body(await files.ask(url, "no-cache", signal), url, MAX_MANIFEST_BYTES, { atMost: true, signal });
     // A pinned manifest cannot change: the kept one is as good as the server's, and there without a network.
-    const kept = pinned === null ? null : await keptManifest(store, pinned);
+    const kept = pinned === null ? null : await keptManifest(files.store, pinned);
     const bytes = kept ?? (await fetched());
-    if (pinned !== null && !kept && (await sha256(bytes)) !== pinned) damaged(`${MANIFEST}: another sha256 than the app's`);
-    const text = new TextDecoder().decode(bytes);
+    const text = textOf(bytes);
     let manifest;
     try {
       manifest = JSON.parse(text);
     } catch {
-      throw new EncoderError(`${url}: not a bundle`);
+      refuseContent(url, bytes, "not the manifest of a bundle");
     }
+    if (pinned !== null && !kept && (await sha256(bytes)) !== pinned) damaged(`${MANIFEST}: another sha256 than the app's`);
     if (!(await sealed(text))) damaged(`${MANIFEST} (its seal does not match)`);
-    if (manifest.format !== 1) throw new EncoderError(`${url}: format ${manifest.format}, not 1`);
-    const files = new BundleFiles(base, manifest, store, signal, pinned);
-    if (pinned !== null && !kept) await store?.put(files.key({ sha256: pinned }), new Response(bytes)).catch(() => {});
+    if (manifest.format !== 1) throw new EncoderError(`${files.folder}${MANIFEST}: format ${manifest.format}, not 1`);
+    files.manifest = manifest;
+    if (pinned !== null && !kept) await files.keep({ sha256: pinned }, bytes);
     return files;
   }
 
-  constructor(base, manifest, store, signal, pinned) {
-    Object.assign(this, { base, manifest, store, signal, pinned });
+  constructor({ folder, query = "", headers, ask }, store, pinned) {
+    Object.assign(this, { folder, query, headers, download: ask, store, pinned });
+  }
+
+  // `mode` is how the browser's own HTTP cache is used.
+  ask(url, mode, signal) {
+    return request(this.download, url, { signal, cache: mode, ...(this.headers && { headers: this.headers }) });
   }
 
   has(name) {
@@ -104,7 +83,7 @@ export class BundleFiles {
   }
 
   url(name) {
-    return inside(this.base, name);
+    return inside(this.folder, name) + this.query;
   }
 
   bytes(name) {
@@ -118,19 +97,21 @@ export class BundleFiles {
 
   // A cached file is found by bundle and hash, so a new version is fetched and an unchanged file is not.
   key(record) {
-    return new URL(`/.msdc/${encodeURIComponent(this.manifest.name)}/${record.sha256}`, this.base).href;
+    return new URL(`/.msdc/${encodeURIComponent(this.manifest.name)}/${record.sha256}`, this.folder).href;
+  }
+
+  // An entry is whole or absent, also where the page is closed or the disk is full meanwhile.
+  keep(record, bytes) {
+    return orNone(() => this.store?.put(this.key(record), new Response(bytes)));
   }
 
   // The checked bytes of a file, from the browser's cache or from the network.
-  async read(name, onBytes = () => {}) {
+  async read(name, { signal, onBytes = () => {} } = {}) {
     const record = this.record(name), url = this.url(name);
-    const kept = await this.store?.match(this.key(record));
-    if (kept) {
-      const bytes = new Uint8Array(await kept.arrayBuffer());
-      if (bytes.length === record.bytes && (await sha256(bytes)) === record.sha256) {
-        onBytes(bytes.length);
-        return bytes;
-      }
+    const kept = await keptBytes(this.store, this.key(record));
+    if (kept?.length === record.bytes && (await sha256(kept)) === record.sha256) {
+      onBytes(kept.length);
+      return kept;
     }
     // The browser's own HTTP cache may hold the file of an older version: ask the server before giving up.
     for (const mode of ["default", "reload"]) {
@@ -140,14 +121,12 @@ export class BundleFiles {
         onBytes(size);
       };
       try {
-        const answer = await request(url, { signal: this.signal, cache: mode });
-        const bytes = await body(answer, record.bytes, { onBytes: count });
-        if ((await sha256(bytes)) !== record.sha256) damaged(`${url}: its sha256 is not the manifest's; it`);
-        // A full disk, or a private window: the encoder works without a cache.
-        await this.store?.put(this.key(record), new Response(bytes)).catch(() => {});
+        const bytes = await body(await this.ask(url, mode, signal), url, record.bytes, { onBytes: count, signal });
+        if ((await sha256(bytes)) !== record.sha256) refuseContent(url, bytes, "its sha256 is not the manifest's");
+        await this.keep(record, bytes);
         return bytes;
       } catch (error) {
-        if (mode === "reload" || this.signal?.aborted || !(error instanceof EncoderError)) throw error;
+        if (mode === "reload" || signal?.aborted || !(error instanceof EncoderError)) throw error;
         onBytes(-counted);
       }
     }
@@ -156,7 +135,10 @@ export class BundleFiles {
   // Drop what earlier versions of this bundle left in the cache.
   async dropOldFiles() {
     const current = new Set([...Object.values(this.manifest.files), { sha256: this.pinned }].map((record) => this.key(record)));
-    const own = new URL(`/.msdc/${encodeURIComponent(this.manifest.name)}/`, this.base).href;
-    for (const { url } of (await this.store?.keys()) ?? []) if (url.startsWith(own) && !current.has(url)) await this.store.delete(url);
+    const prefix = new URL(`/.msdc/${encodeURIComponent(this.manifest.name)}/`, this.folder).href;
+    await orNone(async () => {
+      const urls = ((await this.store?.keys()) ?? []).map(({ url }) => url);
+      for (const url of urls) if (url.startsWith(prefix) && !current.has(url)) await this.store.delete(url);
+    });
   }
 }

@@ -1,8 +1,21 @@
 // Bytes: hashes, growing buffers, UTF-8.
 
+// A module of Node, undefined in pages: it is named nowhere that a page's bundler looks.
+export function builtin(name) {
+  return globalThis.process?.getBuiltinModule?.(name);
+}
+
+// Jest's imitation of a page has neither of them.
+const { TextEncoder, TextDecoder } = globalThis.TextEncoder ? globalThis : builtin("node:util");
 const encoder = new TextEncoder();
 
 export const utf8 = (text) => encoder.encode(text);
+
+// What an error of others says, in one line.
+export const lineOf = (error) => String(error?.message ?? error).replace(/\s+/g, " ");
+
+// The text of UTF-8, with U+FFFD where it is none.
+export const textOf = (bytes) => new TextDecoder().decode(bytes);
 
 export class EncoderError extends Error {
   name = "EncoderError";

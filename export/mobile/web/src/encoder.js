@@ -1,89 +1,7 @@
-// The public interface. This module is also the worker's script: see the last lines.
+// The public interface.
 
-import { builtin } from "./bundle.js";
-import { EncoderError } from "./bytes.js";
-import { Engine } from "./engine.js";
-
-const WORKER_NAME = "msdc-encoder";
-
-// Calls an engine in this thread.
-class HereLink {
-  async call(method, args, hooks) {
-    const engine = await Engine.open(...args, hooks);
-    this.call = (name, values, more) => engine[name](...values, more);
-    return engine.facts();
-  }
-
-  close() {
-    this.call = async () => closed();
-  }
-}
-
-function closed() {
-  throw new EncoderError("the encoder is closed");
-}
-
-// Calls an engine in a worker. Errors, progress and cancellation cross as plain messages.
-class WorkerLink {
-  constructor() {
-    this.worker = new Worker(new URL("./msdc.js", import.meta.url), { type: "module", name: WORKER_NAME });
-    this.waiting = new Map();
-    this.count = 0;
-    this.worker.onmessage = ({ data: { id, progress, error, result } }) => {
-      const call = this.waiting.get(id);
-      if (progress) return call?.report(progress);
-      this.waiting.delete(id);
-      if (!error) return call?.resolve(result);
-      const kinds = { EncoderError, RangeError, TypeError };
-      if (error.name === "AbortError") return call?.reject(call.signal?.reason ?? new DOMException(error.message, "AbortError"));
-      call?.reject(Object.assign(new (kinds[error.name] ?? Error)(error.message), { name: error.name }));
-    };
-    // Without a message the script itself was not there: bundlers other than Vite and webpack do not copy it.
-    const absent = "msdc.js is not next to the page's script; copy it there from the bundle's web/, or pass {worker: false}";
-    this.worker.onerror = (event) => this.close(new EncoderError(`the worker failed: ${event.message ?? absent}`));
-  }
-
-  call(method, args, { signal, report }) {
-    if (this.ended) return Promise.reject(this.ended);
-    signal?.throwIfAborted();
-    const id = ++this.count;
-    const cancel = () => this.worker.postMessage({ id, cancel: true });
-    const answer = new Promise((resolve, reject) => this.waiting.set(id, { resolve, reject, report, signal }));
-    this.worker.postMessage({ id, method, args });
-    signal?.addEventListener("abort", cancel);
-    return answer.finally(() => signal?.removeEventListener("abort", cancel));
-  }
-
-  close(error = new EncoderError("the encoder is closed")) {
-    this.ended = error;
-    this.worker.terminate();
-    for (const call of this.waiting.values()) call.reject(error);
-    this.waiting.clear();
-  }
-}
-
-function serve(scope) {
-  const running = new Map();
-  let engine;
-  scope.onmessage = async ({ data: { id, method, args, cancel } }) => {
-    if (cancel) return running.get(id)?.abort();
-    const control = new AbortController();
-    running.set(id, control);
-    const hooks = { signal: control.signal, report: (progress) => scope.postMessage({ id, progress }) };
-    try {
-      let result;
-      if (method === "open") {
-        engine = await Engine.open(...args, hooks);
-        result = engine.facts();
-      } else result = await engine[method](...args, hooks);
-      scope.postMessage({ id, result }, ArrayBuffer.isView(result?.values) ? [result.values.buffer] : []);
-    } catch (error) {
-      scope.postMessage({ id, error: { name: error?.name, message: String(error?.message ?? error) } });
-    } finally {
-      running.delete(id);
-    }
-  };
-}
+import { builtin, EncoderError } from "./bytes.js";
+import { HereLink, WorkerLink } from "./link.js";
 
 // An option with a mistyped name would be ignored.
 function known(options, ...names) {
@@ -92,16 +10,26 @@ function known(options, ...names) {
   return options;
 }
 
-function folderUrl(url) {
-  const folder = String(url).endsWith("/") ? url : `${url}/`;
-  const node = globalThis.location ? undefined : builtin("node:url");
-  // A path, also one that begins with the letter of a disk.
-  if (node && !/^[a-z][a-z+.-]+:/i.test(folder)) return node.pathToFileURL(folder).href;
+// What addresses are relative to; a frame without an address of its own has its parent's.
+const pageAddress = () => globalThis.document?.baseURI ?? globalThis.location?.href;
+
+// The folder's address, and the query that goes with each of its files: a signature.
+function folderOf(url) {
+  const node = pageAddress() ? undefined : builtin("node:url");
+  let address;
   try {
-    return new URL(folder, globalThis.location?.href).href;
+    // A path, also one that begins with the letter of a disk.
+    const isPath = node && !/^[a-z][a-z+.-]+:/i.test(url);
+    address = isPath ? node.pathToFileURL(String(url)) : new URL(url, pageAddress());
+    address.pathname = address.pathname.replace(/\/(bundle\.json)?$/, "") + "/";
+    new URL("file", address.href); // data: has no files
   } catch {
     throw new EncoderError(`${url}: not a web address; outside a page the bundle's folder is named by its whole URL`);
   }
+  if (address.username || address.password) throw new EncoderError("a name or password in the bundle's address: pass {headers}");
+  const query = address.search;
+  address.search = address.hash = "";
+  return { folder: address.href, query };
 }
 
 function requireText(text, what) {
@@ -121,13 +49,26 @@ async function each(texts, { prompt }, work) {
 
 /** A sentence encoder: texts in, vectors out. Made by `Encoder.load`. */
 export class Encoder {
-  static async load(url, { signal, onProgress = () => {}, worker = typeof document === "object", ...options } = {}) {
-    known(options, "sha256", "runtime", "threads", "cache");
-    const base = folderUrl(url);
-    if (options.runtime) options.runtime = new URL(options.runtime, globalThis.location?.href ?? base).href;
-    const link = worker ? new WorkerLink() : new HereLink();
+  static async load(url, options = {}) {
+    known(options, "sha256", "runtime", "threads", "cache", "headers", "fetch", "worker", "signal", "onProgress");
+    const { sha256, threads, cache, headers, fetch, signal, onProgress: report = () => {} } = options;
+    const source = { ...folderOf(url), ...(headers && { headers: Object.fromEntries(new Headers(headers)) }) };
+    let { runtime, worker } = options;
+    const isModule = typeof runtime === "object" && runtime !== null && !("href" in runtime);
+    if (runtime && !isModule) runtime = new URL(runtime, pageAddress() ?? source.folder).href;
+    // Test environments have documents without workers.
+    worker ??= typeof document === "object" && typeof Worker === "function" && !isModule;
+    if (worker && isModule) {
+      throw new TypeError("a runtime that is a module stays in its thread: pass its address, or {worker: false}");
+    }
+    if (worker && typeof Worker !== "function") {
+      throw new EncoderError("no workers here (a service worker, Node): pass {worker: false}");
+    }
+    if (fetch !== undefined && typeof fetch !== "function") throw new TypeError("fetch is not a function");
+    const link = worker ? new WorkerLink(worker, fetch) : new HereLink(fetch);
     try {
-      return new Encoder(link, await link.call("open", [base, options], { signal, report: onProgress }));
+      const facts = await link.call("open", [source, { sha256, runtime, threads, cache }], { signal, report });
+      return new Encoder(link, facts);
     } catch (error) {
       link.close();
       throw error;
@@ -160,6 +101,12 @@ export class Encoder {
     return each(texts, options, (list) => this.#link.call("tokenize", [list, options], { report: () => {} }));
   }
 
+  async countTruncated(texts, options = {}) {
+    known(options, "prompt", "promptName");
+    const list = Array.isArray(texts) ? texts : [texts];
+    return each(list, options, () => this.#link.call("countTruncated", [list, options], { report: () => {} }));
+  }
+
   async selfTest({ signal, ...options } = {}) {
     known(options, "signal");
     return this.#link.call("selfTest", [{}], { signal, report: () => {} });
@@ -190,5 +137,3 @@ export function topK(query, vectors, k = 10) {
 }
 
 export { EncoderError };
-
-if (typeof WorkerGlobalScope === "function" && globalThis.name === WORKER_NAME) serve(globalThis);

@@ -1,7 +1,7 @@
 // The encoder itself: texts to vectors with ONNX Runtime Web. It runs in a worker, or wherever it is opened.
 
 import { BundleFiles } from "./bundle.js";
-import { damaged, EncoderError, utf8 } from "./bytes.js";
+import { builtin, damaged, EncoderError, lineOf, textOf, utf8 } from "./bytes.js";
 import { openTokenizer, TOKENIZER_KIND } from "./sentencepiece.js";
 
 const RUNTIME = "web/runtime/ort.wasm.bundle.min.mjs", WASM = "web/runtime/ort-wasm-simd-threaded.wasm";
@@ -38,23 +38,43 @@ function withMemoryLimit(bytes, open) {
 
 const importUrl = (url) => import(/* webpackIgnore: true */ /* @vite-ignore */ url);
 
-// `checked` are the bytes of the module at `url`, as far as the bundle holds it.
-async function loadRuntime(url, checked) {
-  if (checked) {
-    const blob = URL.createObjectURL(new Blob([checked], { type: "text/javascript" }));
+// Service workers, an extension's background script among them, import nothing once they run.
+const inServiceWorker = typeof ServiceWorkerGlobalScope === "function" && globalThis instanceof ServiceWorkerGlobalScope;
+const SERVICE_WORKER = `a service worker imports nothing while it runs: import BUNDLE/${RUNTIME} in its script, and pass {runtime}`;
+
+// Addresses under which the script in `bytes` can be imported, made one after the other: Node imports no blobs.
+const ADDRESSES = [
+  (bytes) => URL.createObjectURL(new Blob([bytes], { type: "text/javascript" })),
+  (bytes) => `data:text/javascript;base64,${builtin("node:buffer").Buffer.from(bytes).toString("base64")}`,
+];
+
+// `source` is the runtime's address, or the imported module itself; `checked` are the bytes of the script at the address,
+// as far as the bundle holds it.
+async function loadRuntime(source, checked) {
+  if (source && typeof source === "object") {
+    const module = source.InferenceSession ? source : source.default;
+    if (module?.InferenceSession && module.env?.wasm) return module;
+    throw new EncoderError("{runtime} is neither an address nor the module onnxruntime-web/wasm");
+  }
+  for (const addressOf of checked ? ADDRESSES : []) {
+    let address;
     try {
-      return await importUrl(blob);
+      address = addressOf(checked);
+      return await importUrl(address);
     } catch {
       // A content security policy without blob: takes it from its address.
     } finally {
-      URL.revokeObjectURL(blob);
+      if (address?.startsWith("blob:")) URL.revokeObjectURL(address);
     }
   }
   try {
-    return await (url ? importUrl(url) : import("onnxruntime-web/wasm"));
+    if (source) return await importUrl(source);
+    // Bundlers that do not find the package leave the import as it is where its failure is handled like this.
+    return await import("onnxruntime-web/wasm");
   } catch (error) {
+    if (inServiceWorker) throw new EncoderError(SERVICE_WORKER);
     const advice = "export with --with-runtime, bundle it, or pass {runtime: URL}";
-    throw new EncoderError(`${url ?? "onnxruntime-web"} is missing: ${url ? "not loaded" : advice} (${error.message})`);
+    throw new EncoderError(`${source ?? "onnxruntime-web"} is missing: ${source ? "not loaded" : advice} (${lineOf(error)})`);
   }
 }
 
@@ -84,9 +104,10 @@ function requireWebAssembly() {
 }
 
 export class Engine {
-  static async open(base, { sha256: pinned, runtime, threads = 1, cache }, { signal, report }) {
+  // `source` is that of BundleFiles.
+  static async open(source, { sha256: pinned, runtime, threads = 1, cache }, { signal, report }) {
     requireWebAssembly();
-    const files = await BundleFiles.open(base, { pinned, cache, signal });
+    const files = await BundleFiles.open(source, { pinned, cache, signal });
     const { manifest } = files, part = manifest.tokenizer, program = manifest.programs.onnx;
     if (!program) throw new EncoderError(`${manifest.name}: no ONNX program; export it with --target web`);
     if (part.kind !== TOKENIZER_KIND) {
@@ -95,12 +116,12 @@ export class Engine {
     const tokenizerFile = part.kind === "sentencepiece" ? part.file : part.compiled;
     if (!tokenizerFile) throw new EncoderError(part.refused ?? `${manifest.name}: export it again`);
     if (files.bytes(tokenizerFile) > MAX_TOKENIZER_BYTES) damaged(tokenizerFile);
-    const carried = !runtime && files.has(RUNTIME);
+    const carried = !runtime && !inServiceWorker && files.has(RUNTIME);
     const wanted = [tokenizerFile, program.file, ...(program.data ? [program.data] : []), ...(carried ? [RUNTIME, WASM] : [])];
     const total = wanted.reduce((sum, name) => sum + files.bytes(name), 0);
     if (!carried) await loadRuntime(runtime); // a missing runtime is reported before megabytes are fetched
     let loaded = 0;
-    const read = (name) => files.read(name, (bytes) => report({ file: name, loaded: (loaded += bytes), total }));
+    const read = (name) => files.read(name, { signal, onBytes: (bytes) => report({ file: name, loaded: (loaded += bytes), total }) });
     // The bundle was exported with the runtime, and may have been copied without it.
     const readRuntime = (name) =>
       read(name).catch((error) => {
@@ -115,11 +136,10 @@ export class Engine {
     ]);
     const engine = new Engine(files, openTokenizer(pieces, part));
     const limit = Math.min(2 ** 32, Math.max(LEAST_MEMORY, 6 * (graph.length + (data?.length ?? 0))));
-    const url = runtime ?? (carried ? files.url(RUNTIME) : null), weights = data && { path: program.data, data };
-    await withMemoryLimit(limit, () => engine.start({ url, script, wasm, threads, graph, weights }));
+    const from = runtime ?? (carried ? files.url(RUNTIME) : null), weights = data && { path: program.data, data };
+    await withMemoryLimit(limit, () => engine.start({ from, script, wasm, threads, graph, weights }));
     await files.dropOldFiles();
     signal?.throwIfAborted();
-    files.signal = undefined;
     return engine;
   }
 
@@ -132,16 +152,19 @@ export class Engine {
     if (tokenizer.size > this.manifest.vocabulary || special > this.manifest.max_length) damaged("the tokenizer");
   }
 
-  async start({ url, script, wasm, threads, graph, weights }) {
-    this.ort = await loadRuntime(url, script);
+  async start({ from, script, wasm, threads, graph, weights }) {
+    this.ort = await loadRuntime(from, script);
     const { wasm: settings } = this.ort.env;
     settings.numThreads = threads;
     if (wasm) settings.wasmBinary = wasm.buffer;
-    this.session = await this.ort.InferenceSession.create(graph, {
-      executionProviders: ["wasm"],
-      externalData: weights ? [weights] : [],
-      logSeverityLevel: 3,
-    });
+    const options = { executionProviders: ["wasm"], externalData: weights ? [weights] : [], logSeverityLevel: 3 };
+    try {
+      this.session = await this.ort.InferenceSession.create(graph, options);
+    } catch (error) {
+      if (!/no available backend/.test(error.message)) throw error;
+      const file = WASM.split("/").at(-1);
+      throw new EncoderError(`onnxruntime-web does not start: is its ${file} next to the script that holds it? (${lineOf(error)})`);
+    }
     if (wasm) settings.wasmBinary = undefined;
   }
 
@@ -189,7 +212,10 @@ export class Engine {
     };
     if (!this.manifest.include_prompt) feeds.prompt_tokens = new Tensor("int64", BigInt64Array.of(BigInt(promptTokens)), [1]);
     // A session takes one call at a time; calls take turns text by text, so that a query need not wait for a long list.
-    const mine = this.turn.then(() => this.session.run(feeds, ["sentence_embedding"]));
+    const mine = this.turn.then(() => {
+      if (!this.session) throw new EncoderError("the encoder is closed");
+      return this.session.run(feeds, ["sentence_embedding"]);
+    });
     this.turn = mine.catch(() => {});
     const vector = (await mine).sentence_embedding.data;
     if (!vector.every(Number.isFinite)) {
@@ -203,6 +229,13 @@ export class Engine {
     const least = this.tokenizer.before.length + this.tokenizer.after.length;
     if (!(most >= least)) throw new RangeError(`maxLength is not ${least} or more`);
     return texts.map((text) => this.ids(first + text, most));
+  }
+
+  // Of texts with their prompt, how many have more ids than the model reads.
+  async countTruncated(texts, options) {
+    const first = this.prompt(options), { before, after } = this.tokenizer;
+    const most = this.manifest.max_length - before.length - after.length;
+    return texts.filter((text) => this.tokenizer.segment(utf8(first + text)).length > most).length;
   }
 
   // Vectors of N texts, one after the other in a Float32Array.
@@ -228,7 +261,7 @@ export class Engine {
   // Compare ids and vectors of the golden texts with those that the export wrote.
   async selfTest(_, { signal }) {
     if (this.files.bytes(GOLDEN) > MAX_GOLDEN_BYTES) damaged(GOLDEN);
-    const golden = JSON.parse(new TextDecoder().decode(await this.files.read(GOLDEN)));
+    const golden = JSON.parse(textOf(await this.files.read(GOLDEN, { signal })));
     const raw = Uint8Array.from(atob(golden.vectors.onnx), (letter) => letter.charCodeAt(0));
     const expected = new Float32Array(raw.buffer), { width } = golden;
     const skipped = this.promptTokens(this.prompt({}));
@@ -248,11 +281,19 @@ export class Engine {
     const passed = idsEqual === texts && meanCosine >= 0.999 && minCosine >= 0.99;
     return { passed, texts, idsEqual, meanCosine, minCosine };
   }
+
+  // Calls under way fail at their next text.
+  close() {
+    const { session } = this;
+    this.session = null;
+    this.turn = this.turn.then(() => session.release()).catch(() => {});
+  }
 }
 
-// Let waiting messages be handled; timers are clamped to milliseconds, messages are not.
+// Let waiting messages be handled; timers are clamped to milliseconds, messages are not, but Jest's page has none.
 function pause() {
   return new Promise((resolve) => {
+    if (typeof MessageChannel !== "function") return void setTimeout(resolve);
     const { port1, port2 } = new MessageChannel();
     port1.onmessage = () => {
       port1.close();

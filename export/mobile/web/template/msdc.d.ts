@@ -6,14 +6,31 @@ export interface LoadOptions {
   signal?: AbortSignal;
   /** Bytes so far, of all files together; files in the browser's cache count at once. */
   onProgress?: (progress: { file: string; loaded: number; total: number }) => void;
-  /** Run in a worker of its own. Default: true in a page, false in a worker and in Node. */
-  worker?: boolean;
+  /**
+   * Where the encoder runs: true for a worker of the module's own, false for this thread, or a worker that the app
+   * makes, whose script imports msdc.js: `new Worker(new URL("./encoder.js", import.meta.url), { type: "module" })`.
+   * Such a worker may have other messages and several encoders; `close` ends one that a function made, and leaves one
+   * that was passed. Default: true in a page with workers, false elsewhere (a worker, a service worker, Node, jsdom) and
+   * with a module as `runtime`.
+   */
+  worker?: boolean | Worker | (() => Worker | Promise<Worker>);
   /** sha256 of bundle.json that the app expects; other bundles are refused, and a cached one starts without a network. */
   sha256?: string;
   /** Keep the files in the browser's cache, by hash. Default: true; needs https or localhost. */
   cache?: boolean;
-  /** Address of onnxruntime-web's ort.wasm.bundle.min.mjs. Default: the bundle's copy, else the peer dependency. */
-  runtime?: string | URL;
+  /** Sent with the request for every file. */
+  headers?: HeadersInit;
+  /**
+   * Asks for every file in place of the global `fetch`, in the page also where the encoder runs in a worker. `init` has
+   * `signal`, `cache` and `headers`. What is imported from an address (`runtime`) is not asked for.
+   */
+  fetch?: (url: string, init: RequestInit) => Promise<Response>;
+  /**
+   * The runtime: the address of onnxruntime-web's ort.wasm.bundle.min.mjs, or that module, imported, which runs in this
+   * thread. A service worker needs the module: `import * as runtime from "./web/runtime/ort.wasm.bundle.min.mjs"`.
+   * Default: the bundle's copy, else the peer dependency.
+   */
+  runtime?: string | URL | object;
   /** Threads of the runtime; more than one needs a cross-origin isolated page. Default: 1. */
   threads?: number;
 }
@@ -50,8 +67,9 @@ export interface SelfTest {
 export class Encoder {
   private constructor();
   /**
-   * Download, check and start the bundle in the folder at `url`, relative to the page.
-   * @throws EncoderError damaged, unreachable, or not for this module.
+   * Download, check and start the bundle in the folder at `url`, or whose bundle.json is there, relative to the page. A query
+   * (a signature) goes with every file, and is not part of what the cache keeps. In Node also a folder's path.
+   * @throws EncoderError damaged, unreachable, not for this module, or no worker can be started: one line with what to do.
    */
   static load(url: string | URL, options?: LoadOptions): Promise<Encoder>;
   /** Remove every file that a bundle left in this origin's cache. */
@@ -60,7 +78,7 @@ export class Encoder {
   readonly name: string;
   /** Numbers of a vector. */
   readonly width: number;
-  /** Longest input in tokens; longer texts are cut. */
+  /** Longest input in tokens; longer texts are cut, see `countTruncated`. */
   readonly maxLength: number;
   readonly languages: string[];
   /** Hash of the model that the bundle was exported from: a search index is made with one. */
@@ -83,9 +101,11 @@ export class Encoder {
   /** Ids of a text or of texts, special ids included. */
   tokenize(text: string, options?: TokenizeOptions): Promise<number[]>;
   tokenize(texts: readonly string[], options?: TokenizeOptions): Promise<number[][]>;
+  /** Number of texts that `encode` cuts: prompt and special ids included, they have more than `maxLength` ids. */
+  countTruncated(texts: string | readonly string[], options?: EncodeOptions): Promise<number>;
   /** Compare ids and vectors of the bundle's golden texts with those of the export. */
   selfTest(options?: { signal?: AbortSignal }): Promise<SelfTest>;
-  /** Stop the worker and free its memory; calls under way fail. */
+  /** Stop the encoder and free its memory; calls under way fail. */
   close(): void;
 }
 

@@ -1,15 +1,22 @@
-"""The web module in an app that esbuild bundles, run in Chromium: the way that docs/guides/web.md describes."""
+"""The web module in apps that bundlers build, run in Chromium: with the lines and settings of docs/guides/web.md."""
 
+import contextlib
 import functools
 import json
+import re
 import shutil
+import socket
 import subprocess
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tiny_models as tiny
-from web_pages import answer_of_engine, site
+from places import ROOT
+from programs import run
+from web_pages import site
 
 from msdc.bench.toolchain.packages import cached_folder
 from msdc.errors import MsdcError
@@ -18,63 +25,210 @@ from msdc.export.exporters import write_bundle
 from msdc.export.mobile.web import npm
 from msdc.export.options import ExportSettings
 
-HERE = Path(__file__).parent
-ESBUILD = "esbuild@0.28.2"
+GUIDE = (ROOT / "docs/guides/web.md").read_text(encoding="utf-8")
+# Tool -> its packages, the first of which has the script; Bun's program is a package for each platform.
+PACKAGES = {
+    "vite": ["vite@8.3.8"],
+    "webpack": ["webpack-cli@7.3.1", "webpack@5.113.0"],
+    "esbuild": ["esbuild@0.28.2"],
+    "bun": ["bun@1.4.5"],
+    "rollup": ["rollup@4.68.8", "@rollup/plugin-node-resolve@16.0.3"],
+}
+SCRIPTS = {"vite": "vite/bin/vite.js", "webpack": "webpack-cli/bin/cli.js", "esbuild": "esbuild/bin/esbuild",
+           "rollup": "rollup/dist/bin/rollup"}  # fmt: skip
+# Tools that leave the runtime's other file where it is.
+UNCOPIED = ("esbuild", "bun", "rollup")
 TEXTS = ["a cat sat", "the dog ran to the house", ""]
 APP = """
 import { Encoder } from %s;
 
-export default async function run() {
-  const encoder = await Encoder.load("/bundle");
-  return { rows: (await encoder.encode(%s)).map((row) => [...row]), selfTest: await encoder.selfTest() };
+async function run() {
+  const encoder = await Encoder.load("/bundle", { cache: false });
+  return { rows: (await encoder.encode(%s)).map((row) => [...row]), passed: (await encoder.selfTest()).passed };
 }
+globalThis.answer = run().catch((error) => ({ failed: `${error.name}: ${error.message}` }));
 """
-
-
-def _install(stage: Path) -> None:
-    # Its install script only checks the program of this platform, which is a package of its own.
-    done = subprocess.run(
-        ["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", ESBUILD], cwd=stage, check=False
-    )
-    if done.returncode:
-        raise MsdcError(f"npm cannot fetch {ESBUILD}")
+PAGE = '<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><script type="module" src="/%s"></script>'
 
 
 @functools.cache
-def esbuild() -> Path:
-    """The program, fetched once; skips the test where it cannot be."""
+def tools(name: str) -> Path:
+    """The folder of a tool's packages, fetched once; skips the test where they cannot be."""
     if shutil.which("npm") is None or shutil.which("node") is None:
         pytest.skip("npm and node not found: apt-get install npm")
+
+    def install(stage: Path) -> None:
+        # Scripts of packages only look for programs of this platform, which are packages of their own.
+        command = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", *PACKAGES[name]]
+        if subprocess.run(command, cwd=stage, check=False).returncode:
+            raise MsdcError(f"npm cannot fetch {PACKAGES[name][0]}")
+
     try:
         npm.runtime_folder()
-        folder = cached_folder("esbuild", {"package": ESBUILD, "format": 1}, _install)
+        return cached_folder(name, {"packages": PACKAGES[name], "format": 2}, install) / "node_modules"
     except MsdcError as error:
         pytest.skip(str(error))
-    return folder / "node_modules/esbuild/bin/esbuild"
 
 
-@pytest.mark.parametrize("with_runtime", [True, False])
-def test_an_app_of_esbuild(with_runtime, tmp_path):
-    tool = esbuild()
-    options = ExportSettings(target="web", precision="int8", thresholds=tiny.LOOSE, with_runtime=with_runtime)
-    bundle = tmp_path / "bundle"
-    write_bundle(tiny.student(), tiny.tokenizer(), bundle, options=options)
-    module, built = bundle / "web/msdc.js", tmp_path / "built"
-    (tmp_path / "app.js").write_text(APP % (json.dumps(str(module)), json.dumps(TEXTS)))
-    runtime = npm.runtime_folder()
-    # In place of a node_modules with the whole package.
-    alias = "--external:onnxruntime-web" if with_runtime else f"--alias:onnxruntime-web/wasm={runtime / npm.SCRIPT}"
-    subprocess.run(
-        ["node", tool, tmp_path / "app.js", f"msdc={module}", "--bundle", "--format=esm", f"--outdir={built}", alias],
-        check=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+def program(name: str) -> list[str]:
+    if name != "bun":
+        return ["node", str(tools(name) / SCRIPTS[name])]
+    found = sorted(tools(name).glob("@oven/bun-*/bin/bun"))
+    if not found:
+        pytest.skip("there is no Bun for this platform")
+    return [str(found[0])]
+
+
+@pytest.fixture(scope="module")
+def bundles(web_bundle) -> dict[bool, Path]:
+    """With and without the runtime."""
+    options = ExportSettings(target="web", precision="int8", thresholds=tiny.LOOSE)
+    plain = tiny.once(
+        "web-bundle-plain", lambda out: write_bundle(tiny.student(), tiny.tokenizer(), out, options=options)
     )
-    assert {path.name for path in built.iterdir()} == {"app.js", "msdc.js"}
-    shutil.copy(HERE / "page.html", built)
-    if not with_runtime:
-        shutil.copy(runtime / npm.WASM, built)
-    with site(page=built, bundle=bundle) as opened:
-        found = answer_of_engine(opened, "page/page.html#app", "chromium")
-    assert found["selfTest"]["passed"]
+    return {True: web_bundle, False: plain}
+
+
+def write_app(app: Path, bundle: Path, tool: str, *, linked: bool = False, with_package: bool = True) -> str:
+    """An app with the module as a package, and onnxruntime-web; returns the module's name."""
+    modules = app / "node_modules"
+    modules.mkdir(parents=True)
+    for package in tools(tool).iterdir():
+        (modules / package.name).symlink_to(package)
+    name = json.loads((bundle / "web/package.json").read_text())["name"]
+    if linked:
+        (modules / name).symlink_to(bundle / "web")
+    else:
+        shutil.copytree(bundle / "web", modules / name)
+    if with_package:
+        folder = modules / npm.PACKAGE / "dist"
+        folder.mkdir(parents=True)
+        for file in npm.FILES:
+            shutil.copyfile(npm.runtime_folder() / file, folder / file)
+        facts = {"name": npm.PACKAGE, "version": npm.VERSION, "exports": {"./wasm": f"./dist/{npm.SCRIPT}"}}
+        (folder.parent / "package.json").write_text(json.dumps(facts))
+    (app / "package.json").write_text('{"name": "app", "private": true, "type": "module"}')
+    (app / "app.js").write_text(APP % (json.dumps(name), json.dumps(TEXTS)))
+    (app / "index.html").write_text(PAGE % "app.js")
+    return name
+
+
+def build(app: Path, tool: str, name: str, *more: str) -> subprocess.CompletedProcess[str]:
+    """Run the guide's line."""
+    (line,) = re.findall(rf"^npx {tool} (.*)$", GUIDE, re.MULTILINE)
+    words = line.replace("PACKAGE", name).split()
+    done = subprocess.run([*program(tool), *words, *more], cwd=app, capture_output=True, text=True, check=False)
+    if tool != "vite":
+        (app / "dist").mkdir(exist_ok=True)
+        (app / "dist/index.html").write_text(PAGE % ("main.js" if tool == "webpack" else "app.js"))
+    return done
+
+
+def answer_of(chromium, url: str) -> dict:
+    page = chromium.open(url)
+    page.wait("globalThis.answer", 120)
+    found = page.run("globalThis.answer")
+    page.call("Page.close")
+    return found
+
+
+def run_app(chromium, app: Path, bundle: Path) -> dict:
+    with site(**{path.name: path for path in (app / "dist").iterdir()}, bundle=bundle) as opened:
+        return answer_of(chromium, opened.url("index.html"))
+
+
+def same(found: dict, bundle: Path) -> None:
+    assert found.get("passed"), found
     np.testing.assert_allclose(np.float32(found["rows"]), load_bundle(bundle, "onnx").encode(TEXTS), atol=1e-4)
+
+
+@pytest.mark.parametrize("tool", PACKAGES)
+@pytest.mark.parametrize("linked", [False, True], ids=["copied", "linked"])
+def test_an_app_whose_bundle_has_the_runtime(chromium, bundles, tmp_path, tool, linked):
+    """It builds without the runtime's package, and brings nothing of it."""
+    name = write_app(tmp_path, bundles[True], tool, linked=linked, with_package=False)
+    done = build(tmp_path, tool, name)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not list((tmp_path / "dist").rglob("*.wasm"))
+    same(run_app(chromium, tmp_path, bundles[True]), bundles[True])
+
+
+@pytest.mark.parametrize("tool", PACKAGES)
+def test_an_app_that_brings_the_runtime(chromium, bundles, tmp_path, tool):
+    name = write_app(tmp_path, bundles[False], tool)
+    done = build(tmp_path, tool, name)
+    assert done.returncode == 0, done.stdout + done.stderr
+    if tool in UNCOPIED:
+        failed = run_app(chromium, tmp_path, bundles[False])["failed"]
+        assert failed.startswith(f"EncoderError: onnxruntime-web does not start: is its {npm.WASM} next to the script")
+        shutil.copyfile(npm.runtime_folder() / npm.WASM, tmp_path / "dist" / npm.WASM)
+    same(run_app(chromium, tmp_path, bundles[False]), bundles[False])
+
+
+@pytest.mark.parametrize("tool", PACKAGES)
+def test_an_app_without_any_runtime_says_so(chromium, bundles, tmp_path, tool):
+    """Where the tool builds it: the page says how to get it."""
+    name = write_app(tmp_path, bundles[False], tool, with_package=False)
+    done = build(tmp_path, tool, name)
+    if done.returncode:
+        assert tool == "vite"
+        assert "onnxruntime-web/wasm" in done.stdout + done.stderr
+        return
+    line = "EncoderError: onnxruntime-web is missing: export with --with-runtime, bundle it, or pass {runtime: URL} ("
+    assert run_app(chromium, tmp_path, bundles[False])["failed"].startswith(line)
+
+
+def test_scripts_from_another_origin(chromium, bundles, tmp_path):
+    """As apps are deployed whose scripts lie on a content network: the worker's script too."""
+    name = write_app(tmp_path, bundles[True], "vite")
+    with site(cdn=tmp_path / "dist") as cdn, site(page=tmp_path / "dist", bundle=bundles[True]) as opened:
+        cdn.headers["cdn"] = {"Access-Control-Allow-Origin": "*"}
+        done = build(tmp_path, "vite", name, "--base", cdn.url("cdn/").replace("127.0.0.1", "localhost"))
+        assert done.returncode == 0, done.stdout + done.stderr
+        same(answer_of(chromium, opened.url("page/index.html")), bundles[True])
+        assert any("msdc" in path for path in cdn.asked)
+        assert not any("assets" in path for path in opened.asked)
+
+
+@contextlib.contextmanager
+def vite_server(app: Path) -> Iterator[str]:
+    """The address of Vite's server for development."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with open(app / "output.txt", "w") as output:
+        command = [*program("vite"), "--port", str(port), "--strictPort", "--host", "127.0.0.1"]
+        server = subprocess.Popen(command, cwd=app, stdout=output, stderr=output)
+        try:
+            end = time.monotonic() + 120
+            while str(port) not in (app / "output.txt").read_text():
+                assert server.poll() is None and time.monotonic() < end, (app / "output.txt").read_text()
+                time.sleep(0.1)
+            yield f"http://127.0.0.1:{port}/"
+        finally:
+            server.kill()
+            server.wait()
+
+
+@pytest.mark.parametrize("with_settings", [False, True])
+@pytest.mark.parametrize("has_runtime", [True, False])
+def test_vites_server(chromium, bundles, tmp_path, with_settings, has_runtime):
+    """It joins a package's scripts into one of its own; the guide's settings, for older releases, leave them alone."""
+    name = write_app(tmp_path, bundles[has_runtime], "vite", with_package=not has_runtime)
+    shutil.copytree(bundles[has_runtime], tmp_path / "public/bundle")
+    if with_settings:
+        (settings,) = re.findall(r"^export default \{ worker.*$", GUIDE, re.MULTILINE)
+        (tmp_path / "vite.config.js").write_text(settings.replace("PACKAGE", name))
+    with vite_server(tmp_path) as url:
+        same(answer_of(chromium, url), bundles[has_runtime])
+
+
+def test_a_servers_build_of_a_page(bundles, tmp_path):
+    """A framework builds pages for Node too, where it renders them, and may encode there."""
+    name = write_app(tmp_path, bundles[True], "webpack")
+    script = (tmp_path / "app.js").read_text().replace('"/bundle"', json.dumps(str(bundles[True])))
+    (tmp_path / "app.js").write_text(f"{script}answer.then((found) => console.log(JSON.stringify(found)));")
+    done = build(tmp_path, "webpack", name, "--target", "node", "--output-filename", "main.cjs")
+    assert done.returncode == 0, done.stdout + done.stderr
+    command = ["node", str(tmp_path / "dist/main.cjs")]
+    same(json.loads(run(*command)), bundles[True])

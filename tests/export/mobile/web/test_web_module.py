@@ -369,8 +369,8 @@ def test_search_index_gives_the_desktops_answers(bundle, tmp_path):
     assert (rebuilt["before"], rebuilt["count"], rebuilt["again"]) == (count, count, 0)
     assert rebuilt["calls"][-1] == {"done": count, "total": count}
     assert rebuilt["words"][0] == rebuilt["words"][1] != "[]"
-    assert rebuilt["refusals"] == [*["TypeError: the index was opened without an encoder, which only words need not"] * 2,
-                                   "Error: enough"]  # fmt: skip
+    absent = "TypeError: the index was opened without an encoder, which only words need not"
+    assert rebuilt["refusals"] == [absent, absent, "Error: enough"]
     assert (rebuilt["document"]["text"], rebuilt["none"]) == (documents[0]["text"], None)
     same(wanted, rebuilt["answers"])
     # What the page made is the desktop's file: same rows, and it opens there.
@@ -450,7 +450,7 @@ def test_module_is_one_valid_file_and_its_types_name_what_it_exports(kind, tmp_p
     (tmp_path / "msdc.mjs").write_text(source)
     run(node(), "--check", tmp_path / "msdc.mjs")
     if kind == "sentencepiece":
-        assert len(gzip.compress(source.encode(), 9)) < 13_000
+        assert len(gzip.compress(source.encode(), 9)) < 16_600
     types = (Path(npm.__file__).parent / "template/msdc.d.ts").read_text()
     typed, exported = (re.findall(r"^export (?:class|function) (\w+)", text, re.MULTILINE) for text in (types, source))
     assert set(typed) == {*exported, "EncoderError"}
@@ -516,7 +516,8 @@ def test_mistyped_options_and_addresses_are_refused(tmp_path):
     module.write_text(module_source("sentencepiece"), encoding="utf-8")
     said = json.loads(run(node(), HERE / "refusals.mjs", module))
     assert said["path"].startswith("EncoderError: file:///some/folder/bundle.json: no answer (ENOENT")
-    assert said["load"] == "TypeError: option sha is unknown; known: sha256, runtime, threads, cache"
+    known = "sha256, runtime, threads, cache, headers, fetch, worker, signal, onProgress"
+    assert said["load"] == f"TypeError: option sha is unknown; known: {known}"
     assert said["encode"].startswith("TypeError: option promt is unknown; known: prompt, promptName, truncateDim")
     assert said["tokenize"].startswith("TypeError: option truncateDim is unknown")
     assert said["selfTest"] == "TypeError: option sginal is unknown; known: signal"
