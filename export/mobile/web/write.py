@@ -18,7 +18,7 @@ from msdc.export.mobile.web.npm import FILES, PACKAGE, SCRIPT, SQLITE, SQLITE_FI
 from msdc.export.mobile.web.transformers_js import about_bundle, write_transformers_js
 from msdc.export.options import ExportSettings
 from msdc.export.readme import render
-from msdc.files import write_text
+from msdc.files import plain_name, write_text
 from msdc.search.ranking import SEARCH_SQL
 from msdc.search.words import TABLE
 from msdc.text.tokenizer import load_tokenizer
@@ -84,7 +84,7 @@ def write_web_module(stage: Path, manifest: Manifest, options: ExportSettings, m
     runtime = (sum(file.bytes for file in FILES.values()), sum(file.compressed for file in FILES.values()))
     values = {
         "name": manifest.name,
-        "package": re.sub(r"[^a-z0-9-]+", "-", manifest.name.lower()).strip("-") or "encoder",
+        "package": plain_name(manifest.name.lower(), r"[^a-z0-9-]+"),
         "version": __version__,
         "width": str(manifest.truncate_dim or manifest.width),
         "runtime": VERSION,

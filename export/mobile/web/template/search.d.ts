@@ -100,6 +100,7 @@ export class SearchIndex {
 
 /**
  * Open the index in `source`: a URL, the file's bytes, or null for a new one. It is held in memory.
+ * `fetch`: asks for a URL in place of the global one, with a header or a signature.
  * `sqlite`: the default export of @sqlite.org/sqlite-wasm, or the address of its dist/index.mjs. Default: the bundle's copy.
  * `encoder`: null for an index of any model, to search by words and for `rebuild`.
  * @throws OtherModel an intact index of another model than that of `encoder`.
@@ -108,5 +109,5 @@ export class SearchIndex {
 export function openIndex(
   source: string | URL | Uint8Array | null,
   encoder: Encoder | null,
-  options?: { sqlite?: string | URL | (() => Promise<unknown>) },
+  options?: { sqlite?: string | URL | (() => Promise<unknown>); fetch?: (url: string | URL) => Promise<Response> },
 ): Promise<SearchIndex>;

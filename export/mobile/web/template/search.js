@@ -531,8 +531,8 @@ async function sqliteOf(sqlite) {
   }
 }
 
-/** The index in `source`: a URL, the file's bytes, or null for a new one. */
-export async function openIndex(source, encoder, { sqlite } = {}) {
+/** The index in `source`: a URL, which `fetch` asks for, the file's bytes, or null for a new one. */
+export async function openIndex(source, encoder, { sqlite, fetch = globalThis.fetch } = {}) {
   let bytes = source;
   if (typeof source === "string" || source instanceof URL) {
     const answer = await fetch(source);
