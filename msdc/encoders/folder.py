@@ -15,9 +15,6 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any, Literal, get_args
 
-import huggingface_hub
-from huggingface_hub import constants
-
 from msdc.arguments import require_characters
 from msdc.errors import InputError, MsdcError, did_you_mean, first_line
 from msdc.extras import install_command
@@ -110,6 +107,8 @@ def _offline(name: str) -> Path | None:
 def _snapshot(hub_id: str, patterns: Sequence[str] = HUB_PATTERNS, *, local: bool = False) -> Path:
     name, _, revision = hub_id.partition("@")
     wanted: Any = {"revision": revision or None, "allow_patterns": list(patterns), "local_files_only": local}
+    import huggingface_hub  # a third of a second, which shipped models and folders do not need
+
     return Path(huggingface_hub.snapshot_download(name, **wanted))
 
 
@@ -123,6 +122,8 @@ def download(name: str, patterns: Sequence[str] = HUB_PATTERNS) -> Path:
         InputError: no such repository or revision, or neither the hub nor its cache can be read.
     """
     hub_id = OFFLINE_ID if name in OFFLINE_NAMES else name
+    from huggingface_hub import constants
+
     # The library would keep it in a folder named "~" of the working directory.
     if (cache := str(constants.HF_HUB_CACHE)).startswith("~"):
         raise InputError(f"{name}: this user has no home folder for the hub's cache: set HF_HOME to a folder")
