@@ -23,7 +23,7 @@ from msdc.encoders.encoder import load_encoder
 from msdc.errors import MsdcError
 from msdc.export import export
 from msdc.export.readme import CardFacts, read_card
-from msdc.files import read_json, user_cache
+from msdc.files import read_json
 from msdc.text.text_files import iterate_lines, read_lines
 from msdc.text.tokenizer import FastTokenizer, PieceTokenizer
 
@@ -190,16 +190,6 @@ def test_yaml_scalars(tmp_path, scalar):
         apply_overrides({"teacher": "x"}, (f"teacher={scalar}",))
     except MsdcError as error:
         assert "not valid YAML" in str(error)
-
-
-def test_user_without_a_home(monkeypatch):
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-
-    def none():
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr("pathlib.Path.home", none)
-    assert "set XDG_CACHE_HOME" in one_line(user_cache)
 
 
 def test_panic_of_a_tokenizer_is_one_line(tmp_path):
