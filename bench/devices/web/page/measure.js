@@ -1,4 +1,4 @@
-// The measuring worker, appended to the web module's source: `Engine` and `utf8` are in scope.
+// The measuring worker, appended to the web module's source: `Engine`, `download` and `utf8` are in scope.
 
 const BLOCK = 8, STEADY_BLOCKS = 4, STEADY = 0.03, MOST_WARM_CALLS = 600, MOST_WARM_MS_PER_RUN = 150, COLD_CALLS = 10;
 const STEPS_PER_SAMPLE = 20, MOST_CALLS_PER_SAMPLE = 256;
@@ -82,7 +82,7 @@ async function vectorsOf(engine, rows, promptTokens, report) {
 
 // Fetch `files` {name: bytes} and answer the encoder's requests from memory until the returned function is called: the
 // time to load must not depend on the network.
-async function download(files, report) {
+async function downloadFiles(files, report) {
   const network = globalThis.fetch, held = new Map();
   const total = Object.values(files).reduce((sum, size) => sum + size, 0);
   let loaded = 0;
@@ -111,10 +111,10 @@ async function measure() {
   const step = clockStep(), limits = { runs: request.runs, warmup: request.warmup, step };
   const base = new URL("bundle/", globalThis.location.href).href;
   const options = { threads: request.threads, cache: false, runtime: new URL("runtime/ort.mjs", globalThis.location.href).href };
-  const release = await download(request.files, (loaded, total) => report("load", "Downloading", (0.2 * loaded) / total));
+  const release = await downloadFiles(request.files, (loaded, total) => report("load", "Downloading", (0.2 * loaded) / total));
   await import(options.runtime);
   const start = performance.now();
-  const engine = await Engine.open(base, options, { report: () => {} });
+  const engine = await Engine.open({ folder: base, ask: download }, options, { report: () => {} });
   const loaded = { load_ms: performance.now() - start, loaded_heap_bytes: engine.facts().memoryBytes };
   release();
   const shortest = request.rows.reduce((a, b) => (b.length < a.length ? b : a));
