@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from msdc.errors import InputError, MsdcError, first_line
-from msdc.files import atomic_path, refuse_existing
+from msdc.files import atomic_path, refuse_existing, refuse_pointer
 from msdc.search.documents import Document
 from msdc.search.ranking import sql
 
@@ -245,6 +245,7 @@ def is_index(path: Path, by_name: bool = True) -> bool:
 def require_index(path: Path) -> None:
     """Refuse a file of another kind, which would be overwritten."""
     if path.is_file() and path.stat().st_size and not is_index(path, by_name=False):
+        refuse_pointer(path)
         raise InputError(f"{path}: exists and is not a search index; choose another file")
 
 
@@ -265,6 +266,8 @@ def _require_its_log(path: Path) -> None:
 
 def stored_documents(path: Path) -> Iterator[Document]:
     """The documents of an index of any version and model, which is only read."""
+    if path.is_file():
+        refuse_pointer(path)
     uri = f"{path.resolve().as_uri()}?mode=ro"
     try:
         with closing(sqlite3.connect(uri, uri=True)) as db:

@@ -135,3 +135,13 @@ def test_the_facts_name_the_new_model(models, path):
     assert facts == {
         "format": "3", "model": models[1].fingerprint(), "name": "tiny-student-4", "source": models[1].source,
     }  # fmt: skip
+
+
+def test_a_pointer_of_git_lfs_in_place_of_an_index_is_named(models, tmp_path):
+    pointer = tmp_path / "notes.sqlite"
+    pointer.write_text(f"version https://git-lfs.github.com/spec/v1\noid sha256:{'ab' * 32}\nsize 8192\n")
+    before = pointer.read_bytes()
+    for use in (lambda: Index(models[0], pointer), lambda: msdc.open_index(pointer, index=tmp_path / "new.sqlite")):
+        with pytest.raises(InputError, match=r"pointer of Git LFS.*git lfs pull"):
+            use()
+    assert pointer.read_bytes() == before
