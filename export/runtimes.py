@@ -216,4 +216,5 @@ def default_runtimes_help() -> str:
     for target in TARGETS:
         label = EVERY if set(target.runtimes) == set(RUNTIMES.names()) else " and ".join(target.runtimes)
         groups.setdefault(label, []).append(target.name)
-    return ", ".join(f"{label} for {' and '.join(names)}" for label, names in groups.items())
+    listed = {label: " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) for label, names in groups.items()}
+    return ", ".join(f"{label} for {names}" for label, names in listed.items())

@@ -18,7 +18,7 @@ def test_records_point_at_what_exists_and_the_tables_next_to_them_have_the_same_
     for target in TARGETS:
         assert set(target.runtimes) <= set(RUNTIMES.names())
         if target.module is not None:
-            assert (PACKAGE / "export" / "mobile" / target.module.template).is_dir()
+            assert (PACKAGE / "export" / "mobile" / target.module.template.replace("-", "_")).is_dir()
             assert target.module.runtimes
             assert set(target.module.runtimes) <= set(RUNTIMES.names())
 
@@ -28,6 +28,6 @@ def test_names_expand():
     assert expand("onnx") == ("onnx",)
     with pytest.raises(InputError, match="executorch, onnx"):
         expand("coreml")
-    assert default_runtimes_help() == "executorch for android and ios, both for linux, onnx for web"
+    assert default_runtimes_help() == "executorch for android, ios and react-native, both for linux, onnx for web"
     with pytest.raises(InputError, match="known: a"):
         Registry("target", [Target("a", ())])["b"]

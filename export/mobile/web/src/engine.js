@@ -50,7 +50,7 @@ const ADDRESSES = [
 
 // `source` is the runtime's address, or the imported module itself; `checked` are the bytes of the script at the address,
 // as far as the bundle holds it.
-async function loadRuntime(source, checked) {
+async function loadRuntime(source, checked, threads) {
   if (source && typeof source === "object") {
     const module = source.InferenceSession ? source : source.default;
     if (module?.InferenceSession && module.env?.wasm) return module;
@@ -64,7 +64,7 @@ async function loadRuntime(source, checked) {
     } catch {
       // A content security policy without blob: takes it from its address.
     } finally {
-      if (address?.startsWith("blob:")) URL.revokeObjectURL(address);
+      if (threads === 1 && address?.startsWith("blob:")) URL.revokeObjectURL(address); // more start from it too
     }
   }
   try {
@@ -75,6 +75,26 @@ async function loadRuntime(source, checked) {
     if (inServiceWorker) throw new EncoderError(SERVICE_WORKER);
     const advice = "export with --with-runtime, bundle it, or pass {runtime: URL}";
     throw new EncoderError(`${source ?? "onnxruntime-web"} is missing: ${source ? "not loaded" : advice} (${lineOf(error)})`);
+  }
+}
+
+// The runtime waits without end for a thread that cannot start.
+async function withThreads(threads, open) {
+  const { Worker } = globalThis;
+  if (threads === 1 || !Worker) return open();
+  const line = "a thread of the runtime did not start: the content security policy's worker-src needs blob:, or pass {threads: 1}";
+  const failed = new Promise((_, reject) => {
+    globalThis.Worker = class extends Worker {
+      constructor(...words) {
+        super(...words);
+        this.addEventListener("error", () => reject(new EncoderError(line)));
+      }
+    };
+  });
+  try {
+    return await Promise.race([failed, open()]);
+  } finally {
+    globalThis.Worker = Worker;
   }
 }
 
@@ -153,13 +173,13 @@ export class Engine {
   }
 
   async start({ from, script, wasm, threads, graph, weights }) {
-    this.ort = await loadRuntime(from, script);
+    this.ort = await loadRuntime(from, script, threads);
     const { wasm: settings } = this.ort.env;
     settings.numThreads = threads;
     if (wasm) settings.wasmBinary = wasm.buffer;
     const options = { executionProviders: ["wasm"], externalData: weights ? [weights] : [], logSeverityLevel: 3 };
     try {
-      this.session = await this.ort.InferenceSession.create(graph, options);
+      this.session = await withThreads(threads, () => this.ort.InferenceSession.create(graph, options));
     } catch (error) {
       if (!/no available backend/.test(error.message)) throw error;
       const file = WASM.split("/").at(-1);

@@ -31,7 +31,7 @@ export interface LoadOptions {
    * Default: the bundle's copy, else the peer dependency.
    */
   runtime?: string | URL | object;
-  /** Threads of the runtime; more than one needs a cross-origin isolated page. Default: 1. */
+  /** Threads of the runtime; more than one needs a cross-origin isolated page and `worker-src blob:`. Default: 1. */
   threads?: number;
 }
 

@@ -14,6 +14,7 @@ HERE = Path(__file__).parent
 PAGE = '<!doctype html><meta charset="utf-8"><title>page</title><link rel="icon" href="data:,"><body>'
 RUNTIME = f"/bundle/web/runtime/{npm.SCRIPT}"
 WORKS, WORKS_HERE = {"passed": True, "isHere": False}, {"passed": True, "isHere": True}
+ISOLATED = {"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp"}
 TRUSTED = "require-trusted-types-for 'script'"
 
 
@@ -63,10 +64,15 @@ def test_an_isolated_page(sites, chromium, is_other, threads):
     """Its policy for embedded files, which threads need, holds for the worker's script too, whose answer has none."""
     own, other = sites
     base = other.url("bundle").replace("127.0.0.1", "localhost") if is_other else "/bundle"
-    page = open_page(chromium, own, **{"Cross-Origin-Opener-Policy": "same-origin",
-                                       "Cross-Origin-Embedder-Policy": "require-corp"})  # fmt: skip
+    page = open_page(chromium, own, **ISOLATED)
     assert page.run("crossOriginIsolated")
     assert call(page, "attempt", base, base, {"threads": threads}) == WORKS
+
+
+def test_threads_that_a_policy_forbids_are_not_waited_for(sites, chromium):
+    page = open_page(chromium, sites[0], "worker-src 'self'", **ISOLATED)
+    found = call(page, "attempt", "/bundle", "/bundle", {"threads": 2, "worker": False})
+    refused(found, "a thread of the runtime did not start", "worker-src needs blob:", "{threads: 1}")
 
 
 @pytest.mark.parametrize(
