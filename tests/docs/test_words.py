@@ -19,7 +19,7 @@ def tracked() -> list[str]:
 
 
 LIMITS = {
-    "README.md": 1_500,
+    "README.md": 1_515,
     "CONTRIBUTING.md": 900,
     "CHANGELOG.md": 2_500,
     "docs/guides/": 14_400,
