@@ -17,7 +17,7 @@ VARIABLE = "ORT_DISABLE_TELEMETRY"
 def disable_telemetry() -> None:
     """Set the variable of ONNX Runtime, unless the user has set it: a value of theirs stays, `0` included.
 
-    An ONNX Runtime that was imported before has stored its identifier by then; it is told to record no more events.
+    An ONNX Runtime that was imported before has stored its identifier by then; its further events are switched off.
     """
     if os.environ.get(VARIABLE):
         return

@@ -113,8 +113,10 @@ DELETE FROM rebuilt WHERE ?1 IS NOT (SELECT value FROM facts WHERE name = 'rebui
 INSERT OR REPLACE INTO facts VALUES ('rebuild', ?1)
 
 -- name: next_rebuilt
--- ?1: at most so many documents that have no passages of the next model.
-SELECT id, key, text, title, metadata, crc FROM documents WHERE id NOT IN (SELECT document FROM rebuilt) ORDER BY id LIMIT ?1
+-- ?1: at most so many documents that have no passages of the next model. They are encoded in the order of their numbers, and
+-- a new document has the highest: a search for the absent ones would read the whole table for each block.
+SELECT id, key, text, title, metadata, crc FROM documents
+WHERE id > coalesce((SELECT max(document) FROM rebuilt), 0) ORDER BY id LIMIT ?1
 
 -- name: rebuild_state
 -- ?1: the source of the next model. Whether the index is of this model already, is being rebuilt for it, or is not.
@@ -123,7 +125,8 @@ SELECT CASE WHEN ?1 IN (SELECT value FROM facts WHERE name IN ('model', 'source'
 
 -- name: unbuilt
 -- ?1: documents as JSON. Those that are still there and have no passages of the next model.
-SELECT id FROM documents WHERE id IN (SELECT value FROM json_each(?1)) AND id NOT IN (SELECT document FROM rebuilt)
+SELECT id FROM documents WHERE id IN (SELECT value FROM json_each(?1))
+  AND id > coalesce((SELECT max(document) FROM rebuilt), 0)
 
 -- name: count_rebuilt
 -- How many documents have passages of the next model, and how many there are.

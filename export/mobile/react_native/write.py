@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from msdc.export.manifest import GOLDEN_FILE, Manifest
 from msdc.export.options import ExportSettings
 from msdc.export.readme import render
 from msdc.files import write_text
+from msdc.machine import versions
 from msdc.processes import quiet
 from msdc.text.tokenizer import JSON_FILE, write_fast_copy
 
@@ -90,7 +90,7 @@ def write_react_native(stage: Path, manifest: Manifest, options: ExportSettings,
         "width": str(manifest.width),
         "max_length": str(manifest.max_length),
         "executorch": manifest.versions["executorch"].split("+")[0],
-        "library": f"{LIBRARY} {_version()}",
+        "library": f"{LIBRARY} {versions((LIBRARY,)).get(LIBRARY, '(not installed)')}",
         "tried": "\n".join(
             f"* {name}, {shown}: {_tried(kind, file, texts, rows, ends)}." for name, kind, file, shown, ends in files
         ),
@@ -102,10 +102,3 @@ def write_react_native(stage: Path, manifest: Manifest, options: ExportSettings,
         "golden": GOLDEN_FILE,
     }
     write_text(out / "README.md", render((HERE / "README.md").read_text(encoding="utf-8"), values))
-
-
-def _version() -> str:
-    try:
-        return version(LIBRARY)
-    except ModuleNotFoundError:
-        return "(not installed)"

@@ -249,9 +249,9 @@ msdc_status msdc_count_truncated(const msdc_encoder* encoder, const char* prompt
   return guarded(error, error_size, [&] {
     need(encoder != nullptr && truncated != nullptr, "no encoder or no place for the number");
     need(count == 0 || (texts != nullptr && text_sizes != nullptr), "no texts");
-    size_t found = 0;
-    for (size_t i = 0; i < count; ++i) found += encoder->encoder.truncates(prompt, view(texts[i], text_sizes[i]));
-    *truncated = found;
+    size_t cut = 0;
+    for (size_t i = 0; i < count; ++i) cut += encoder->encoder.truncates(prompt, view(texts[i], text_sizes[i]));
+    *truncated = cut;
   });
 }
 

@@ -27,11 +27,10 @@ from stock_models import write_stock
 from web_pages import answer_of_engine, site
 
 import msdc
-from msdc.encoders.folder import EncodeDefaults, with_prompt
+from msdc.encoders.folder import with_prompt
 from msdc.errors import MsdcError
 from msdc.export import export
 from msdc.export.bundle import load_bundle
-from msdc.export.exporters import write_bundle
 from msdc.export.golden import golden_texts
 from msdc.export.manifest import check_files, read_manifest
 from msdc.export.mobile.module import write_native_module
@@ -45,24 +44,10 @@ HERE = Path(__file__).parent
 PROMPTS = {"query": "query: "}
 
 
-@pytest.fixture(scope="session")
-def with_runtime() -> None:
-    """Skips where the runtime is not in the cache and cannot be fetched."""
-    try:
-        npm.runtime_folder()
-    except MsdcError as error:
-        pytest.skip(str(error))
-
-
 @pytest.fixture(scope="module")
-def bundle(with_runtime) -> Path:
+def bundle(web_bundle) -> Path:
     """The tiny student for the web, with the runtime beside it."""
-    defaults = EncodeDefaults(prompts=PROMPTS)
-    options = ExportSettings(target="web", precision="int8", thresholds=tiny.LOOSE, with_runtime=True)
-    return tiny.once(
-        "web-bundle",
-        lambda out: write_bundle(tiny.student(), tiny.tokenizer(), out, options=options, defaults=defaults),
-    )
+    return web_bundle
 
 
 @pytest.fixture(scope="module")
