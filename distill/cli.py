@@ -87,15 +87,16 @@ def command(
             shown = (f"{f'point {label}, ' if label else ''}{plan_text(plan)}" for label, plan in plans.items())
             click.echo("\n\n".join(shown))
     elif over:
-        from msdc.distill.sweep import TABLE_FILE, read_sweep, run_sweep, table_of
+        from msdc.distill.sweep import FailedPointsError, run_sweep
 
         draw, measure = higher("sweep_page"), higher("program_numbers") if programs else None
-        folder = run_sweep(recipe, over, output, overrides=overrides, data=data, draw=draw, measure=measure)
-        if as_json:
-            _print((folder / TABLE_FILE).read_text(encoding="utf-8"))
-            return
-        table = table_of(read_sweep(read_json(folder / TABLE_FILE), str(folder)))
-        _print(f"{to_text(table, terminal_width())}\n{filled(table.note, terminal_width())}\n{folder / 'table.md'}")
+        try:
+            _print_sweep(
+                run_sweep(recipe, over, output, overrides=overrides, data=data, draw=draw, measure=measure), as_json
+            )
+        except FailedPointsError as error:
+            _print_sweep(error.folder, as_json)
+            raise
     else:
         result = distill(
             recipe, output, resume, overrides=overrides, data=data, trackers=trackers, extendable=extendable
@@ -110,6 +111,19 @@ def _print(result: str) -> None:
 
     if rank_and_world()[0] == 0:
         click.echo(result)
+
+
+def _print_sweep(folder: Path, as_json: bool) -> None:
+    """Print the table of a sweep."""
+    from msdc.distill.sweep import TABLE_FILE, read_sweep, table_of
+
+    if as_json:
+        _print((folder / TABLE_FILE).read_text(encoding="utf-8"))
+        return
+    sweep, width = read_sweep(read_json(folder / TABLE_FILE), str(folder)), terminal_width()
+    table = table_of(sweep)
+    failed = [filled(f"failed: {row.label}: {row.failed}", width) for row in sweep.rows if row.failed]
+    _print("\n".join([to_text(table, width), filled(table.note, width), *failed, str(folder / "table.md")]))
 
 
 def _list(recipe: str | None, as_json: bool) -> None:

@@ -28,7 +28,9 @@ Found = TypeVar("Found")
 
 STEP_LIMIT = timedelta(minutes=30)  # for one exchange within a step; a process that hangs ends the run
 PATIENCE = timedelta(days=7)  # while the first process downloads, trains a vocabulary, validates
+MEETING_LIMIT = timedelta(minutes=2)  # for processes that fail at the same place
 _patient: Any = None  # the group with this patience; on CPUs, whatever the device
+_meeting: Any = None  # the group of `meet`, on CPUs too: exchanges of the others may be unfinished
 
 
 def rank_and_world() -> tuple[int, int]:
@@ -47,7 +49,7 @@ def start() -> torch.device:
         InputError: this process has no GPU of its own.
         MsdcError: the other processes cannot be reached.
     """
-    global _patient
+    global _patient, _meeting
     device = torch.device("cpu")
     if torch.cuda.is_available():
         number, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
@@ -59,6 +61,7 @@ def start() -> torch.device:
         try:
             dist.init_process_group("cuda:nccl,cpu:gloo" if device.type == "cuda" else "gloo", timeout=STEP_LIMIT)
             _patient = dist.new_group(backend="gloo", timeout=PATIENCE)
+            _meeting = dist.new_group(backend="gloo", timeout=MEETING_LIMIT)
         except (ValueError, RuntimeError) as error:
             raise MsdcError(f"the other processes cannot be reached: {first_line(error)}") from error
         if rank_and_world()[0] > 0:
@@ -100,6 +103,25 @@ def exchange(value: Any) -> list[Any]:
     found = [value] * world
     if world > 1:
         dist.all_gather_object(found, value, group=_patient)
+    return found
+
+
+def meet(value: Any) -> list[Any]:
+    """The values of all processes after work that may have failed.
+
+    A process that fails alone leaves the others in an exchange of that work.
+
+    Raises:
+        MsdcError: not all processes come here within MEETING_LIMIT.
+    """
+    world = rank_and_world()[1]
+    found = [value] * world
+    if world > 1:
+        try:
+            dist.monitored_barrier(_meeting, MEETING_LIMIT)
+            dist.all_gather_object(found, value, group=_meeting)
+        except RuntimeError as error:
+            raise MsdcError(f"another process failed alone: {first_line(error)}") from error
     return found
 
 

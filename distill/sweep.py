@@ -2,20 +2,23 @@
 
 Points of a sweep come from `table=5` (all variants of a paper's table), `variant=one,two`, or `KEY=a,b,c` (the keys of
 `--set`), or from every combination of several of them. Stages that two points share are trained once
-(msdc.distill.run_folder). A stopped sweep continues where it stopped. It writes table.json, table.csv and table.md;
-`msdc report SWEEP_FOLDER` plots them. Points that differ only in their seed become one row: mean and interval.
+(msdc.distill.run_folder). A stopped sweep continues where it stopped. After every point it writes table.json, table.csv
+and table.md; `msdc report SWEEP_FOLDER` plots them. Points that differ only in their seed become one row: mean and
+interval. A point that fails is a row with its reason; the others are trained.
 """
 
 from __future__ import annotations
 
 import csv
+import errno
+import gc
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from functools import partial
-from itertools import islice, product
+from itertools import combinations, islice, product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,9 +32,9 @@ from msdc.distill.data.tables import known, tables_folder
 from msdc.distill.inputs import read_inputs
 from msdc.distill.recipe import Corpus, Recipe, Stage, parse
 from msdc.distill.run_folder import METRICS_FILE, Metrics, RunFolder, read_recipe
-from msdc.errors import InputError
+from msdc.errors import DiskFullError, InputError, MsdcError, first_line, named_memory, printable
 from msdc.files import held, plain_name, read_json, write_json, write_text
-from msdc.progress import say
+from msdc.progress import say, warn
 from msdc.tables import Column, Table, escape_line, fixed, to_markdown
 from msdc.text.tabular import JSON_LINES, suffix_of
 from msdc.text.text_files import unpacked
@@ -52,6 +55,8 @@ NOTES = {
 }
 # 97.5 % quantile of Student's t by degrees of freedom; beyond these, 2.2.
 STUDENT_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+# Keys of a recipe without an effect on the student.
+UNTRAINED = {"name", "about", "paper", "differs"}
 PAIR = re.compile(r"(?<![a-z])([a-z]{2})-([a-z]{2})(?![a-z])")
 
 
@@ -70,9 +75,10 @@ class CurvePoint(_Stored):
 
 
 class SweepRow(_Stored):
-    """One finished point. `row` is its row in the paper's table; `paper` and `ours` are scores by column.
+    """One point. `row` is its row in the paper's table; `paper` and `ours` are scores by column.
 
-    `program` has `parameters`, `bytes` and, if measured, `ms` per text of 32 tokens.
+    `program` has `parameters`, `bytes` and, if measured, `ms` per text of 32 tokens. `failed` is the reason of a point
+    that failed: it has no scores, or (if only its program failed) no measured program.
     """
 
     label: str
@@ -84,11 +90,17 @@ class SweepRow(_Stored):
     unit: Literal["step", "epoch"] = "epoch"
     curve: tuple[CurvePoint, ...] = ()
     program: dict[str, float] = {}
+    failed: str = ""
 
     @property
     def setting(self) -> str:
         """The label without its seed."""
         return " ".join(word for word in self.label.split(" ") if not word.startswith("seed=")) or "all seeds"
+
+    @property
+    def failed_seed(self) -> str:
+        """`seed=2: `, which introduces the reason of a point that failed; empty for a label without a seed."""
+        return "".join(f"{word}: " for word in self.label.split(" ") if word.startswith("seed="))
 
 
 class SweepTable(_Stored):
@@ -148,13 +160,14 @@ def _names(sweep: SweepTable, kind: str) -> list[str]:
 def to_csv(sweep: SweepTable) -> str:
     """One line per point and seed: setting, scores, the paper's figures, the program's numbers."""
     heads = {"ours": "{}", "paper": "{}, paper", "report": "report {}", "program": "{}"}
+    failed = ["failed"] if any(row.failed for row in sweep.rows) else []
     columns = [(kind, key) for kind in heads for key in _names(sweep, kind)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["point", "row of the paper", *(heads[kind].format(key) for kind, key in columns), "seconds"])
+    writer.writerow(["point", "row of the paper", *(heads[kind].format(key) for kind, key in columns), "seconds", *failed])
     for row in sweep.rows:
         cells = [getattr(row, kind).get(key, "") for kind, key in columns]
-        writer.writerow([row.label, row.row, *cells, row.seconds])
+        writer.writerow([row.label, row.row, *cells, row.seconds, *([row.failed] if failed else [])])
     return text.getvalue()
 
 
@@ -166,26 +179,32 @@ def table_of(sweep: SweepTable) -> Table:
     named = any(row.row for row in sweep.rows)
     shown = [one for one in (("parameters", 0), ("bytes", 0), ("ms", 2)) if one[0] in _names(sweep, "program")]
     settings = by_setting(sweep)
-    seeds = max(map(len, settings.values()), default=1)
+    seeds = max((sum(not row.failed for row in rows) for rows in settings.values()), default=1)
+    any_failed = any(row.failed for row in sweep.rows)
     rows = []
     for name, points in settings.items():
         row = points[0]
         cells = []
         for key, kind in columns:
             values = [getattr(point, kind)[key] for point in points if key in getattr(point, kind)]
-            mean, half = mean_and_interval(values) if values else (0.0, None)
+            # A published figure is a constant: seeds give it no interval.
+            mean, half = mean_and_interval(values if kind == "ours" else values[:1]) if values else (0.0, None)
             cells.append("" if not values else fixed(mean, 1) + ("" if half is None else f" ± {fixed(half, 1)}"))
-        cells += [fixed(row.program[key], digits) if key in row.program else "" for key, digits in shown]
-        seconds = fixed(sum(point.seconds for point in points), 0)
-        rows.append((name, *([row.row] if named else []), *cells, seconds))
+        program = next((point.program for point in points if point.program), {})
+        cells += [fixed(program[key], digits) if key in program else "" for key, digits in shown]
+        cells.append(fixed(sum(point.seconds for point in points), 0) if any(point.ours for point in points) else "")
+        if any_failed:
+            cells.append("; ".join(f"{point.failed_seed}{point.failed}" for point in points if point.failed))
+        rows.append((name, *([row.row] if named else []), *cells))
     heads = (Column("setting", align="left"), *([Column("the paper's row", align="left")] if named else []))
+    failed = (Column("failed", align="left"),) if any_failed else ()
     numbers = tuple(Column(f"{key}, {kind}") for key, kind in columns) + tuple(Column(key) for key, _ in shown)
     keys = [*dict.fromkeys(key for key, _ in columns), *(key for key, _ in shown)]
     found = [(form, [name for name in names if name in keys]) for names, form in NOTES.items()]
     note = " ".join(form.format(", ".join(names)) for form, names in found if names)
     note += " The paper's columns: its models, data and test sets." if published else ""
     note = note + (f" Mean of {seeds} seeds, ± half of the 95 % interval over seeds." if seeds > 1 else "")
-    return Table(f"{sweep.recipe}, {sweep.sweep}", (*heads, *numbers, Column("seconds")), tuple(rows), note)
+    return Table(f"{sweep.recipe}, {sweep.sweep}", (*heads, *numbers, Column("seconds"), *failed), tuple(rows), note)
 
 
 # --- a sweep ----------------------------------------------------------------------------------------------------------
@@ -205,7 +224,14 @@ def points(
         name = recipe
         for variant in (value for value in combination if "=" not in value):
             name += f"+{variant}" if ":" in name else f":{variant}"
-        found[" ".join(combination)] = load_recipe(name, (*overrides, *changes), data)
+        label = " ".join(combination)
+        if label in found:
+            raise InputError(f"`over` has the point {label!r} twice; give each value once")
+        found[label] = load_recipe(name, (*overrides, *changes), data)
+    settings = {label: one.model_dump(exclude=UNTRAINED) for label, one in found.items()}
+    for one, two in combinations(settings, 2):
+        if settings[one] == settings[two]:
+            raise InputError(f"`over`: {one!r} and {two!r} are the same recipe; give each setting once")
     return found
 
 
@@ -236,6 +262,18 @@ def point_names(labels: Iterable[str]) -> dict[str, str]:
     return names
 
 
+class FailedPointsError(MsdcError):
+    """Points of a sweep failed; the others are in its table, in `folder`."""
+
+    def __init__(self, folder: Path, reasons: Mapping[str, str], total: int) -> None:
+        shown = [f"{label} ({reason[:160]})" for label, reason in list(reasons.items())[:3]]
+        more = [f"and {len(reasons) - 3} more"] if len(reasons) > 3 else []
+        super().__init__(
+            f"{len(reasons)} of {total} points failed: {'; '.join([*shown, *more])}. The same command tries them again"
+        )
+        self.folder = folder
+
+
 def run_sweep(
     recipe: str,
     over: str | Sequence[str],
@@ -246,14 +284,21 @@ def run_sweep(
     draw: Callable[[Path], object] | None = None,
     measure: Callable[[Path], dict[str, float]] | None = None,
 ) -> Path:
-    """Run a recipe at all points, then write table.json, table.csv and table.md into the sweep's folder; returns it.
+    """Run a recipe at all points, and write table.json, table.csv and table.md into the sweep's folder; returns it.
+
+    The table is written after each point.
 
     Args:
         recipe, overrides, data: as of `distill`.
         over: the points: `table=5`, `variant=one,two`, or `KEY=a,b,c`; several give every combination.
         output: the folder; None: runs/NAME-sweep.
-        draw: called with the folder at the end, in the first process only.
+        draw: called with the folder when the table was written, in the first process only.
         measure: called with each finished student, once: `bytes` and `ms` of its exported program.
+
+    Raises:
+        InputError: the recipe is invalid at some point, or text of finished points has changed.
+        FailedPointsError: at the end: points failed, and are rows of the table with their reasons.
+        MsdcError: the disk is full, or one of several processes failed alone.
     """
     from msdc.distill import parallel
     from msdc.distill.run import Run
@@ -262,41 +307,142 @@ def run_sweep(
     folder = Path(output) if output is not None else Path("runs") / f"{Path(recipe).stem.replace(':', '-')}-sweep"
     folders = {label: folder / name for label, name in point_names(recipes).items()}
     parallel.start()
-    rank, _ = parallel.rank_and_world()
-    with ExitStack() as stack:
-        parallel.from_first(lambda: stack.enter_context(held(folder)))
-        for left in folder.glob(".*.partial") if rank == 0 else ():
+    rows: dict[str, SweepRow] = {}
+    axes = over if isinstance(over, str) else " x ".join(over)
+
+    def train(label: str) -> None:
+        place = folders[label]
+        # Any run of the sweep may have trained a stage that this point shares.
+        others = sorted(path.parent for path in folder.glob("*/recipe.yaml") if path.parent != place)
+        Run(recipes[label], place, (place / "recipe.yaml").is_file(), list(filter(_is_intact, others))).run()
+
+    def result(label: str) -> SweepRow:
+        place, failed = folders[label], ""
+        if measure is not None and not (place / PROGRAM_FILE).is_file():
+            try:
+                write_json(place / PROGRAM_FILE, measure(place / "student"))
+            except Exception as error:
+                if _is_full(error):
+                    raise
+                failed = f"its program: {_reason(error)}"
+        return _row(label, recipes[label], place).model_copy(update={"failed": failed})
+
+    def write() -> None:
+        table = SweepTable(recipe=recipe, sweep=axes, rows=tuple(rows[label] for label in recipes if label in rows))
+        write_json(folder / TABLE_FILE, table.model_dump(mode="json"))
+        write_text(folder / "table.csv", to_csv(table))
+        shown = table_of(table)
+        write_text(folder / "table.md", f"# {escape_line(shown.caption)}\n\n{to_markdown(shown)}\n\n{shown.note}\n")
+        if draw is not None:
+            draw(folder)
+
+    def open_folder() -> dict[str, SweepRow]:
+        """Lock the folder; returns the rows of the points that are finished."""
+        stack.enter_context(held(folder))
+        for left in folder.glob(".*.partial"):
             left.unlink(missing_ok=True)  # of a process that was killed while it wrote a table
-        for number, (label, one) in enumerate(recipes.items()):
-            place = folders[label]
-            if parallel.from_first(partial(_is_finished, place, one)):
-                continue
-            say(f"sweep {number + 1}/{len(recipes)}: {label}")
-            # Any run of the sweep may have trained a stage that this point shares.
-            reuse = sorted(path.parent for path in folder.glob("*/recipe.yaml") if path.parent != place)
-            Run(one, place, (place / "recipe.yaml").is_file(), reuse).run()
-        if rank == 0:
-            for place in folders.values():
-                if measure is not None and not (place / PROGRAM_FILE).is_file():
-                    write_json(place / PROGRAM_FILE, measure(place / "student"))
-            rows = tuple(_row(label, recipes[label], folders[label]) for label in recipes)
-            axes = over if isinstance(over, str) else " x ".join(over)
-            table = SweepTable(recipe=recipe, sweep=axes, rows=rows)
-            write_json(folder / TABLE_FILE, table.model_dump(mode="json"))
-            write_text(folder / "table.csv", to_csv(table))
-            shown = table_of(table)
-            write_text(folder / "table.md", f"# {escape_line(shown.caption)}\n\n{to_markdown(shown)}\n\n{shown.note}\n")
-            if draw is not None:
-                draw(folder)
+        finished = {}
+        for label in recipes:
+            # A damaged folder is an error of its point.
+            with suppress(InputError, LookupError, TypeError):
+                if _is_finished(folders[label], recipes[label]):
+                    finished[label] = _row(label, recipes[label], folders[label])
+        for label in finished:
+            RunFolder(folders[label]).check_inputs(read_inputs(recipes[label]))
+        return finished
+
+    with ExitStack() as stack:
+        rows.update(parallel.from_first(open_folder))
+        finished = set(rows)
+        for number, label in enumerate(recipes, 1):
+            if label not in finished:
+                say(f"sweep {number}/{len(recipes)}: {label}")
+            reason = _failure(partial(train, label)) if label not in finished else ""
+            if not reason:
+                reason = _failure(lambda name=label: rows.update({name: parallel.from_first(partial(result, name))}))  # type: ignore[misc]
+            if reason:
+                paper = recipes[label].paper
+                rows[label] = SweepRow(label=label, row=paper.get("row", ""), paper=_figures(paper), failed=reason)
+            if rows[label].failed and parallel.rank_and_world()[0] == 0:
+                warn(f"sweep {number}/{len(recipes)}: {label} failed: {rows[label].failed}")
+            if label not in finished or label == list(recipes)[-1]:
+                parallel.from_first(write)
+    if failed := {label: rows[label].failed for label in recipes if rows[label].failed}:
+        raise FailedPointsError(folder, failed, len(recipes))
     return folder
 
 
+def _failure(work: Callable[[], object]) -> str:
+    """Do a part of a point's work; returns why it failed, in all processes, or nothing.
+
+    Raises the error if the sweep cannot continue: the disk is full, or one of several processes failed in the middle of
+    an exchange with the others.
+    """
+    import torch
+
+    from msdc.distill import parallel
+
+    error: Exception | None = None
+    try:
+        work()
+    except Exception as caught:
+        error = caught
+    # Errors that all processes raise at the same place are MsdcErrors; after any other one they may be out of step.
+    alone = parallel.rank_and_world()[1] > 1 and not isinstance(error, MsdcError)
+    ends = error is not None and (alone or _is_full(error))
+    try:
+        found: list[tuple[str, bool]] = parallel.meet((_reason(error), ends))
+    except MsdcError as missing:
+        raise error or missing from missing
+    reason = next((text for text, _ in found if text), "")
+    if any(one for _, one in found):
+        raise error or MsdcError(reason)
+    if error is not None:
+        # The tensors of the failed point are in the frames of its error.
+        del error
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+    return reason
+
+
+def _reason(error: Exception | None) -> str:
+    """An error as one line; empty for None."""
+    if error is None:
+        return ""
+    try:
+        with named_memory("training"):
+            raise error
+    except MsdcError as named:
+        return " ".join(printable(str(named)).split()) or type(named).__name__
+    except Exception:
+        return printable(f"{type(error).__name__}: {first_line(error)}")
+
+
+def _is_full(error: Exception) -> bool:
+    """Whether the disk is full: no other point can be trained either."""
+    return isinstance(error, DiskFullError) or (isinstance(error, OSError) and error.errno == errno.ENOSPC)
+
+
 def _is_finished(place: Path, recipe: Recipe) -> bool:
-    """Whether a run of `recipe` in `place` is finished; an error if it had other text."""
-    if not (place / "result.json").is_file() or read_recipe(place) != recipe:
+    """Whether a run of `recipe` in `place` is finished."""
+    return (place / "result.json").is_file() and read_recipe(place) == recipe
+
+
+def _is_intact(run: Path) -> bool:
+    """Whether the files of another point can be read: a damaged one is an error of that point alone."""
+    try:
+        read_recipe(run), RunFolder(run).metrics.rows()
+        for path in [run / "inputs.json", *run.glob("stages/*/done.json")]:
+            read_json(path)
+    except InputError:
         return False
-    RunFolder(place).check_inputs(read_inputs(recipe))
     return True
+
+
+def _figures(paper: Mapping[str, Any]) -> dict[str, float]:
+    """The published figures in a recipe's row of a paper."""
+    return {key: value for key, value in paper.items() if isinstance(value, (int, float))}
 
 
 def _row(label: str, recipe: Recipe, folder: Path) -> SweepRow:
@@ -331,7 +477,7 @@ def _row(label: str, recipe: Recipe, folder: Path) -> SweepRow:
     return SweepRow(
         label=label,
         row=recipe.paper.get("row", ""),
-        paper={key: value for key, value in recipe.paper.items() if isinstance(value, (int, float))},
+        paper=_figures(recipe.paper),
         ours={key: round(float(np.mean(values)), 2) for key, values in scores.items() if values},
         report=report,
         seconds=round(sum(stage.get("seconds", 0.0) for stage in result["stages"].values()), 1),

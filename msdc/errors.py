@@ -53,6 +53,10 @@ class MsdcError(Exception):
     exit_code = 1
 
 
+class DiskFullError(MsdcError):
+    """There is no space for a file."""
+
+
 class InputError(MsdcError, ValueError):
     """Invalid input: a path, a recipe, a corpus line, an option. Exit code 2. Also a `ValueError`."""
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from filelock import BaseFileLock, FileLock, Timeout
 
-from msdc.errors import InputError, MsdcError
+from msdc.errors import DiskFullError, InputError, MsdcError
 
 # Everything that ships is below this folder, in a checkout (through its links) as in an installed package.
 PACKAGE = Path(__file__).resolve().parent
@@ -48,10 +48,10 @@ REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR, 
 _FULL_TEXTS = ("No space left", "os error 28", "os error 27", "File too large", "file write failed", "unexpected pos")
 
 
-def _full(target: Path) -> MsdcError:
+def _full(target: Path) -> DiskFullError:
     # Show files of a staged folder under their final path.
     shown = re.sub(r"(^|[/\\])\.([^/\\]+)\.[a-z0-9_]{8}\.partial(?=[/\\]|$)", r"\1\2", str(target))
-    return MsdcError(f"disk full while writing {shown}: free some space and run again")
+    return DiskFullError(f"disk full while writing {shown}: free some space and run again")
 
 
 def _other_cache(target: Path) -> str:

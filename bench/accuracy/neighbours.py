@@ -7,7 +7,7 @@ exact and works in blocks: memory is the two tables, the N x K results and one b
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -80,23 +80,28 @@ def both_ways(
 
 
 def gold_ranks(
-    queries_ND: np.ndarray, candidates_MD: np.ndarray, gold_N: np.ndarray, *, threads: int | None = None
+    queries_ND: np.ndarray, candidates_MD: np.ndarray, gold: Sequence[Sequence[int]], *, threads: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For each query, the number of candidates more similar than its gold one, and of others equally similar."""
+    """For each query, how many candidates are more similar than its best gold one, and how many others equally similar.
+
+    Args:
+        queries_ND, candidates_MD: rows of length 1.
+        gold: of each query the rows of its gold candidates, at least one.
+    """
     import torch
 
-    gold_N = np.asarray(gold_N, dtype=np.int64)
     queries, candidates_DM = torch.from_numpy(queries_ND), torch.from_numpy(candidates_MD).T
-    above_N, level_N = np.empty_like(gold_N), np.empty_like(gold_N)
+    above_N, level_N = np.zeros(len(queries_ND), np.int64), np.zeros(len(queries_ND), np.int64)
     step = max(1, BLOCK_NUMBERS // 4 // len(candidates_MD))
     with _threads(threads):
         for start in range(0, len(queries_ND), step):
             similarity_BM = (queries[start : start + step] @ candidates_DM).numpy()
             # one row at a time: numpy counts a boolean vector many times faster than along an axis
             for row, similarity_M in enumerate(similarity_BM, start=start):
-                own = similarity_M[gold_N[row]]
-                above_N[row] = np.count_nonzero(similarity_M > own)
-                level_N[row] = np.count_nonzero(similarity_M == own) - 1
+                gold_G = similarity_M[list(gold[row])]
+                best = gold_G.max()
+                above_N[row] = np.count_nonzero(similarity_M > best)
+                level_N[row] = np.count_nonzero(similarity_M == best) - np.count_nonzero(gold_G == best)
     return above_N, level_N
 
 

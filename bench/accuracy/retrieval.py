@@ -17,21 +17,24 @@ from msdc.bench.accuracy.task import AccuracyTask, Outcome, Settings, TaskData
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError, MsdcError
 from msdc.files import without_system_files
-from msdc.scores import unit_rows
+from msdc.scores import equal_form, right_answers, unit_rows
 from msdc.text.text_files import Lines, SourceFile, read_lines
 
 
 def score_tatoeba(store: VectorStore, data: Parallel, settings: Settings) -> Outcome:
-    """Accuracy x 100 of the nearest neighbour on the other side (MKD section 4.3): both directions and the average."""
+    """Accuracy x 100 of the nearest neighbour on the other side (MKD section 4.3): both directions and the average.
+
+    Of equal sentences each is right (`right_answers`).
+    """
     if len(data.languages) != 2 or len(data) < 2:
         raise InputError(f"{data.name}: needs two languages and two rows, got {data.languages} and {len(data)} rows")
     vectors = unit_rows(store.encode(data.texts(), data.where))
     if np.ptp(vectors, axis=0).max() < 1e-6:
         raise MsdcError(f"{data.name}: {store.name} maps all sentences to one vector; nothing is nearest")
     first_ND, second_ND = np.split(vectors, 2)
-    own_N = np.arange(len(data))
-    forward_N = nearest(first_ND, second_ND, threads=settings.threads) == own_N
-    backward_N = nearest(second_ND, first_ND, threads=settings.threads) == own_N
+    first, second = data.two_sides()
+    forward_N = right_answers(first, second, nearest(first_ND, second_ND, threads=settings.threads))
+    backward_N = right_answers(second, first, nearest(second_ND, first_ND, threads=settings.threads))
     items = Items((forward_N.astype(np.float64) + backward_N) / 2)
     return Outcome(
         {
@@ -68,18 +71,24 @@ def pool_data(pairs: Parallel, distractors: list[str], sources: list[SourceFile]
 def score_xsr(store: VectorStore, data: tuple[Parallel, list[str]], settings: Settings) -> Outcome:
     """P@1 and MRR x 100 over the whole pool; distractors fill the pool up to `settings.candidates`.
 
-    Equal texts are one candidate. Ties with the answer give the expected result of breaking them at random, so that a
-    model with one vector for every text gets 1 / M, not 1.
+    Equal texts are one candidate, and an equal query shares its answers. Ties with the answer give the expected result
+    of breaking them at random, so that a model with one vector for every text gets 1 / M, not 1.
     """
     pairs, distractors = data
     queries, answers = (side[: settings.queries] for side in pairs.two_sides())
     own = dict.fromkeys(answers)
     distinct = list(dict.fromkeys([*own, *distractors]))[: max(len(own), settings.candidates)]
-    position = {text: row for row, text in enumerate(own)}
-    gold_N = np.array([position[answer] for answer in answers])
+    rows: dict[str, list[int]] = {}  # candidates by their equal form
+    for row, text in enumerate(distinct):
+        rows.setdefault(equal_form(text), []).append(row)
+    gold: dict[str, set[int]] = {}
+    for query, answer in zip(map(equal_form, queries), answers, strict=True):
+        gold.setdefault(query, set()).update(rows[equal_form(answer)])
     queries_ND = unit_rows(store.encode(queries, pairs.where))
     candidates_MD = unit_rows(store.encode(distinct))
-    above_N, level_N = gold_ranks(queries_ND, candidates_MD, gold_N, threads=settings.threads)
+    above_N, level_N = gold_ranks(
+        queries_ND, candidates_MD, [sorted(gold[equal_form(query)]) for query in queries], threads=settings.threads
+    )
     first = Items(np.where(above_N == 0, 1.0 / (1 + level_N), 0.0))
     # mean of 1 / rank over the ranks that the tied candidates share
     reciprocal_N = np.array(
@@ -114,6 +123,13 @@ class Split(NamedTuple):
     def texts(self) -> list[str]:
         """Every sentence that is encoded."""
         return self.source + self.target
+
+    def distinct(self) -> Split:
+        """The same with each sentence once: an equal one is as right a translation."""
+        source, target = list(dict.fromkeys(self.source)), list(dict.fromkeys(self.target))
+        rows = [{text: row for row, text in enumerate(side)} for side in (source, target)]
+        pairs = self.gold and {(rows[0][self.source[one]], rows[1][self.target[two]]) for one, two in self.gold}
+        return Split(source, target, pairs)
 
 
 def mining_data(
@@ -221,8 +237,8 @@ def score_mining(store: VectorStore, data: tuple[Split, Split | None], settings:
         pairs = zip(source_C.tolist(), target_C.tolist(), strict=True)
         return score_C, np.array([pair in gold for pair in pairs], dtype=bool), len(gold)
 
-    training_split, test_split = data
-    if not training_split.gold:
+    training_split, test_split = (split and split.distinct() for split in data)
+    if training_split is None or not training_split.gold:
         raise InputError("the training split has no gold pairs, so there is no threshold")
     answers = mined(training_split)
     threshold = best_threshold(*answers)

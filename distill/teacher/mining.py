@@ -11,6 +11,7 @@ from msdc.distill.data import Row
 from msdc.distill.objectives.shared import unit_vectors
 from msdc.distill.teacher.joined import Teacher
 from msdc.errors import InputError
+from msdc.scores import equal_form
 
 MINED_TOGETHER = 1024  # rows whose similarities with all targets are computed at once
 
@@ -19,7 +20,8 @@ def mined(rows: list[Row], teacher: Teacher, count: int, margin: float = 0.0) ->
     """The rows with `count` negatives each: of all their targets the nearest to the source, by the teacher.
 
     Targets nearer than the row's own less `margin` are not negatives: by the teacher they are as good. Nor is the
-    source itself, or a target of another row with the same source. Rows with fewer than `count` negatives are dropped.
+    source itself, or a target of another row with the same source; texts are the same if their `equal_form` is. Rows
+    with fewer than `count` negatives are dropped.
 
     Raises:
         InputError: all rows are dropped.
@@ -28,9 +30,14 @@ def mined(rows: list[Row], teacher: Teacher, count: int, margin: float = 0.0) ->
     """
     targets = list(dict.fromkeys(row.target or row.source for row in rows))
     number = {text: at for at, text in enumerate(targets)}
-    known: dict[str, list[int]] = {row.source: [number[row.source]] if row.source in number else [] for row in rows}
+    normal = {text: equal_form(text) for text in dict.fromkeys([*(row.source for row in rows), *targets])}
+    equal: dict[str, list[int]] = {}  # targets by normal form
+    for at, text in enumerate(targets):
+        equal.setdefault(normal[text], []).append(at)
+    answers: dict[str, set[str]] = {}  # normal forms that are no negatives, by that of the source
     for row in rows:
-        known[row.source].append(number[row.target or row.source])
+        answers.setdefault(normal[row.source], {normal[row.source]}).add(normal[row.target or row.source])
+    excluded = {source: [at for text in some for at in equal.get(text, ())] for source, some in answers.items()}
     found_ND = teacher.vectors([*(row.source for row in rows), *targets], shared=True)
     vectors = unit_vectors(torch.from_numpy(found_ND))
     sources_BD, targets_MD = vectors[: len(rows)], vectors[len(rows) :]
@@ -42,7 +49,7 @@ def mined(rows: list[Row], teacher: Teacher, count: int, margin: float = 0.0) ->
         limit_B1 = scores_BM.gather(1, own_B1) - margin
         scores_BM = scores_BM.masked_fill(scores_BM >= limit_B1, -torch.inf)
         for scores_M, row in zip(scores_BM, block, strict=True):
-            scores_M[known[row.source]] = -torch.inf
+            scores_M[excluded[normal[row.source]]] = -torch.inf
         best, places = scores_BM.topk(min(count, len(targets)), dim=1)
         for row, values, at in zip(block, best.tolist(), places.tolist(), strict=True):
             near = [targets[i] for value, i in zip(values, at, strict=True) if value > -1e30]

@@ -94,17 +94,19 @@ class Validator:
         numbers: dict[str, float] = {}
         errors, accuracies, correlations = [], [], []
         for code, rows in sorted(self.heldout.items()):
-            source_ND = encoder.encode([row.source for row in rows])
-            target_ND = encoder.encode([row.target for row in rows]) if any(row.target for row in rows) else source_ND
+            sources = [row.source for row in rows]
+            targets = [row.target or row.source for row in rows]
+            source_ND = encoder.encode(sources)
+            target_ND = source_ND if targets == sources else encoder.encode(targets)
             compared_ND = target_ND
             if project is not None:
                 with torch.no_grad():
                     projected_ND = project(torch.from_numpy(target_ND).to(project.weight.device))
                     compared_ND = projected_ND.float().cpu().numpy()
             if teacher is not None and teacher.width == compared_ND.shape[1]:
-                errors.append(mse(teacher.vectors([row.source for row in rows]), compared_ND))
+                errors.append(mse(teacher.vectors(sources), compared_ND))
                 numbers[f"mse_{code}"] = errors[-1]
-            accuracies.append(float(np.mean(nearest_accuracy(source_ND, target_ND))))
+            accuracies.append(float(np.mean(nearest_accuracy(source_ND, target_ND, sources, targets))))
             numbers[f"accuracy_{code}"] = accuracies[-1]
         for graded in self.graded:
             first_ND, second_ND = encoder.encode(graded.first), encoder.encode(graded.second)

@@ -302,6 +302,15 @@ def test_a_target_of_the_same_source_is_not_mined(tiny_teacher, tmp_path):
         assert row.source not in row.negatives
 
 
+def test_an_answer_in_other_case_is_not_mined(tiny_teacher, tmp_path):
+    """It has another vector, so the margin alone does not exclude it."""
+    rows = [Row(f"question {n}", f"the Answer {n % 2}" + "." * n, "de") for n in range(4)]
+    teacher = CachedTeacher(load_encoder(tiny_teacher), tmp_path / "outputs", 20)
+    found = mined(rows, teacher, 1)
+    assert found
+    assert all(row.target.strip(".") not in row.negatives[0] for row in found)
+
+
 def test_mined_negatives_are_near_and_further_than_the_target(tiny_teacher, parallel_tsv, tmp_path):
     lines = [line.split("\t") for line in parallel_tsv.read_text(encoding="utf-8").splitlines()[1:41]]
     rows = [Row(one, two, "de") for one, two, *_ in lines]

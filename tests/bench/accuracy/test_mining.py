@@ -163,14 +163,35 @@ def test_bad_bucc_files(tmp_path, file, content, message):
 def test_gold_ranks_count_ties_apart():
     candidates = unit_rows(np.array([[1, 0], [1, 0], [0, 1], [1, 0.5]], dtype=np.float32))
     queries = unit_rows(np.array([[1, 0], [0, 1], [1, 0.5]], dtype=np.float32))
-    above, level = gold_ranks(queries, candidates, np.array([0, 0, 2]))
+    above, level = gold_ranks(queries, candidates, [[0], [0], [2]])
     assert above.tolist() == [0, 2, 3]
     assert level.tolist() == [1, 1, 0]
     x, y = clustered(200, 12, seed=11, noise=0.8)
     full = x.astype(np.float64) @ y.astype(np.float64).T
-    above, level = gold_ranks(x, y, np.arange(200))
+    above, level = gold_ranks(x, y, [[row] for row in range(200)])
     assert above.tolist() == (full > full.diagonal()[:, None]).sum(1).tolist()
     assert not level.any()
+    # Of several gold ones the best; those that tie with it are not counted.
+    above, level = gold_ranks(queries, candidates, [[0, 1], [0, 3], [1, 2]])
+    assert above.tolist() == [0, 1, 1]
+    assert level.tolist() == [0, 0, 1]
+
+
+def test_a_model_that_is_always_right_is_so_with_equal_answers(tmp_path):
+    """Ninety questions and six answers: an oracle's score is 100 in every retrieval task, whatever row is nearest."""
+    x, near = clustered(6, 8, seed=2, noise=0.1)
+    questions, answers = [f"question {n}" for n in range(90)], [f"answer {n % 6}" for n in range(90)]
+    answers[:6] = [f"ANSWER {n}." for n in range(6)]
+    questions[80:] = questions[:10]  # asked twice, answered in other words
+    answers[80:86] = [f"other words {n}" for n in range(6)]
+    vectors = {text: x[n % 6] for side in (questions[:80], answers[:80]) for n, text in enumerate(side)}
+    vectors |= {f"other words {n}": near[n] for n in range(6)}
+    lines = "".join(f"{q}\t{a}\n" for q, a in zip(questions, answers, strict=True))
+    (tmp_path / "faq.en-de.tsv").write_text(lines, encoding="utf-8")
+    encoder = LookupEncoder(vectors)
+    assert evaluate(encoder, task="xsr", path=tmp_path / "faq.en-de.tsv")["p_at_1"] == 100
+    result = evaluate(encoder, task="tatoeba", path=tmp_path / "faq.en-de.tsv")
+    assert (result["forward"], result["backward"]) == (100, 100)
 
 
 def test_retrieval_equals_brute_force_and_breaks_ties_fairly(tmp_path):

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tiny_models
 from safetensors.torch import load_file
@@ -16,6 +17,7 @@ from msdc.distill.recipe import Corpus, HeldOut
 from msdc.distill.run_folder import Metrics
 from msdc.distill.training.trainer import Trainer
 from msdc.distill.training.validation import chosen_by
+from msdc.scores import nearest_accuracy, right_answers
 
 
 @pytest.mark.parametrize(
@@ -43,6 +45,27 @@ def test_a_language_of_3000_pairs_has_enough_to_choose_by(tmp_path):
     heldout = HeldOut().enough({table.source.language: table.rows for table in tables})
     assert len(StageText(tables, 1, heldout).heldout_rows()["de"]) >= heldout.least == 50
     assert len(StageText(tables, 1, HeldOut()).heldout_rows()["de"]) < 20
+
+
+def test_equal_answers_are_all_right():
+    """Against an oracle in plain Python: ninety questions, six answers, an encoder that is always right and one not."""
+    rng = np.random.default_rng(5)
+    sources = [f"question {n}" for n in range(90)]
+    targets = [f"answer {n % 6}" + "!" * (n % 2) for n in range(90)]
+    vectors = {f"answer {n}": rng.normal(size=16) for n in range(6)}
+    targets_ND = np.stack([vectors[text.rstrip("!")] for text in targets])
+    assert nearest_accuracy(targets_ND, targets_ND, sources, targets) == (100, 100)
+    sources_ND = targets_ND + 2 * rng.normal(size=(90, 16))
+    unit = [side / np.linalg.norm(side, axis=1, keepdims=True) for side in (sources_ND, targets_ND)]
+    shares = []
+    for one, two in (unit, unit[::-1]):
+        nearest = [max(range(90), key=lambda row, v=v: (float(two[row] @ v), -row)) for v in one]
+        shares.append(100 * np.mean([n % 6 == row % 6 for n, row in enumerate(nearest)]))
+    assert nearest_accuracy(sources_ND, targets_ND, sources, targets) == pytest.approx(shares)
+    assert 10 < shares[0] < 90
+    # A question that is asked twice has both answers; one without letters is compared as it is.
+    assert right_answers(["a", "A?", "b"], ["x", "y", "z"], np.array([1, 0, 0])).tolist() == [True, True, False]
+    assert right_answers(["?", "!"], ["x", "y"], np.array([1, 0])).tolist() == [False, False]
 
 
 @pytest.fixture
