@@ -26,7 +26,7 @@ from msdc.distill import parallel
 from msdc.distill.assistant import cut_from_assistant, load_named, make_assistant, make_student
 from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
-from msdc.distill.data.tables import Table, open_table, reading_lines, tables_folder
+from msdc.distill.data.tables import HeldOutTexts, Table, heldout_texts, open_table, reading_lines, tables_folder
 from msdc.distill.data.text import StageText
 from msdc.distill.inputs import read_inputs, record_downloads
 from msdc.distill.model_card import model_card
@@ -189,21 +189,30 @@ class Run:
     def heldout(self) -> HeldOut:
         """What is held out of all corpora, in every stage: more of little text."""
         rows: Counter[str] = Counter()
-        for corpora in dict.fromkeys([self.recipe.corpora, *map(self.recipe.corpora_of, self.recipe.stages)]):
-            # Text that is translated word by word is not held out, and the dictionary needs this.
-            if plain := tuple(corpus for corpus in corpora if not corpus.word_by_word):
-                for table in self.tables(plain):
-                    rows[table.source.language] += table.rows
+        for table in self._parallel_tables:
+            rows[table.source.language] += table.rows
         found = self.recipe.heldout.enough(rows)
         if found.share > self.recipe.heldout.share:
             say(f"held out: {found.share:.1%} of the sentences, for validation in every language")
         return found
 
     @cached_property
+    def _parallel_tables(self) -> list[Table]:
+        """The tables of all stages. Text that is translated word by word is not held out: the dictionary needs this."""
+        every = dict.fromkeys([self.recipe.corpora, *map(self.recipe.corpora_of, self.recipe.stages)])
+        plain = (tuple(corpus for corpus in corpora if not corpus.word_by_word) for corpora in every)
+        return [table for corpora in plain if corpora for table in self.tables(corpora)]
+
+    @cached_property
+    def _untrained(self) -> HeldOutTexts:
+        """The texts of the held-out pairs of all stages."""
+        return heldout_texts(self._parallel_tables, self.heldout.share)
+
+    @cached_property
     def _dictionary(self) -> Dictionary:
         say("dictionary: aligning the words of the recipe's parallel text")
         pairs = tuple(corpus for corpus in self.recipe.corpora if not corpus.word_by_word)
-        text = StageText(self.tables(pairs) if pairs else [], self.recipe.seed, self.heldout)
+        text = StageText(self.tables(pairs) if pairs else [], self.recipe.seed, self.heldout, untrained=self._untrained)
         return learn_dictionary(text.sample_rows(DICTIONARY_PAIRS))
 
     def text(self, stage: Stage | None = None) -> StageText:
@@ -212,7 +221,7 @@ class Run:
         tables = self.tables(recipe.corpora if stage is None else recipe.corpora_of(stage))
         sample = recipe.sample if stage is None or stage.sample is None else stage.sample
         balance = "proportional" if stage is None else stage.balance
-        return StageText(tables, recipe.seed, self.heldout, balance, sample)
+        return StageText(tables, recipe.seed, self.heldout, balance, sample, self._untrained)
 
     # --- models ---------------------------------------------------------------------------------------------------
 
@@ -285,6 +294,8 @@ class Run:
         if done is not None:
             return done
         text = self.text(stage)
+        if self.rank == 0 and (others := text.untrained_rows()):
+            say(f"stage {stage.name}: {others:,} rows are not trained: they have a text of a held-out pair")
         parallel.demand_same(
             [table.key for table in text.tables],
             f"stage {stage.name}: the processes read different corpora; copy equal files to all",

@@ -164,7 +164,9 @@ def to_csv(sweep: SweepTable) -> str:
     columns = [(kind, key) for kind in heads for key in _names(sweep, kind)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["point", "row of the paper", *(heads[kind].format(key) for kind, key in columns), "seconds", *failed])
+    writer.writerow(
+        ["point", "row of the paper", *(heads[kind].format(key) for kind, key in columns), "seconds", *failed]
+    )
     for row in sweep.rows:
         cells = [getattr(row, kind).get(key, "") for kind, key in columns]
         writer.writerow([row.label, row.row, *cells, row.seconds, *([row.failed] if failed else [])])

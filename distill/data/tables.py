@@ -2,10 +2,11 @@
 
     KEY/about.json            rows, language, format, what was dropped and why
     KEY/rows.arrow            the texts of all sides, in the order of the file
-    KEY/places                of each row: a hash of its lower-cased source, which decides whether it is held out
+    KEY/places                of each text: a hash of it in lower case, uint32 [rows, sides]; that of the source decides
+                              whether a row is held out
     KEY/keys                  of each text: its key in the teacher's store, uint64 [rows, sides]
     KEY/labels                of each row, if the corpus has labels
-    KEY/kept-SHARE-SAMPLE     the rows to train on, shuffled once
+    KEY/kept-SHARE-SAMPLE-HELDOUT  the rows to train on, shuffled once
     KEY/HASH/                 token ids of all texts by one tokenizer: ids, and where each text ends
 
 Nothing of a table is in memory as a whole: files are mapped, and no descriptor stays open. Sides are the source, the
@@ -19,7 +20,8 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 
 Read = TypeVar("Read")
 READ = 16_384  # rows of a record batch
+SCANNED = 1 << 20  # rows whose hashes are compared at once
 TRUNCATED = "truncated"  # next to the ids: the number of texts that are longer
 # Settings of a corpus that change its rows.
 SETTINGS = {"kind", "source", "languages", "limit", "columns", "header", "scores", "scale", "tokenized",
@@ -200,7 +203,7 @@ def _write_table(source: TextSource, stage: Path) -> None:
             if len(columns) != sides:
                 raise MsdcError(f"{source.name}: rows of {len(columns)} and of {sides} texts")
             out.write(pa.RecordBatch.from_arrays(columns, schema=schema))
-            np.fromiter((place_of(row.source) for row in block), "<u4", len(block)).tofile(places)
+            np.fromiter(map(place_of, chain.from_iterable(texts)), "<u4", sides * len(block)).tofile(places)
             np.fromiter(map(text_key, chain.from_iterable(texts)), "<u8", sides * len(block)).tofile(keys)
             if block[0].label is not None:
                 np.array([row.label for row in block], "<f4").tofile(labels)
@@ -223,7 +226,8 @@ class Table:
         self.folder, self.source, self.key = folder, source, key
         self.about = read_json(folder / "about.json")
         self.rows, self.sides = int(self.about["rows"]), int(self.about["sides"])
-        self.places, labels = _mapped(folder / "places", "<u4"), _mapped(folder / "labels", "<f4")
+        self.places = _mapped(folder / "places", "<u4").reshape(self.rows, self.sides)
+        labels = _mapped(folder / "labels", "<f4")
         self.labels = labels.reshape(self.rows, -1) if len(labels) > self.rows else labels  # [N], or scores [N, S - 1]
         self.keys = _mapped(folder / "keys", "<u8").reshape(self.rows, self.sides)
 
@@ -260,20 +264,40 @@ class Table:
 
     def heldout(self, share: float, most: int) -> np.ndarray:
         """Up to `most` rows whose source sentence is in the held-out share, in the order of the file."""
-        found, size = np.zeros(0, np.int64), 1 << 20
-        for start in range(0, self.rows, size):
-            here = np.flatnonzero(self.places[start : start + size] < share * 2**32)
+        found = np.zeros(0, np.int64)
+        for start in range(0, self.rows, SCANNED):
+            here = np.flatnonzero(self.places[start : start + SCANNED, 0] < share * 2**32)
             found = np.concatenate([found, start + here])
             if len(found) >= most:
                 break
         return found[:most]
 
-    def kept(self, share: float, sample: float = 1.0) -> np.ndarray:
-        """The rows to train on, uint32, shuffled: those whose source sentence is not held out, and sampled."""
-        path = self.folder / f"kept-{share:g}-{sample:g}"
+    def rows_with(self, texts: Collection[str], sides: int | None = None) -> np.ndarray:
+        """The rows with one of these lower-cased texts on any of the first `sides` (None: on any), in file order."""
+        codes = np.unique(np.fromiter(map(place_of, texts), np.uint32, len(texts)))
+        found: list[np.ndarray] = [np.zeros(0, np.int64)]
+        for start in range(0, self.rows, SCANNED):
+            row_M, side_M = np.nonzero(np.isin(self.places[start : start + SCANNED, :sides], codes))
+            row_M += start
+            for side in np.unique(side_M).tolist():
+                rows = row_M[side_M == side]
+                # Few of all texts: those whose hash alone is equal are not among `texts`.
+                same = [text.lower() in texts for text in self.texts(rows, side)]
+                found.append(rows[np.array(same, dtype=bool)])
+        return np.unique(np.concatenate(found))
+
+    def kept(self, share: float, sample: float = 1.0, heldout: HeldOutTexts | None = None) -> np.ndarray:
+        """The rows to train on, uint32, shuffled: sampled ones that have no held-out text on any side.
+
+        A source is held out by its hash; `heldout` has those of all tables of a run.
+        """
+        heldout = heldout_texts([self], share) if heldout is None else heldout
+        path = self.folder / f"kept-{share:g}-{sample:g}-{heldout.digest}"
         if not path.is_file() or path.stat().st_size % 4:
             low, high = share * 2**32, (share + sample * (1.0 - share)) * 2**32
-            found = np.flatnonzero((self.places >= low) & (self.places < high)).astype("<u4")
+            trained = (self.places[:, 0] >= low) & (self.places[:, 0] < high)
+            trained[heldout.rows_of(self)] = False
+            found = np.flatnonzero(trained).astype("<u4")
             np.random.default_rng(0).shuffle(found)
             with atomic_path(path) as part:
                 found.tofile(part)
@@ -326,6 +350,36 @@ class Table:
                 here.tofile(ends)
                 last = here
         (stage / TRUNCATED).write_text(f"{truncated}\n", encoding="ascii")
+
+
+@dataclass(frozen=True)
+class HeldOutTexts:
+    """The lower-cased texts of held-out pairs.
+
+    A row is not trained if it has a source of these on any side, or if its own source is a target of these. A target may be that of other sources, as an answer to several questions: these rows are trained.
+    """
+
+    sources: frozenset[str]
+    targets: frozenset[str]
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of them."""
+        return _hash(sorted(self.sources), sorted(self.targets))
+
+    def rows_of(self, table: Table) -> np.ndarray:
+        """The rows of a table that are not trained."""
+        return np.union1d(table.rows_with(self.sources), table.rows_with(self.targets, sides=1))
+
+
+def heldout_texts(tables: Sequence[Table], share: float) -> HeldOutTexts:
+    """The texts of the pairs whose source is in the held-out share by its hash, of all tables together."""
+    sides: list[set[str]] = [set(), set()]
+    for table in tables:
+        rows = table.heldout(share, table.rows)
+        for side in range(min(2, table.sides)):
+            sides[side].update(text.lower() for text in table.texts(rows, side))
+    return HeldOutTexts(frozenset(sides[0]), frozenset(sides[1]))
 
 
 def reading_lines(about: Mapping[str, Any]) -> list[str]:

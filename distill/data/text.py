@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from msdc.distill.data import Row
-from msdc.distill.data.tables import Table
+from msdc.distill.data.tables import HeldOutTexts, Table, heldout_texts
 from msdc.distill.recipe import HeldOut
 from msdc.errors import InputError
 
@@ -106,7 +106,8 @@ def cut(lengths: np.ndarray, batch: int, batch_tokens: int | None, rng: np.rando
 class StageText:
     """The tables of a stage. Held-out sentences are chosen by hash, the same ones in every language.
 
-    `balance` and `sample` are those of the stage (msdc.distill.recipe).
+    `balance` and `sample` are those of the stage (msdc.distill.recipe). `untrained` are the texts of the held-out
+    pairs of all tables of a run (None: of these tables), on whatever side they are.
     """
 
     tables: Sequence[Table]
@@ -114,11 +115,18 @@ class StageText:
     heldout: HeldOut
     balance: str = "root"
     sample: float = 1.0
+    untrained: HeldOutTexts | None = None
+
+    @cached_property
+    def _untrained(self) -> HeldOutTexts:
+        if self.untrained is not None:
+            return self.untrained
+        return heldout_texts([table for table in self.tables if not table.source.synthetic], self.heldout.share)
 
     @cached_property
     def kept(self) -> list[np.ndarray]:
         """The rows of each table to train on, shuffled; an error if there are none at all."""
-        found = [table.kept(self.heldout.share, self.sample) for table in self.tables]
+        found = [table.kept(self.heldout.share, self.sample, self._untrained) for table in self.tables]
         if not sum(map(len, found)):
             raise InputError("the corpora have no sentences for training besides the held-out ones")
         return found
@@ -133,6 +141,11 @@ class StageText:
         """About how many different source sentences the tables have, from one in 64."""
         some = [keys[keys % np.uint64(64) == 0] for keys in (table.keys[:, 0] for table in self.tables)]
         return 64 * len(np.unique(np.concatenate([np.zeros(0, np.uint64), *some])))
+
+    def untrained_rows(self) -> int:
+        """Rows that are neither trained nor held out: they have a text of a held-out pair, in another order or pair."""
+        least = self.heldout.share * 2**32
+        return sum(int((table.places[self._untrained.rows_of(table), 0] >= least).sum()) for table in self.tables)
 
     def heldout_rows(self) -> dict[str, list[Row]]:
         """Up to `heldout.pairs` different held-out rows per language, the first ones of each table."""
@@ -154,7 +167,7 @@ class StageText:
         picked: list[Row] = []
         rng = np.random.default_rng([self.seed, 3])
         for _, some in sorted(by_language.items()):
-            kept = [table.kept(self.heldout.share) for table in some]
+            kept = [table.kept(self.heldout.share, heldout=self._untrained) for table in some]
             starts = np.cumsum([0, *map(len, kept)])
             drawn = np.sort(rng.permutation(int(starts[-1]))[:per_language])
             for table, rows, start in zip(some, kept, starts.tolist(), strict=False):

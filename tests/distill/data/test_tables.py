@@ -174,6 +174,39 @@ def test_kept_rows_are_all_but_the_held_out_ones_shuffled(tmp_path):
     np.testing.assert_array_equal(table.heldout(0.05, 7), held[:7])
 
 
+def test_a_held_out_text_is_trained_on_no_side(tmp_path):
+    """In the other order, in other case, as plain text, as a negative: against a scan of all texts."""
+    lines = [(f"Question number {n}", f"Answer to the question {n}") for n in range(1500)]
+    files = {
+        "order": "".join(f"{a}\t{b}\n{b}\t{a}\n" for a, b in lines),
+        "case": "".join(f"Another text {n}\t{a.upper()}\n" for n, (a, _) in enumerate(lines)),
+        "plain": "".join(f"{text}\n" for text in (*(b for _, b in lines), *(f"Only here {n}" for n in range(99)))),
+        "triples": "".join(f"query {n}\tpositive {n}\t{a}\n" for n, (a, _) in enumerate(lines)),
+        "answers": "".join(f"Asked {n}\tAnswer to the question {n % 6}\n" for n in range(900)),
+    }
+    kinds = {"plain": {"kind": "text"}, "triples": {"kind": "triples"}}
+    tables = []
+    for name, content in files.items():
+        path = tmp_path / f"{name}.tsv"
+        path.write_text(content, encoding="utf-8")
+        settings = kinds.get(name, {"languages": ("de",)})
+        tables += [open_table(one) for one in open_corpora((Corpus(path=str(path), **settings),))]
+    text = StageText(tables, 1, HeldOut(pairs=10_000, share=0.05))
+    held = [row for rows in text.heldout_rows().values() for row in rows]
+    sources, targets = ({getattr(row, side).lower() for row in held} for side in ("source", "target"))
+    trained = [row for table, rows in zip(text.tables, text.kept, strict=True) for row in table.read(rows.astype(int))]
+    assert len(held) > 200
+    for row in trained:
+        assert not sources & {one.lower() for one in (row.source, row.target, *row.negatives)}
+        assert row.source.lower() not in targets
+    every = [row for table in tables for row in table.read(np.arange(table.rows))]
+    assert len(every) - len(trained) == text.untrained_rows() + sum(
+        int((table.places[:, 0] < 0.05 * 2**32).sum()) for table in tables
+    )
+    # An answer to many questions is trained with those that are not held out.
+    assert sum(row.source.startswith("Asked") for row in trained) > 600
+
+
 def test_text_of_a_stage_has_the_same_held_out_sentences_in_every_language(tmp_path):
     sources = [source_of(pairs(tmp_path, 900)), source_of(pairs(tmp_path, 900, "set.en-nl.tsv"))]
     text = StageText([open_table(source) for source in sources], 7, HeldOut(pairs=20, share=0.05))
@@ -195,7 +228,7 @@ def test_a_corpus_of_held_out_sentences_alone_is_an_error(tmp_path):
     path = tmp_path / "few.en-de.tsv"
     path.write_text("".join(f"Sentence number {i}.\tSatz {i}\n" for i in (62, 139)), encoding="utf-8")
     table = open_table(source_of(path))
-    share = float((table.places.max() + 1) / 2**32)
+    share = float((table.places[:, 0].max() + 1) / 2**32)
     if share < 0.5:
         with pytest.raises(InputError, match="no sentences for training besides the held-out ones"):
             _ = StageText([table], 1, HeldOut(share=share)).kept
