@@ -356,7 +356,8 @@ class Table:
 class HeldOutTexts:
     """The lower-cased texts of held-out pairs.
 
-    A row is not trained if it has a source of these on any side, or if its own source is a target of these. A target may be that of other sources, as an answer to several questions: these rows are trained.
+    A row is not trained if it has a source of these on any side, or if its own source is a target of these. A target
+    may be that of other sources, as an answer to several questions: these rows are trained.
     """
 
     sources: frozenset[str]
