@@ -62,9 +62,9 @@ def command(
     --max-steps tries a recipe: the results of its stages (--json, done.json) include the shares of the loss, minutes
     per 10,000 steps and memory.
 
-    A sweep writes one table (table.md, table.csv, table.json) and one page (report.html) next to its runs; the same
-    command continues a stopped sweep. Seeds (--sweep seed=1,2,3) become mean and interval. Under torchrun every process
-    computes its share of each batch.
+    A sweep writes one table (table.md, table.csv, table.json) and one page (report.html) next to its runs. A point that
+    fails is a row with its reason; the same command continues a stopped sweep and tries failed points again. Seeds
+    (--sweep seed=1,2,3) become mean and interval. Under torchrun every process computes its share of each batch.
     """
     if list_recipes:
         _list(recipe, as_json)

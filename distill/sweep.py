@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from itertools import combinations, islice, product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -230,10 +230,10 @@ def points(
         if label in found:
             raise InputError(f"`over` has the point {label!r} twice; give each value once")
         found[label] = load_recipe(name, (*overrides, *changes), data)
-    settings = {label: one.model_dump(exclude=UNTRAINED) for label, one in found.items()}
-    for one, two in combinations(settings, 2):
-        if settings[one] == settings[two]:
-            raise InputError(f"`over`: {one!r} and {two!r} are the same recipe; give each setting once")
+    labels: dict[str, str] = {}  # by recipe
+    for label, one in found.items():
+        if (other := labels.setdefault(one.model_dump_json(exclude=UNTRAINED), label)) != label:
+            raise InputError(f"`over`: {other!r} and {label!r} are the same recipe; give each setting once")
     return found
 
 

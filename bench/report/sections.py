@@ -432,17 +432,20 @@ def sweeps(data: ReportData) -> list[ReportSection]:
                   for j, row in enumerate(sweep.rows)]  # fmt: skip
         figures = []
         # The curve has the graded development files where the recipe has some, else the held-out pairs.
-        graded = {"dev" in row.ours for row in sweep.rows}
+        graded = {"dev" in row.ours for row in sweep.rows if row.ours} or {False}
         what = {True: "Spearman × 100, development files", False: "held-out pairs found, %"}[max(graded)]
         what = "score on development data" if len(graded) > 1 else what
         if any(points for _, points in series):
             figures = [charts.lines(title, f"{units} of the last stage", what, series, height=280)]
         settings, lead = by_setting(sweep), f"{len(sweep.rows)} points"
+        if failed := sum(bool(row.failed) for row in sweep.rows):
+            lead += f", {failed} failed"
         dots = []
         for j, (name, rows) in enumerate(settings.items()):
-            if rows[0].program and all(row.curve for row in rows):
-                mean, half = mean_and_interval([row.curve[-1].score for row in rows])
-                size, span = rows[0].program["bytes"] / 1e6, None if half is None else (mean - half, mean + half)
+            drawn = [row for row in rows if row.program and row.curve]
+            if drawn:
+                mean, half = mean_and_interval([row.curve[-1].score for row in drawn])
+                size, span = drawn[0].program["bytes"] / 1e6, None if half is None else (mean - half, mean + half)
                 text = f"{size:.2f} MB, {mean:.1f}" + ("" if half is None else f" ± {half:.1f}")
                 dots.append((numbered_style(name, j), size, mean, span, text))
         if len({size for _, size, *_ in dots}) > 1:

@@ -1,6 +1,11 @@
 """Variants of recipes, the paper's rows, and sweeps that teach what they share once."""
 
+import csv
 import json
+import os
+import socket
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -14,8 +19,9 @@ from msdc.compress.student.weights import read_weights
 from msdc.distill import distill
 from msdc.distill.catalog import RECIPES, load_recipe
 from msdc.distill.cli import command
-from msdc.distill.sweep import point_names, points
-from msdc.errors import InputError
+from msdc.distill.run import Run
+from msdc.distill.sweep import FailedPointsError, point_names, points, run_sweep
+from msdc.errors import DiskFullError, InputError
 
 
 def test_the_students_of_a_paper_have_its_shapes():
@@ -148,6 +154,187 @@ def test_sweep_of_a_table_shares_stages_and_writes_table_and_plot(recipe_file, t
     before = (out / "full" / "result.json").stat().st_mtime_ns
     assert CliRunner().invoke(command, arguments).exit_code == 0
     assert (out / "full" / "result.json").stat().st_mtime_ns == before
+
+
+@pytest.fixture
+def short_file(tiny_tree, tmp_path):
+    """A recipe of one stage."""
+    path = tmp_path / "short.yaml"
+    path.write_text(yaml.safe_dump(tiny_tree | {"stages": [tiny_tree["stages"][0] | {"clip": 1e30}]}))
+    return path
+
+
+RATES = "stages.one.learning_rate=1e30,1e-3"
+
+
+def test_a_point_that_fails_is_a_row_and_the_others_are_trained(short_file, tmp_path):
+    out = tmp_path / "sweep"
+    arguments = [str(short_file), "--sweep", RATES, "-o", str(out)]
+    done = CliRunner().invoke(command, arguments)
+    assert isinstance(done.exception, FailedPointsError)
+    assert done.exception.exit_code == 1
+    said = r"1 of 2 points failed: stages.one.learning_rate=1e30 (stage one, step "
+    assert str(done.exception).startswith(said)
+    assert "the loss is nan" in " ".join(done.stdout.split())
+    failed, trained = json.loads((out / "table.json").read_text())["rows"]
+    assert "the loss is nan" in failed["failed"]
+    assert not failed["ours"]
+    assert not trained["failed"]
+    assert trained["ours"]
+    assert [bool(row["failed"]) for row in csv.DictReader((out / "table.csv").open())] == [True, False]
+    for name in ("table.md", "report.html"):
+        assert "the loss is nan" in (out / name).read_text()
+    assert "2 points, 1 failed;" in (out / "report.html").read_text()
+    # The point after the failed one is what it is on its own.
+    alone = distill(str(short_file), tmp_path / "alone", overrides=["stages.one.learning_rate=1e-3"])
+    assert same_weights(alone.student, out / "stages.one.learning_rate=1e-3" / "student")
+
+
+def test_failed_points_are_tried_again_and_finished_ones_are_not(short_file, tmp_path, monkeypatch):
+    out, started, run = tmp_path / "sweep", [], Run.run
+    errors = {"1": MemoryError(), "2": RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
+              "3": InputError("the corpus is damaged"), "4": KeyError("layers")}  # fmt: skip
+
+    def fail(self):
+        started.append(str(self.recipe.seed))
+        if started[-1] in errors:
+            raise errors[started[-1]]
+        return run(self)
+
+    monkeypatch.setattr(Run, "run", fail)
+    with pytest.raises(FailedPointsError, match=r"4 of 5 points failed: .*and 1 more"):
+        run_sweep(str(short_file), "seed=1,2,3,4,5", out)
+    rows = {row["label"]: row["failed"] for row in json.loads((out / "table.json").read_text())["rows"]}
+    assert rows["seed=1"] == "training: out of memory"
+    assert rows["seed=2"].startswith("training: out of memory ([enforce fail]")
+    assert (rows["seed=3"], rows["seed=4"]) == ("the corpus is damaged", "KeyError: 'layers'")
+    assert rows["seed=5"] == ""
+    errors.clear()
+    started.clear()
+    run_sweep(str(short_file), "seed=1,2,3,4,5", out)
+    assert started == ["1", "2", "3", "4"]
+    assert not any(row["failed"] for row in json.loads((out / "table.json").read_text())["rows"])
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(143), DiskFullError("disk full while writing x")])
+def test_a_signal_and_a_full_disk_end_the_sweep_with_the_table_so_far(short_file, tmp_path, monkeypatch, error):
+    run = Run.run
+
+    def fail(self):
+        if self.recipe.seed == 2:
+            raise error
+        return run(self)
+
+    monkeypatch.setattr(Run, "run", fail)
+    with pytest.raises(type(error)):
+        run_sweep(str(short_file), "seed=1,2,3", tmp_path / "sweep")
+    (row,) = json.loads((tmp_path / "sweep" / "table.json").read_text())["rows"]
+    assert row["label"] == "seed=1"
+    assert not (tmp_path / "sweep" / "seed=3").exists()
+
+
+@pytest.mark.parametrize("name", ["recipe.yaml", "result.json", "metrics.jsonl"])
+def test_a_damaged_point_fails_alone(short_file, tmp_path, name):
+    out = tmp_path / "sweep"
+    run_sweep(str(short_file), "seed=1,2", out)
+    (out / "seed=1" / name).write_text("{\n")
+    with pytest.raises(FailedPointsError, match=r"1 of 3 points failed: seed=1 .*" + name):
+        run_sweep(str(short_file), "seed=1,2,3", out)
+    rows = json.loads((out / "table.json").read_text())["rows"]
+    assert [bool(row["failed"]) for row in rows] == [True, False, False]
+
+
+def test_a_folder_of_another_recipe_fails_alone(short_file, tmp_path):
+    distill(str(short_file), tmp_path / "sweep" / "seed=1", overrides=["seed=9"])
+    with pytest.raises(FailedPointsError, match=r"1 of 2 points failed: seed=1 .*seed: 9 then, 1 now"):
+        run_sweep(str(short_file), "seed=1,2", tmp_path / "sweep")
+
+
+def test_a_program_that_cannot_be_measured_keeps_the_scores(short_file, tmp_path):
+    def measure(student):
+        if student.parent.name == "seed=1":
+            raise InputError("no kernel")
+        return {"ms": 1.0, "bytes": 5.0}
+
+    with pytest.raises(FailedPointsError, match=r"1 of 2 points failed: seed=1 \(its program: no kernel\)"):
+        run_sweep(str(short_file), "seed=1,2", tmp_path / "sweep", measure=measure)
+    first, second = json.loads((tmp_path / "sweep" / "table.json").read_text())["rows"]
+    assert first["ours"]
+    assert first["failed"] == "its program: no kernel"
+    assert second["program"]["ms"] == 1.0
+
+
+# What one of two processes does; the second runs out of memory alone at the seed in its arguments, if any.
+PROCESS = """
+import os, sys, torch
+from pathlib import Path
+from msdc.distill import parallel
+from msdc.distill.run import Run
+from msdc.distill.sweep import FailedPointsError, run_sweep
+
+torch.set_num_threads(1)
+parallel.MEETING_LIMIT = parallel.timedelta(seconds=10)
+recipe, over, out, alone = sys.argv[1:]
+run = Run.run
+def fail(self):
+    if alone and self.rank == 1 and self.recipe.seed == int(alone):
+        raise MemoryError
+    return run(self)
+Run.run = fail
+try:
+    run_sweep(recipe, over, out)
+except FailedPointsError as error:
+    print(error)
+    sys.exit(7)
+"""
+
+
+def processes(*arguments: str) -> list[tuple[int, str]]:
+    """Exit codes and output of two processes that run a sweep together."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    both = []
+    for rank in ("0", "1"):
+        ranks = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        both.append(subprocess.Popen(
+            [sys.executable, "-c", PROCESS, *arguments], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env={**os.environ, **ranks, "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": os.pathsep.join(sys.path)},
+        ))  # fmt: skip
+    outputs = [one.communicate(timeout=240)[0] for one in both]
+    return [(one.returncode, output) for one, output in zip(both, outputs, strict=True)]
+
+
+def test_two_processes_go_on_after_a_point_that_fails(short_file, tmp_path):
+    found = processes(str(short_file), RATES, str(tmp_path / "sweep"), "")
+    for code, output in found:
+        assert code == 7, output
+        assert "1 of 2 points failed: stages.one.learning_rate=1e30" in output
+    failed, trained = json.loads((tmp_path / "sweep" / "table.json").read_text())["rows"]
+    assert "the loss is nan" in failed["failed"]
+    assert trained["ours"]
+
+
+def test_a_process_that_fails_alone_ends_the_sweep_with_the_table_so_far(short_file, tmp_path):
+    (first, shown), (second, output) = processes(str(short_file), "seed=1,2,3", str(tmp_path / "sweep"), "2")
+    assert first not in (0, 7), shown
+    assert second not in (0, 7)
+    assert "MemoryError" in output
+    (row,) = json.loads((tmp_path / "sweep" / "table.json").read_text())["rows"]
+    assert row["label"] == "seed=1"
+
+
+def test_equal_points_are_named(recipe_file):
+    for over, said in (
+        ("seed=1,1", "`over` has the point 'seed=1' twice"),
+        (
+            "stages.four.learning_rate=1e-3,0.001",
+            "learning_rate=1e-3' and 'stages.four.learning_rate=0.001' are the same",
+        ),
+        ("variant=full,hard,full", "has the point 'full' twice"),
+    ):
+        with pytest.raises(InputError, match=said):
+            points(str(recipe_file), over)
 
 
 def test_points_of_a_sweep(recipe_file, tmp_path):

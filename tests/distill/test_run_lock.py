@@ -20,7 +20,7 @@ from weights import same_weights
 
 from msdc.bench.quickstart import prepare_folder
 from msdc.distill import distill
-from msdc.distill.sweep import run_sweep
+from msdc.distill.sweep import FailedPointsError, run_sweep
 from msdc.distill.training.trainer import Trainer
 from msdc.errors import InputError
 from msdc.files import HOLDER_FILE, held
@@ -118,8 +118,9 @@ def test_two_sweeps_of_one_folder(tiny_tree, tmp_path):
         refused(folder / point, pid, lambda: distill(str(file), folder / point, True, overrides=[point]))
         assert state(folder) == before
     # A point that a run of its own trains.
-    with live(lambda: distill(str(file), folder / point, True, overrides=[point]), folder / point) as pid:
-        refused(folder / point, pid, lambda: run_sweep(str(file), point, folder))
+    held = live(lambda: distill(str(file), folder / point, True, overrides=[point]), folder / point)
+    with held as pid, pytest.raises(FailedPointsError, match=rf"1 of 1 points failed: .*in use by process {pid} on"):
+        run_sweep(str(file), point, folder)
     run_sweep(str(file), point, folder)
     assert (folder / "table.md").is_file()
 
