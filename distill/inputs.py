@@ -7,6 +7,7 @@ has those of what was downloaded; a resumed run reports what changed.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -57,11 +58,28 @@ def read_inputs(recipe: Recipe) -> Inputs:
     return found
 
 
+def is_folder(model: object) -> bool:
+    """Whether a model is given as a folder: it is one, or is written like one."""
+    return isinstance(model, str) and (model.startswith((".", "/", "~")) or Path(model).expanduser().is_dir())
+
+
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """The inputs that are not the same, each with what happened to it."""
-    gone = [f"{name}: removed" for name in before if name not in now]
-    added = [f"{name}: added" for name in now if name not in before]
-    return [*(f"{name}: changed" for name in before if now.get(name, before[name]) != before[name]), *gone, *added]
+    """The inputs that are not the same, each with what happened to it.
+
+    An input is its content: files that were moved or renamed are the same, if they are read in the same order.
+    """
+    found = []
+    for kind in dict.fromkeys(name.split(" ")[0] for name in (*before, *now)):
+        old, new = ({name: v for name, v in some.items() if name.split(" ")[0] == kind} for some in (before, now))
+        if list(old.values()) == list(new.values()):
+            continue
+        gone, added = Counter(old.values()) - Counter(new.values()), Counter(new.values()) - Counter(old.values())
+        changed = [name for name, content in old.items() if new.get(name, content) != content]
+        found += [f"{name}: changed" for name in changed]
+        found += [f"{name}: removed" for name, content in old.items() if content in gone and name not in changed]
+        found += [f"{name}: added" for name, content in new.items() if content in added and name not in changed]
+        found += [] if gone or added else [f"{next(iter(new))}: the files of this kind come in another order"]
+    return found
 
 
 # --- what was downloaded ----------------------------------------------------------------------------------------------

@@ -32,19 +32,19 @@ from msdc.distill.inputs import read_inputs, record_downloads
 from msdc.distill.model_card import model_card
 from msdc.distill.preflight import check_recipe
 from msdc.distill.recipe import Corpus, HeldOut, NamedModel, Recipe, Stage
-from msdc.distill.run_folder import RunFolder, leaves, read_recipe
+from msdc.distill.run_folder import RunFolder, damaged_file, leaves, note_hashes, read_recipe
 from msdc.distill.tasks import EmbeddingTask, make_task
 from msdc.distill.tasks.hidden_states import layer_pairs
 from msdc.distill.tasks.sentence import TARGETS, teacher_inputs
 from msdc.distill.teacher import CachedTeacher, JoinedTeacher, Teacher, default_cache
-from msdc.distill.training.checkpoint import checkpoints, step_of
+from msdc.distill.training.checkpoint import newest, step_of
 from msdc.distill.training.feed import BatchFeed
 from msdc.distill.training.progress import Trackers, require_trackers
 from msdc.distill.training.trainer import Trainer, check_warmup
 from msdc.distill.training.validation import Validator, read_graded
 from msdc.distill.word_translation import Dictionary, learn_dictionary, translate_sources
 from msdc.encoders.encoder import Encoder, load_encoder
-from msdc.errors import InputError
+from msdc.errors import InputError, MsdcError
 from msdc.files import HOLDER_FILE, sha256_file, staged_folder, write_json, write_text
 from msdc.machine import quota_threads, read_machine
 from msdc.progress import say, warn
@@ -229,18 +229,25 @@ class Run:
         """Write the model folder that a role starts from, once."""
         folder = self.folder.untrained(role)
         if (folder / "config.json").is_file():
-            return
+            if (damaged := damaged_file(folder)) is None:
+                return
+            warn(f"{damaged}: damaged; {folder.name} is written again")
+            shutil.rmtree(folder)
         if role == "assistant":
             make_assistant(self.recipe, self.text(), folder)
         else:
             if self.recipe.assistant is not None and self.recipe.cut_shape is not None:
                 self._create("assistant")
             make_student(self.recipe, self.folder.trained(self.recipe, "assistant"), self.text(), folder)
+        note_hashes(folder)
 
     def _model(self, role: str) -> Path:
         """The model folder of a role after the stages so far."""
         parallel.from_first(lambda: self._create(role))
-        return self.folder.trained(self.recipe, role)
+        model = self.folder.trained(self.recipe, role)
+        if (damaged := parallel.from_first(lambda: damaged_file(model))) is not None:
+            raise MsdcError(f"{damaged}: damaged; remove {model.parent} to train its stage again with `resume`")
+        return model
 
     def load_learner(self, number: int, stage: Stage) -> Encoder:
         """The model that a stage trains, its module a `Student`, its embedding reset as the stage's `start` asks."""
@@ -286,8 +293,8 @@ class Run:
                 folder.drop_checkpoints()
                 self.trackers.skip(self.folder.metrics.last_step(stage.name))
                 return done
-            found = checkpoints(folder.checkpoints) if self.resume else []
-            self.folder.metrics.rewind(stage.name, step_of(found[0]) if found else -1)
+            found = newest(folder.checkpoints) if self.resume else None
+            self.folder.metrics.rewind(stage.name, -1 if found is None else step_of(found))
             return None
 
         done = parallel.from_first(reopen)

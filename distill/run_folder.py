@@ -8,6 +8,8 @@
     assistant-start/     the untrained assistant, a model folder (if the recipe has one)
     student-start/       the untrained student, a model folder
     stages/N-NAME/       checkpoints/ (step-*.pt until the stage ends, best.safetensors), model/, done.json
+    *.sha256.json        hashes of the files of the model folder next to it
+    warnings.json        what the run warned of, for the model card
     snapshot/            best weights of an unfinished stage, as a model folder, once it was opened
     student/             the finished student with its model card
     result.json          numbers of all stages and of the `report` files
@@ -29,8 +31,8 @@ from typing import Any
 
 import yaml
 
-from msdc.distill.catalog import set_paths
-from msdc.distill.inputs import changes
+from msdc.distill.catalog import MODELS, PATHS
+from msdc.distill.inputs import changes, is_folder
 from msdc.distill.recipe import Recipe, Stage, corpus_label
 from msdc.errors import InputError
 from msdc.files import (
@@ -40,6 +42,7 @@ from msdc.files import (
     held,
     link_file,
     read_json,
+    sha256_file,
     staged_folder,
     without_system_files,
     write_json,
@@ -52,6 +55,21 @@ from msdc.progress import say, warn
 INDEPENDENT = {"name", "about", "paper", "differs", "report", "student", "stages", "data_sources", "licenses",
                "stock_twin"}  # fmt: skip
 METRICS_FILE = "metrics.jsonl"
+# What may change when a run is resumed: these keys of a recipe and of stages that are not finished, all paths if the
+# files have the same content (msdc.distill.inputs), and the trackers.
+RESUMED_RECIPE = ("name", "about", "paper", "differs", "report", "data_sources", "licenses", "stock_twin", "threads",
+                  "cache")  # fmt: skip
+RESUMED_STAGE = ("learning_rate", "table_learning_rate", "code_learning_rate", "schedule", "warmup_ratio",
+                 "warmup_steps", "weight_decay", "clip", "steps", "epochs", "evaluate_every", "patience")  # fmt: skip
+REPORTED = (
+    "report",
+    "name",
+    "about",
+    "data_sources",
+    "licenses",
+    "stock_twin",
+    "paper",
+)  # in a finished student's card
 
 
 class Metrics:
@@ -100,6 +118,27 @@ class Metrics:
         self.replace(lambda row: row.get("stage") == stage and ("done" in row or row.get("step", 0) > step))
 
 
+def _hashes_file(model: Path) -> Path:
+    return model.with_name(f"{model.name}.sha256.json")
+
+
+def note_hashes(model: Path) -> None:
+    """Note the content of a model folder that later stages read back."""
+    files = sorted(path for path in model.rglob("*") if path.is_file())
+    write_json(_hashes_file(model), {path.relative_to(model).as_posix(): sha256_file(path) for path in files})
+
+
+def damaged_file(model: Path) -> Path | None:
+    """A file of a model folder that is not as it was noted; None if there is none, or for runs of earlier versions."""
+    if not _hashes_file(model).is_file():
+        return None
+    for name, sha256 in read_json(_hashes_file(model)).items():
+        path = model / name
+        if not path.is_file() or sha256_file(path) != sha256:
+            return path
+    return None
+
+
 class StageFolder:
     """The folder of one stage: `checkpoints` while it is trained, `model` when it is finished."""
 
@@ -114,6 +153,7 @@ class StageFolder:
 
     def finish(self, numbers: dict[str, float]) -> None:
         """Mark the stage as finished and drop its checkpoints."""
+        note_hashes(self.model)
         write_json(self._mark, numbers)
         self.drop_checkpoints()
 
@@ -136,6 +176,7 @@ class RunFolder:
         self.inputs_file = path / "inputs.json"
         self.recipe_file, self.result_file = path / "recipe.yaml", path / "result.json"  # the first and the last
         self.metrics = Metrics(path / METRICS_FILE)
+        self.warnings_file = path / "warnings.json"
 
     def stage(self, number: int, stage: Stage) -> StageFolder:
         """The folder of stage `number` (from 0)."""
@@ -153,6 +194,15 @@ class RunFolder:
             if stage.role == role and folder.done() is not None:
                 found = folder.model
         return found
+
+    def warnings(self) -> list[str]:
+        """What the run has warned of so far."""
+        return list(read_json(self.warnings_file)["warnings"]) if self.warnings_file.is_file() else []
+
+    def note_warning(self, text: str) -> None:
+        """Add a warning, once."""
+        if text not in (before := self.warnings()):
+            write_json(self.warnings_file, {"warnings": [*before, text]})
 
     def unstarted(self) -> bool:
         """Whether it is absent, empty, or left by a run that was killed before it wrote its recipe."""
@@ -178,17 +228,28 @@ class RunFolder:
             return
         if not resume:
             raise InputError(f"{self.path} exists already: pass `resume` to continue it, or another `output`")
-        if differences := recipe_differences(read_recipe(self.path), recipe):
+        before = read_recipe(self.path)
+        if differences := recipe_differences(before, recipe):
             raise InputError(
                 f"{self.path} was started with another recipe: {_first_of(differences)}. Resume with the same recipe, "
                 "or choose another `output`"
             )
-        last = self.stage(len(recipe.stages) - 1, recipe.stages[-1])
-        if self._is_extended(recipe) and last.done() is not None and not any(last.checkpoints.glob("end-*.json")):
-            raise InputError(
-                f"{self.path}: stage {recipe.stages[-1].name} is finished and its optimizer state was dropped, so it "
-                "cannot be continued; a run with `extendable` keeps it"
-            )
+        for number, stage in enumerate(recipe.stages):
+            folder = self.stage(number, stage)
+            changed = _changed_keys(before.stages[number], stage)
+            if folder.done() is None or not changed:
+                continue
+            last = number == len(recipe.stages) - 1
+            if not last or not changed <= {"steps", "epochs"} or not _is_longer(before.stages[number], stage):
+                raise InputError(
+                    f"{self.path}: stage {stage.name} is finished, its {', '.join(sorted(changed))} cannot change any "
+                    "more (the last stage can continue to more steps)"
+                )
+            if not any(folder.checkpoints.glob("end-*.json")):
+                raise InputError(
+                    f"{self.path}: stage {stage.name} is finished and its optimizer state was dropped, so it cannot be "
+                    "continued; a run with `extendable` keeps it"
+                )
 
     def check_inputs(self, inputs: Mapping[str, str]) -> None:
         """Refuse to continue a run whose text, files or models have changed."""
@@ -212,27 +273,29 @@ class RunFolder:
                 shutil.rmtree(left)
             else:
                 left.unlink(missing_ok=True)
-        extended = self.recipe_file.is_file() and self._is_extended(recipe)
-        if extended:
+        before = read_recipe(self.path) if self.recipe_file.is_file() else None
+        number, last = len(recipe.stages) - 1, recipe.stages[-1]
+        extended = before is not None and self.stage(number, last).done() is not None
+        extended = extended and bool(_changed_keys(before.stages[-1], last))  # type: ignore[union-attr]
+        rewritten = before is not None and any(getattr(before, key) != getattr(recipe, key) for key in REPORTED)
+        if extended or rewritten:
             # The recipe is written after this: if the process is killed before, the same command repeats it.
             self.result_file.unlink(missing_ok=True)
             shutil.rmtree(self.student, ignore_errors=True)
-            self.stage(len(recipe.stages) - 1, recipe.stages[-1]).reopen()
-            say(f"{self.path}: stage {recipe.stages[-1].name} continues to more steps")
-        if not (self.recipe_file.is_file() and self.inputs_file.is_file()):
+        if extended:
+            self.stage(number, last).reopen()
+            say(f"{self.path}: stage {last.name} continues to more steps")
+        if before is not None and (changed := changed_settings(before, recipe)):
+            warn(f"{self.path}: resumed with {'; '.join(changed)}")
+        if inputs != (read_json(self.inputs_file) if self.inputs_file.is_file() else None):
             write_json(self.inputs_file, dict(inputs))
-        if extended or not self.recipe_file.is_file():
+        if before != recipe:
             # Written first: it marks the folder as a run's, which can be resumed.
             tree = json.loads(recipe.model_dump_json())
             write_text(self.recipe_file, yaml.safe_dump(tree, allow_unicode=True, sort_keys=False))
         if not (self.path / "environment.json").is_file():
             write_json(self.path / "environment.json", environment())
         self.metrics.mend()
-
-    def _is_extended(self, recipe: Recipe) -> bool:
-        """Whether a recipe, equal otherwise, has more steps than the one that the run was started with."""
-        before, now = read_recipe(self.path).stages[-1], recipe.stages[-1]
-        return (before.steps, before.epochs) != (now.steps, now.epochs)
 
     def reuse(self, recipe: Recipe, other: Path) -> list[str]:
         """Link the finished stages of the run in `other` that `recipe` would repeat; returns their names."""
@@ -243,9 +306,11 @@ class RunFolder:
             return []
         for part in ("vocabulary", "assistant-start"):
             _link(other / part, self.path / part)
+            _link_hashes(other / part, self.path / part)
         first = next((n for n, stage in enumerate(recipe.stages) if stage.role != "assistant"), len(recipe.stages))
         if recipe.student == theirs.student and recipe.stages[:first] == theirs.stages[:first]:
             _link(other / "student-start", self.path / "student-start")
+            _link_hashes(other / "student-start", self.path / "student-start")
         reused = []
         for number, (stage, same) in enumerate(zip(recipe.stages, theirs.stages, strict=False)):
             if stage != same:
@@ -287,25 +352,62 @@ def leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def recipe_differences(old: Recipe, new: Recipe) -> list[str]:
-    """The differences of two recipes, such as `stages.train.batch: 64 then, 32 now`.
+    """The differences of two recipes that a resumed run may not have, such as `stages.train.batch: 64 then, 32 now`."""
+    return _differences(old, new, lambda place: not _may_change(place))
 
-    More steps or epochs of the last stage are not a difference: a resumed run continues to them.
-    """
-    trees = [set_paths(json.loads(recipe.model_dump_json()), Path.cwd()) for recipe in (old, new)]
-    before, now = (dict(leaves(tree)) for tree in trees)
-    longer = tuple(f"stages.{new.stages[-1].name}.{key}" for key in ("steps", "epochs"))
-    found = []
-    for place in dict.fromkeys([*before, *now]):
-        one, two = before.get(place), now.get(place)
-        if one == two or (place in longer and one is not None and two is not None and two > one):
-            continue
-        found.append(f"{place}: {json.dumps(one, ensure_ascii=False)} then, {json.dumps(two, ensure_ascii=False)} now")
-    return found
+
+def changed_settings(old: Recipe, new: Recipe) -> list[str]:
+    """The differences that it may have and that its training depends on."""
+    return _differences(old, new, lambda place: place.startswith("stages.") and _may_change(place))
+
+
+def _may_change(place: str) -> bool:
+    parts = place.split(".")
+    return parts[0] in RESUMED_RECIPE or (parts[0] == "stages" and len(parts) == 3 and parts[2] in RESUMED_STAGE)
+
+
+def _changed_keys(before: Stage, now: Stage) -> set[str]:
+    return {key for key in RESUMED_STAGE if getattr(before, key) != getattr(now, key)}
+
+
+def _is_longer(before: Stage, now: Stage) -> bool:
+    if before.steps is None or now.steps is None:
+        return before.steps is None and now.steps is None and now.epochs > before.epochs
+    return now.steps > before.steps
+
+
+def _differences(old: Recipe, new: Recipe, counts: Callable[[str], bool]) -> list[str]:
+    """The places for which `counts` is true where two recipes differ, with both values. Paths are no difference."""
+    trees = [json.loads(recipe.model_dump_json()) for recipe in (old, new)]
+    before, now = (dict(leaves(tree)) for tree in (_with_paths_of(trees[1], trees[0]), trees[1]))
+    return [
+        f"{place}: {json.dumps(before.get(place), ensure_ascii=False)} then, "
+        f"{json.dumps(now.get(place), ensure_ascii=False)} now"
+        for place in dict.fromkeys([*before, *now])
+        if before.get(place) != now.get(place) and counts(place)
+    ]
+
+
+def _with_paths_of(new: Any, old: Any, key: str = "") -> Any:
+    """`old` with the paths of `new` in their places: of files, and of models that are folders."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return {name: _with_paths_of(new.get(name), value, name) for name, value in old.items()}
+    if isinstance(old, list) and isinstance(new, list):
+        if len(old) != len(new) and key not in PATHS:
+            return old
+        return new if key in PATHS else [_with_paths_of(two, one, key) for one, two in zip(old, new, strict=True)]
+    same = key in PATHS or (key in MODELS and is_folder(old) and is_folder(new))
+    return new if same and old is not None and new is not None else old
 
 
 def _first_of(reasons: Sequence[str]) -> str:
     more = f", and {len(reasons) - 3} more" if len(reasons) > 3 else ""
     return "; ".join(reasons[:3]) + more
+
+
+def _link_hashes(source: Path, target: Path) -> None:
+    if _hashes_file(source).is_file() and target.is_dir() and not _hashes_file(target).exists():
+        link_file(_hashes_file(source), _hashes_file(target))
 
 
 def _link(source: Path, target: Path) -> None:

@@ -1,8 +1,8 @@
 """The state of training. Checkpoints are written atomically and verified when they are read.
 
 A checkpoint is `step-N.pt` (tensors and plain values, read back with weights_only=True), `step-N.safetensors` (a link
-to the best weights so far) and `step-N.json` (its sha256, written last: a checkpoint without it was never finished).
-`end-N` is the end of a stage that can be extended.
+to the best weights so far) and `step-N.json` (sha256 of both, written last: a checkpoint without it was never
+finished). `end-N` is the end of a stage that can be extended.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from msdc.distill.training.feed import BatchFeed, Position
 from msdc.errors import InputError, MsdcError
 from msdc.files import atomic_path, link_file, read_json, regular_size, sha256_file, without_system_files, write_json
+from msdc.progress import warn
 
 BEST = "best.safetensors"
 KEEP = {"step": 2, "end": 1}  # newest checkpoints that are kept
@@ -58,7 +59,11 @@ class TrainState:
         """Undo `as_saved`."""
         try:
             self.task.load_state_dict(saved["task"])
+            # Rates and decay are the recipe's, which may have changed since.
+            kept = [{key: group[key] for key in ("base", "weight_decay")} for group in self.optimizer.param_groups]
             self.optimizer.load_state_dict(saved["optimizer"])
+            for group, settings in zip(self.optimizer.param_groups, kept, strict=True):
+                group.update(settings)
             self.average = saved["average"]
             if self.average is not None:
                 parameters = dict(self.task.named_parameters())
@@ -108,11 +113,17 @@ def save_checkpoint(folder: Path, step: int, state: dict[str, Any], kind: str = 
         link_file(folder / BEST, path.with_suffix(".safetensors"))
     with atomic_path(path) as temporary:
         torch.save(state, temporary)
-    write_json(path.with_suffix(".json"), {"step": step, "sha256": sha256_file(path)})
+    best = path.with_suffix(".safetensors")
+    hashes = {"sha256": sha256_file(path), "best": sha256_file(best) if best.is_file() else None}
+    write_json(path.with_suffix(".json"), {"step": step, **hashes})
     for old in sorted(folder.glob(f"{kind}-*.json"))[: -KEEP[kind]]:
-        old.unlink(missing_ok=True)
-        for suffix in (".pt", ".safetensors"):
-            old.with_suffix(suffix).unlink(missing_ok=True)
+        remove(old)
+
+
+def remove(path: Path) -> None:
+    """Remove a checkpoint."""
+    for suffix in (".json", ".pt", ".safetensors"):
+        path.with_suffix(suffix).unlink(missing_ok=True)
 
 
 def restore_best(path: Path) -> None:
@@ -135,28 +146,61 @@ def checkpoints(folder: Path) -> list[Path]:
     return [path.with_suffix(".pt") for path in sorted(found, key=step_of, reverse=True)]
 
 
-def load_newest(folder: Path) -> dict[str, Any] | None:
-    """The newest checkpoint, with the best weights as they were then; None without one."""
+def newest(folder: Path) -> Path | None:
+    """The newest checkpoint whose files are whole; None without any. Newer ones that are damaged are removed.
+
+    Raises:
+        MsdcError: there are checkpoints, and none is whole.
+    """
     found = checkpoints(folder)
-    if not found:
+    for number, path in enumerate(found):
+        if path.is_file():
+            regular_size(path)  # refuses a pointer of Git LFS, which is not damaged
+        if not (damaged := _damaged_file(path)):
+            for other in found[:number]:
+                remove(other)
+            return path
+        if number + 1 < len(found):
+            warn(f"{damaged}: this checkpoint is damaged; the stage continues from {found[number + 1].name}")
+    if found:
+        raise MsdcError(
+            f"{_damaged_file(found[0])}: this checkpoint is damaged, and no other one of the stage is whole; remove "
+            f"{folder.parent} to train the stage again with `resume`"
+        )
+    return None
+
+
+def _damaged_file(path: Path) -> Path | None:
+    """The file of a checkpoint that is not as it was written."""
+    best = path.with_suffix(".safetensors")
+    try:
+        written = read_json(path.with_suffix(".json"))
+        hashes = {path: written["sha256"], best: written.get("best")}  # versions before 0.3 noted no hash of the best
+    except (InputError, KeyError, TypeError, AttributeError):
+        return path.with_suffix(".json")
+    for file, sha256 in hashes.items():
+        try:
+            if sha256 is not None and sha256_file(file) != sha256:
+                return file
+        except OSError:
+            return file
+    return None
+
+
+def load_newest(folder: Path) -> dict[str, Any] | None:
+    """The newest whole checkpoint, with the best weights as they were then; None without one."""
+    path = newest(folder)
+    if path is None:
         return None
-    saved = load_checkpoint(found[0])
-    restore_best(found[0])
+    try:
+        saved: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # its bytes are those that were written, by a version of torch that differs
+        raise MsdcError(f"{path}: this checkpoint cannot be read: {' '.join(str(error).split())[:200]}") from error
+    restore_best(path)
     return saved
 
 
-def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Read one checkpoint."""
-    if path.is_file():
-        regular_size(path)  # refuses a pointer of Git LFS, which is not damaged
-    try:
-        if sha256_file(path) == read_json(path.with_suffix(".json"))["sha256"]:
-            state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-            return state
-    except Exception:  # damaged in any way
-        pass
-    others = [other for other in checkpoints(path.parent) if other != path]
-    hint = "no other checkpoint is left in this stage; remove its folder to start the stage again"
-    if others:
-        hint = f"remove {path.name} and {path.with_suffix('.json').name} to continue from {others[0].name}"
-    raise MsdcError(f"{path}: this checkpoint is damaged; {hint}")
+def is_finite(state: dict[str, Any]) -> bool:
+    """Whether all weights of a saved state are numbers."""
+    values = [*state["task"].values(), *(state["average"] or {}).values()]
+    return all(bool(value.isfinite().all()) for value in values if value.is_floating_point())

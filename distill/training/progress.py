@@ -19,10 +19,11 @@ from typing import Any, Self
 
 from msdc.errors import InputError, MsdcError, did_you_mean
 from msdc.files import read_json, write_json
-from msdc.progress import in_terminal, say
+from msdc.progress import in_terminal, say, warn
 
 LINE_SECONDS = 30.0
 PROJECT = "msdc"
+MOST_FAILURES = 20  # errors of a tracker in a row, after which it is dropped
 
 
 def _duration(seconds: float) -> str:
@@ -168,19 +169,69 @@ def flat_numbers(row: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
     return found
 
 
+class _Tracker:
+    """One tracker, whose errors never end a run: rows that it did not take are sent again with the next one.
+
+    After MOST_FAILURES errors in a row it is dropped. Both are said once.
+    """
+
+    def __init__(self, name: str, log: Callable[[dict[str, float], int], Any], close: Callable[[], Any]) -> None:
+        self.name, self._log, self._close = name, log, close
+        self._waiting: list[tuple[dict[str, float], int]] = []
+        self._failures, self._dropped = 0, False
+
+    def log(self, numbers: dict[str, float], step: int) -> None:
+        if not self._dropped:
+            self._waiting.append((numbers, step))
+            self._send()
+
+    def _send(self) -> None:
+        try:
+            while self._waiting:
+                self._log(*self._waiting[0])
+                del self._waiting[0]
+                self._failures = 0
+        except Exception as error:  # of the library, such as a server that is away
+            self._failures += 1
+            if self._failures == 1:
+                self._say(error, "its rows wait for the next one, training goes on")
+            if self._failures == MOST_FAILURES:
+                self._dropped = True
+                self._say(
+                    error, f"no more rows are sent to it after {MOST_FAILURES} errors in a row; metrics.jsonl has all"
+                )
+
+    def _say(self, error: Exception, what: str) -> None:
+        warn(f"tracker {self.name}: {shorten(' '.join(str(error).split()), 200) or type(error).__name__}: {what}")
+
+    def close(self) -> None:
+        """Send what waits and flush."""
+        if not self._dropped and self._waiting:
+            self._send()
+        if self._waiting and not self._dropped:
+            warn(f"tracker {self.name}: {len(self._waiting)} rows were not taken; metrics.jsonl has all")
+        try:
+            self._close()
+        except Exception as error:
+            self._say(error, "it was not closed properly")
+
+
 class Trackers:
-    """All trackers of a run: `names` of TRACKERS, in its folder, under its name, with its settings."""
+    """All trackers of a run: `names` of TRACKERS, in its folder, under its name, with its settings.
+
+    A tracker that cannot be opened is an error, since the run has just begun; later errors are warnings.
+    """
 
     def __init__(self, names: Sequence[str], folder: Path, name: str, settings: dict[str, Any]) -> None:
         self._before = self._last = 0
         self._stage: str | None = None
-        self._open: list[Opened] = []
+        self._open: list[_Tracker] = []
         file = folder / "trackers.json"
         if names and not file.is_file():
             write_json(file, {"id": uuid.uuid4().hex[:12]})
         for one in names:
             try:
-                self._open.append(TRACKERS[one](folder, name, settings, str(read_json(file)["id"])))
+                self._open.append(_Tracker(one, *TRACKERS[one](folder, name, settings, str(read_json(file)["id"]))))
             except Exception as error:  # of the library, such as a missing login
                 self.close()
                 raise MsdcError(f"`trackers` {one}: {shorten(' '.join(str(error).split()), 200)}") from error
@@ -193,8 +244,8 @@ class Trackers:
         step = int(row.get("step", self._last))
         self._last = max(self._last, step)
         numbers = flat_numbers({key: value for key, value in row.items() if key != "step"}, f"{stage}/")
-        for log, _ in self._open:
-            log(numbers, self._before + step)
+        for one in self._open:
+            one.log(numbers, self._before + step)
 
     def skip(self, steps: int) -> None:
         """Count the steps of a stage that an earlier session finished."""
@@ -202,6 +253,6 @@ class Trackers:
 
     def close(self) -> None:
         """Flush all of them."""
-        for _, close in self._open:
-            close()
+        for one in self._open:
+            one.close()
         self._open = []

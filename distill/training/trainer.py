@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -183,6 +184,12 @@ class Trainer:
             torch.manual_seed(self._seed(self.rank))
         if self.start_counts and not state.history:
             self._validate()
+        if self.position.step > self.steps:
+            say(
+                f"{self.stage.name}: it has taken {self.position.step} steps, more than its {self.steps}, and ends here"
+            )
+            if state.best is None:
+                self._validate()
         # A run that was killed after its decision to stop early stays stopped.
         if self.position.step < self.steps and not self._stopped():
             with StageProgress(self.stage.name, self.steps, enabled=self.rank == 0) as progress:
@@ -206,9 +213,17 @@ class Trainer:
         if self.position.step:
             cost["minutes_per_10000_steps"] = round(10_000 * state.seconds / self.position.step / 60, 2)
         assert state.best is not None
-        self.task.student.load_state_dict(parallel.from_first(lambda: load_file(self._best_path)))
+        self.task.student.load_state_dict(parallel.from_first(self._best_weights))
         parts = {f"share_{name}": value for name, value in shares(state.parts).items()}
         return {"step": float(state.best[1]), **state.best[2], **parts, **cost, "seconds": round(state.seconds, 1)}
+
+    def _best_weights(self) -> dict[str, Tensor]:
+        try:
+            return load_file(self._best_path)
+        except (OSError, SafetensorError) as error:
+            raise MsdcError(
+                f"{self._best_path}: damaged ({error}); `resume` continues from the newest checkpoint that is whole"
+            ) from error
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
@@ -313,7 +328,7 @@ class Trainer:
                 raise MsdcError(
                     f"stage {self.stage.name}, step {step.number - 1}, epoch {self.position.epoch}: the loss is {loss}"
                     f"; first sentence of the batch: {texts[0]!r}. Lower learning_rate (now "
-                    f"{self.stage.learning_rate}) or check the corpus; `resume` continues from the last checkpoint"
+                    f"{self.stage.learning_rate}) or check the corpus; `resume` continues {self._undo(step.number)}"
                 )
             weighted = {name: weights.get(name, 1.0) * value for name, value in step.parts.items() if name != "loss"}
             state.losses.append(loss)
@@ -328,6 +343,15 @@ class Trainer:
         last = self._waiting[-1]
         self._waiting = []
         return last
+
+    def _undo(self, step: int) -> str:
+        """Remove checkpoints of weights whose loss is not a number at `step`; returns where a resumed run begins."""
+        if self.rank == 0:
+            for path in checkpoint.checkpoints(self.folder):
+                if checkpoint.step_of(path) >= step - 1:
+                    checkpoint.remove(path)
+        left = checkpoint.checkpoints(self.folder)
+        return f"from step {checkpoint.step_of(left[0])}" if left else "from the start of the stage"
 
     # --- validation and checkpoints -------------------------------------------------------------------------------
 
@@ -388,5 +412,6 @@ class Trainer:
         return bool(history[-1]["epoch"] - epoch >= self.stage.patience)
 
     def _save(self, kind: str = "step") -> None:
-        if self.rank == 0:
-            checkpoint.save_checkpoint(self.folder, self.position.step, self.state.as_saved(), kind)
+        # Weights that are not numbers have no loss: the next step says so.
+        if self.rank == 0 and checkpoint.is_finite(saved := self.state.as_saved()):
+            checkpoint.save_checkpoint(self.folder, self.position.step, saved, kind)
