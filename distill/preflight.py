@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import torch
 import yaml
 from torch import Tensor
 
-from msdc.compress.student.model import Student, StudentConfig
+from msdc.compress.student.config import StudentConfig, tensor_shapes
+from msdc.compress.student.model import Student
 from msdc.compress.student.plan import plan_for
 from msdc.distill.assistant import POSITIONS
 from msdc.distill.data.columns import fits, is_language
@@ -23,7 +25,7 @@ from msdc.distill.objectives import find_objective
 from msdc.distill.recipe import TEACHER, Assistant, NamedModel, Recipe, Stage, StudentShape, model_name
 from msdc.distill.tasks import task_kind
 from msdc.distill.tasks.sentence import DOMAINS, LABELS, SCORES, TARGETS, TASK_OPTIONS, count_domains, teacher_inputs
-from msdc.distill.training.trainer import check_warmup
+from msdc.distill.training.trainer import check_frozen, check_warmup
 from msdc.distill.training.validation import read_graded
 from msdc.encoders.folder import Layout, find_offline, locate_model, read_layout
 from msdc.errors import InputError
@@ -125,7 +127,29 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
         check_warmup(stage, stage.steps)
     used = any(SCORES in (*one.inputs, *one.optional) for one in (find_objective(use.name) for use in stage.objective))
     graded = recipe.heldout.graded or "scored" in kinds
+    given = {key for key in stage.model_fields_set if getattr(stage, key) != Stage.model_fields[key].default}
+    validations = 4 if stage.evaluate_every is None else -(-(stage.steps or 0) // stage.evaluate_every)
     for unused, problem in (
+        (stage.batch_tokens is not None and "batch" in given, "batch has no effect: batch_tokens cuts the batches"),
+        (stage.warmup_steps is not None and "warmup_ratio" in given, "warmup_ratio has no effect with warmup_steps"),
+        (
+            stage.batch_tokens is None and (stage.mini_batch or 0) >= stage.batch,
+            f"mini_batch has no effect: a batch has {stage.batch} pairs",
+        ),
+        (
+            stage.steps is not None and (stage.evaluate_every or 0) > stage.steps,
+            f"evaluate_every has no effect: the stage has {stage.steps} steps, and is validated at the end",
+        ),
+        (
+            stage.steps is not None and (stage.patience or 0) >= validations,
+            f"patience has no effect: the stage has {validations} validations",
+        ),
+        (any(use.weight == 0 for use in stage.objective), "an objective of weight 0 has no effect"),
+        (stage.source_share < 1 and kinds == {"text"}, "source_share has no effect: its text has one side"),
+        (
+            stage.table_learning_rate and any("embedding.table.weight".startswith(one) for one in stage.freeze),
+            "table_learning_rate has no effect: the table is frozen",
+        ),
         (scored == {True} and not used, "its objectives do not use the scores of its corpora"),
         (stage.mine is None and stage.mine_margin, "mine_margin has no effect without mine"),
         (stage.choose == "retrieval" and kinds <= {"text", "scored"}, "choose: retrieval has no effect without pairs"),
@@ -134,9 +158,25 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
     ):
         if unused:
             warn(f"stage {stage.name}: {problem}")
+    _check_frozen(stage)
     if stage.quantize is not None:
         tiny = StudentConfig(vocabulary=8, hidden=64, heads=2, intermediate=64, unit=1, positions=4)
         plan_for(Student(tiny), stage.quantize)
+
+
+def _check_frozen(stage: Stage) -> None:
+    """Refuse names in `freeze` that no student has; a run checks them against its own."""
+    sizes: dict[str, Any] = {"vocabulary": 8, "hidden": 64, "heads": 2, "intermediate": 64, "positions": 4}
+    shapes = (
+        StudentConfig(**sizes, unit=LAYERS, dense=64), StudentConfig(**sizes, unit=0, base_rows=4, nonzeros=2),
+        StudentConfig(**sizes, unit=1, bottleneck=8, place="embedding"),
+    )  # fmt: skip
+    names = dict.fromkeys(name for shape in shapes for name in tensor_shapes(shape))
+    try:
+        check_frozen(stage, list(names))
+    except InputError as error:
+        short = "embedding, layers.NUMBER (from 0), dense"
+        raise InputError(f"{str(error).partition('; they begin')[0]}; they begin with {short}") from error
 
 
 # --- models -----------------------------------------------------------------------------------------------------------

@@ -331,7 +331,7 @@ class Stage(Strict):
     corpora: tuple[Corpus, ...] | None = None  # instead of the recipe's
     sample: Share | None = None  # instead of the recipe's
     evaluate_every: Count | None = None  # steps; None: four times per stage
-    patience: Count | None = None  # stop after this many epochs without gain
+    patience: Count | None = None  # stop after this many epochs without gain; with `steps`, this many validations
     quantize: str | None = None  # fake-quantize to this precision while training (QAT)
     average: float | None = Field(default=None, gt=0, lt=1)  # decay of the weight average to keep
     start_share: Fraction = 0.0  # kept weights are interpolated back by this fraction to those at the start

@@ -17,7 +17,8 @@ from msdc.bench.accuracy.task import AccuracyTask, Outcome, Settings, TaskData
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError, MsdcError
 from msdc.files import without_system_files
-from msdc.scores import equal_form, right_answers, unit_rows
+from msdc.scores import unit_rows
+from msdc.text.answers import equal_form, right_answers
 from msdc.text.text_files import Lines, SourceFile, read_lines
 
 

@@ -11,7 +11,7 @@ from msdc.distill.data import Row
 from msdc.distill.objectives.shared import unit_vectors
 from msdc.distill.teacher.joined import Teacher
 from msdc.errors import InputError
-from msdc.scores import equal_form
+from msdc.text.answers import equal_form
 
 MINED_TOGETHER = 1024  # rows whose similarities with all targets are computed at once
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
@@ -31,7 +31,7 @@ from msdc.distill.training.feed import BatchFeed, Position
 from msdc.distill.training.progress import StageProgress
 from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import EncodeDefaults
-from msdc.errors import MsdcError
+from msdc.errors import InputError, MsdcError
 from msdc.files import atomic_path, disk_errors
 from msdc.machine import peak_mib
 from msdc.progress import say, warn
@@ -69,10 +69,22 @@ def check_warmup(stage: Stage, steps: int) -> None:
         )
 
 
+def check_frozen(stage: Stage, names: Sequence[str]) -> None:
+    """Refuse entries of `freeze` that no parameter's name begins with."""
+    groups = dict.fromkeys(".".join(name.split(".")[: 2 if name.startswith("layers.") else 1]) for name in names)
+    for prefix in stage.freeze:
+        if not any(name.startswith(prefix) for name in names):
+            raise InputError(
+                f"stage {stage.name}: freeze: no parameter's name begins with {prefix!r}; they begin with "
+                f"{', '.join(groups)}"
+            )
+
+
 def freeze(task: TrainingTask) -> None:
     """Freeze the parameters of the student that the stage does not train."""
     stage = task.stage
     only_embedding = stage.train == "student.embedding"
+    check_frozen(stage, [name for name, _ in task.student.named_parameters()])
     for name, parameter in task.student.named_parameters():
         frozen = any(name.startswith(prefix) for prefix in stage.freeze)
         inside = not only_embedding or name.startswith(("embedding.", "body.embeddings."))
@@ -408,8 +420,10 @@ class Trainer:
         best, history = self.state.best, self.state.history
         if self.stage.patience is None or best is None or not history:
             return False
-        epoch = next(one["epoch"] for one in history if one["choice"] >= best[0])
-        return bool(history[-1]["epoch"] - epoch >= self.stage.patience)
+        first = next(number for number, one in enumerate(history) if one["choice"] >= best[0])
+        if self.stage.steps is not None:
+            return len(history) - 1 - first >= self.stage.patience
+        return bool(history[-1]["epoch"] - history[first]["epoch"] >= self.stage.patience)
 
     def _save(self, kind: str = "step") -> None:
         # Weights that are not numbers have no loss: the next step says so.

@@ -21,7 +21,8 @@ from msdc.distill.tasks.sentence import TrainingTask
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 from msdc.progress import warn
-from msdc.scores import cosine_rows, mse, nearest_accuracy, spearman
+from msdc.scores import cosine_rows, mse, spearman
+from msdc.text.answers import nearest_accuracy
 from msdc.text.scored_pairs import ANY_SCORE, ScoredPairs, read_pairs
 
 

@@ -181,6 +181,17 @@ class FastTokenizer:
             return parse_json(self.content.decode("utf-8"))
 
 
+def unknown_id(tokenizer: Tokenizer) -> int | None:
+    """The id of characters that the vocabulary does not have; None if it spells them with bytes."""
+    if isinstance(tokenizer, PieceTokenizer):
+        return tokenizer.unk_id if tokenizer.unk_id >= 0 else None
+    if not isinstance(tokenizer, FastTokenizer):
+        return None
+    model = tokenizer.parsed().get("model") or {}
+    token = model.get("unk_id", model.get("unk_token"))
+    return tokenizer.backend.token_to_id(token) if isinstance(token, str) else token
+
+
 def load_tokenizer(folder: str | Path, pad_id: int = 0) -> Tokenizer:
     """The tokenizer of a model folder or bundle: its SentencePiece `.model` if it has one, else `tokenizer.json`."""
     folder = Path(folder)

@@ -93,5 +93,5 @@ def test_a_run_of_an_earlier_version_continues_with_a_warning(tree, tmp_path, ca
 def test_each_change_is_named():
     before = {"corpus a": "1", "corpus b": "2", "file c": "3"}
     now = {"corpus a": "1", "corpus b": "9", "corpus d": "4"}
-    assert changes(before, now) == ["corpus b: changed", "file c: removed", "corpus d: added"]
+    assert changes(before, now) == ["corpus b: changed", "corpus d: added", "file c: removed"]
     assert changes(before, before) == []

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import time
 import traceback
@@ -31,6 +32,7 @@ from msdc.distill.model_card import license_of
 from msdc.distill.run import Run
 from msdc.distill.teacher import CachedTeacher
 from msdc.distill.training.feed import BatchFeed
+from msdc.distill.training.trainer import Trainer
 from msdc.errors import InputError, MsdcError
 from msdc.export.readme import read_card
 
@@ -111,21 +113,59 @@ def test_a_coded_table_resumes_to_the_same_bits(tiny_tree, tmp_path, monkeypatch
         assert not torch.equal(trained[name], start[name])
 
 
+def zero(path: Path) -> None:
+    """A power cut leaves a file of zeros; links to it keep their content."""
+    size = path.stat().st_size
+    path.unlink()
+    path.write_bytes(bytes(size))
+
+
 @FORKS
-def test_a_damaged_checkpoint_is_named_and_the_good_one_offered(recipe, tmp_path):
+@pytest.mark.parametrize("suffix", [".pt", ".safetensors", ".json"])
+def test_a_damaged_checkpoint_is_named_and_the_older_one_continues(recipe, tmp_path, suffix, capsys):
+    """Its state, the best weights so far or its hashes: the run ends as the uninterrupted one."""
     folder = tmp_path / "run"
     in_child(recipe, folder, 7, False)
-    kept = sorted((folder / "stages" / "0-one" / "checkpoints").glob("step-*.pt"))
-    assert len(kept) == 2
-    kept[-1].write_bytes(kept[-1].read_bytes()[:-100])
-    with pytest.raises(
-        MsdcError, match=rf"{kept[-1].name}: this checkpoint is damaged; remove .* continue from {kept[0].name}"
-    ):
-        distill(recipe, folder, True)
-    kept[-1].unlink()
-    kept[-1].with_suffix(".json").unlink()
+    older, newer = sorted((folder / "stages" / "0-one" / "checkpoints").glob("step-*.pt"))
+    zero(newer.with_suffix(suffix))
     distill(recipe, folder, True)
-    assert (folder / "student" / "model.safetensors").is_file()
+    said = f"{newer.with_suffix(suffix).name}: this checkpoint is damaged; the stage continues from {older.name}"
+    assert said in capsys.readouterr().err
+    assert same_weights(folder / "student", distill(recipe, tmp_path / "whole").student)
+
+
+@FORKS
+def test_a_stage_without_a_whole_checkpoint_says_what_to_remove_before_any_step(recipe, tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    in_child(recipe, folder, 7, False)
+    stage = folder / "stages" / "0-one"
+    for path in (stage / "checkpoints").glob("*.safetensors"):
+        zero(path)
+    steps = []
+    original = Trainer._step
+    monkeypatch.setattr(Trainer, "_step", lambda self, batches: steps.append(1) or original(self, batches))
+    with pytest.raises(MsdcError, match=rf"safetensors: this checkpoint is damaged.* remove {stage} to train") as error:
+        distill(recipe, folder, True)
+    assert not steps
+    # What it advises works.
+    shutil.rmtree(Path(re.search(r"remove (\S+) to train", str(error.value))[1]))
+    assert same_weights(distill(recipe, folder, True).student, distill(recipe, tmp_path / "whole").student)
+
+
+@FORKS
+def test_damaged_model_folders_of_a_run_are_named_or_written_again(recipe, tmp_path, capsys):
+    """The untrained student is cut again; the model of a finished stage must be trained again."""
+    folder = tmp_path / "run"
+    in_child(recipe, folder, 30, False)
+    start, model = folder / "assistant-start" / "model.safetensors", folder / "stages" / "0-one" / "model"
+    zero(start)
+    zero(model / "model.safetensors")
+    with pytest.raises(MsdcError, match=rf"{model}/model.safetensors: damaged; remove {model.parent} to train"):
+        distill(recipe, folder, True)
+    shutil.rmtree(model.parent)
+    distill(recipe, folder, True)
+    assert f"{start}: damaged; assistant-start is written again" in capsys.readouterr().err
+    assert same_weights(folder / "student", distill(recipe, tmp_path / "whole").student)
 
 
 @FORKS

@@ -17,7 +17,7 @@ from msdc.distill.recipe import Corpus, HeldOut
 from msdc.distill.run_folder import Metrics
 from msdc.distill.training.trainer import Trainer
 from msdc.distill.training.validation import chosen_by
-from msdc.scores import nearest_accuracy, right_answers
+from msdc.text.answers import nearest_accuracy, right_answers
 
 
 @pytest.mark.parametrize(
