@@ -9,6 +9,7 @@ from typing import Any
 from msdc.distill.recipe import Corpus, Recipe, Stage, StudentShape, model_name
 from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import hub_name
+from msdc.tables import escape_line
 
 # The hub's names of licenses
 HUB_LICENSES = ("apache-2.0", "mit", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-2.0", "cc0-1.0", "bsd-3-clause")
@@ -129,11 +130,12 @@ def model_card(
     seconds: float,
     report: Mapping[str, float],
     read: Sequence[Mapping[str, Any]] = (),
+    warnings: Sequence[str] = (),
 ) -> str:
     """Markdown with the metadata block that model hubs read.
 
     `results` are the numbers of each stage, `seconds` the time of all of them, `report` Spearman x 100 by file, `read`
-    the `about` of each table.
+    the `about` of each table, `warnings` what the run warned of.
     """
     last = results[recipe.stages[-1].name]
     heldout = {key.removeprefix("accuracy_"): value for key, value in last.items() if key.startswith("accuracy_")}
@@ -165,6 +167,8 @@ def model_card(
     if read:
         rows, lost = sum(one["rows"] for one in read), sum(drop["rows"] for one in read for drop in one["dropped"])
         lines.append(f"* {_count(rows, 'row')} in {_count(len(read), 'part')}; {_count(lost, 'row')} dropped")
+    if warnings:
+        lines += ["", "## Warnings of the training run", "", *(f"* {escape_line(text)}" for text in warnings)]
     if recipe.licenses:
         lines += ["", "## Licenses", "", *[f"* {text}" for text in recipe.licenses]]
     lines += ["", "## Training", "", f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]

@@ -7,6 +7,9 @@ distill --dry-run` calls it without downloading anything.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +21,16 @@ from msdc.compress.student.config import StudentConfig, tensor_shapes
 from msdc.compress.student.model import Student
 from msdc.compress.student.plan import plan_for
 from msdc.distill.assistant import POSITIONS
+from msdc.distill.data import Row
+from msdc.distill.data.checks import (
+    SAMPLED,
+    language_warnings,
+    overlap_warning,
+    texts_by_language,
+    vocabulary_warnings,
+)
 from msdc.distill.data.columns import fits, is_language
-from msdc.distill.data.corpora import is_here, open_corpora
+from msdc.distill.data.corpora import TextSource, is_here, open_corpora, unread
 from msdc.distill.data.exclusion import excluded_files, read_exclusion
 from msdc.distill.objectives import find_objective
 from msdc.distill.recipe import TEACHER, Assistant, NamedModel, Recipe, Stage, StudentShape, model_name
@@ -31,6 +42,7 @@ from msdc.encoders.folder import Layout, find_offline, locate_model, read_layout
 from msdc.errors import InputError
 from msdc.limits import LAYERS
 from msdc.progress import warn
+from msdc.text.tokenizer import load_tokenizer
 
 MULTILINGUAL = "paraphrase-multilingual-MiniLM-L12-v2"  # 50 languages
 
@@ -49,20 +61,68 @@ def check_recipe(recipe: Recipe, download: bool = True, text: bool = True) -> li
         read_graded(path, choosing=False)
     excluded_files(recipe.exclude)
     excluded = read_exclusion(recipe.exclude) if download and text else None
+    samples: list[tuple[TextSource, list[Row]]] = []
     for corpus in dict.fromkeys(recipe.all_corpora) if text else ():
         if not download and not is_here(corpus):
             absent.append(f"{corpus.origin}{f': {corpus.bring}' if corpus.bring else ' (network)'}")
             continue
-        for source in open_corpora((corpus,), excluded, recipe.languages):
-            rows = source.read()
-            next(rows, None)  # an error if no row is usable
-            rows.close()  # type: ignore[attr-defined]
+        sources = open_corpora((corpus,), excluded, recipe.languages)
+        for line in unread(corpus, sources):
+            warn(line)
+        for source in sources:
+            with closing(source.read()) as rows:
+                samples.append((source, list(islice(rows, SAMPLED))))  # an error if no row is usable
+    if text and all(map(is_here, recipe.all_corpora)):
+        require_languages(recipe, [source for source, _ in samples])
+    _check_samples(recipe, samples)
     if recipe.cache:
         cache = Path(recipe.cache).expanduser()
         existing = next(path for path in (cache, *cache.parents) if path.exists())
         if not existing.is_dir() or not os.access(existing, os.W_OK):
             raise InputError(f"cache: {recipe.cache}: {existing} is not a writable folder")
     return absent
+
+
+def require_languages(recipe: Recipe, sources: Sequence[TextSource]) -> None:
+    """Refuse a language of the recipe that no source has."""
+    have = {code for source in sources for code in (source.language, source.corpus.source)}
+    if missing := [code for code in recipe.languages if code not in have]:
+        raise InputError(f"languages: no corpus has text in {', '.join(missing)}; they have {', '.join(sorted(have))}")
+
+
+def _check_samples(recipe: Recipe, samples: Sequence[tuple[TextSource, list[Row]]]) -> None:
+    """Warn of what is probably wrong with the text, by the first rows of each part; refuse what no model can read."""
+    texts = {source.name: texts_by_language(rows, source.corpus.source) for source, rows in samples}
+    for name, by_language in texts.items():
+        for line in language_warnings(name, by_language):
+            warn(line)
+    seen = {text.lower() for by_language in texts.values() for some in by_language.values() for text in some}
+    graded = [("heldout.graded", path) for path in recipe.heldout.graded] + [("report", path) for path in recipe.report]
+    for use, path in graded:
+        for line in overlap_warning(
+            read_graded(path, choosing=False), use, seen, f"the first {SAMPLED} rows of a part"
+        ):
+            warn(line)
+    for stage in recipe.stages:
+        named = {name: recipe.teacher if name == "teacher" else name for name in stage.teachers if name != "assistant"}
+        models = {f"the teacher {model_name(model)}": model_name(model) for model in named.values()}
+        learner = getattr(recipe, stage.role)
+        if isinstance(learner, (NamedModel, str)) and learner != TEACHER:
+            models[stage.role] = model_name(learner)
+        targets = bool(TARGETS & teacher_inputs(recipe, stage))
+        corpora = recipe.corpora_of(stage)
+        for who, model in models.items():
+            if (folder := _find_model(model, False)) is None:
+                continue
+            tokenizer = load_tokenizer(folder)
+            for source, _ in samples:
+                if source.corpus in corpora:
+                    by_language = texts[source.name]
+                    if who != stage.role and not targets:
+                        by_language = {code: v for code, v in by_language.items() if code == source.corpus.source}
+                    name = f"stage {stage.name}: {source.name}"
+                    for line in vocabulary_warnings(name, by_language, tokenizer, who, refuse=who == stage.role):
+                        warn(line)
 
 
 # --- stages -----------------------------------------------------------------------------------------------------------

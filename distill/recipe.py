@@ -35,6 +35,7 @@ CorpusKind = Literal["auto", "nli", "nli-pairs", "scored", "dictionary", "gettex
 KINDS: tuple[str, ...] = get_args(CorpusKind)
 Length = Annotated[Positions, Field(gt=3)]  # tokens, special ones included
 Nonzeros = Annotated[int, Field(ge=2, le=5)]
+Prompt = Annotated[str, Field(max_length=1000)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
@@ -313,6 +314,10 @@ class Stage(Strict):
     mine: int | None = Field(default=None, gt=0, le=1000)
     mine_margin: Fraction = 0.0
     max_length: Length = 128
+    # Texts before the student's sources, and before its targets and negatives, such as ["query: ", "passage: "]. The
+    # student gets them as prompts `query` and `passage`. None: its default prompt
+    prompts: tuple[Prompt, Prompt] | None = None
+    teacher_prompts: tuple[Prompt, Prompt] | None = None  # the same of the teacher; None: its default prompt
     learning_rate: PositiveFloat = 2e-5
     table_learning_rate: PositiveFloat | None = None  # of the token table; None: learning_rate
     code_learning_rate: PositiveFloat | None = None  # of a coded table's weights; None: learning_rate

@@ -10,7 +10,7 @@ import shutil
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -24,13 +24,22 @@ from msdc.compress.student.stock import to_student
 from msdc.compress.student.weights import read_arrays
 from msdc.distill import parallel
 from msdc.distill.assistant import cut_from_assistant, load_named, make_assistant, make_student
-from msdc.distill.data.corpora import open_corpora
+from msdc.distill.data.checks import (
+    copies_warnings,
+    language_warnings,
+    overlap_warnings,
+    repeated,
+    sampled,
+    texts_by_language,
+    vocabulary_warnings,
+)
+from msdc.distill.data.corpora import open_corpora, unread
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
 from msdc.distill.data.tables import HeldOutTexts, Table, heldout_texts, open_table, reading_lines, tables_folder
 from msdc.distill.data.text import StageText
 from msdc.distill.inputs import read_inputs, record_downloads
 from msdc.distill.model_card import model_card
-from msdc.distill.preflight import check_recipe
+from msdc.distill.preflight import check_recipe, require_languages
 from msdc.distill.recipe import Corpus, HeldOut, NamedModel, Recipe, Stage
 from msdc.distill.run_folder import RunFolder, damaged_file, leaves, note_hashes, read_recipe
 from msdc.distill.tasks import EmbeddingTask, make_task
@@ -47,9 +56,11 @@ from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.errors import InputError, MsdcError
 from msdc.files import HOLDER_FILE, sha256_file, staged_folder, write_json, write_text
 from msdc.machine import quota_threads, read_machine
-from msdc.progress import say, warn
+from msdc.progress import say, warn, warnings_to
 from msdc.scores import cosine_rows, spearman
+from msdc.text.tokenizer import Tokenizer
 
+MANY_CUT = 0.05  # of the texts: so many that are cut to max_length are a warning
 DICTIONARY_PAIRS = 60_000  # per language; more pairs add rare words only
 
 
@@ -114,10 +125,12 @@ class Run:
             torch.set_num_threads(threads)
         torch.manual_seed(recipe.seed)
         self._tables: dict[tuple[Corpus, ...], list[Table]] = {}
+        self._warnings: list[str] = []
+        self._created = False
 
     def run(self) -> RunResult:
         """Train all stages, then write the student's folder with its card."""
-        with self.open:
+        with self.open, warnings_to(self._note_warning):
             self.prepare()
             # The student is cut when its first stage begins: from the assistant that the earlier stages trained.
             results = {stage.name: self.run_stage(number, stage) for number, stage in enumerate(self.recipe.stages)}
@@ -128,6 +141,14 @@ class Run:
         if self.rank == 0:
             self.folder.metrics.append(row)
             self.trackers.log(row)
+
+    def _note_warning(self, text: str) -> None:
+        """Keep a warning for the model card, without the run folder's path; until the folder is created, here."""
+        self._warnings.append(text.replace(f"{self.folder.path}: ", "").replace(f"{self.folder.path}/", ""))
+        if self.rank == 0 and self._created:
+            for one in self._warnings:
+                self.folder.note_warning(one)
+            self._warnings = []
 
     # --- prepare --------------------------------------------------------------------------------------------------
 
@@ -153,7 +174,10 @@ class Run:
         self.folder.check_inputs(inputs)
         for corpora in dict.fromkeys([self.recipe.corpora, *map(self.recipe.corpora_of, self.recipe.stages)]):
             self.tables(corpora)
+        require_languages(self.recipe, [table.source for some in self._tables.values() for table in some])
         self.folder.create(self.recipe, inputs)
+        self._created = True
+        self._check_text()
         record_downloads(self.recipe, self.folder.path)
         for other in self.reuse:
             if reused := self.folder.reuse(self.recipe, other):
@@ -162,6 +186,31 @@ class Run:
         self.trackers = Trackers(self.tracker_names, self.folder.path, self.recipe.name, settings)
         self.open.callback(self.trackers.close)
         return self.resume
+
+    def _check_text(self) -> None:
+        """Warn of what is probably wrong with the text."""
+        tables = self._parallel_tables
+        for table in tables:
+            texts = texts_by_language(sampled(table), table.source.corpus.source)
+            for line in language_warnings(str(table.about["name"]), texts):
+                warn(line)
+        graded = [("heldout.graded", read_graded(path)) for path in self.recipe.heldout.graded]
+        graded += [("report", read_graded(path, choosing=False)) for path in self.recipe.report]
+        for line in [*copies_warnings(tables), *(one for use, p in graded for one in overlap_warnings(p, use, tables))]:
+            warn(line)
+        for corpus in dict.fromkeys(self.recipe.all_corpora):
+            for line in unread(corpus, [table.source for table in tables if table.source.corpus == corpus]):
+                warn(line)
+
+    def _check_vocabulary(self, stage: Stage, text: StageText, model: str, tokenizer: Tokenizer, targets: bool) -> None:
+        """Warn of text that a model's vocabulary does not know; refuse it where it is trained and mostly unknown."""
+        for table in text.tables if self.rank == 0 else ():
+            texts = texts_by_language(sampled(table), table.source.corpus.source)
+            if not targets:
+                texts = {code: some for code, some in texts.items() if code == table.source.corpus.source}
+            name = f"stage {stage.name}: {table.about['name']}"
+            for line in vocabulary_warnings(name, texts, tokenizer, model, refuse=model == stage.role):
+                warn(line)
 
     # --- text -----------------------------------------------------------------------------------------------------
 
@@ -276,9 +325,14 @@ class Run:
                 teacher = load_encoder(self._model("assistant"))
             else:
                 teacher = load_named(self.recipe.teacher if name == "teacher" else name)
+                targets = bool(TARGETS & teacher_inputs(self.recipe, stage))
+                self._check_vocabulary(
+                    stage, self.text(stage), f"the teacher {teacher.name}", teacher.tokenizer, targets
+                )
             layers = tuple(theirs for theirs, _ in layer_pairs(stage, teacher, student))
             teacher.module.to(self.device)
-            loaded[CachedTeacher(teacher, self.cache, stage.max_length, self.precision, layers)] = weight
+            prompted = stage.teacher_prompts is not None
+            loaded[CachedTeacher(teacher, self.cache, stage.max_length, self.precision, layers, prompted)] = weight
         return JoinedTeacher(loaded) if len(loaded) > 1 else next(iter(loaded), None)
 
     # --- one stage ------------------------------------------------------------------------------------------------
@@ -309,6 +363,7 @@ class Run:
         )
         # Models and task.
         learner = self.load_learner(number, stage)
+        self._check_vocabulary(stage, text, stage.role, learner.tokenizer, True)
         student: Any = learner.module
         teacher = self._load_teacher(stage, student)
         if stage.quantize is not None:
@@ -322,8 +377,9 @@ class Run:
         # An assistant is multilingual: it reads the target side too.
         both_sides = list(stage.teachers) == ["assistant"] or bool(TARGETS & teacher_inputs(recipe, stage))
         cached = None if isinstance(task, EmbeddingTask) else teacher  # it reads the teacher's embedding layer
+        prompts = stage.prompts or (learner.defaults.prompt(), learner.defaults.prompt())
         feed = BatchFeed(
-            stage, text, learner.tokenizer, recipe.seed, cached, both_sides, learner.defaults.prompt(),
+            stage, text, learner.tokenizer, recipe.seed, cached, both_sides, prompts,
             *parallel.rank_and_world(),
         )  # fmt: skip
         if cached is not None:
@@ -346,7 +402,13 @@ class Run:
         truncated, texts = feed.truncated()
         if truncated:
             share = f"{truncated:,} of {texts:,} texts ({100 * truncated / texts:.1f} %)"
-            say(f"{place}: {share} are cut to the stage's max_length of {stage.max_length} tokens")
+            line = f"{share} are cut to the stage's max_length of {stage.max_length} tokens"
+            if truncated < MANY_CUT * texts:
+                say(f"{place}: {line}")
+            elif self.rank == 0:
+                warn(f"stage {stage.name}: {line}")
+        for line in repeated(stage, text, steps) if self.rank == 0 else ():
+            warn(line)
         last = number == len(recipe.stages) - 1
         numbers = trainer.run(self.resume, keep_end=self.extendable and last)
 
@@ -354,7 +416,11 @@ class Run:
             """Write the model, then the mark that the stage is finished."""
             trained = student if stage.quantize is None else rounding.convert(student)
             # A model without done.json is from a run that was killed between the two; this one is equal to it.
-            save_student(trained.cpu(), learner.tokenizer, folder.model, force=True, defaults=learner.defaults)
+            defaults = learner.defaults
+            if stage.prompts is not None:
+                named = dict(zip(("query", "passage"), stage.prompts, strict=True))
+                defaults = replace(defaults, prompts={**defaults.prompts, **named})
+            save_student(trained.cpu(), learner.tokenizer, folder.model, force=True, defaults=defaults)
             self.log({"stage": stage.name, "done": numbers})
             folder.finish(numbers)
             return numbers
@@ -380,7 +446,7 @@ class Run:
                     if self.recipe.stock_twin:
                         add_stock_twin(stage_folder)
                     about = [table.about for table in chain.from_iterable(self._tables.values())]
-                    card = model_card(self.recipe, encoder, results, seconds, report, about)
+                    card = model_card(self.recipe, encoder, results, seconds, report, about, self.folder.warnings())
                     write_text(stage_folder / "README.md", card)
             write_json(self.folder.result_file, {"stages": results, "report": report, "seconds": seconds})
 

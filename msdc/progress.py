@@ -12,6 +12,7 @@ from msdc.errors import printable
 
 Item = TypeVar("Item")
 LINE_SECONDS = 10.0  # between two lines in a file
+_listeners: list[Callable[[str], object]] = []  # to the warnings
 
 
 def track(
@@ -90,9 +91,25 @@ def in_terminal() -> bool:
 def say(message: str) -> None:
     """Print one line on standard error, progress or a remark, unless `--quiet` is set."""
     if not _quiet:
-        warn(message)
+        _write(message)
 
 
 def warn(message: str) -> None:
     """Print a warning on standard error, also with `--quiet`."""
+    _write(message)
+    for listener in _listeners:
+        listener(message)
+
+
+@contextmanager
+def warnings_to(listener: Callable[[str], object]) -> Iterator[None]:
+    """Call `listener` with each warning too."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+def _write(message: str) -> None:
     print(printable(message), file=sys.stderr, flush=True)

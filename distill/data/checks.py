@@ -17,6 +17,8 @@ import numpy as np
 from msdc.compress.vocabulary.trim import LANGUAGES, Alphabet
 from msdc.distill.data import Row
 from msdc.distill.data.tables import Table
+from msdc.distill.data.text import StageText
+from msdc.distill.recipe import Stage
 from msdc.errors import InputError
 from msdc.text.quickstart import parallel_table
 from msdc.text.scored_pairs import ScoredPairs
@@ -27,7 +29,9 @@ LEAST_TEXTS = 20  # fewer say nothing about a language
 MOST = 0.8  # of the texts: they are all in another language
 MOSTLY_UNKNOWN = 0.25  # of the ids of a text: a model cannot read it
 SOME_UNKNOWN = 0.01  # of the texts have a character that is unknown
+MANY_PASSES = 30  # over a table, in a stage
 COPIES = 2.0  # rows per distinct row
+LEAST_GRAMS = 8  # of a text: fewer say nothing
 SUFFICIENT = 1.0  # nats by which a text must be likelier in another language, per 10 characters
 
 
@@ -73,9 +77,9 @@ def _profiles() -> tuple[dict[str, int], np.ndarray, list[str]]:
 def likely_language(text: str, expected: str) -> str:
     """The language of a text: another one of the embedded corpus if it is clearly likelier, else `expected`."""
     number, log_GL, codes = _profiles()
-    if expected not in codes:
-        return expected
     grams = [number.get(gram, -1) for gram in _grams(text)]
+    if expected not in codes or len(grams) < LEAST_GRAMS:
+        return expected
     score_L = log_GL[grams].sum(0)
     best = int(score_L.argmax())
     clear = score_L[best] - score_L[codes.index(expected)] > SUFFICIENT * max(1.0, len(grams) / 10)
@@ -168,6 +172,22 @@ def copies_warnings(tables: Iterable[Table]) -> list[str]:
         "count as much as new ones"
         for table in tables
         if (count := copies(table)) >= COPIES
+    ]
+
+
+def repeated(stage: Stage, text: StageText, steps: int) -> list[str]:
+    """Tables that a stage of `steps` reads many times: by its balance, or because they are small."""
+    order = text.order
+    if stage.batch_tokens is not None:
+        return []
+    epochs = steps * stage.batch * stage.accumulate / max(1, order.epoch_rows)
+    often = MANY_PASSES if stage.steps is not None else max(MANY_PASSES, 5 * stage.epochs)
+    passes_N = epochs * order.blocks / np.maximum(order.own, 1)
+    return [
+        f"stage {stage.name}: the {rows:,} rows of {table.about['name']} [{table.source.language}] are read "
+        f"{passes:.0f} times (balance: {stage.balance})"
+        for table, rows, passes in zip(text.tables, order.rows.tolist(), passes_N.tolist(), strict=True)
+        if passes >= often and rows
     ]
 
 

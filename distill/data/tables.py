@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain, islice
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 Read = TypeVar("Read")
 READ = 16_384  # rows of a record batch
+NO_PROMPTS = ("", "")  # of the source, and of the other sides
 SCANNED = 1 << 20  # rows whose hashes are compared at once
 TRUNCATED = "truncated"  # next to the ids: the number of texts that are longer
 # Settings of a corpus that change its rows.
@@ -303,27 +304,44 @@ class Table:
                 found.tofile(part)
         return _mapped(path, "<u4")
 
-    def tokens(self, tokenizer: Tokenizer, max_length: int, prompt: str = "") -> tuple[np.ndarray, np.ndarray]:
+    def tokens(
+        self, tokenizer: Tokenizer, max_length: int, prompts: tuple[str, str] = NO_PROMPTS
+    ) -> tuple[np.ndarray, np.ndarray]:
         """(ids, ends) of all texts, row after row and side after side: text n has ids[ends[n]:ends[n + 1]].
 
-        They are computed once for a tokenizer, a length and a prompt.
+        They are computed once for a tokenizer, a length and the prompts of the source and of the other sides.
         """
         dtype = "<u2" if tokenizer.size <= 65_536 else "<i4"
-        place = self._tokens_place(tokenizer, max_length, prompt)
+        place = self._tokens_place(tokenizer, max_length, prompts)
         return _once(
             place,
             lambda: self._stored_tokens(place, dtype),
-            lambda stage: self._tokenize(stage, tokenizer, max_length, prompt, dtype),
+            lambda stage: self._tokenize(stage, tokenizer, max_length, prompts, dtype),
         )
 
-    def truncated(self, tokenizer: Tokenizer, max_length: int, prompt: str = "") -> int:
+    def truncated(self, tokenizer: Tokenizer, max_length: int, prompts: tuple[str, str] = NO_PROMPTS) -> int:
         """How many of all texts have more ids than `max_length`: of these `tokens` has the beginnings."""
-        self.tokens(tokenizer, max_length, prompt)
-        return int((self._tokens_place(tokenizer, max_length, prompt) / TRUNCATED).read_bytes())
+        self.tokens(tokenizer, max_length, prompts)
+        return int((self._tokens_place(tokenizer, max_length, prompts) / TRUNCATED).read_bytes())
 
-    def _tokens_place(self, tokenizer: Tokenizer, max_length: int, prompt: str) -> Path:
+    def prompted_keys(self, prompts: tuple[str, str]) -> np.ndarray:
+        """The keys of all texts with their prompts, uint64 [N, S], computed once."""
+        path = self.folder / f"keys-{_hash(*prompts)}"
+        if not path.is_file() or path.stat().st_size != self.keys.nbytes:
+            with atomic_path(path) as part, open(part, "wb") as file:
+                for texts in self._prompted(prompts):
+                    np.fromiter(map(text_key, texts), "<u8", len(texts)).tofile(file)
+        return _mapped(path, "<u8").reshape(self.rows, self.sides)
+
+    def _prompted(self, prompts: tuple[str, str]) -> Iterator[list[str]]:
+        """All texts with their prompts, row after row and side after side, in batches."""
+        for batch in track(self._batches, f"tokenize {self.about['name']}"):
+            sides = [with_prompt(prompts[min(side, 1)], one.to_pylist()) for side, one in enumerate(batch.columns)]
+            yield list(chain.from_iterable(zip(*sides, strict=True)))
+
+    def _tokens_place(self, tokenizer: Tokenizer, max_length: int, prompts: tuple[str, str]) -> Path:
         kind, content = type(tokenizer).__name__, hashlib.sha256(tokenizer.content).hexdigest()
-        return self.folder / _hash(content, kind, tokenizer.size, max_length, prompt)
+        return self.folder / _hash(content, kind, tokenizer.size, max_length, *prompts)
 
     def _stored_tokens(self, place: Path, dtype: str) -> tuple[np.ndarray, np.ndarray] | None:
         """The ids and ends in a folder; None if they are absent, or not of the sizes that were written."""
@@ -335,13 +353,13 @@ class Table:
         whole = len(ends) == self.rows * self.sides + 1 and len(ids) == ends[-1]
         return (ids, ends) if whole else None
 
-    def _tokenize(self, stage: Path, tokenizer: Tokenizer, max_length: int, prompt: str, dtype: str) -> None:
+    def _tokenize(
+        self, stage: Path, tokenizer: Tokenizer, max_length: int, prompts: tuple[str, str], dtype: str
+    ) -> None:
         last, truncated = np.zeros(1, "<i8"), 0
         with open(stage / "ids", "wb") as ids, open(stage / "ends", "wb") as ends:
             last.tofile(ends)
-            for batch in track(self._batches, f"tokenize {self.about['name']}"):
-                sides = [column.to_pylist() for column in batch.columns]
-                texts = with_prompt(prompt, list(chain.from_iterable(zip(*sides, strict=True))))
+            for texts in self._prompted(prompts):
                 found = tokenizer.encode(texts, max_length)
                 full = [text for text, row in zip(texts, found, strict=True) if len(row) >= max_length]
                 truncated += count_truncated(tokenizer, full, max_length)

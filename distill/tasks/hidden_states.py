@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from msdc.compress.student.model import Student
 from msdc.compress.student.stock import to_student
 from msdc.distill.data import Batch
+from msdc.distill.data.tables import NO_PROMPTS
 from msdc.distill.data.text import StageText
 from msdc.distill.objectives import domain_prototypes, find_objective, layer_subset
 from msdc.distill.parallel import from_first, gather
@@ -23,6 +24,7 @@ from msdc.distill.recipe import Stage
 from msdc.distill.tasks.sentence import TrainingTask, domain_numbers
 from msdc.distill.teacher import CachedTeacher, Teacher
 from msdc.encoders.encoder import Encoder
+from msdc.encoders.folder import with_prompt
 from msdc.errors import InputError
 
 STATES, PROTOTYPES = "teacher_states_BLH", "prototypes_PD"
@@ -44,7 +46,7 @@ def layer_pairs(stage: Stage, teacher: Encoder, student: Student) -> tuple[tuple
     return ()
 
 
-def prototypes(text: StageText, teacher: Teacher) -> Tensor:
+def prototypes(text: StageText, teacher: Teacher, prompt: str = "") -> Tensor:
     """The mean direction of the teacher's vectors in each domain, [P, D], from some rows of every source."""
     sources = Counter(table.source.domain for table in text.tables)
     texts: list[str] = []
@@ -55,7 +57,7 @@ def prototypes(text: StageText, teacher: Teacher) -> Tensor:
         texts, domains = texts + found, domains + [table.source.domain] * len(found)
     if len(set(domains)) < len(sources):
         raise InputError("metakd: a corpus of this stage has no training sentence for its prototype")
-    vectors_ND = torch.from_numpy(teacher.vectors(texts, progress=True))
+    vectors_ND = torch.from_numpy(teacher.vectors(with_prompt(prompt, texts), progress=True))
     return domain_prototypes(vectors_ND, torch.tensor(domains), len(sources))
 
 
@@ -86,7 +88,8 @@ class HiddenStatesTask(TrainingTask):
         """Compute the prototypes of the stage's corpora."""
         assert self.teacher is not None
         teacher = self.teacher
-        self.prototypes_PD = from_first(lambda: prototypes(text, teacher))
+        prompt = (self.stage.teacher_prompts or NO_PROMPTS)[0]
+        self.prototypes_PD = from_first(lambda: prototypes(text, teacher, prompt))
 
     def forward(self, batch: Batch, train_source: bool = True) -> dict[str, Tensor]:
         """The loss and its parts."""

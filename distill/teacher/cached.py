@@ -42,6 +42,7 @@ class CachedTeacher:
         max_length: longer texts are truncated to this many tokens.
         precision: `float32` or `bfloat16`, of the forward pass.
         layers: applied layers, from 1, whose states are part of the output.
+        prompted: texts come with their prompts, and the default prompt is not added.
     """
 
     def __init__(
@@ -51,8 +52,10 @@ class CachedTeacher:
         max_length: int,
         precision: str = "float32",
         layers: tuple[int, ...] = (),
+        prompted: bool = False,
     ) -> None:
         fingerprint = encoder.fingerprint()
+        self._prompt = "" if prompted else encoder.defaults.prompt()
         encoder.max_length = min(encoder.max_length, max_length)
         self._student = to_student(encoder) if layers else None
         encoder.module = self._student or encoder.module
@@ -65,6 +68,8 @@ class CachedTeacher:
             name += f"-layers-{'-'.join(map(str, layers))}"
         if precision != "float32":
             name += f"-{precision}"
+        if prompted and encoder.defaults.prompt():
+            name += "-prompted"
         self.row_width = self.width + len(layers) * self.hidden
         self.store = None if cache is None else VectorStore(cache / name, self.row_width)
 
@@ -126,9 +131,9 @@ class CachedTeacher:
             return np.zeros((0, self.row_width), np.float32)
         student = self._student
         if student is None:
-            return self.encoder.encode(texts, show_progress_bar=progress, precision=self.precision)
+            return self.encoder.encode(texts, show_progress_bar=progress, precision=self.precision, prompt=self._prompt)
         device = next(student.parameters()).device
-        ids = self.encoder.tokenize(with_prompt(self.encoder.defaults.prompt(), texts))
+        ids = self.encoder.tokenize(with_prompt(self._prompt, texts))
         rows = np.zeros((len(texts), self.row_width), dtype=np.float32)
         batches = pack_by_length([len(row) for row in ids], BATCH_TOKENS)
         for batch in track(batches, f"encode with {self.encoder.name}", enabled=progress):

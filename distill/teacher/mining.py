@@ -16,12 +16,16 @@ from msdc.text.answers import equal_form
 MINED_TOGETHER = 1024  # rows whose similarities with all targets are computed at once
 
 
-def mined(rows: list[Row], teacher: Teacher, count: int, margin: float = 0.0) -> list[Row]:
+def mined(
+    rows: list[Row], teacher: Teacher, count: int, margin: float = 0.0, prompts: tuple[str, str] = ("", "")
+) -> list[Row]:
     """The rows with `count` negatives each: of all their targets the nearest to the source, by the teacher.
 
     Targets nearer than the row's own less `margin` are not negatives: by the teacher they are as good. Nor is the
     source itself, or a target of another row with the same source; texts are the same if their `equal_form` is. Rows
     with fewer than `count` negatives are dropped.
+
+    `prompts` are the teacher's, of sources and of targets.
 
     Raises:
         InputError: all rows are dropped.
@@ -38,7 +42,9 @@ def mined(rows: list[Row], teacher: Teacher, count: int, margin: float = 0.0) ->
     for row in rows:
         answers.setdefault(normal[row.source], {normal[row.source]}).add(normal[row.target or row.source])
     excluded = {source: [at for text in some for at in equal.get(text, ())] for source, some in answers.items()}
-    found_ND = teacher.vectors([*(row.source for row in rows), *targets], shared=True)
+    found_ND = teacher.vectors(
+        [*(prompts[0] + row.source for row in rows), *(prompts[1] + text for text in targets)], shared=True
+    )
     vectors = unit_vectors(torch.from_numpy(found_ND))
     sources_BD, targets_MD = vectors[: len(rows)], vectors[len(rows) :]
     found = []

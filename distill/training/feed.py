@@ -11,7 +11,7 @@ L layers, H hidden of the teacher, W values of a stored row (D + L x H).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 
 from msdc.distill.data import Batch, Row
+from msdc.distill.data.tables import NO_PROMPTS
 from msdc.distill.data.text import StageText, cut
 from msdc.distill.recipe import Stage
 from msdc.distill.teacher import Teacher, mined
-from msdc.encoders.folder import with_prompt
 from msdc.errors import InputError, MsdcError
 from msdc.text.tokenizer import Tokenizer, text_key
 
@@ -55,7 +55,8 @@ _Made = tuple[Position, Batch, "np.ndarray | None"]
 class _Chunk:
     """The rows R of a chunk, table by table; `read` reads some of them.
 
-    The text of row r and side s has `ids[of_R[r]][start_RS[r, s] :][: length_RS[r, s]]`.
+    The text of row r and side s has `ids[of_R[r]][start_RS[r, s] :][: length_RS[r, s]]`, `keys_RS` without and
+    `stored_RS`, in the teacher's store, with its prompt.
     """
 
     ids: list[np.ndarray]
@@ -63,6 +64,7 @@ class _Chunk:
     start_RS: np.ndarray
     length_RS: np.ndarray
     keys_RS: np.ndarray
+    stored_RS: np.ndarray
     language_R: np.ndarray
     domain_R: np.ndarray
     labels_R: np.ndarray | None
@@ -87,8 +89,8 @@ class BatchFeed:
     """The batches of a stage from `position` on, with teacher outputs.
 
     `teacher` is None if the task needs no teacher vectors; `teacher_targets`: it reads targets and negatives too.
-    `prompt` is the student's default prompt, which `encode` adds to texts. Process `rank` of `world` has rows rank,
-    rank + world, ... of each batch.
+    `prompts` are before the student's sources, and before its targets and negatives; the teacher's are in the stage.
+    Process `rank` of `world` has rows rank, rank + world, ... of each batch.
     """
 
     stage: Stage
@@ -97,7 +99,7 @@ class BatchFeed:
     seed: int
     teacher: Teacher | None = None
     teacher_targets: bool = False
-    prompt: str = ""
+    prompts: tuple[str, str] = NO_PROMPTS
     rank: int = 0
     world: int = 1
     position: Position = field(default_factory=Position)
@@ -113,14 +115,14 @@ class BatchFeed:
         # Text without translations counts as its own translation if other rows have one.
         self.paired = any(table.sides > 1 for table in tables) or bool(self.each)
         self.sides = 1 + self.paired + self.each
-        self._tokens = [table.tokens(self.tokenizer, stage.max_length, self.prompt) for table in tables]
+        self._tokens = [table.tokens(self.tokenizer, stage.max_length, self.prompts) for table in tables]
         if sum(map(len, self.text.kept)) == 0:
             raise MsdcError(f"stage {stage.name}: the corpora have no batch")
 
     def truncated(self) -> tuple[int, int]:
         """How many texts of the stage's corpora are longer than the stage's `max_length`, and of how many."""
         tables, length = self.text.tables, self.stage.max_length
-        cut = sum(table.truncated(self.tokenizer, length, self.prompt) for table in tables)
+        cut = sum(table.truncated(self.tokenizer, length, self.prompts) for table in tables)
         return cut, sum(table.rows * table.sides for table in tables)
 
     # --- a chunk --------------------------------------------------------------------------------------------------
@@ -130,13 +132,15 @@ class BatchFeed:
         tables, tokens = [self.text.tables[at] for at in drawn], [self._tokens[at] for at in drawn]
         rows = [self.text.kept[at][places].astype(np.int64) for at, places in drawn.items()]
         wanted = np.arange(1 + self.paired + (0 if self.stage.mine else self.each))
-        starts, lengths, keys = [], [], []
+        starts, lengths, keys, stored = [], [], [], []
+        prompts = self.stage.teacher_prompts if self.teacher is not None else None
         for table, (_, ends), some in zip(tables, tokens, rows, strict=True):
             sides = np.minimum(wanted, table.sides - 1)
             texts_RS = some[:, None] * table.sides + sides
             starts.append(ends[texts_RS])
             lengths.append(ends[texts_RS + 1] - ends[texts_RS])
             keys.append(table.keys[some][:, sides])
+            stored.append(keys[-1] if prompts is None else table.prompted_keys(prompts)[some][:, sides])
         counts, row_R = list(map(len, rows)), np.concatenate(rows)
         of_R = np.repeat(np.arange(len(tables)), counts)
         labels_R = None
@@ -151,7 +155,8 @@ class BatchFeed:
             return [found[number] for number in pick.tolist()]
 
         return _Chunk(
-            [ids for ids, _ in tokens], of_R, np.concatenate(starts), np.concatenate(lengths), np.concatenate(keys),
+            [ids for ids, _ in tokens], of_R, np.concatenate(starts), np.concatenate(lengths),
+            np.concatenate(keys), np.concatenate(stored),
             np.repeat(np.array([table.source.language for table in tables], object), counts),
             np.repeat([table.source.domain for table in tables], counts), labels_R, read,
         )  # fmt: skip
@@ -160,19 +165,26 @@ class BatchFeed:
         """The rows of a chunk with negatives that the teacher finds in it, tokenized here."""
         stage = self.stage
         assert stage.mine is not None and self.teacher is not None
-        rows = mined(chunk.read(np.arange(len(chunk.of_R))), self.teacher, stage.mine, stage.mine_margin)
+        every = chunk.read(np.arange(len(chunk.of_R)))
+        rows = mined(every, self.teacher, stage.mine, stage.mine_margin, stage.teacher_prompts or NO_PROMPTS)
         texts = [text for row in rows for text in (row.source, row.target or row.source, *row.negatives)]
-        ids = self.tokenizer.encode(with_prompt(self.prompt, texts), stage.max_length)
+        prompted, asked = (self._prompted(texts, some) for some in (self.prompts, stage.teacher_prompts or NO_PROMPTS))
+        ids = self.tokenizer.encode(prompted, stage.max_length)
         length = np.fromiter(map(len, ids), np.int64, len(ids))
         shape = (len(rows), self.sides)
         return _Chunk(
             [np.fromiter(chain.from_iterable(ids), np.int64, int(length.sum()))], np.zeros(len(rows), np.int64),
             (np.cumsum(length) - length).reshape(shape), length.reshape(shape),
             np.fromiter(map(text_key, texts), np.uint64, len(texts)).reshape(shape),
+            np.fromiter(map(text_key, asked), np.uint64, len(texts)).reshape(shape),
             np.array([row.language for row in rows], object), np.array([row.domain for row in rows]),
             None if rows[0].label is None else np.array([row.label for row in rows], np.float32),
             lambda some: [rows[at] for at in some],
         )  # fmt: skip
+
+    def _prompted(self, texts: Sequence[str], prompts: tuple[str, str]) -> list[str]:
+        """Texts, row after row and side after side, with their prompts."""
+        return [prompts[min(number % self.sides, 1)] + text for number, text in enumerate(texts)]
 
     def cuts(self, chunk: _Chunk, epoch: int, number: int) -> list[np.ndarray]:
         """The batches of a chunk, as its rows: from the lengths alone, equal in all processes."""
@@ -215,6 +227,7 @@ class BatchFeed:
         picks = [one[self.rank :: self.world] for one in cuts]
         mine = np.sort(np.concatenate([np.zeros(0, np.int64), *picks]))
         length_RS, keys_RS, of_R = chunk.length_RS[mine], chunk.keys_RS[mine], chunk.of_R[mine]
+        stored_RS = chunk.stored_RS[mine]
         ids = np.concatenate([
             _flat(ids, chunk.start_RS[mine[of_R == at]].ravel(), length_RS[of_R == at].ravel())
             for at, ids in enumerate(chunk.ids)
@@ -223,7 +236,7 @@ class BatchFeed:
         start_RS = (np.cumsum(flat) - flat).reshape(length_RS.shape)
         known = None
         if self.teacher is not None:
-            asked = keys_RS if self.teacher_targets else keys_RS[:, :1]
+            asked = stored_RS if self.teacher_targets else stored_RS[:, :1]
             known = self.teacher.stored(asked.ravel()).reshape(*asked.shape, -1)
         for whole, pick in zip(cuts, picks, strict=True):
             at = np.searchsorted(mine, pick)
@@ -274,14 +287,15 @@ class BatchFeed:
     def _compute(self, window: list[tuple[Batch, np.ndarray]]) -> None:
         """Fill in the rows that the store does not have."""
         assert self.teacher is not None
-        places, texts = [], []
+        places, texts, prompts = [], [], self.stage.teacher_prompts or NO_PROMPTS
         for batch, rows_BSW in window:
             wanted = np.argwhere(np.isnan(rows_BSW[:, :, 0]))
             if len(wanted):
                 rows = batch.read()
                 for row, side in wanted.tolist():
                     one = rows[row]
-                    texts.append((one.source, one.target or one.source, *one.negatives)[side])
+                    text = (one.source, one.target or one.source, *one.negatives)[side]
+                    texts.append(prompts[min(side, 1)] + text)
                     places.append((rows_BSW, row, side))
         for (rows_BSW, row, side), value in zip(places, self.teacher.rows(texts), strict=True):
             rows_BSW[row, side] = value

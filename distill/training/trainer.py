@@ -402,7 +402,7 @@ class Trainer:
         if state.average is not None or self.start is not None:
             trained = {name: value.detach().clone() for name, value in student.state_dict().items()}
             student.load_state_dict({**trained, **self._to_keep()})
-        defaults = EncodeDefaults({"": self.feed.prompt}, "")
+        defaults = EncodeDefaults({"": self.feed.prompts[0]}, "")
         drawn = checkpoint.random_states()
         numbers = self.validate(Encoder(student, self.feed.tokenizer, stage.max_length, stage.name, defaults=defaults))
         checkpoint.restore_random_states(drawn)

@@ -14,11 +14,13 @@ import torch
 
 from msdc.distill.data import Row
 from msdc.distill.data.corpora import refuse_test_set
+from msdc.distill.data.tables import NO_PROMPTS
 from msdc.distill.data.text import StageText
 from msdc.distill.parallel import rank_and_world
 from msdc.distill.recipe import Corpus, Recipe
 from msdc.distill.tasks.sentence import TrainingTask
 from msdc.encoders.encoder import Encoder
+from msdc.encoders.folder import with_prompt
 from msdc.errors import InputError
 from msdc.progress import warn
 from msdc.scores import cosine_rows, mse, spearman
@@ -89,6 +91,11 @@ class Validator:
                 f"+- {98 / count**0.5:.0f} points, and choices by it are mostly chance; raise heldout.share"
             )
 
+    def _encode(self, encoder: Encoder, texts: list[str], side: int) -> np.ndarray:
+        """Vectors of texts with the stage's prompt of a side; graded pairs have that of sources on both."""
+        prompts = self.task.stage.prompts
+        return encoder.encode(texts) if prompts is None else encoder.encode(texts, prompt=prompts[side])
+
     def __call__(self, encoder: Encoder) -> dict[str, float]:
         """Numbers by name; weights are chosen by `choice`, larger is better."""
         teacher, project, stage = self.task.teacher, self.task.project, self.task.stage
@@ -97,20 +104,21 @@ class Validator:
         for code, rows in sorted(self.heldout.items()):
             sources = [row.source for row in rows]
             targets = [row.target or row.source for row in rows]
-            source_ND = encoder.encode(sources)
-            target_ND = source_ND if targets == sources else encoder.encode(targets)
+            source_ND = self._encode(encoder, sources, 0)
+            target_ND = source_ND if targets == sources else self._encode(encoder, targets, 1)
             compared_ND = target_ND
             if project is not None:
                 with torch.no_grad():
                     projected_ND = project(torch.from_numpy(target_ND).to(project.weight.device))
                     compared_ND = projected_ND.float().cpu().numpy()
             if teacher is not None and teacher.width == compared_ND.shape[1]:
-                errors.append(mse(teacher.vectors(sources), compared_ND))
+                prompt = (stage.teacher_prompts or NO_PROMPTS)[0]
+                errors.append(mse(teacher.vectors(with_prompt(prompt, sources)), compared_ND))
                 numbers[f"mse_{code}"] = errors[-1]
             accuracies.append(float(np.mean(nearest_accuracy(source_ND, target_ND, sources, targets))))
             numbers[f"accuracy_{code}"] = accuracies[-1]
         for graded in self.graded:
-            first_ND, second_ND = encoder.encode(graded.first), encoder.encode(graded.second)
+            first_ND, second_ND = (self._encode(encoder, side, 0) for side in (graded.first, graded.second))
             for width in (None, *stage.dimensions):
                 cosines = cosine_rows(first_ND[:, :width], second_ND[:, :width])
                 # A collapsed student ranks nothing: its score is 0, and the run continues.

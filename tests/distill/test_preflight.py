@@ -45,6 +45,9 @@ WRONG = {
     "no graded file": ("heldout.graded", ["nowhere-dev.tsv"], "nowhere-dev.tsv"),
     "a test set": ("heldout.graded", ["sts-test.tsv"], "must not choose checkpoints"),
     "no report file": ("report", ["nowhere.tsv"], "nowhere.tsv"),
+    "a frozen name of another architecture": ("stages.four.freeze", ["embedding", "encoder.layer.0"],
+        "freeze: no parameter's name begins with 'encoder.layer.0'; they begin with embedding, layers.NUMBER"),
+    "a language without text": ("languages", ["de", "tr"], "languages: no corpus has text in tr; they have"),
     "unknown precision": ("stages.four.quantize", "int3", "int3"),
     "cache": ("cache", "FOLDER/three.tsv/outputs", "not a writable folder"),
 }  # fmt: skip
@@ -75,14 +78,27 @@ def test_a_mistake_is_met_before_any_work(tiny_tree, tmp_path, case, monkeypatch
         ({"mine_margin": 0.1}, "mine_margin has no effect without mine"),
         ({"choose": "graded"}, "choose: graded has no effect without heldout.graded"),
         ({"steps": None, "epochs": 2, "patience": 2}, "patience has no effect"),
-        ({"warmup_steps": 5, "patience": 2}, ""),
+        ({"evaluate_every": 3, "patience": 2}, "patience has no effect: the stage has 2 validations"),
+        ({"evaluate_every": 7}, "evaluate_every has no effect: the stage has 6 steps"),
+        ({"batch": 16, "batch_tokens": 100}, "batch has no effect: batch_tokens cuts the batches"),
+        ({"warmup_steps": 2, "warmup_ratio": 0.5}, "warmup_ratio has no effect with warmup_steps"),
+        ({"mini_batch": 20}, "mini_batch has no effect: a batch has"),
+        (
+            {"freeze": ["embedding"], "table_learning_rate": 0.1},
+            "table_learning_rate has no effect: the table is frozen",
+        ),
+        (
+            {"objective": [{"name": "kd"}, {"name": "multilingual_mse", "weight": 0}]},
+            "an objective of weight 0 has no effect",
+        ),
+        ({"warmup_steps": 5, "patience": 1}, ""),
     ],
 )
 def test_settings_without_effect_are_named(tiny_tree, settings, said, capsys):
     tree = tiny_tree | {"stages": [tiny_tree["stages"][3] | {"steps": 6} | settings]}
     check_recipe(parse_recipe(tree | {"heldout": {"share": 0.1}}, "tiny"))
     found = capsys.readouterr().err
-    assert f"stage four: {said}" in found if said else not found
+    assert f"stage four: {said}" in found if said else "has no effect" not in found
 
 
 def test_a_student_by_name_has_its_own_positions(tiny_tree, tmp_path):

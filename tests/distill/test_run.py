@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny_models
 import torch
 import yaml
 from folder_kinds import PROMPTS, write_folder
@@ -30,6 +31,7 @@ from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.model_card import license_of
 from msdc.distill.run import Run
+from msdc.distill.run_folder import RESUMED_STAGE, Metrics
 from msdc.distill.teacher import CachedTeacher
 from msdc.distill.training.feed import BatchFeed
 from msdc.distill.training.trainer import Trainer
@@ -211,13 +213,88 @@ def test_texts_that_a_stage_cuts_are_counted(tiny_tree, tmp_path, capsys):
     tiny_tree["stages"] = [tiny_tree["stages"][0] | {"steps": 1, "max_length": 8}]
     distill(parse_recipe(tiny_tree, "tiny"), tmp_path / "run")
     found = re.search(
-        r"stage 1/1 one: ([\d,]+) of ([\d,]+) texts \(([\d.]+) %\) are cut to the stage's max_length of 8 tokens",
+        r"stage one: ([\d,]+) of ([\d,]+) texts \(([\d.]+) %\) are cut to the stage's max_length of 8 tokens",
         capsys.readouterr().err,
     )
     assert found
     cut, every, share = (float(number.replace(",", "")) for number in found.groups())
     assert 0 < cut <= every
     assert share == pytest.approx(100 * cut / every, abs=0.06)
+
+
+# --- what may change on resume ----------------------------------------------------------------------------------------
+
+
+def test_after_a_loss_that_is_no_number_a_lower_rate_continues(tiny_tree, tmp_path):
+    """As the message advises, also from a checkpoint whose weights had been ruined."""
+    stage = tiny_tree["stages"][3] | {"steps": 8, "evaluate_every": 2, "clip": 1e30, "warmup_steps": 0}
+    tree = tiny_tree | {"assistant": None, "student": str(tiny_models.student_folder())}
+    folder = tmp_path / "run"
+    in_child(tree | {"stages": [stage]}, folder, 7, False)
+    with pytest.raises(MsdcError, match=r"Lower learning_rate .*`resume` continues from step [0-9]") as error:
+        distill(tree | {"stages": [stage | {"learning_rate": 1e30}]}, folder, True)
+    assert "the loss is" in str(error.value)
+    again = distill(tree | {"stages": [stage | {"learning_rate": 0.01}]}, folder, True)
+    rows = Metrics(folder / "metrics.jsonl").rows()
+    rates = {row["step"]: row["learning_rate"] for row in rows if "learning_rate" in row}
+    assert max(rates.values()) <= max(stage["learning_rate"], 0.01)
+    assert sorted(rates) == list(range(1, 9))
+    assert again.stages["four"]["heldout_accuracy"] > 0
+    card = (again.student / "README.md").read_text()
+    assert "stages.four.learning_rate: 1e+30 then, 0.01 now" in card
+
+
+@FORKS
+@pytest.mark.parametrize("key", RESUMED_STAGE)
+def test_each_setting_of_the_list_may_change(tiny_tree, tmp_path, key):
+    values = {"schedule": "constant", "steps": 5, "epochs": 2.0, "warmup_steps": 1, "evaluate_every": 1, "patience": 9}
+    stage = tiny_tree["stages"][3] | {"steps": 8, "evaluate_every": 2}
+    tree = tiny_tree | {"assistant": None, "student": str(tiny_models.student_folder()), "stages": [stage]}
+    folder = tmp_path / "run"
+    in_child(tree, folder, 3, False)
+    distill(tree | {"stages": [stage | {key: values.get(key, 0.01)}]}, folder, True)
+    assert yaml.safe_load((folder / "recipe.yaml").read_text())["stages"][0][key] == values.get(key, 0.01)
+    assert (folder / "student").is_dir()
+
+
+@FORKS
+def test_text_that_was_moved_is_the_same_and_changed_text_is_not(tiny_tree, tmp_path):
+    """A job's folder has another name after each restart: paths of corpora, graded files and caches may change."""
+    parts = {"en-de.tsv": "".join(f"the cat {n} sleeps\tdie katze {n} schläft\n" for n in range(80)),
+             "dev.tsv": "".join(f"{n % 6}\tcat {n}\tdog {n % 4}\n" for n in range(12))}  # fmt: skip
+    for folder in ("job-1", "job-2"):
+        (tmp_path / folder).mkdir()
+        for name, text in parts.items():
+            (tmp_path / folder / name.replace("en-de", f"text-{folder}.en-de")).write_text(text)
+
+    def tree(folder: str) -> dict:
+        graded = {"pairs": 5, "share": 0.1, "graded": [str(tmp_path / folder / "dev.tsv")]}
+        corpora = [{"path": str(tmp_path / folder / "text-*.tsv"), "languages": ["de"]}]
+        stage = tiny_tree["stages"][3] | {"steps": 8, "evaluate_every": 2}
+        return tiny_tree | {
+            "assistant": None, "student": str(tiny_models.student_folder()), "stages": [stage], "corpora": corpora,
+            "heldout": graded, "cache": str(tmp_path / folder / "cache"),
+        }  # fmt: skip
+
+    in_child(tree("job-1"), tmp_path / "run", 4, False)
+    whole = distill(tree("job-1"), tmp_path / "whole").student
+    shutil.rmtree(tmp_path / "job-1")
+    file = tmp_path / "job-2" / "text-job-2.en-de.tsv"
+    file.write_text(parts["en-de.tsv"].replace("katze", "Katze"))
+    with pytest.raises(InputError, match=r"other inputs: corpus .*text-job-1.*: removed; corpus .*text-job-2.*: added"):
+        distill(tree("job-2"), tmp_path / "run", True)
+    file.write_text(parts["en-de.tsv"])
+    assert same_weights(distill(tree("job-2"), tmp_path / "run", True).student, whole)
+
+
+def test_fewer_steps_than_were_taken_end_the_stage(tiny_tree, tmp_path, capsys):
+    stage = tiny_tree["stages"][3] | {"steps": 400, "evaluate_every": 4}
+    tree = tiny_tree | {"assistant": None, "student": str(tiny_models.student_folder())}
+    in_child(tree | {"stages": [stage]}, tmp_path / "run", 9, False)
+    result = distill(tree | {"stages": [stage | {"steps": 4}]}, tmp_path / "run", True)
+    assert "steps, more than its 4, and ends here" in capsys.readouterr().err
+    assert result.stages["four"]["step"] >= 4
+    assert (tmp_path / "run" / "student").is_dir()
 
 
 def test_a_start_without_an_assistant_is_told(tiny_tree, tmp_path, capsys):
@@ -319,7 +396,7 @@ def test_prompts_stay_with_the_student(tiny_tree, tmp_path, monkeypatch):
 
     def batches(self):
         for batch in original(self):
-            texts = [self.prompt + row.source for row in batch.read()]
+            texts = [self.prompts[0] + row.source for row in batch.read()]
             ids, mask = batch.source
             rows = [row[real].tolist() for row, real in zip(ids, mask, strict=True)]
             assert rows == self.tokenizer.encode(texts, self.stage.max_length)

@@ -56,7 +56,7 @@ class Feed:
     """The batches of `SIZES`, over and over: every process has its rows of them."""
 
     def __init__(self, width: int, states: tuple[int, int]) -> None:
-        self.seed, self.position, self.tokenizer, self.prompt = 3, Position(), tiny_models.tokenizer(), ""
+        self.seed, self.position, self.tokenizer, self.prompts = 3, Position(), tiny_models.tokenizer(), ("", "")
         self.stream, self.width, self.states = SimpleNamespace(), width, states
 
     def batches(self):

@@ -69,7 +69,7 @@ def test_tokens_are_those_of_every_text_in_the_order_of_rows_and_sides(tmp_path)
     lengths = [len(row) for row in tokenizer.encode(texts, 1 << 20)]
     for longest in (8, max(lengths) - 1, max(lengths)):
         assert table.truncated(tokenizer, longest) == sum(length > longest for length in lengths)
-    assert table.truncated(tokenizer, max(lengths), "the dog: ") > 0, "with the prompt"
+    assert table.truncated(tokenizer, max(lengths), ("the dog: ", "the dog: ")) > 0, "with the prompt"
 
 
 def test_it_is_read_once(tmp_path, monkeypatch):

@@ -137,12 +137,13 @@ def contents(batch):
 def test_batches_have_the_tokens_of_their_rows(tmp_path, tokenizer):
     write(tmp_path, a_de=300, b_nl=90)
     text = text_of(tmp_path)
-    batches = epoch_of(feed_of(text, tokenizer, prompt="query: "))
+    batches = epoch_of(feed_of(text, tokenizer, prompts=("query: ", "passage: ")))
     rows = [row for batch in batches for row in contents(batch)]
     assert len(rows) == len(set(rows)) == sum(map(len, text.kept))
     for batch in batches:
-        for (ids, mask), side in zip((batch.source, batch.target), zip(*contents(batch), strict=True), strict=False):
-            expected = tokenizer.encode([f"query: {one}" for one in side], 24)
+        sides = zip((batch.source, batch.target), zip(*contents(batch), strict=True), strict=False)
+        for ((ids, mask), side), prompt in zip(sides, ("query: ", "passage: "), strict=True):
+            expected = tokenizer.encode([prompt + one for one in side], 24)
             assert [row[real].tolist() for row, real in zip(ids, mask, strict=True)] == expected
             assert ids.shape[1] == max(map(len, expected))
             assert (ids[~mask] == tokenizer.pad_id).all()

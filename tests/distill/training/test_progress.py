@@ -21,7 +21,7 @@ from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.recipe import HeldOut
 from msdc.distill.run_folder import Metrics
-from msdc.distill.training.progress import TRACKERS, StageProgress, Trackers, flat_numbers
+from msdc.distill.training.progress import MOST_FAILURES, TRACKERS, StageProgress, Trackers, flat_numbers
 from msdc.distill.training.trainer import Trainer
 from msdc.errors import InputError, MsdcError
 
@@ -306,6 +306,32 @@ def test_rows_become_flat_numbers_at_steps_that_go_on(tmp_path, monkeypatch):
         (ident, 5, {"two/loss": 0.2}),
     ]
     assert flat_numbers({"a": True, "b": 2}) == {"b": 2.0}
+
+
+@pytest.mark.parametrize("failures", [3, 10**6])
+def test_a_tracker_whose_server_is_away_ends_no_run(tiny_tree, tmp_path, monkeypatch, capsys, failures):
+    """Its rows are sent when it is back; one that stays away is dropped; both are said once."""
+    taken, calls = [], []
+
+    def log(numbers, step):
+        calls.append(step)
+        if 2 < len(calls) <= 2 + failures:
+            raise ConnectionError("reset by peer\nat the server")
+        taken.append((step, numbers))
+
+    monkeypatch.setitem(TRACKERS, "memory", lambda *facts: (log, lambda: None))
+    monkeypatch.setattr("msdc.distill.training.progress.require_trackers", lambda names: None)
+    monkeypatch.setattr("msdc.distill.run.require_trackers", lambda names: None)
+    distill(short(tiny_tree, 30), tmp_path / "run", trackers=["memory"])
+    said = capsys.readouterr().err
+    rows = Metrics(tmp_path / "run" / "metrics.jsonl").rows()
+    assert said.count("tracker memory: reset by peer at the server: its rows wait") == 1
+    if failures == 3:
+        assert [step for step, _ in taken] == [row.get("step", 30) for row in rows]
+    else:
+        assert len(taken) == 2
+        assert len(calls) == 2 + MOST_FAILURES
+        assert said.count(f"no more rows are sent to it after {MOST_FAILURES} errors in a row") == 1
 
 
 def test_tensorboard_has_the_rows_of_the_metrics(tiny_tree, tmp_path):
