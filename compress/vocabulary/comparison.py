@@ -57,14 +57,13 @@ class Proof(BaseModel):
 def read_languages(encoder: Encoder) -> list[str]:
     """Languages of the embedded corpus that a model reads: English, and those in which sentences find the English one.
 
-    Raises nothing: a model that reads none of them is compared on English.
+    A model that reads none of them is compared on English.
     """
     header, rows = parallel_table()
-    picked = rows[:: max(1, len(rows) // READ_ROWS)][:READ_ROWS]
-    vectors = [encoder.encode([row[column] for row in picked], prompt="") for column in range(len(header))]
-    english_ND, *others = vectors
-    found = [code for code, other_ND in zip(header[1:], others, strict=True)
-             if float(np.mean(nearest_accuracy(english_ND, other_ND))) >= LEAST_READ]  # fmt: skip
+    sides = [list(side) for side in zip(*rows[:: max(1, len(rows) // READ_ROWS)][:READ_ROWS], strict=True)]
+    vectors = [encoder.encode(side, prompt="") for side in sides]
+    found = [code for code, other_ND, side in zip(header[1:], vectors[1:], sides[1:], strict=True)
+             if float(np.mean(nearest_accuracy(vectors[0], other_ND, sides[0], side))) >= LEAST_READ]  # fmt: skip
     return [header[0], *found]
 
 
