@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict
 from msdc.encoders.encoder import Encoder
 from msdc.errors import GateError, InputError
 from msdc.progress import warn
-from msdc.scores import cosine_rows, nearest_accuracy
+from msdc.scores import cosine_rows
+from msdc.text.answers import nearest_accuracy
 from msdc.text.quickstart import parallel_table
 
 COMPARED = 200  # texts of each kind, changed and unchanged, whose vectors are compared
