@@ -115,6 +115,8 @@ def plan_command(budget: str | None, runtime: str, show_all: bool, wide: bool, a
 @click.option("--corpus", multiple=True, type=FILE, help="Keep tokens that this text uses (repeatable).")
 @click.option("--size", type=int, help="Keep at most this many tokens, the most frequent ones.")
 @click.option("--check", multiple=True, type=FILE, help="Measure the change on this text (repeatable).")
+@click.option("--least-cosine", type=float, default=0.98, show_default=True,
+              help="Refuse a lower mean cosine between vectors before and after; 0: no limit.")  # fmt: skip
 @FORCE
 @json_option
 @quiet_option

@@ -1,21 +1,20 @@
 """Trim a model's vocabulary: remove tokens and their table rows, and prove that nothing else changed.
 
-Shapes: V old rows, K kept rows, N texts, D sentence width.
+Shapes: V old rows, K kept rows.
 """
 
 from __future__ import annotations
 
+import bisect
 import tempfile
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import torch
 import yaml
-from pydantic import BaseModel, ConfigDict
 
 from msdc.arguments import checked
 from msdc.compress.gate import require_written
@@ -23,17 +22,25 @@ from msdc.compress.student.coded_table import prune
 from msdc.compress.student.config import CODE, INDEX, TABLE, StudentConfig
 from msdc.compress.student.io import Written, open_source, save_student
 from msdc.compress.student.model import Student, with_state
+from msdc.compress.student.stock import to_student
 from msdc.compress.texts import quickstart_texts, read_texts
+from msdc.compress.vocabulary.comparison import (
+    LEAST_COSINE,
+    Proof,
+    check_least,
+    embedded_languages,
+    passes,
+    prove,
+    require_close,
+    warn_changed,
+)
 from msdc.compress.vocabulary.tokens import Vocabulary, open_vocabulary
 from msdc.encoders.encoder import Encoder
-from msdc.errors import GateError, InputError
-from msdc.progress import track
-from msdc.scores import cosine_rows
+from msdc.errors import InputError
+from msdc.progress import track, warn
 from msdc.text.tokenizer import load_tokenizer
 
-PROOF_TEXTS = 200
-# The same rows through the same layers: only the order of additions can differ, of a batch or of a stock model's code.
-PROOF_MAX_ABS = 2e-5
+SIZE_STEPS = 8  # between a `size` that is refused and the whole vocabulary, to name one that passes
 
 _ALPHABETS = yaml.safe_load(Path(__file__).with_name("alphabets.yaml").read_text(encoding="utf-8"))
 _LATIN = _ALPHABETS["scripts"]["latin"]["letters"]
@@ -122,20 +129,6 @@ def choose_tokens(
     return sorted(must)
 
 
-class Proof(BaseModel):
-    """One set of texts before and after: how many are tokenized differently, and how much the vectors change."""
-
-    model_config = ConfigDict(frozen=True)
-
-    texts: int
-    source: str
-    changed_share: float
-    unchanged_max_abs: float
-    changed_mean_cosine: float | None
-    tokens_before: float
-    tokens_after: float
-
-
 class TrimReport(Written):
     """Sizes before and after, and how texts and vectors changed."""
 
@@ -166,33 +159,22 @@ def with_rows(student: Student, rows: Sequence[int], pad_id: int) -> Student:
     return trimmed
 
 
-def prove(before: Encoder, after: Encoder, rows: Sequence[int], texts: Sequence[str], source: str) -> Proof:
-    """Compare two encoders text by text; `rows` are the old table rows of the new ids."""
-    old_ids, new_ids = before.tokenize(texts), after.tokenize(texts)
-    same = [[rows[i] for i in new] == old for old, new in zip(old_ids, new_ids, strict=True)]
-    unchanged, changed = (
-        [text for text, equal in zip(texts, same, strict=True) if equal == wanted][:PROOF_TEXTS]
-        for wanted in (True, False)
-    )
-    old_ND, new_ND = (one.encode(unchanged, prompt="") for one in (before, after))
-    # Vectors that are not normalized are compared at the scale of a unit vector.
-    length_N1 = np.maximum(np.linalg.norm(old_ND, axis=1, keepdims=True), 1.0)
-    largest = float((np.abs(old_ND - new_ND) / length_N1).max()) if unchanged else 0.0
-    if largest > PROOF_MAX_ABS:
-        raise GateError(f"{source}: vectors of unchanged texts differ by {largest:.1e}; nothing was written")
-    cosine = None
-    if changed:
-        old_ND, new_ND = (one.encode(changed, prompt="") for one in (before, after))
-        cosine = float(cosine_rows(old_ND, new_ND).mean())
-    return Proof(
-        texts=len(texts),
-        source=source,
-        changed_share=1 - sum(same) / len(same),
-        unchanged_max_abs=largest,
-        changed_mean_cosine=cosine,
-        tokens_before=sum(map(len, old_ids)) / len(texts),
-        tokens_after=sum(map(len, new_ids)) / len(texts),
-    )
+def _smaller(
+    encoder: Encoder, student: Student, vocabulary: Vocabulary, keep: Sequence[int], folder: Path
+) -> tuple[Encoder, Path, list[int]]:
+    """The encoder with the tokens `keep`, its tokenizer's file in `folder`, and the old row of each new id."""
+    file, rows, pad_id = vocabulary.write(keep, folder)
+    small = with_rows(student, rows, pad_id)
+    positions = student.config.positions
+    after = Encoder(small, load_tokenizer(file.parent, pad_id), positions, "after", None, encoder.defaults)
+    return after, file, rows
+
+
+def _size_that_passes(size: int, whole: int, passing: Callable[[int], bool]) -> int | None:
+    """The smallest of a few sizes between `size` and the `whole` vocabulary for which `passing` holds; None: none."""
+    steps = sorted({size + (whole - size) * step // SIZE_STEPS for step in range(1, SIZE_STEPS)} - {size})
+    index = bisect.bisect_left(steps, True, key=passing)
+    return steps[index] if index < len(steps) else None
 
 
 @checked
@@ -204,6 +186,7 @@ def trim(
     corpus: Sequence[str | Path] = (),
     size: int | None = None,
     check: Sequence[str | Path] = (),
+    least_cosine: float = LEAST_COSINE,
     force: bool = False,
 ) -> TrimReport:
     """Remove unused tokens and table rows from a model, and verify that nothing else changed.
@@ -222,12 +205,16 @@ def trim(
         corpus: keep tokens that these text files use.
         size: keep at most this many tokens, the most frequent ones.
         check: measure the change on these text files too.
+        least_cosine: refuse a lower mean cosine between the vectors before and after (0: no limit), on `corpus`,
+            `check`, and the embedded sentences of `languages`; without `languages` and `corpus` on those of the
+            languages that the model reads. Texts that are tokenized as before count as 1.
         force: replace `output` if it exists.
 
     Raises:
         InputError: no such model, nothing to keep, an unknown language, or `output` exists.
-        GateError: texts that are tokenized as before have other vectors.
+        GateError: texts that are tokenized as before have other vectors, or `least_cosine` is not reached.
     """
+    check_least(least_cosine)
     corpora = [Path(path) for path in corpus]
     output, encoder, student = open_source(model, output, force)
     tokenizer, config = encoder.tokenizer, student.config
@@ -238,16 +225,33 @@ def trim(
         for start in track(range(0, len(texts), 4096), f"count {path.name}"):
             for row in tokenizer.encode(texts[start : start + 4096], config.positions):
                 counts.update(row)
-    keep = choose_tokens(vocabulary, languages, counts if corpora else None, size)
+
+    def chosen(size: int | None) -> list[int]:
+        return choose_tokens(vocabulary, languages, counts if corpora else None, size)
+
+    keep = chosen(size)
+    codes = embedded_languages(encoder, languages)
+    absent = [code for code in languages if code not in codes]
+    if absent and not corpora and not check:
+        warn(f"the embedded corpus has no text in {', '.join(absent)}: nothing is measured there; name a file of such "
+             "text (check)")  # fmt: skip
+    files = [(path.name, read_texts(path, limit=20_000)) for path in [*corpora, *map(Path, check)]]
+    samples = [(f"embedded corpus ({', '.join(codes)})", quickstart_texts(codes, limit=400))] if codes else []
+    # A corpus without languages names all the text that must stay as it is.
+    judged = files if corpora and not languages else samples + files
     with tempfile.TemporaryDirectory(prefix="msdc-vocabulary-") as place:
-        file, rows, pad_id = vocabulary.write(keep, Path(place))
-        small = with_rows(student, rows, pad_id)
-        after = Encoder(small, load_tokenizer(file.parent, pad_id), config.positions, "after", None, encoder.defaults)
-        samples = quickstart_texts(languages, limit=400)
+        after, file, rows = _smaller(encoder, student, vocabulary, keep, Path(place))
         # Against the model itself, not against the student that it was converted into.
-        proofs = [prove(encoder, after, rows, samples, "embedded corpus")]
-        for path in [*corpora, *map(Path, check)]:
-            proofs.append(prove(encoder, after, rows, read_texts(path, limit=20_000), path.name))
+        proofs = [prove(encoder, after, rows, texts, name) for name, texts in samples + files]
+        gated = proofs[-len(judged) :] if judged else []
+        if not passes(gated, least_cosine):
+            require_close(gated, least_cosine, _advice(
+                size, config.vocabulary, lambda wanted: _reaches(
+                    encoder, student, vocabulary, chosen(wanted), judged, least_cosine)))  # fmt: skip
+        warn_changed(proofs)
+        if len(rows) == config.vocabulary:
+            warn(f"nothing is removed: all {len(rows):,} tokens are among those to keep")
+        small = to_student(after)
         rules = {"languages": ", ".join(languages), "tokens of": ", ".join(path.name for path in corpora)}
         rules["at most this many tokens:"] = str(size or "")
         kept = "; ".join(f"{rule} {value}" for rule, value in rules.items() if value)
@@ -256,12 +260,13 @@ def trim(
         for proof in proofs:
             card += (
                 f"* {proof.source}: {proof.texts} texts, {proof.changed_share:.2%} tokenized differently; "
-                f"vectors of the other texts differ by at most {proof.unchanged_max_abs:.1e}.\n"
+                f"vectors of the other texts differ by at most {proof.unchanged_max_abs:.1e}, mean cosine of all "
+                f"{proof.mean_cosine:.4f}.\n"
             )
         stock, plan = student is not encoder.module, student.stored_plan
         save_student(
             small, file, output, card=card, force=force, plan=plan, defaults=encoder.defaults, stock=stock,
-            check=lambda stage: require_written(encoder, after, stage, samples[::25]),
+            check=lambda stage: require_written(encoder, after, stage, quickstart_texts(codes, limit=16)),
         )  # fmt: skip
     return TrimReport(
         model=Path(model).name,
@@ -273,3 +278,21 @@ def trim(
         tokenizer=file.name,
         proofs=proofs,
     )
+
+
+def _reaches(
+    encoder: Encoder, student: Student, vocabulary: Vocabulary, keep: Sequence[int],
+    judged: Sequence[tuple[str, Sequence[str]]], least_cosine: float,
+) -> bool:  # fmt: skip
+    """Whether the model with the tokens `keep` reaches `least_cosine` on the texts, at most 400 of each source."""
+    with tempfile.TemporaryDirectory(prefix="msdc-vocabulary-") as place:
+        after, _, rows = _smaller(encoder, student, vocabulary, keep, Path(place))
+        return passes([prove(encoder, after, rows, texts[:400], name) for name, texts in judged], least_cosine)
+
+
+def _advice(size: int | None, whole: int, passing: Callable[[int], bool]) -> str:
+    """What reaches `least_cosine`: a larger `size` if one does."""
+    larger = None if size is None else _size_that_passes(size, whole, passing)
+    if larger is not None:
+        return f"`size` {larger} reaches it; or lower `least_cosine`"
+    return "Keep more tokens (`languages`, `corpus`), or lower `least_cosine`"

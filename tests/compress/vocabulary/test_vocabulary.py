@@ -1,6 +1,7 @@
 """Trimmed vocabularies: what stays, which ids, and that unchanged text keeps its vector, for every tokenizer kind."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -16,9 +17,11 @@ from msdc.compress.student.io import load_student, save_student
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.plan import integers, plan_for
 from msdc.compress.texts import quickstart_texts, read_texts
+from msdc.compress.vocabulary.comparison import prove, read_languages
 from msdc.compress.vocabulary.tokens import open_vocabulary
-from msdc.compress.vocabulary.trim import LANGUAGES, Alphabet, choose_tokens, prove, trim
+from msdc.compress.vocabulary.trim import LANGUAGES, Alphabet, choose_tokens, trim
 from msdc.errors import GateError, InputError
+from msdc.text.quickstart import parallel_table
 from msdc.text.tokenizer import PieceTokenizer
 
 SENTENCES = quickstart_texts()
@@ -284,6 +287,60 @@ def test_command(piece_student, tmp_path):
     assert json.loads(forced.stdout)["vocabulary_after"] == msdc.load_encoder(tmp_path / "out").tokenizer.size
     nothing = run(command, ["vocabulary", str(piece_student), "-o", str(tmp_path / "x")])
     assert "state what to keep" in str(nothing.exception)
+
+
+def test_a_vocabulary_that_loses_too_much_is_refused_with_a_size_that_passes(tmp_path, capsys):
+    with pytest.raises(
+        GateError, match=r"\(en\): 3\d\.\d% of the texts.*below `least_cosine`.*`size` \d+ reaches it"
+    ) as error:
+        trim("all-MiniLM-L6-v2", output=tmp_path / "out", size=8000)
+    assert not (tmp_path / "out").exists()
+    size = int(re.search(r"`size` (\d+)", str(error.value))[1])
+    capsys.readouterr()
+    report = trim("all-MiniLM-L6-v2", output=tmp_path / "out", size=size)
+    (proof,) = report.proofs
+    assert proof.mean_cosine >= 0.98
+    assert proof.mean_cosine == pytest.approx(1 - proof.changed_share * (1 - proof.changed_mean_cosine))
+    # What is allowed and yet noticeable is a warning with the same figures.
+    assert f"{proof.changed_share:.1%} of the texts" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("least", [-0.1, 1.1])
+def test_a_limit_that_is_no_cosine(piece_student, tmp_path, least):
+    with pytest.raises(InputError, match="`least_cosine` "):
+        trim(piece_student, output=tmp_path / "out", size=600, least_cosine=least)
+
+
+def test_without_a_limit_any_vocabulary_is_written(piece_student, tmp_path, capsys):
+    with pytest.raises(GateError, match="nothing was written"):
+        trim(piece_student, output=tmp_path / "out", size=300)
+    trim(piece_student, output=tmp_path / "out", size=300, least_cosine=0)
+    assert "have a mean cosine of" in capsys.readouterr().err
+
+
+def test_a_model_is_compared_on_the_languages_that_it_reads():
+    assert read_languages(msdc.load_encoder("all-MiniLM-L6-v2")) == ["en"]
+    assert read_languages(msdc.load_encoder("msdc-mini")) == parallel_table()[0]
+
+
+def test_a_corpus_alone_decides(piece_student, tmp_path, corpus, capsys):
+    """Text outside the corpus may change, which is a warning; files of one name are two sets of texts."""
+    (tmp_path / "other").mkdir()
+    twin = tmp_path / "other" / corpus.name
+    twin.write_text("\n".join(quickstart_texts(["tr"])), encoding="utf-8")
+    report = trim(piece_student, output=tmp_path / "out", corpus=(corpus,))
+    assert [proof.source for proof in report.proofs] == ["embedded corpus (en)", corpus.name]
+    assert report.proofs[0].mean_cosine < 0.98 <= report.proofs[1].mean_cosine
+    assert "embedded corpus (en): " in capsys.readouterr().err
+    with pytest.raises(GateError, match=f"^{corpus.name}: "):
+        trim(piece_student, output=tmp_path / "no", corpus=(corpus,), check=(twin,))
+
+
+def test_what_is_not_measured_or_not_removed_is_a_warning(piece_student, tmp_path, capsys):
+    trim(piece_student, output=tmp_path / "out", languages=("pl",))
+    assert "has no text in pl: nothing is measured" in capsys.readouterr().err
+    trim(piece_student, output=tmp_path / "all", size=50_000)
+    assert "nothing is removed" in capsys.readouterr().err
 
 
 def test_a_file_without_text(tmp_path):
