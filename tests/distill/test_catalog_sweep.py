@@ -115,7 +115,9 @@ def recipe_file(tiny_tree, tmp_path):
                 "stages.four.objective": [{"name": "multilingual_contrastive", "options": {"labels": "hard"}}]}},
             "short": {"stages": ["one", "two"]},
         },
-        "tables": {"9": {"about": "labels", "columns": ["cross"], "rows": {"full": 79.4, "hard": 79.0}}},
+        "tables": {"9": {"about": "labels", "columns": ["cross"], "rows": {"full": 79.4, "hard": 79.0}},
+                   # A row of it that has a figure in another table too.
+                   "8": {"about": "one language", "columns": ["mono"], "rows": {"full": 82.6}}},
     }  # fmt: skip
     path = tmp_path / "tiny.yaml"
     path.write_text(yaml.safe_dump(tree))
@@ -145,6 +147,8 @@ def test_sweep_of_a_table_shares_stages_and_writes_table_and_plot(recipe_file, t
     assert any(line.split()[:1] == ["hard"] for line in printed)
     assert "hard labels" in (out / "table.md").read_text()
     assert "<svg" in (out / "report.html").read_text()
+    assert "\\toprule" in (out / "table.tex").read_text()
+    assert (out / "figure-1.svg").read_text().startswith("<svg")
     for stage in ("0-one", "1-two", "2-three"):
         one, other = (out / label / "stages" / stage / "model" / "model.safetensors" for label in ("full", "hard"))
         assert one.stat().st_ino == other.stat().st_ino
@@ -351,7 +355,8 @@ def test_points_of_a_sweep(recipe_file, tmp_path):
     for words, said in (
         (("seed=1", "seed=2"), "names seed twice"),
         ("nothing", "expected table="),
-        ("table=12", "no rows of table 12; it has tables 9"),
+        ("table=12", "has no table 12; it has tables 8, 9"),
+        ("table=9,12", "has no table 12"),
         ("variant=x", "no variant"),
     ):
         with pytest.raises(InputError, match=said):
