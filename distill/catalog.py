@@ -44,6 +44,7 @@ EMBEDDED = PACKAGE / "data"
 NAMED = ("corpora", "stages")  # lists whose entries are addressed by name
 PATHS = ("path", "files", "file", "graded", "report", "cache", "exclude")
 MODELS = ("teacher", "assistant", "student", "body", "model")
+OBJECTIVES = ("objective", "name")  # keys of what may be a function in a file: FILE.py:FUNCTION
 NamedEntries = dict[str, list[Any]]  # entries of the lists in NAMED
 
 
@@ -247,16 +248,22 @@ def _change_texts(value: Any, change: Callable[[str, str], str], key: str = "") 
     return change(value, key) if isinstance(value, str) else value
 
 
+def is_function(text: object, key: str) -> bool:
+    """Whether the value of a key names a function in a file, FILE.py:FUNCTION."""
+    return key in OBJECTIVES and isinstance(text, str) and ".py:" in text and not text.startswith(("{", "~"))
+
+
 def set_paths(value: Any, folder: Path) -> Any:
     """A part of a recipe's mapping with its paths, which are relative to `folder`, made absolute.
 
-    Paths are corpora, graded files, vocabularies and caches, and names of models that begin with `./` or `../`.
+    Paths are corpora, graded files, vocabularies and caches, names of models that begin with `./` or `../`, and files
+    of objectives.
     Placeholders and `~` stay.
     """
 
     def absolute(text: str, key: str) -> str:
         relative = key in PATHS and not text.startswith(("{", "~"))
-        relative = relative or (key in MODELS and text.startswith(("./", "../")))
+        relative = relative or (key in MODELS and text.startswith(("./", "../"))) or is_function(text, key)
         return os.path.abspath(folder / text) if text and relative else text
 
     return _change_texts(value, absolute)
@@ -392,7 +399,7 @@ def _stage_facts(recipe: Recipe, stage: Stage) -> dict[str, Any]:
     for use in stage.objective:
         options = ", ".join(f"{key}={value}" for key, value in use.options.items())
         weight = "" if use.weight == 1 else f"{use.weight:g} "
-        losses.append(f"{weight}{use.name}{f'({options})' if options else ''}")
+        losses.append(f"{weight}{use.label}{f'({options})' if options else ''}")
     corpora = recipe.corpora_of(stage)
     keys = ("train", "teacher", "start", "batch", "balance", "max_length", "learning_rate", "weight_decay", "choose",
             "evaluate_every", "patience")  # fmt: skip
