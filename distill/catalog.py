@@ -44,6 +44,7 @@ EMBEDDED = PACKAGE / "data"
 NAMED = ("corpora", "stages")  # lists whose entries are addressed by name
 PATHS = ("path", "files", "file", "graded", "report", "cache", "exclude")
 MODELS = ("teacher", "assistant", "student", "body", "model")
+OBJECTIVES = ("objective", "name")  # keys of what may be a function in a file: FILE.py:FUNCTION
 NamedEntries = dict[str, list[Any]]  # entries of the lists in NAMED
 
 
@@ -58,28 +59,29 @@ class Variant(Strict):
     skips: tuple[str, ...] = ()
     differs: tuple[str, ...] = ()
 
-    def apply(self, tree: dict[str, Any], known: NamedEntries, name: str) -> None:
+    def apply(self, tree: dict[str, Any], known: NamedEntries, name: str, names: Names) -> None:
         """Change the recipe's mapping in place; `known` are all entries to choose from, including its own.
 
-        So that variants combine in any order, a setting also changes entries that are removed, or chosen later.
+        `names` are those of all entries. So that variants combine in any order, a setting also changes entries that are
+        removed, or chosen later.
         """
         for key, value in self.set.items():
             if key in NAMED:
                 tree[key], before = copy.deepcopy(value), tree.get(key) or []
-                own = set(_names(tree[key], key))
-                spare = [one for one, name in zip(known[key], _names(known[key], key), strict=True)
+                own = set(names.of(tree[key], key))
+                spare = [one for one, name in zip(known[key], names.of(known[key], key), strict=True)
                          if name not in own and not any(one is old for old in before)]  # fmt: skip
                 known[key] = [*tree[key], *spare]
             else:
-                set_value(known if key.split(".")[0] in NAMED else tree, key, value)
+                set_value(known if key.split(".")[0] in NAMED else tree, key, value, names)
         for key, wanted in (("corpora", self.corpora), ("stages", self.stages)):
             if not isinstance(tree.get(key), list):
                 continue  # the schema will refuse it
-            have = dict(zip(_names(known[key], key), known[key], strict=True))
+            have = dict(zip(names.of(known[key], key), known[key], strict=True))
             if missing := [one for one in wanted or () if one not in have]:
                 raise InputError(f"variant {name}: {key} has no {missing[0]!r} (have {', '.join(have)})")
             entries = tree[key] if wanted is None else [have[one] for one in wanted]
-            tree[key] = [e for e, one in zip(entries, _names(entries, key), strict=True) if one not in self.without]
+            tree[key] = [e for e, one in zip(entries, names.of(entries, key), strict=True) if one not in self.without]
         if self.differs:
             tree["differs"] = [*tree.get("differs", ()), *self.differs]
 
@@ -134,19 +136,39 @@ class RecipeFile:
 # --- changes by key ---------------------------------------------------------------------------------------------------
 
 
-def set_value(node: Any, key: str, value: Any, inside: str = "", whole: str = "") -> None:
+def _name_of(entry: Any, inside: str) -> Any:
+    """The name of an entry of the list at the key `inside`."""
+    label = corpus_label if inside == "corpora" else operator.methodcaller("get", "name")
+    return label(entry) if isinstance(entry, dict) else None
+
+
+class Names:
+    """The names of stages and corpora while changes are applied: each keeps the name that it had before.
+
+    A corpus without a `name` is called after its path, which a change may replace.
+    """
+
+    def __init__(self) -> None:
+        self._first: dict[int, tuple[Any, Any]] = {}  # entry and name by the entry's id; it is kept, so its id is too
+
+    def of(self, entries: Sequence[Any], inside: str) -> list[Any]:
+        """The first names of the entries of the list at the key `inside`."""
+        return [self._first.setdefault(id(entry), (entry, _name_of(entry, inside)))[1] for entry in entries]
+
+
+def set_value(node: Any, key: str, value: Any, names: Names | None = None, inside: str = "", whole: str = "") -> None:
     """Change a value of a recipe's mapping; dots for depth, stages and corpora by name, `*` for all entries of a list.
 
     `inside` is the parent's key and `whole` the whole key, of a value inside another.
     """
     part, _, rest = key.partition(".")
-    whole = whole or key
-    places: list[Any] = [part] if isinstance(node, dict) else list(_entries(node, part, inside, whole))
+    whole, names = whole or key, names or Names()
+    places: list[Any] = [part] if isinstance(node, dict) else list(_entries(node, part, names, inside, whole))
     for at in places:
         if rest:
             if isinstance(node, dict) and not isinstance(node.get(at), (dict, list)):
                 node[at] = {}
-            set_value(node[at], rest, value, part, whole)
+            set_value(node[at], rest, value, names, part, whole)
         elif isinstance(node, list) and isinstance(node[at], dict) and isinstance(value, dict):
             node[at].clear()  # in place: a variant's entry is also the recipe's
             node[at].update(copy.deepcopy(value))
@@ -154,35 +176,31 @@ def set_value(node: Any, key: str, value: Any, inside: str = "", whole: str = ""
             node[at] = copy.deepcopy(value)
 
 
-def _names(entries: Any, inside: str) -> list[Any]:
-    """The names of the entries of a list; `inside` is the key of the list."""
-    label = corpus_label if inside == "corpora" else operator.methodcaller("get", "name")
-    return [label(entry) if isinstance(entry, dict) else None for entry in entries]
-
-
-def _entries(entries: Any, part: str, inside: str, key: str) -> list[int]:
+def _entries(entries: Any, part: str, names: Names, inside: str, key: str) -> list[int]:
     """The positions of the entry `part`, or of all, in the list at the key `inside`."""
     if not isinstance(entries, list):
         raise InputError(f"`overrides` {key}: {part!r}: its parent is a scalar")
+    first = names.of(entries, inside)  # before any change
     if part == "*":
         return list(range(len(entries)))
-    names = _names(entries, inside)
-    found = [number for number, name in enumerate(names) if name == part]
+    now = [_name_of(entry, inside) for entry in entries]
+    found = next(filter(None, ([n for n, name in enumerate(known) if name == part] for known in (first, now))), [])
     if len(found) == 1:
         return found
     if found:
         several = "; ".join(str(Corpus.model_construct(**entries[n]).origin) for n in found)
         raise InputError(f"`overrides` {key}: {part!r} means several, give them a `name`: {several}")
     if not part.isdigit() or int(part) >= len(entries):
-        known = ", ".join(str(name) for name in dict.fromkeys(names))
+        known = ", ".join(str(name) for name in dict.fromkeys(first))
         raise InputError(f"`overrides` {key}: no entry {part!r} (have {known})")
     if inside in NAMED:
-        raise InputError(f"`overrides` {key}: use the name of an entry: {part} is {inside}.{names[int(part)]}")
+        raise InputError(f"`overrides` {key}: use the name of an entry: {part} is {inside}.{first[int(part)]}")
     return [int(part)]
 
 
-def apply_overrides(tree: dict[str, Any], overrides: Sequence[str]) -> None:
+def apply_overrides(tree: dict[str, Any], overrides: Sequence[str], names: Names | None = None) -> None:
     """Change a recipe's mapping by texts `key=value`, with dots for depth, stages and corpora by name."""
+    names = names or Names()
     for override in overrides:
         key, separator, value = override.partition("=")
         if not separator or not key:
@@ -192,7 +210,7 @@ def apply_overrides(tree: dict[str, Any], overrides: Sequence[str]) -> None:
         if isinstance(parsed, str):
             with contextlib.suppress(ValueError):
                 parsed = float(parsed)
-        set_value(tree, key.strip(), parsed)
+        set_value(tree, key.strip(), parsed, names)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -220,24 +238,32 @@ def read_tree(path: Path) -> dict[str, Any]:
 
 
 def _change_texts(value: Any, change: Callable[[str, str], str], key: str = "") -> Any:
-    """A part of a recipe's mapping with `change(text, key)` for each text in it."""
+    """A part of a recipe's mapping with `change(text, key)` for each text in it, in place: entries keep their names."""
     if isinstance(value, dict):
-        return {name: _change_texts(inner, change, name) for name, inner in value.items()}
+        value.update({name: _change_texts(inner, change, name) for name, inner in value.items()})
+        return value
     if isinstance(value, list):
-        return [_change_texts(inner, change, key) for inner in value]
+        value[:] = [_change_texts(inner, change, key) for inner in value]
+        return value
     return change(value, key) if isinstance(value, str) else value
+
+
+def is_function(text: object, key: str) -> bool:
+    """Whether the value of a key names a function in a file, FILE.py:FUNCTION."""
+    return key in OBJECTIVES and isinstance(text, str) and ".py:" in text and not text.startswith(("{", "~"))
 
 
 def set_paths(value: Any, folder: Path) -> Any:
     """A part of a recipe's mapping with its paths, which are relative to `folder`, made absolute.
 
-    Paths are corpora, graded files, vocabularies and caches, and names of models that begin with `./` or `../`.
+    Paths are corpora, graded files, vocabularies and caches, names of models that begin with `./` or `../`, and files
+    of objectives.
     Placeholders and `~` stay.
     """
 
     def absolute(text: str, key: str) -> str:
         relative = key in PATHS and not text.startswith(("{", "~"))
-        relative = relative or (key in MODELS and text.startswith(("./", "../")))
+        relative = relative or (key in MODELS and text.startswith(("./", "../"))) or is_function(text, key)
         return os.path.abspath(folder / text) if text and relative else text
 
     return _change_texts(value, absolute)
@@ -310,18 +336,19 @@ def load_recipe(
     file = read_file(base)
     tree = file.tree
     tree.setdefault("name", file.path.stem)
+    names = Names()
     known = {k: [*(tree[k] if isinstance(tree.get(k), list) else ()), *spare] for k, spare in file.spare.items()}
     for part in filter(None, chosen.split("+")):
         if part not in file.variants:
             raise InputError(f"{base}: no variant {part!r}; it has {', '.join(file.variants) or 'none'}")
-        file.variants[part].apply(tree, known, part)
+        file.variants[part].apply(tree, known, part, names)
         tree["name"] += f"-{part}"
     if row := file.paper_row(chosen):
         tree["paper"] = row
     # The paths of a shipped recipe are the user's, relative to the working directory.
     if base not in shipped():
         tree = set_paths(tree, file.path.parent)
-    apply_overrides(tree, overrides)
+    apply_overrides(tree, overrides, names)
     return parse(Recipe, _fill_in(tree, base, data), str(file.path))
 
 
@@ -372,7 +399,7 @@ def _stage_facts(recipe: Recipe, stage: Stage) -> dict[str, Any]:
     for use in stage.objective:
         options = ", ".join(f"{key}={value}" for key, value in use.options.items())
         weight = "" if use.weight == 1 else f"{use.weight:g} "
-        losses.append(f"{weight}{use.name}{f'({options})' if options else ''}")
+        losses.append(f"{weight}{use.label}{f'({options})' if options else ''}")
     corpora = recipe.corpora_of(stage)
     keys = ("train", "teacher", "start", "batch", "balance", "max_length", "learning_rate", "weight_decay", "choose",
             "evaluate_every", "patience")  # fmt: skip

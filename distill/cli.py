@@ -62,7 +62,7 @@ def command(
     --max-steps tries a recipe: the results of its stages (--json, done.json) include the shares of the loss, minutes
     per 10,000 steps and memory.
 
-    A sweep writes one table (table.md, table.csv, table.json) and one page (report.html) next to its runs. A point that
+    A sweep writes one table (table.md, .csv, .json, .tex) and one page (report.html) next to its runs. A point that
     fails is a row with its reason; the same command continues a stopped sweep and tries failed points again. Seeds
     (--sweep seed=1,2,3) become mean and interval. Under torchrun every process computes its share of each batch.
     """
@@ -115,15 +115,24 @@ def _print(result: str) -> None:
 
 def _print_sweep(folder: Path, as_json: bool) -> None:
     """Print the table of a sweep."""
-    from msdc.distill.sweep import TABLE_FILE, read_sweep, table_of
+    from msdc.distill.sweep import TABLE_FILE, failures, read_sweep, table_of
 
     if as_json:
         _print((folder / TABLE_FILE).read_text(encoding="utf-8"))
         return
     sweep, width = read_sweep(read_json(folder / TABLE_FILE), str(folder)), terminal_width()
     table = table_of(sweep)
-    failed = [filled(f"failed: {row.label}: {row.failed}", width) for row in sweep.rows if row.failed]
-    _print("\n".join([to_text(table, width), filled(table.note, width), *failed, str(folder / "table.md")]))
+    failed = [filled(line, width) for line in failures(sweep)]
+    _print(
+        "\n".join(
+            [
+                to_text(table, width, "more columns in table.md"),
+                filled(table.note, width),
+                *failed,
+                str(folder / "table.md"),
+            ]
+        )
+    )
 
 
 def _list(recipe: str | None, as_json: bool) -> None:

@@ -41,6 +41,8 @@ def _models(recipe: Recipe) -> list[str]:
 
 def read_inputs(recipe: Recipe) -> Inputs:
     """The hashes of all that a recipe reads from this machine, without `exclude` applied."""
+    from msdc.distill.objectives import find_objective  # imports torch
+
     folder, found = tables_folder(recipe), Inputs()
     for source in open_corpora(tuple(dict.fromkeys(recipe.all_corpora)), languages=recipe.languages):
         if source.files and not source.corpus.is_remote:
@@ -52,6 +54,11 @@ def read_inputs(recipe: Recipe) -> Inputs:
     for path in [*files, *(Path(name) for name in vocabularies if name)]:
         for one in matching_files(str(path)):
             found[f"file {path}"] = file_hash(one, folder)
+    for objective in {
+        use.name: find_objective(use.name) for stage in recipe.stages for use in stage.objective
+    }.values():
+        if objective.file is not None:
+            found[f"file {objective.file}"] = objective.content
     for name in _models(recipe):
         if Path(name).expanduser().is_dir():
             found[f"model {name}"] = ModelSource(locate_model(name)).identity()

@@ -110,7 +110,7 @@ def _limits(recipe: Recipe, encoder: Encoder, languages: Sequence[str], tested: 
 
 
 def _stage_row(stage: Stage, numbers: Mapping[str, float]) -> str:
-    objective = " + ".join(use.name if use.weight == 1 else f"{use.weight:g} {use.name}" for use in stage.objective)
+    objective = " + ".join(use.label if use.weight == 1 else f"{use.weight:g} {use.label}" for use in stage.objective)
     length = _count(stage.epochs, "epoch") if stage.steps is None else _count(stage.steps, "step")
     table = "" if stage.table_learning_rate is None else f", table {stage.table_learning_rate:g}"
     given = stage.teacher or "none"

@@ -150,11 +150,11 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
         raise InputError(f"stage {stage.name}: scores: set them for each of its corpora or none, and do not set mine")
     for use in stage.objective:
         try:
-            objective = find_objective(use.name)
+            objective = find_objective(use.name, fresh=True)
             options = {key: value for key, value in use.options.items() if key not in TASK_OPTIONS}
             objective({name: _example(name) for name in objective.inputs}, **options)
         except (TypeError, ValueError, InputError) as error:
-            where = "" if isinstance(error, InputError) else f"{use.name}: "
+            where = "" if isinstance(error, InputError) else f"{use.label}: "
             raise InputError(f"stage {stage.name}: {where}{error}") from error
         embedding = "teacher_BTH" in objective.inputs
         needs_teacher = bool(teacher_inputs(recipe, stage) & set(objective.inputs))
@@ -173,7 +173,7 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
              "compares the rows of two tables, and those of a student without layers have another meaning"),
         ):  # fmt: skip
             if wrong:
-                raise InputError(f"stage {stage.name}: {use.name} {problem}")
+                raise InputError(f"stage {stage.name}: {use.label} {problem}")
         if DOMAINS in objective.inputs:
             count_domains(stage)
     kind = task_kind(stage)

@@ -279,9 +279,14 @@ _Student = Annotated[Annotated[StudentShape, Tag("=made")] | _Named | _Name, Dis
 class ObjectiveUse(Strict):
     """One objective with its weight in the sum and its own options."""
 
-    name: str
+    name: str  # a shipped one, FILE.py:FUNCTION, or the name of an installed package's
     weight: float = 1.0
     options: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """The name without the folder of its file."""
+        return PurePath(self.name).name
 
     @field_validator("options")
     @classmethod

@@ -39,6 +39,7 @@ from msdc.distill.data.tables import HeldOutTexts, Table, heldout_texts, open_ta
 from msdc.distill.data.text import StageText
 from msdc.distill.inputs import read_inputs, record_downloads
 from msdc.distill.model_card import model_card
+from msdc.distill.objectives import find_objective
 from msdc.distill.preflight import check_recipe, require_languages
 from msdc.distill.recipe import Corpus, HeldOut, NamedModel, Recipe, Stage
 from msdc.distill.run_folder import RunFolder, damaged_file, leaves, note_hashes, read_recipe
@@ -358,8 +359,8 @@ class Run:
         if self.rank == 0 and (others := text.untrained_rows()):
             say(f"stage {stage.name}: {others:,} rows are not trained: they have a text of a held-out pair")
         parallel.demand_same(
-            [table.key for table in text.tables],
-            f"stage {stage.name}: the processes read different corpora; copy equal files to all",
+            [table.key for table in text.tables] + [find_objective(use.name).content for use in stage.objective],
+            f"stage {stage.name}: the processes read different corpora or objectives; copy equal files to all",
         )
         # Models and task.
         learner = self.load_learner(number, stage)

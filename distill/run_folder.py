@@ -31,7 +31,7 @@ from typing import Any
 
 import yaml
 
-from msdc.distill.catalog import MODELS, PATHS
+from msdc.distill.catalog import MODELS, PATHS, is_function
 from msdc.distill.inputs import changes, is_folder
 from msdc.distill.recipe import Recipe, Stage, corpus_label
 from msdc.errors import InputError
@@ -397,6 +397,7 @@ def _with_paths_of(new: Any, old: Any, key: str = "") -> Any:
             return old
         return new if key in PATHS else [_with_paths_of(two, one, key) for one, two in zip(old, new, strict=True)]
     same = key in PATHS or (key in MODELS and is_folder(old) and is_folder(new))
+    same = same or (is_function(old, key) and is_function(new, key) and Path(old).name == Path(new).name)
     return new if same and old is not None and new is not None else old
 
 

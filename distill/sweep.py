@@ -2,8 +2,8 @@
 
 Points of a sweep come from `table=5` (all variants of a paper's table), `variant=one,two`, or `KEY=a,b,c` (the keys of
 `--set`), or from every combination of several of them. Stages that two points share are trained once
-(msdc.distill.run_folder). A stopped sweep continues where it stopped. After every point it writes table.json, table.csv
-and table.md; `msdc report SWEEP_FOLDER` plots them. Points that differ only in their seed become one row: mean and
+(msdc.distill.run_folder). A stopped sweep continues where it stopped. After every point it writes table.json, .csv, .md
+and .tex; `msdc report SWEEP_FOLDER` plots them. Points that differ only in their seed become one row: mean and
 interval. A point that fails is a row with its reason; the others are trained.
 """
 
@@ -35,7 +35,7 @@ from msdc.distill.run_folder import METRICS_FILE, Metrics, RunFolder, read_recip
 from msdc.errors import DiskFullError, InputError, MsdcError, first_line, named_memory, printable
 from msdc.files import held, plain_name, read_json, write_json, write_text
 from msdc.progress import say, warn
-from msdc.tables import Column, Table, escape_line, fixed, to_markdown
+from msdc.tables import Column, Table, escape_line, fixed, to_latex, to_markdown
 from msdc.text.tabular import JSON_LINES, suffix_of
 from msdc.text.text_files import unpacked
 
@@ -98,9 +98,14 @@ class SweepRow(_Stored):
         return " ".join(word for word in self.label.split(" ") if not word.startswith("seed=")) or "all seeds"
 
     @property
-    def failed_seed(self) -> str:
-        """`seed=2: `, which introduces the reason of a point that failed; empty for a label without a seed."""
-        return "".join(f"{word}: " for word in self.label.split(" ") if word.startswith("seed="))
+    def measure(self) -> str:
+        """What the scores of its curve are: `dev`, the graded development files, or `held-out` pairs without any."""
+        return "dev" if "dev" in self.ours else "held-out"
+
+    @property
+    def seed(self) -> str:
+        """`seed=2` of its label; empty for a label without a seed."""
+        return next((word for word in self.label.split(" ") if word.startswith("seed=")), "")
 
 
 class SweepTable(_Stored):
@@ -140,8 +145,11 @@ def by_setting(sweep: SweepTable) -> dict[str, list[SweepRow]]:
 def leading(sweep: SweepTable) -> tuple[str, float, float | None] | None:
     """Setting, mean and half interval of the highest scores of the last validations; None without curves.
 
-    The setting is empty if its interval overlaps with that of another one.
+    The setting is empty if its interval overlaps with that of another one. None also where the points have different
+    measures.
     """
+    if len({row.measure for row in sweep.rows if row.curve}) > 1:
+        return None
     ends = {name: [row.curve[-1].score for row in rows if row.curve] for name, rows in by_setting(sweep).items()}
     known = {name: mean_and_interval(scores) for name, scores in ends.items() if scores}
     if not known:
@@ -195,18 +203,24 @@ def table_of(sweep: SweepTable) -> Table:
         program = next((point.program for point in points if point.program), {})
         cells += [fixed(program[key], digits) if key in program else "" for key, digits in shown]
         cells.append(fixed(sum(point.seconds for point in points), 0) if any(point.ours for point in points) else "")
-        if any_failed:
-            cells.append("; ".join(f"{point.failed_seed}{point.failed}" for point in points if point.failed))
-        rows.append((name, *([row.row] if named else []), *cells))
-    heads = (Column("setting", align="left"), *([Column("the paper's row", align="left")] if named else []))
-    failed = (Column("failed", align="left"),) if any_failed else ()
-    numbers = tuple(Column(f"{key}, {kind}") for key, kind in columns) + tuple(Column(key) for key, _ in shown)
+        outcome = ", ".join(point.seed or "yes" for point in points if point.failed)
+        rows.append((name, *([outcome] if any_failed else []), *([row.row] if named else []), *cells))
+    words = ["setting", *(["failed"] if any_failed else []), *(["the paper's row"] if named else [])]
+    heads = tuple(Column(word, align="left") for word in words)
+    numbers = tuple(Column(f"{key}, {kind}" if published else key) for key, kind in columns) + tuple(
+        Column(key) for key, _ in shown
+    )
     keys = [*dict.fromkeys(key for key, _ in columns), *(key for key, _ in shown)]
     found = [(form, [name for name in names if name in keys]) for names, form in NOTES.items()]
     note = " ".join(form.format(", ".join(names)) for form, names in found if names)
     note += " The paper's columns: its models, data and test sets." if published else ""
     note = note + (f" Mean of {seeds} seeds, ± half of the 95 % interval over seeds." if seeds > 1 else "")
-    return Table(f"{sweep.recipe}, {sweep.sweep}", (*heads, *numbers, Column("seconds"), *failed), tuple(rows), note)
+    return Table(f"{sweep.recipe}, {sweep.sweep}", (*heads, *numbers, Column("seconds")), tuple(rows), note)
+
+
+def failures(sweep: SweepTable) -> list[str]:
+    """One line per point that failed, with its reason."""
+    return [f"{row.label} failed: {row.failed}" for row in sweep.rows if row.failed]
 
 
 # --- a sweep ----------------------------------------------------------------------------------------------------------
@@ -250,9 +264,11 @@ def _axis(recipe: str, over: str) -> list[str]:
     file, chosen = read_file(recipe), recipe.rpartition(":")[2].split("+")
     tables, skips = file.tables, {one for part in chosen if part in file.variants for one in file.variants[part].skips}
     names = dict.fromkeys(name for number in values if number in tables for name in tables[number].rows)
+    known = ", ".join(number for number, table in tables.items() if table.rows)
+    if unknown := [number for number in values if number not in tables]:
+        raise InputError(f"{recipe} has no table {', '.join(unknown)}; it has tables {known}")
     if fitting := [name for name in names if skips.isdisjoint(name.split("+"))]:
         return fitting
-    known = ", ".join(number for number, table in tables.items() if table.rows)
     raise InputError(f"{recipe} has no rows of table {value}; it has tables {known}")
 
 
@@ -286,9 +302,9 @@ def run_sweep(
     draw: Callable[[Path], object] | None = None,
     measure: Callable[[Path], dict[str, float]] | None = None,
 ) -> Path:
-    """Run a recipe at all points, and write table.json, table.csv and table.md into the sweep's folder; returns it.
+    """Run a recipe at all points, and write the table into the sweep's folder; returns it.
 
-    The table is written after each point.
+    The table is written after each point: table.json, table.csv, table.md and table.tex.
 
     Args:
         recipe, overrides, data: as of `distill`.
@@ -327,14 +343,19 @@ def run_sweep(
                 if _is_full(error):
                     raise
                 failed = f"its program: {_reason(error)}"
-        return _row(label, recipes[label], place).model_copy(update={"failed": failed})
+        return _row(label, recipes[label], place, published).model_copy(update={"failed": failed})
+
+    published = _published(recipe, over)
 
     def write() -> None:
         table = SweepTable(recipe=recipe, sweep=axes, rows=tuple(rows[label] for label in recipes if label in rows))
         write_json(folder / TABLE_FILE, table.model_dump(mode="json"))
         write_text(folder / "table.csv", to_csv(table))
         shown = table_of(table)
-        write_text(folder / "table.md", f"# {escape_line(shown.caption)}\n\n{to_markdown(shown)}\n\n{shown.note}\n")
+        write_text(folder / "table.tex", to_latex(shown))
+        parts = [f"# {escape_line(shown.caption)}", to_markdown(shown), shown.note]
+        parts += ["\n".join(f"* {escape_line(line)}" for line in failures(table))]
+        write_text(folder / "table.md", "\n\n".join(filter(None, parts)) + "\n")
         if draw is not None:
             draw(folder)
 
@@ -348,7 +369,7 @@ def run_sweep(
             # A damaged folder is an error of its point.
             with suppress(InputError, LookupError, TypeError):
                 if _is_finished(folders[label], recipes[label]):
-                    finished[label] = _row(label, recipes[label], folders[label])
+                    finished[label] = _row(label, recipes[label], folders[label], published)
         for label in finished:
             RunFolder(folders[label]).check_inputs(read_inputs(recipes[label]))
         return finished
@@ -364,7 +385,9 @@ def run_sweep(
                 reason = _failure(lambda name=label: rows.update({name: parallel.from_first(partial(result, name))}))  # type: ignore[misc]
             if reason:
                 paper = recipes[label].paper
-                rows[label] = SweepRow(label=label, row=paper.get("row", ""), paper=_figures(paper), failed=reason)
+                rows[label] = SweepRow(
+                    label=label, row=paper.get("row", ""), paper=_figures(paper, published), failed=reason
+                )
             if rows[label].failed and parallel.rank_and_world()[0] == 0:
                 warn(f"sweep {number}/{len(recipes)}: {label} failed: {rows[label].failed}")
             if label not in finished or label == list(recipes)[-1]:
@@ -416,7 +439,8 @@ def _reason(error: Exception | None) -> str:
         with named_memory("training"):
             raise error
     except MsdcError as named:
-        return " ".join(printable(str(named)).split()) or type(named).__name__
+        text = " ".join(printable(str(named)).split()) or type(named).__name__
+        return text.removesuffix("; `resume` continues from the last checkpoint")  # here the same command does
     except Exception:
         return printable(f"{type(error).__name__}: {first_line(error)}")
 
@@ -442,12 +466,27 @@ def _is_intact(run: Path) -> bool:
     return True
 
 
-def _figures(paper: Mapping[str, Any]) -> dict[str, float]:
-    """The published figures in a recipe's row of a paper."""
-    return {key: value for key, value in paper.items() if isinstance(value, (int, float))}
+def _published(recipe: str, over: str | Sequence[str]) -> tuple[str, ...] | None:
+    """The columns of the paper's tables that a sweep names; None without one: all that a row of it has.
+
+    A row may also be in other tables, whose columns the other rows of this sweep do not have.
+    """
+    axes = [over] if isinstance(over, str) else over
+    numbers = [part.strip() for axis in axes if axis.startswith("table=") for part in axis[6:].split(",")]
+    tables = read_file(recipe).tables if numbers else {}
+    return tuple(column for number in numbers for column in tables[number].columns) if numbers else None
 
 
-def _row(label: str, recipe: Recipe, folder: Path) -> SweepRow:
+def _figures(paper: Mapping[str, Any], published: Sequence[str] | None) -> dict[str, float]:
+    """The published figures in a recipe's row of a paper, of the columns `published` or of all."""
+    return {
+        key: value
+        for key, value in paper.items()
+        if isinstance(value, (int, float)) and (published is None or key in published)
+    }
+
+
+def _row(label: str, recipe: Recipe, folder: Path, published: Sequence[str] | None) -> SweepRow:
     """The scores of a finished point and of the paper; bytes of its program are measured, or predicted."""
     from msdc.compress.size import size_plan
     from msdc.compress.student.weights import read_weights
@@ -468,18 +507,16 @@ def _row(label: str, recipe: Recipe, folder: Path) -> SweepRow:
     }
     metrics = [row for row in Metrics(folder / METRICS_FILE).rows() if row.get("stage") == last.name]
     steps = max((row["step"] for row in metrics if "step" in row), default=1)
+    measure = "graded" if "graded" in done else "heldout_accuracy"
     curve = tuple(
-        CurvePoint(
-            x=row["step"] if last.steps else row["step"] / steps * last.epochs,
-            score=row["evaluation"].get("graded", row["evaluation"].get("heldout_accuracy", 0.0)),
-        )
+        CurvePoint(x=row["step"] if last.steps else row["step"] / steps * last.epochs, score=row["evaluation"][measure])
         for row in metrics
-        if "evaluation" in row
+        if measure in row.get("evaluation", {})
     )
     return SweepRow(
         label=label,
         row=recipe.paper.get("row", ""),
-        paper=_figures(recipe.paper),
+        paper=_figures(recipe.paper, published),
         ours={key: round(float(np.mean(values)), 2) for key, values in scores.items() if values},
         report=report,
         seconds=round(sum(stage.get("seconds", 0.0) for stage in result["stages"].values()), 1),

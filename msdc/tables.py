@@ -86,6 +86,36 @@ def to_markdown(table: Table) -> str:
     return "\n".join(lines)
 
 
+_LATEX = str.maketrans({
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", "±": r"$\pm$", "×": r"$\times$", "−": "$-$", "–": "--", "·": r"$\cdot$", "°": r"\textdegree{}",
+    # At the start of a row these would be arguments of the line end before it.
+    "[": "{[}", "*": "{*}",
+})  # fmt: skip
+LATEX_WRAPPED = 40  # characters of a cell of words, beyond which its column is wrapped
+
+
+def escape_latex(text: str) -> str:
+    """`text` as one line of LaTeX in text mode."""
+    return " ".join(printable(text).split()).translate(_LATEX)
+
+
+def to_latex(table: Table) -> str:
+    """The table as a `tabular` with the rules of booktabs; its caption and note are comments."""
+    kinds = []
+    for i, column in enumerate(table.columns):
+        words = "l" if max((len(row[i]) for row in table.rows), default=0) <= LATEX_WRAPPED else "p{6cm}"
+        kinds.append(words if column.align == "left" else "r")
+    heads = [c.title + (f" ({c.unit})" if c.unit else "") for c in table.columns]
+    rows = [" & ".join(map(escape_latex, row)) + r" \\" for row in (heads, *table.rows)]
+    about = [" ".join(printable(text).split()) for text in (table.caption, table.note) if text]
+    lines = [*(f"% {text}" for text in about), r"% In the preamble: \usepackage{booktabs}",
+             rf"\begin{{tabular}}{{{''.join(kinds)}}}", r"\toprule", rows[0], r"\midrule", *rows[1:], r"\bottomrule",
+             r"\end{tabular}"]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
 def terminal_width() -> int:
     """Columns of the terminal; 80 where there is none."""
     return shutil.get_terminal_size((80, 24)).columns
@@ -99,11 +129,11 @@ def filled(text: str, width: int | None, indent: str = "") -> str:
                          break_on_hyphens=False)  # fmt: skip
 
 
-def to_text(table: Table, width: int | None = None) -> str:
+def to_text(table: Table, width: int | None = None, more: str = "more columns with --wide") -> str:
     """The caption and the table with aligned columns, for a terminal; a cell is one line.
 
     With `width` it has its first columns, as many as fit and at least two; words of the last one are wrapped. A last
-    line lists the hidden columns.
+    line lists the hidden columns, after `more`.
     """
     heads = [c.title + (f" [{c.unit}]" if c.unit else "") for c in table.columns]
     rows = [[" ".join(printable(cell).split()) for cell in row] for row in (heads, *table.rows)]
@@ -133,7 +163,7 @@ def to_text(table: Table, width: int | None = None) -> str:
         before = "".join(f"  {cell}" for cell in cells)
         lines += [f"{before if i == 0 else ' ' * len(before)}  {part}".rstrip() for i, part in enumerate(parts or [""])]
     if hidden := heads[len(room) :]:
-        lines.append(filled(f"(more columns with --wide: {', '.join(hidden)})", width, "  "))
+        lines.append(filled(f"({more}: {', '.join(hidden)})", width, "  "))
     return "\n".join(lines)
 
 

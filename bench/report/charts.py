@@ -49,7 +49,8 @@ def lines(
 ) -> Figure:  # fmt: skip
     """Several curves; `upper` is the upper edge of a band above each. The legend states each curve's last value.
 
-    The y axis is logarithmic where the curves lie far apart. `x_labels` are the ticks, by their value.
+    Curves of one style (seeds of one setting) have one entry in the legend. The y axis is logarithmic where the curves
+    lie far apart. `x_labels` are the ticks, by their value.
     """
     known = [(style, points) for style, points in rows if points]
     xs = [x for _, points in known for x, _ in points]
@@ -70,8 +71,18 @@ def lines(
                 label = (x_labels or {}).get(at, number(at))
                 text = f"{style.name}, {x_title} {label}: {number(value)}"
                 frame.canvas.marker(style.shape, *place, style.color, text, 4)
-    shown = [(style, " / ".join(number(y) for _, y in points) if len(points) < 6 else
-              f"{number(points[0][1])} to {number(points[-1][1])}") for style, points in known]  # fmt: skip
+    shown = []
+    for style in dict.fromkeys(style for style, _ in known):
+        curves = [points for one, points in known if one == style]
+        ends = ", ".join(number(points[-1][1]) for points in curves)
+        (points, *others) = curves
+        if others:
+            text = f"{len(curves)} curves, which end at {ends}"
+        elif len(points) < 6:
+            text = " / ".join(number(y) for _, y in points)
+        else:
+            text = f"{number(points[0][1])} to {ends}"
+        shown.append((style, text))
     alt = f"{title}, {y_title} by {x_title}: {_listed(shown)}"
     return Figure(title, frame.canvas.svg(alt), alt, caption, shown)
 
@@ -114,6 +125,12 @@ def score_axis(rows: Sequence[tuple[float, Interval | None]], count: int = 5) ->
     return replace(axis, below=below)
 
 
+def _within(axis: Axis, bounds: Interval) -> Axis:
+    """The axis without ticks beyond the bounds of the measure."""
+    below = None if axis.below is None else _within(axis.below, bounds)
+    return replace(axis, ticks=tuple(tick for tick in axis.ticks if bounds[0] <= tick <= bounds[1]), below=below)
+
+
 def dots(title: str, rows: Sequence[Dot], caption: str, *, percent: bool = False) -> Figure:
     """Values with their intervals, one row each: (style, value, interval, text). `percent`: changes, around zero."""
     inside = [v for _, value, span, _ in rows for v in (value, *(span or ()))]
@@ -151,21 +168,35 @@ def side_by_side(points: Points, right: float) -> list[tuple[float, float]]:
 
 
 def trade_off(
-    title: str, x_title: str, y_title: str, rows: Sequence[tuple[Style, float, float, Interval | None, str]]
-) -> Figure:
-    """Cost against accuracy with intervals; rows are (style, cost, accuracy, interval, text for the legend)."""
-    x, y = _axis([row[1] for row in rows], 8, zero=True), score_axis([row[2:4] for row in rows])
+    title: str, x_title: str, y_title: str, rows: Sequence[tuple[Style, float, float, Interval | None, str]],
+    bounds: Interval = (-math.inf, math.inf),
+) -> Figure:  # fmt: skip
+    """Cost against accuracy with intervals; rows are (style, cost, accuracy, interval, text for the legend).
+
+    `bounds` are those of the measure: the line of an interval ends there, with an arrow.
+    """
+    spans = [None if row[3] is None else (max(row[3][0], bounds[0]), min(row[3][1], bounds[1])) for row in rows]
+    cut = any(span is not None and span != row[3] for span, row in zip(spans, rows, strict=True))
+    x = _axis([row[1] for row in rows], 8, zero=True)
+    y = _within(score_axis([(row[2], span) for row, span in zip(rows, spans, strict=True)]), bounds)
     frame = plot(x, y, x_title + (", logarithmic" if x.log else ""), y_title, height=260)
     exact = [frame.point(cost, gain) for _, cost, gain, _, _ in rows]
     placed = side_by_side(exact, frame.right)
-    for (style, _, _, span, _), (at, _) in zip(rows, placed, strict=True):
-        if span is not None:
-            frame.canvas.line(at, frame.point(1, span[0])[1], at, frame.point(1, span[1])[1], style.color, 1.5)
+    for (style, _, _, whole, _), span, (at, mark) in zip(rows, spans, placed, strict=True):
+        if span is not None and whole is not None:
+            low, high = (frame.point(1, value)[1] for value in span)
+            frame.canvas.line(at, low, at, high, style.color, 1.5)
+            # A marker at the bound does not cover the arrow.
+            ends = (max(low, mark + 14), -5, span[0] > whole[0]), (min(high, mark - 14), 5, span[1] < whole[1])
+            for end, shaft, is_cut in ends:
+                for side in (-4, 0, 4) if is_cut else ():
+                    frame.canvas.line(at + side, end + shaft, at, end, style.color, 1.5)
     for (style, *_, value), place in zip(rows, placed, strict=True):
         frame.canvas.marker(style.shape, *place, style.color, f"{style.name}: {value}", 6)
     legend = [(style, text) for style, *_, text in rows]
     caption = ["Up and to the left is better."]
     caption += ["Lines: 95 % interval."] if any(row[3] for row in rows) else []
+    caption += ["An arrow: the interval reaches beyond the bounds of the measure."] if cut else []
     caption += ["Markers that coincide are side by side."] if placed != exact else []
     alt = f"{title}. {_listed(legend)}"
     return Figure(title, frame.canvas.svg(alt), alt, " ".join(caption), legend)

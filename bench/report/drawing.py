@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable, Sequence
+import re
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 WIDTH = 400.0
 FONT = 12.0
+MARGIN = 12.0  # of a drawing that is a file of its own
 # Shares of a broken axis: of its lower scale, and of the gap above it.
 BELOW, GAP = 0.2, 0.12
 SHAPES = ("circle", "square", "triangle", "diamond", "cross", "ring")
@@ -183,10 +186,43 @@ class Canvas:
         """A data point; see `marker` below."""
         self.parts.append(marker(shape, x, y, color, title, size))
 
-    def svg(self, alt: str) -> str:
-        """The finished drawing; `alt` describes it to readers who cannot see it."""
-        return element("svg", "".join(self.parts), viewBox=f"0 0 {WIDTH:g} {self.height:g}", role="img",
+    def svg(self, alt: str, margin: float = 0) -> str:
+        """The finished drawing, with a margin; `alt` describes it to readers who cannot see it."""
+        size = f"{WIDTH + 2 * margin:g} {self.height + 2 * margin:g}"
+        return element("svg", "".join(self.parts), viewBox=f"{-margin:g} {-margin:g} {size}", role="img",
                        aria_label=alt, xmlns="http://www.w3.org/2000/svg")  # fmt: skip
+
+
+def standalone(figure: Figure, colors: Mapping[str, str]) -> str:
+    """A drawing as a file of its own: with its title, its legend, and values of `colors` for the page's variables.
+
+    Programs that draw SVG without a browser know no CSS variables.
+    """
+    title, caption = textwrap.wrap(figure.title, 52), textwrap.wrap(figure.caption, 66)
+    inside = float(re.search(r'viewBox="0 0 [\d.]+ ([\d.]+)"', figure.svg)[1])  # type: ignore[index]
+    top = 18.0 * len(title) + 6
+    canvas = Canvas(top + inside + 12)
+    for number, line in enumerate(title):
+        canvas.text(0, 14 + 18 * number, line, color="ink", weight=600)
+    for style, value in figure.legend:
+        lines = textwrap.wrap(f"{style.name}: {value}".removesuffix(": "), 58) or [""]
+        canvas.marker(style.shape, 8, canvas.height + 6, style.color)
+        for line in lines:
+            canvas.text(20, canvas.height + 10, line, color="ink")
+            canvas.height += 18
+    for line in caption:
+        canvas.text(0, canvas.height + 12, line)
+        canvas.height += 18
+    canvas.height += 6
+    ground = element("rect", x=-MARGIN, y=-MARGIN, width=WIDTH + 2 * MARGIN, height=canvas.height + 2 * MARGIN,
+                     style="fill:var(--ground)")  # fmt: skip
+    drawn = figure.svg.replace("<svg ", f'<svg y="{top:g}" width="{WIDTH:g}" height="{inside:g}" ', 1)
+    look = (
+        "svg{font-family:system-ui,sans-serif;overflow:visible}"
+        ".over{paint-order:stroke;stroke:var(--ground);stroke-width:3px;stroke-linejoin:round}"
+    )
+    canvas.parts = [element("style", look), ground, *canvas.parts, drawn]
+    return re.sub(r"var\(--(\w+)\)", lambda name: colors[name[1]], canvas.svg(figure.alt, MARGIN))
 
 
 def marker(shape: str, x: float, y: float, color: str, title: str = "", size: float = 5) -> str:

@@ -16,11 +16,12 @@ from msdc import tables
 from msdc.bench.accuracy.document import Evaluation
 from msdc.bench.compare import compare_results
 from msdc.bench.report import sections
-from msdc.bench.report.drawing import marker
+from msdc.bench.report.drawing import marker, standalone
 from msdc.bench.report.evaluation import evaluations as evaluation_sections
 from msdc.bench.report.evaluation import parts, subject
 from msdc.bench.report.model import Report, ReportData, ReportSection, StageLog, Twin, read_inputs, read_training
 from msdc.bench.report.recommendation import artifacts, recommend, warnings
+from msdc.bench.report.sweep import sweep_figures, sweep_sections
 from msdc.bench.report.targets import Limit, judge, missed, targets_section
 from msdc.bench.result import BenchFile, moments
 from msdc.distill.sweep import SweepTable
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).resolve().parent
 SUFFIXES = (".html", ".md", ".json")
 TERMINAL_SECTIONS = ("choice", "targets", "comparison")
+MANY_COLUMNS, MANY_WORDS = 9, 3  # more are many
 # Columns that are left out where all rows have the same.
 CONSTANT = ("Device", "Threads")
 
@@ -96,7 +98,7 @@ def build_report(
         sections.recurrence(data),
         *evaluation_sections(evaluations),
         sections.training(data),
-        *sections.sweeps(data),
+        *sweep_sections(sweeps),
         sections.method(data),
     )
     named = data.bundles or [model.name for model in results.models]
@@ -142,9 +144,34 @@ def evaluation_report(document: Evaluation) -> Report:
 
 
 def sweep_page(folder: Path) -> Path:
-    """Write the report.html of the sweep in `folder`: its curves and its table; returns that path."""
-    report = build_report(BenchFile(), sweeps=read_inputs([folder]).sweeps)
+    """Write the report.html of the sweep in `folder`: its curves and its table; returns that path.
+
+    Each drawing is also a file of its own: figure-1.svg, figure-2.svg, ...
+    """
+    (sweep,) = read_inputs([folder]).sweeps
+    for number, figure in enumerate(sweep_figures(sweep), 1):
+        write_text(folder / f"figure-{number}.svg", printable(standalone(figure, page_colors())) + "\n")
+    report = build_report(BenchFile(), sweeps=[sweep])
     return write_report(report, folder / "report.html", force=True)
+
+
+def layout(table: tables.Table) -> str:
+    """The classes of a table in page.css, which decide what it becomes where it does not fit.
+
+    A row is a card on a phone; of a table with many columns of words it is a list of cells at any width. Many columns
+    of numbers stay a table, which is scrolled inside the page.
+    """
+    words = sum(column.align == "left" for column in table.columns[1:])
+    if len(table.columns) > MANY_COLUMNS:
+        return "records" if words > MANY_WORDS else "wide cards"
+    return "cards" if len(table.columns) > 3 else ""
+
+
+@cache
+def page_colors() -> dict[str, str]:
+    """The colors of the page by the names of its CSS variables, in the light scheme."""
+    light = (TEMPLATES / "page.css").read_text(encoding="utf-8").partition("@media")[0]
+    return dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", light))
 
 
 @cache
@@ -166,6 +193,7 @@ def _templates() -> Environment:
         return Markup(f'<svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">{drawn}</svg>')
 
     environment.globals.update(swatch=swatch)
+    environment.filters["layout"] = layout
     environment.filters["drawing"] = Markup
     # A number and its unit stay on one line.
     environment.filters["unbroken"] = lambda text: re.sub(

@@ -21,7 +21,6 @@ from msdc.bench.report.model import (
 )
 from msdc.bench.report.recommendation import WEB, app_of, rise_mib, sizes_of
 from msdc.bench.result import Accuracy, DeviceRun, DeviceState, Record, Timing, moments
-from msdc.distill.sweep import by_setting, leading, mean_and_interval, table_of
 from msdc.tables import (
     NONE,
     Column,
@@ -420,46 +419,6 @@ def training(data: ReportData) -> ReportSection | None:
     if data.running:
         lead += " The run is not finished: these are the figures up to now."
     return ReportSection("training", "Training loss by stage", lead, figures, [Table("Stages", columns, rows, note)])
-
-
-def sweeps(data: ReportData) -> list[ReportSection]:
-    """Per sweep of recipes: the curve of every point's last stage, and its table with the paper's figures."""
-    found = []
-    for i, sweep in enumerate(data.sweeps, 1):
-        title = f"{sweep.recipe}, {sweep.sweep}"
-        units = " / ".join(sorted({row.unit for row in sweep.rows}))
-        series = [(numbered_style(row.label, j), [(point.x, point.score) for point in row.curve])
-                  for j, row in enumerate(sweep.rows)]  # fmt: skip
-        figures = []
-        # The curve has the graded development files where the recipe has some, else the held-out pairs.
-        graded = {"dev" in row.ours for row in sweep.rows if row.ours} or {False}
-        what = {True: "Spearman × 100, development files", False: "held-out pairs found, %"}[max(graded)]
-        what = "score on development data" if len(graded) > 1 else what
-        if any(points for _, points in series):
-            figures = [charts.lines(title, f"{units} of the last stage", what, series, height=280)]
-        settings, lead = by_setting(sweep), f"{len(sweep.rows)} points"
-        if failed := sum(bool(row.failed) for row in sweep.rows):
-            lead += f", {failed} failed"
-        dots = []
-        for j, (name, rows) in enumerate(settings.items()):
-            drawn = [row for row in rows if row.program and row.curve]
-            if drawn:
-                mean, half = mean_and_interval([row.curve[-1].score for row in drawn])
-                size, span = drawn[0].program["bytes"] / 1e6, None if half is None else (mean - half, mean + half)
-                text = f"{size:.2f} MB, {mean:.1f}" + ("" if half is None else f" ± {half:.1f}")
-                dots.append((numbered_style(name, j), size, mean, span, text))
-        if len({size for _, size, *_ in dots}) > 1:
-            figures.append(charts.trade_off("Size and accuracy", "MB of the int8 program, uncompressed", what, dots))
-        if (best := leading(sweep)) is not None:
-            name, mean, half = best
-            spread = "" if half is None else f" ± {half:.1f}"
-            # Without seeds nothing is known about the interval: the highest of one seed is no finding.
-            few = ", one seed each" if half is None else ""
-            lead += f"; {name} ends highest ({mean:.1f}{spread}{few})" if name else "; no significant winner"
-        lead += "."
-        key = f"sweep-{i}" if len(data.sweeps) > 1 else "sweep"
-        found.append(ReportSection(key, f"Sweep: {title}", lead, figures, [table_of(sweep)]))
-    return found
 
 
 def _state(state: DeviceState | None) -> str:

@@ -1,4 +1,6 @@
-"""Every objective that a recipe may name. To add one: a function, and one line in the lists below.
+"""Every objective that a recipe may name. To ship one: a function, and one line in the lists below.
+
+Others are functions in a file next to a recipe, or of an installed package (msdc.distill.objectives.own).
 
 The task passes the tensors that a function's parameters name; the functions do not depend on models, tokenizers or
 processes.
@@ -9,12 +11,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from msdc.distill.objectives import distilcse, lightweight, multi_stage, relational, retrieval, sbert
-from msdc.errors import InputError
+from msdc.distill.objectives import distilcse, lightweight, multi_stage, own, relational, retrieval, sbert
+from msdc.errors import InputError, MsdcError
+from msdc.progress import warn
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,8 @@ class Objective:
         preset: arguments that the name implies.
         equal_widths: of the function: the student's vectors have the teacher's width, if necessary by a learned map.
         one_side: whether it is part of a step that trains only the target side.
+        file: of one that is not shipped: the file that defines it, whose content is an input of a run.
+        content: the sha256 of what was read from this file.
         inputs: required tensors: parameters without a default.
         optional: tensors to use if available: parameters whose default is None.
         options: what a recipe may set: the other parameters.
@@ -36,6 +42,8 @@ class Objective:
     function: Callable[..., Tensor]
     preset: Mapping[str, Any] = field(default_factory=dict)
     one_side: bool = False
+    file: Path | None = None
+    content: str = ""
     equal_widths: bool = field(init=False)
     inputs: tuple[str, ...] = field(init=False)
     optional: tuple[str, ...] = field(init=False)
@@ -66,7 +74,25 @@ class Objective:
         if missing := [name for name in self.inputs if tensors.get(name) is None]:
             raise InputError(f"objective {self.name} needs {', '.join(missing)}, which this stage does not provide")
         given = {name: tensors[name] for name in (*self.inputs, *self.optional) if tensors.get(name) is not None}
+        return self._loss(given, options)
+
+    def _loss(self, given: Mapping[str, Any], options: Mapping[str, Any]) -> Tensor:
         return self.function(**given, **self.preset, **options)
+
+
+@dataclass(frozen=True)
+class OwnObjective(Objective):
+    """One that is not shipped: errors in its code are one line with the place in its file."""
+
+    def _loss(self, given: Mapping[str, Any], options: Mapping[str, Any]) -> Tensor:
+        try:
+            loss = super()._loss(given, options)
+        except MsdcError:
+            raise
+        except Exception as error:
+            raise own.located(error, self.file) from error
+        own.check_loss(self.name, loss)
+        return loss
 
 
 _PLAIN = (
@@ -89,8 +115,29 @@ _ALL = (
 OBJECTIVES: Mapping[str, Objective] = {objective.name: objective for objective in _ALL}
 
 
-def find_objective(name: str) -> Objective:
-    """The objective of that name; an unknown one is an InputError that lists the known ones."""
-    if name not in OBJECTIVES:
-        raise InputError(f"unknown objective {name!r}; known: {', '.join(sorted(OBJECTIVES))}")
-    return OBJECTIVES[name]
+# Names of the tensors that stages provide.
+TENSORS = frozenset(name for objective in _ALL for name in (*objective.inputs, *objective.optional))
+
+
+def find_objective(name: str, fresh: bool = False) -> Objective:
+    """The objective of that name: a shipped one, `FILE.py:FUNCTION`, or an entry point of an installed package.
+
+    Args:
+        name: as in a recipe; a path is relative to the working directory.
+        fresh: read a file again that was read before, if it has changed.
+
+    Raises:
+        InputError: an unknown name (the known ones are listed), or a function that is no objective.
+    """
+    if name in OBJECTIVES:
+        if fresh and name in own.plugins():
+            warn(f"objective {name}: the shipped one is used, not {own.plugins()[name].value}; give that another name")
+        return OBJECTIVES[name]
+    function = own.load_function(name, fresh)
+    if function is None:
+        known = ", ".join(sorted([*OBJECTIVES, *own.plugins()]))
+        raise InputError(f"unknown objective {name!r}; known: {known}, or a function of a file: losses.py:NAME")
+    label = Path(name).name
+    own.check_parameters(label, function, TENSORS)
+    file, content = own.source_of(name, function)
+    return OwnObjective(label, function, file=file, content=content)

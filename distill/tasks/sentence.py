@@ -116,7 +116,7 @@ class TrainingTask(nn.Module):
     @property
     def weights(self) -> dict[str, float]:
         """Weight of each named part of the loss."""
-        return {use.name: use.weight for use, _, _ in self.uses}
+        return {use.label: use.weight for use, _, _ in self.uses}
 
     def _sum(self, loss: Callable[[objectives.Objective, dict[str, Any]], Tensor]) -> dict[str, Tensor]:
         """The weighted sum of the objectives, and each of them; `loss` computes one with its options."""
@@ -124,7 +124,7 @@ class TrainingTask(nn.Module):
         terms: list[Tensor] = []
         for use, objective, options in self.uses:
             value = loss(objective, options)
-            parts[use.name] = value.detach()
+            parts[use.label] = value.detach()
             terms.append(use.weight * value)
         return {"loss": sum(terms[1:], terms[0]), **parts}
 
@@ -262,7 +262,7 @@ class SentenceTask(TrainingTask):
         for use, objective, options in self.uses:
             if objective.one_side:
                 value = objective(tensors, **options)
-                parts[use.name] = value.detach()
+                parts[use.label] = value.detach()
                 loss = loss + use.weight * value
         return {"loss": loss, **parts}
 

@@ -2,16 +2,13 @@
 
 import csv
 import json
-import os
-import socket
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
 import yaml
 from click.testing import CliRunner
 from paper_rows import msd_students
+from torch_processes import together
 from weights import same_weights
 
 from msdc.compress.size import size_plan
@@ -115,7 +112,9 @@ def recipe_file(tiny_tree, tmp_path):
                 "stages.four.objective": [{"name": "multilingual_contrastive", "options": {"labels": "hard"}}]}},
             "short": {"stages": ["one", "two"]},
         },
-        "tables": {"9": {"about": "labels", "columns": ["cross"], "rows": {"full": 79.4, "hard": 79.0}}},
+        "tables": {"9": {"about": "labels", "columns": ["cross"], "rows": {"full": 79.4, "hard": 79.0}},
+                   # A row of it that has a figure in another table too.
+                   "8": {"about": "one language", "columns": ["mono"], "rows": {"full": 82.6}}},
     }  # fmt: skip
     path = tmp_path / "tiny.yaml"
     path.write_text(yaml.safe_dump(tree))
@@ -145,6 +144,8 @@ def test_sweep_of_a_table_shares_stages_and_writes_table_and_plot(recipe_file, t
     assert any(line.split()[:1] == ["hard"] for line in printed)
     assert "hard labels" in (out / "table.md").read_text()
     assert "<svg" in (out / "report.html").read_text()
+    assert "\\toprule" in (out / "table.tex").read_text()
+    assert (out / "figure-1.svg").read_text().startswith("<svg")
     for stage in ("0-one", "1-two", "2-three"):
         one, other = (out / label / "stages" / stage / "model" / "model.safetensors" for label in ("full", "hard"))
         assert one.stat().st_ino == other.stat().st_ino
@@ -289,24 +290,8 @@ except FailedPointsError as error:
 """
 
 
-def processes(*arguments: str) -> list[tuple[int, str]]:
-    """Exit codes and output of two processes that run a sweep together."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    both = []
-    for rank in ("0", "1"):
-        ranks = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        both.append(subprocess.Popen(
-            [sys.executable, "-c", PROCESS, *arguments], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env={**os.environ, **ranks, "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": os.pathsep.join(sys.path)},
-        ))  # fmt: skip
-    outputs = [one.communicate(timeout=240)[0] for one in both]
-    return [(one.returncode, output) for one, output in zip(both, outputs, strict=True)]
-
-
 def test_two_processes_go_on_after_a_point_that_fails(short_file, tmp_path):
-    found = processes(str(short_file), RATES, str(tmp_path / "sweep"), "")
+    found = together(PROCESS, str(short_file), RATES, str(tmp_path / "sweep"), "")
     for code, output in found:
         assert code == 7, output
         assert "1 of 2 points failed: stages.one.learning_rate=1e30" in output
@@ -316,7 +301,7 @@ def test_two_processes_go_on_after_a_point_that_fails(short_file, tmp_path):
 
 
 def test_a_process_that_fails_alone_ends_the_sweep_with_the_table_so_far(short_file, tmp_path):
-    (first, shown), (second, output) = processes(str(short_file), "seed=1,2,3", str(tmp_path / "sweep"), "2")
+    (first, shown), (second, output) = together(PROCESS, str(short_file), "seed=1,2,3", str(tmp_path / "sweep"), "2")
     assert first not in (0, 7), shown
     assert second not in (0, 7)
     assert "MemoryError" in output
@@ -351,7 +336,8 @@ def test_points_of_a_sweep(recipe_file, tmp_path):
     for words, said in (
         (("seed=1", "seed=2"), "names seed twice"),
         ("nothing", "expected table="),
-        ("table=12", "no rows of table 12; it has tables 9"),
+        ("table=12", "has no table 12; it has tables 8, 9"),
+        ("table=9,12", "has no table 12"),
         ("variant=x", "no variant"),
     ):
         with pytest.raises(InputError, match=said):

@@ -1,6 +1,7 @@
 """Recipes: unknown keys refused, bombs defused, overrides reach where they should."""
 
 import pytest
+import yaml
 
 from msdc.distill.catalog import load_recipe, parse_recipe, read_tree
 from msdc.distill.recipe import _warn_retired
@@ -65,6 +66,50 @@ def test_overrides_by_name():
     assert (recipe.stages[0].learning_rate, recipe.seed, recipe.student.bottleneck) == (2e-4, 5, None)
     assert [corpus.limit for corpus in recipe.corpora] == [3, 4, 5]
     assert recipe.student.layers == (0, 5)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("corpora.x.path=other/y.csv", "corpora.x.limit=3"),
+        ("corpora.*.path=other/y.csv", "corpora.x.limit=3"),
+        ("corpora.x={hub: a/b}", "corpora.x.limit=3"),
+        ("corpora.x.path=y.csv", "corpora.y.path=z.csv", "corpora.x.limit=3"),
+        ("corpora.x.name=mine", "corpora.mine.limit=3"),
+        ("corpora=[{path: new.tsv}]", "corpora.new.limit=3"),
+        ("stages.train.corpora=[{path: x.tsv}]", "stages.train.corpora.x.path=y.tsv",
+         "stages.train.corpora.x.languages=[de]", "corpora.x.limit=3"),
+    ],
+)  # fmt: skip
+def test_a_name_that_follows_from_a_value_stays_while_it_is_changed(overrides):
+    recipe = parse_recipe(tree(), "r", overrides)
+    assert recipe.corpora[0].limit == 3
+    # Nothing of it is stored: a run that was started before is the same recipe.
+    assert recipe.corpora[0].name == ("mine" if "corpora.x.name=mine" in overrides else None)
+
+
+def test_two_corpora_keep_their_names_when_their_paths_are_swapped():
+    wanted = tree(corpora=[{"path": "a.tsv"}, {"path": "b.tsv"}])
+    overrides = ("corpora.a.path=b.tsv", "corpora.b.path=a.tsv", "corpora.a.limit=1", "corpora.b.limit=2")
+    recipe = parse_recipe(wanted, "r", overrides)
+    assert [(corpus.path, corpus.limit) for corpus in recipe.corpora] == [("b.tsv", 1), ("a.tsv", 2)]
+
+
+def test_a_name_stays_after_a_variant_changed_the_path(tmp_path):
+    file = tmp_path / "r.yaml"
+    variants = {
+        "other": {"set": {"corpora.x.path": "other/y.csv"}}, "few": {"set": {"corpora.x.limit": 4}},
+        "one": {"corpora": ["x"]}, "none": {"without": ["x"]},
+    }  # fmt: skip
+    file.write_text(yaml.safe_dump(tree(corpora=[{"path": "x.tsv"}, {"path": "z.tsv"}], variants=variants)))
+    for chosen in ("other+few", "few+other"):
+        recipe = load_recipe(
+            f"{file}:{chosen}", ("corpora.x.on_bad=stop", "corpora.x.path=w.tsv", "corpora.x.kind=nli")
+        )
+        corpus = recipe.corpora[0]
+        assert (corpus.path, corpus.limit, corpus.on_bad, corpus.kind) == ("w.tsv", 4, "stop", "nli")
+    assert [corpus.path for corpus in load_recipe(f"{file}:other+one").corpora] == [str(tmp_path / "other" / "y.csv")]
+    assert [corpus.path for corpus in load_recipe(f"{file}:other+none").corpora] == [str(tmp_path / "z.tsv")]
 
 
 @pytest.mark.parametrize(
