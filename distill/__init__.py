@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msdc.arguments import checked
+from msdc.errors import InputError
 
 if TYPE_CHECKING:
     from msdc.distill.recipe import Recipe
     from msdc.distill.run import RunResult
 
 __all__ = ["distill"]
+MOST_HOURS = 10_000
 
 
 @checked
@@ -27,6 +29,7 @@ def distill(
     trackers: Sequence[str] = (),
     extendable: bool = False,
     reuse: Sequence[Path] = (),
+    hours: float | None = None,
 ) -> RunResult:
     """Train a student with a recipe, as `msdc distill` does.
 
@@ -41,6 +44,8 @@ def distill(
         trackers: any of tensorboard, wandb, trackio, mlflow.
         extendable: keep the final state, so that a finished run can be resumed to more steps.
         reuse: run folders whose finished stages are reused if this run would repeat them.
+        hours: end in good order after about this time: each stage gets its share of it, its learning rate falls within
+            that share, and the best weights are kept.
 
     Example:
         ```python
@@ -58,6 +63,8 @@ def distill(
     from msdc.distill.catalog import load_recipe
     from msdc.distill.run import Run
 
+    if hours is not None and not 0 < hours < MOST_HOURS:
+        raise InputError(f"`hours` {hours}: expected a number above 0, at most {MOST_HOURS}")
     resolved = load_recipe(recipe, overrides, data)
     folder = Path("runs") / resolved.name if output is None else Path(output)
-    return Run(resolved, folder, resume, reuse, trackers, extendable).run()
+    return Run(resolved, folder, resume, reuse, trackers, extendable, hours).run()

@@ -30,6 +30,8 @@ from msdc.tables import Table, filled, heads, terminal_width, to_text
 @click.option("--list", "list_recipes", is_flag=True, help="List the shipped recipes.")
 @click.option("--dry-run", "dry", is_flag=True,
               help="Check the recipe, count rows and steps; train and download nothing.")  # fmt: skip
+@click.option("--hours", type=click.FloatRange(min=0, min_open=True),
+              help="End in good order after about this time, with the best weights.")  # fmt: skip
 @click.option("--max-steps", type=click.IntRange(min=1), help="Train every stage for this many steps, to try a recipe.")
 @click.option("--sweep", "over", multiple=True, metavar="KEY=A,B,C",
               help="One run per value (table=N or variant=A,B: rows of a paper); repeat it for every "
@@ -49,6 +51,7 @@ def command(
     extendable: bool,
     list_recipes: bool,
     dry: bool,
+    hours: float | None,
     max_steps: int | None,
     over: tuple[str, ...],
     programs: bool,
@@ -73,6 +76,8 @@ def command(
         raise click.UsageError("name a RECIPE, or pass --list to see the shipped ones")
     if programs and not over:
         raise click.UsageError("--programs needs --sweep; msdc export and msdc bench measure one student")
+    if hours is not None and over:
+        raise click.UsageError("--hours is for one run, not for a --sweep")
     if max_steps is not None:
         overrides = (*overrides, f"stages.*.steps={max_steps}")
     if dry:
@@ -99,7 +104,14 @@ def command(
             raise
     else:
         result = distill(
-            recipe, output, resume, overrides=overrides, data=data, trackers=trackers, extendable=extendable
+            recipe,
+            output,
+            resume,
+            overrides=overrides,
+            data=data,
+            trackers=trackers,
+            extendable=extendable,
+            hours=hours,
         )
         numbers = {"student": str(result.student), "seconds": result.seconds, "stages": result.stages}
         _print(json.dumps(numbers) if as_json else str(result.student))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -61,6 +62,7 @@ from msdc.progress import say, warn, warnings_to
 from msdc.scores import cosine_rows, spearman
 from msdc.text.tokenizer import Tokenizer
 
+TOKENS_OF_PAIR = 32  # of its longer side, to estimate the pairs of a batch that is cut by tokens
 MANY_CUT = 0.05  # of the texts: so many that are cut to max_length are a warning
 DICTIONARY_PAIRS = 60_000  # per language; more pairs add rare words only
 
@@ -112,9 +114,11 @@ class Run:
         reuse: Sequence[Path] = (),
         trackers: Sequence[str] = (),
         extendable: bool = False,
+        hours: float | None = None,
     ) -> None:
         self.recipe, self.folder, self.resume, self.reuse = recipe, RunFolder(folder), resume, reuse
         self.tracker_names, self.extendable = tuple(trackers), extendable
+        self._deadline = None if hours is None else time.monotonic() + 3600 * hours
         self.open = ExitStack()  # the folder's lock and the trackers, until the run ends
         self.device = parallel.start()
         self.rank, _ = parallel.rank_and_world()
@@ -398,6 +402,7 @@ class Run:
         trainer = Trainer(task, feed, validator, folder.checkpoints, steps, self.precision, self.device, self.log)
         # A model that was trained before may be better than what it becomes.
         trainer.start_counts = isinstance(recipe.student, (str, NamedModel)) and stage.start == "keep"
+        trainer.limit_seconds = self._stage_seconds(number)
         place = f"stage {number + 1}/{len(recipe.stages)} {stage.name}"
         say(f"{place}: {steps} steps of {_step_size(stage)}, {self.precision}, train {stage.train}")
         truncated, texts = feed.truncated()
@@ -427,6 +432,17 @@ class Run:
             return numbers
 
         return parallel.from_first(end)
+
+    def _stage_seconds(self, number: int) -> float | None:
+        """The time that a stage has: of what is left its share by the pairs of all stages from here on."""
+        if self._deadline is None:
+            return None
+        pairs = []
+        for stage in self.recipe.stages[number:]:
+            batch = stage.batch if stage.batch_tokens is None else max(1, stage.batch_tokens // TOKENS_OF_PAIR)
+            trained = sum(map(len, self.text(stage).kept))
+            pairs.append(stage.epochs * trained if stage.steps is None else stage.steps * batch * stage.accumulate)
+        return max(0.0, self._deadline - time.monotonic()) * pairs[0] / sum(pairs)
 
     # --- finish ---------------------------------------------------------------------------------------------------
 

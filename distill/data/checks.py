@@ -182,12 +182,15 @@ def repeated(stage: Stage, text: StageText, steps: int) -> list[str]:
         return []
     epochs = steps * stage.batch * stage.accumulate / max(1, order.epoch_rows)
     often = MANY_PASSES if stage.steps is not None else max(MANY_PASSES, 5 * stage.epochs)
-    passes_N = epochs * order.blocks / np.maximum(order.own, 1)
+    passes_N = np.where(order.rows > 0, epochs * order.blocks / np.maximum(order.own, 1), 0.0)
+    parts = [(passes, table) for passes, table in zip(passes_N.tolist(), text.tables, strict=True) if passes >= often]
+    if not parts:
+        return []
+    passes, table = max(parts, key=lambda part: part[0])
+    others = f", and {len(parts) - 1} other parts {MANY_PASSES} times or more" if len(parts) > 1 else ""
     return [
-        f"stage {stage.name}: the {rows:,} rows of {table.about['name']} [{table.source.language}] are read "
-        f"{passes:.0f} times (balance: {stage.balance})"
-        for table, rows, passes in zip(text.tables, order.rows.tolist(), passes_N.tolist(), strict=True)
-        if passes >= often and rows
+        f"stage {stage.name}: the {len(text.kept[text.tables.index(table)]):,} rows of {table.about['name']} "
+        f"[{table.source.language}] are read {passes:.0f} times{others} (balance: {stage.balance})"
     ]
 
 

@@ -46,8 +46,11 @@ def shares(sums: dict[str, float]) -> dict[str, float]:
     return {name: round(value / total, 6) for name, value in sums.items()} if total else {}
 
 
-def rate_factor(stage: Stage, steps: int, step: int) -> float:
-    """Multiplier of the learning rate at `step` (0-based) of `steps`: linear warm-up, then the stage's schedule."""
+def rate_factor(stage: Stage, steps: int, step: float) -> float:
+    """Multiplier of the learning rate at `step` (0-based) of `steps`: linear warm-up, then the stage's schedule.
+
+    A stage with a limit of time is at the step that its share of the time gives, if that is further.
+    """
     warmup = max(1, round(steps * stage.warmup_ratio) if stage.warmup_steps is None else stage.warmup_steps)
     if step < warmup:
         return (step + 1) / warmup
@@ -143,10 +146,12 @@ class Trainer:
     The student then has them: those whose score by `validate` has the largest `choice`. `folder` is that of the
     checkpoints, `precision` (float32 or bfloat16) that of the forward pass; `log` receives each row of metrics.
 
-    With `start_counts` the weights at the start are validated too, and kept unless later ones are as good.
+    With `start_counts` the weights at the start are validated too, and kept unless later ones are as good. With
+    `limit_seconds` the stage ends in good order after this time, its schedule with it.
     """
 
     start_counts = False
+    limit_seconds: float | None = None
 
     def __init__(
         self,
@@ -168,6 +173,7 @@ class Trainer:
         self.model = parallel.wrap(task, task.partial)
         self.state = TrainState(task, make_optimizer(task), feed)
         self._waiting: list[_Step] = []
+        self._began = (0.0, 0.0)  # time, and share of the steps, of this session
         if self.stage.average is not None:
             self.state.average = {name: p.detach().clone() for name, p in self._trained()}
         # The weights that the stage starts from; a resumed stage loads the same model before its checkpoint.
@@ -191,6 +197,7 @@ class Trainer:
         if resume and (saved := parallel.from_first(lambda: checkpoint.load_newest(self.folder))) is not None:
             state.restore(saved)
             say(f"{self.stage.name}: resumed at step {self.position.step} of {self.steps}")
+        self._began = time.monotonic(), min(1.0, self.position.step / self.steps)
         if self.rank > 0:
             # Dropout of its own; what tasks draw for the whole batch has the batch's seed.
             torch.manual_seed(self._seed(self.rank))
@@ -206,7 +213,9 @@ class Trainer:
         if self.position.step < self.steps and not self._stopped():
             with StageProgress(self.stage.name, self.steps, enabled=self.rank == 0) as progress:
                 self._loop(progress)
-        if self.position.step < self.steps:
+        if self._is_over():
+            say(f"{self.stage.name}: ends after {self.position.step} of {self.steps} steps: its time (`hours`) is over")
+        elif self.position.step < self.steps:
             assert state.best is not None
             best, patience = state.best[1], self.stage.patience
             say(f"{self.stage.name}: stopped early, no gain since step {best} (patience {patience})")
@@ -227,7 +236,9 @@ class Trainer:
         assert state.best is not None
         self.task.student.load_state_dict(parallel.from_first(self._best_weights))
         parts = {f"share_{name}": value for name, value in shares(state.parts).items()}
-        return {"step": float(state.best[1]), **state.best[2], **parts, **cost, "seconds": round(state.seconds, 1)}
+        taken = {"steps_taken": float(self.position.step)} if self._is_over() else {}
+        numbers = {"step": float(state.best[1]), **taken, **state.best[2], **parts, **cost}
+        return {**numbers, "seconds": round(state.seconds, 1)}
 
     def _best_weights(self) -> dict[str, Tensor]:
         try:
@@ -245,11 +256,12 @@ class Trainer:
         started = saved - state.seconds
         batches = self.feed.batches()
         log_every = max(1, self.steps // 100)
-        stop = False
-        while not stop and self.position.step < self.steps:
+        stop = at_end = False
+        while not stop and not at_end and self.position.step < self.steps:
             together = list(islice(batches, stage.accumulate))
             self._waiting.append(self._step(together))
-            step, at_end = self.position.step, self.position.step >= self.steps
+            step = self.position.step
+            at_end = step >= self.steps or self._is_over()
             logs, validates = step % log_every == 0 or at_end, step % self.evaluate_every == 0 or at_end
             state.seconds = time.monotonic() - started
             # A step's numbers are on the device until they are read, which waits for it.
@@ -272,8 +284,21 @@ class Trainer:
         batches.close()
         state.seconds = time.monotonic() - started
 
+    def _progress(self) -> float:
+        """The share of the stage that is done by its limit of time, equal in all processes; 0 without a limit."""
+        if self.limit_seconds is None:
+            return 0.0
+        began, before = self._began
+        passed = parallel.from_first(lambda: (time.monotonic() - began) / max(self.limit_seconds or 0.0, 1e-9))
+        return before + (1.0 - before) * min(1.0, passed)
+
+    def _is_over(self) -> bool:
+        """Whether the limit of time ends the stage before its last step."""
+        return self.limit_seconds is not None and self.position.step < self.steps and self._progress() >= 1.0
+
     def _set_rate(self) -> float:
-        factor = rate_factor(self.stage, self.steps, self.position.step)
+        step = max(float(self.position.step), self._progress() * self.steps)
+        factor = rate_factor(self.stage, self.steps, step)
         for group in self.state.optimizer.param_groups:
             group["lr"] = group["base"] * factor
         return factor * self.stage.learning_rate

@@ -1,7 +1,9 @@
 """Training is the same in bfloat16, compiled, in one process and in two; and what a checkpoint is chosen by."""
 
 import dataclasses
+import itertools
 import json
+import math
 import os
 import shutil
 import socket
@@ -19,6 +21,7 @@ from msdc.compress.student.io import save_student
 from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.run import Run, resolve_precision
+from msdc.distill.run_folder import Metrics
 from msdc.distill.training.validation import chosen_by, read_graded
 from msdc.errors import InputError
 from msdc.machine import read_machine
@@ -190,3 +193,31 @@ def test_a_limit_takes_pairs_evenly(tmp_path):
 def test_what_is_chosen_by(choose, expected):
     assert chosen_by(choose, 4, 0.01, 3.0, 60.0) == pytest.approx(expected)
     assert chosen_by(choose, 4, None, 3.0, None) == 3.0
+
+
+def test_a_limit_of_time_ends_every_stage_in_good_order(tiny_tree, tmp_path, monkeypatch, capsys):
+    """A clock that moves by a second at each look: stages share the time by their pairs, the rate falls within it."""
+    seconds = itertools.count()
+    monkeypatch.setattr("msdc.distill.training.trainer.time.monotonic", lambda: float(next(seconds)))
+    stages = [tiny_tree["stages"][n] | {"steps": steps, "evaluate_every": 10**6} for n, steps in ((0, 3000), (3, 9000))]
+    folder = tmp_path / "run"
+    result = distill(tiny_tree | {"stages": stages}, folder, hours=0.2)
+    taken = [result.stages[name]["steps_taken"] for name in ("one", "four")]
+    assert 0 < taken[0] < taken[1] < 720
+    said = capsys.readouterr().err
+    assert all(
+        f"{name}: ends after {steps:.0f} of " in said for name, steps in zip(("one", "four"), taken, strict=True)
+    )
+    rows = [row for row in Metrics(folder / "metrics.jsonl").rows() if row.get("stage") == "four"]
+    assert sum("evaluation" in row for row in rows) == 1
+    assert result.student.is_dir()
+    rates = [row["learning_rate"] for row in rows if "learning_rate" in row]
+    assert rates[-1] < 0.05 * stages[1]["learning_rate"]
+    # It is finished: the same command trains nothing more.
+    assert distill(tiny_tree | {"stages": stages}, folder, True).stages == result.stages
+
+
+@pytest.mark.parametrize("hours", [0, -1, math.nan])
+def test_a_limit_of_time_is_above_0(tiny_tree, tmp_path, hours):
+    with pytest.raises(InputError, match="`hours`"):
+        distill(tiny_tree, tmp_path / "run", hours=hours)
