@@ -2,6 +2,7 @@
 
 * `plan`, `plan_budget`: sizes before anything is trained.
 * `cut_student`, `code_table`, `trim`, `quantize`: write a smaller model folder.
+* `add_words`: write one with more tokens.
 
 They are what `msdc compress` calls, and are imported on first use, so that importing this package loads no torch.
 """
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
     from msdc.compress.cut import cut_student as cut_student
     from msdc.compress.quantization.search import quantize as quantize
     from msdc.compress.size import plan as plan
+    from msdc.compress.vocabulary.add import add_words as add_words
     from msdc.compress.vocabulary.trim import trim as trim
 
 _MODULES = {
+    "add_words": "msdc.compress.vocabulary.add",
     "code_table": "msdc.compress.cut",
     "cut_student": "msdc.compress.cut",
     "plan": "msdc.compress.size",
@@ -28,5 +31,5 @@ _MODULES = {
     "quantize": "msdc.compress.quantization.search",
     "trim": "msdc.compress.vocabulary.trim",
 }
-__all__ = ["code_table", "cut_student", "plan", "plan_budget", "quantize", "trim"]
+__all__ = ["add_words", "code_table", "cut_student", "plan", "plan_budget", "quantize", "trim"]
 __getattr__ = exports(__name__, _MODULES)

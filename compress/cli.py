@@ -108,35 +108,63 @@ def plan_command(budget: str | None, runtime: str, show_all: bool, wide: bool, a
     )
 
 
+def _proofs(proofs: Sequence[Any]) -> None:
+    rows = [
+        (proof.source, f"{proof.texts:,}", f"{proof.changed_share:.2%}", f"{proof.unchanged_max_abs:.1e}",
+         "-" if proof.changed_mean_cosine is None else f"{proof.changed_mean_cosine:.4f}",
+         f"{proof.tokens_before:.1f} > {proof.tokens_after:.1f}")
+        for proof in proofs
+    ]  # fmt: skip
+    columns = ["texts of", "texts", "tokenized differently", "max difference of the others",
+               "cosine of the changed", "tokens per text"]  # fmt: skip
+    _table("check", columns, rows)
+
+
+def _add_words(languages: str, terms: tuple[Path, ...], as_json: bool, options: dict[str, Any]) -> None:
+    """`add_words` with the options of `vocabulary`; those that remove tokens are refused."""
+    least = click.get_current_context().get_parameter_source("least_cosine")
+    removing = {"--languages": languages, "--corpus": options.pop("corpus"), "--size": options.pop("size"),
+                "--least-cosine": least is not click.core.ParameterSource.DEFAULT}  # fmt: skip
+    options.pop("least_cosine")
+    if named := [name for name, value in removing.items() if value]:
+        raise click.UsageError(f"--add cannot be used with {', '.join(named)}: remove tokens first, then add words")
+    report = compress.add_words(terms=terms, **options)
+    if as_json:
+        click.echo(report.model_dump_json(indent=2))
+        return
+    click.echo(f"{report.out}: {report.added:,} new tokens of {report.terms:,} terms ({report.existing:,} words were "
+               f"tokens), {report.vocabulary_after:,} in all; {report.bytes_added / 1000:+,.1f} kB")  # fmt: skip
+    click.echo(f"tokens per term: {report.tokens_before:.2f} > {report.tokens_after:.2f}; mean cosine of texts with a "
+               f"term to their vectors before: {report.with_terms.mean_cosine:.4f}")  # fmt: skip
+    _proofs(report.proofs)
+
+
 @command.command()
 @MODEL
 @OUTPUT
 @click.option("--languages", default="", help="Keep tokens in the alphabets of these languages, e.g. de,es.")
 @click.option("--corpus", multiple=True, type=FILE, help="Keep tokens that this text uses (repeatable).")
 @click.option("--size", type=int, help="Keep at most this many tokens, the most frequent ones.")
+@click.option("--add", "terms", multiple=True, type=FILE,
+              help="Instead of removing tokens, add the words of this file, one term per line (repeatable).")  # fmt: skip
 @click.option("--check", multiple=True, type=FILE, help="Measure the change on this text (repeatable).")
 @click.option("--least-cosine", type=float, default=0.98, show_default=True,
               help="Refuse a lower mean cosine between vectors before and after; 0: no limit.")  # fmt: skip
 @FORCE
 @json_option
 @quiet_option
-def vocabulary(languages: str, as_json: bool, **options: Any) -> None:
-    """Remove unused tokens and table rows, and verify that nothing else changed."""
+def vocabulary(languages: str, terms: tuple[Path, ...], as_json: bool, **options: Any) -> None:
+    """Remove unused tokens and table rows, or --add words of a domain, and verify that nothing else changed."""
+    if terms:
+        _add_words(languages, terms, as_json, options)
+        return
     report = compress.trim(languages=[code.strip() for code in languages.split(",") if code.strip()], **options)
     if as_json:
         click.echo(report.model_dump_json(indent=2))
         return
     click.echo(f"{report.out}: {report.vocabulary_after:,} of {report.vocabulary_before:,} tokens, "
                f"{report.parameters_after / 1e6:.2f} of {report.parameters_before / 1e6:.2f} M parameters")  # fmt: skip
-    rows = [
-        (proof.source, f"{proof.texts:,}", f"{proof.changed_share:.2%}", f"{proof.unchanged_max_abs:.1e}",
-         "-" if proof.changed_mean_cosine is None else f"{proof.changed_mean_cosine:.4f}",
-         f"{proof.tokens_before:.1f} > {proof.tokens_after:.1f}")
-        for proof in report.proofs
-    ]  # fmt: skip
-    columns = ["texts of", "texts", "tokenized differently", "max difference of the others",
-               "cosine of the changed", "tokens per text"]  # fmt: skip
-    _table("check", columns, rows)
+    _proofs(report.proofs)
 
 
 @command.command()

@@ -1,4 +1,4 @@
-"""The tokens of a vocabulary, tied to table rows, and the same tokenizer with fewer of them.
+"""The tokens of a vocabulary, tied to table rows, and the same tokenizer with fewer or more of them.
 
 A SentencePiece `.model` and the table are renumbered together: new ids are the new `.model`'s own, `<pad> <unk> <s>
 </s>` first, so no offset between tokenizer and table (fairseq's + 1 in XLM-R) remains. A unigram segmentation that
@@ -73,8 +73,15 @@ class PieceVocabulary:
         normal = entry.type == NORMAL
         return Token(entry.piece, text if normal else None, row, entry.score, fixed=not normal or not text)
 
-    def write(self, keep: Sequence[int], folder: Path) -> tuple[Path, list[int], int]:
-        """Write the trimmed tokenizer; returns its file, the old table row of each new id, and the pad id."""
+    def words(self, text: str) -> list[str]:
+        """The names that a text's words have as tokens."""
+        return [SPACE + word for word in self.tokenizer.processor.normalize(text).split(SPACE) if word]
+
+    def write(self, keep: Sequence[int], folder: Path, new: Sequence[Token] = ()) -> tuple[Path, list[int], int]:
+        """Write the tokenizer with the tokens `keep`, then `new` ones.
+
+        Returns its file, the table row of each new id, and the pad id.
+        """
         proto = type(self.proto)()
         proto.CopyFrom(self.proto)
         del proto.pieces[:]
@@ -84,8 +91,14 @@ class PieceVocabulary:
         for row in keep:
             entry = self.proto.pieces[row]
             if entry.piece not in self.names and entry.type not in (CONTROL, UNKNOWN, UNUSED):
-                proto.pieces.add(piece=entry.piece, score=entry.score, type=entry.type)
+                # The default type, stated, takes two bytes per token.
+                proto.pieces.add(
+                    piece=entry.piece, score=entry.score, **({} if entry.type == NORMAL else {"type": entry.type})
+                )
                 rows.append(row)
+        for token in new:
+            proto.pieces.add(piece=token.name, score=token.score)
+            rows.append(token.row)
         spec = proto.trainer_spec
         spec.vocab_size = len(rows)
         spec.pad_id, spec.unk_id, spec.bos_id, spec.eos_id = 0, 1, 2, 3
@@ -154,20 +167,32 @@ class JsonVocabulary:
             parts[name] = frozenset(found)
         return {name: tuple(sorted(found)) for name, found in parts.items()}
 
-    def write(self, keep: Sequence[int], folder: Path) -> tuple[Path, list[int], int]:
-        """Write the trimmed tokenizer; returns its file, the old table row of each new id, and the pad id."""
+    def words(self, text: str) -> list[str]:
+        """The names that a text's words have as tokens."""
+        backend: Any = self.tokenizer.backend
+        text = backend.normalizer.normalize_str(text) if backend.normalizer else text
+        return [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(text)] if backend.pre_tokenizer else [text]
+
+    def write(self, keep: Sequence[int], folder: Path, new: Sequence[Token] = ()) -> tuple[Path, list[int], int]:
+        """Write the tokenizer with the tokens `keep` and `new` ones, which a BPE does not take.
+
+        Returns its file, the table row of each new id, and the pad id.
+        """
         kept = [self.tokens[index] for index in keep]
         # Added tokens that the model does not know are numbered after its own.
-        ordered = [p for p in kept if p.name in self.in_model] + [p for p in kept if p.name not in self.in_model]
+        ordered = [p for p in kept if p.name in self.in_model] + [*new]
+        ordered += [p for p in kept if p.name not in self.in_model]
         new_id = {token.name: index for index, token in enumerate(ordered)}
         raw = copy.deepcopy(self.raw)
         model = raw["model"]
         if self.kind == "Unigram":
             unk = None if model.get("unk_id") is None else model["vocab"][model["unk_id"]][0]
             model["vocab"] = [[name, score] for name, score in model["vocab"] if name in new_id]
+            model["vocab"] += [[token.name, token.score] for token in new]
             model["unk_id"] = None if unk is None else new_id[unk]
         else:
-            model["vocab"] = {token.name: new_id[token.name] for token in ordered if token.name in self.in_model}
+            in_model = self.in_model.union(token.name for token in new)
+            model["vocab"] = {token.name: new_id[token.name] for token in ordered if token.name in in_model}
         if self.kind == "BPE":
             model["merges"] = [
                 merge
