@@ -53,7 +53,7 @@ from msdc.distill.training.feed import BatchFeed
 from msdc.distill.training.progress import Trackers, require_trackers
 from msdc.distill.training.trainer import Trainer, check_warmup
 from msdc.distill.training.validation import Validator, read_graded
-from msdc.distill.word_translation import Dictionary, learn_dictionary, translate_sources
+from msdc.distill.word_translation import Dictionary, PendingDictionary, learn_dictionary, translate_sources
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.errors import InputError, MsdcError
 from msdc.files import HOLDER_FILE, sha256_file, staged_folder, write_json, write_text
@@ -263,11 +263,18 @@ class Run:
         return heldout_texts(self._parallel_tables, self.heldout.share)
 
     @cached_property
-    def _dictionary(self) -> Dictionary:
-        say("dictionary: aligning the words of the recipe's parallel text")
+    def _dictionary(self) -> PendingDictionary:
         pairs = tuple(corpus for corpus in self.recipe.corpora if not corpus.word_by_word)
         text = StageText(self.tables(pairs) if pairs else [], self.recipe.seed, self.heldout, untrained=self._untrained)
-        return learn_dictionary(text.sample_rows(DICTIONARY_PAIRS))
+
+        def learn() -> Dictionary:
+            say("dictionary: aligning the words of the recipe's parallel text")
+            return learn_dictionary(text.sample_rows(DICTIONARY_PAIRS))
+
+        tables = tuple((table.folder.name, table.source.language) for table in text.tables)
+        return PendingDictionary(
+            learn, (tables, text.seed, text.heldout.share, self._untrained.digest, DICTIONARY_PAIRS)
+        )
 
     def text(self, stage: Stage | None = None) -> StageText:
         """The text of a stage, or of the recipe."""

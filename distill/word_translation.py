@@ -12,11 +12,12 @@ from __future__ import annotations
 import hashlib
 import random
 import re
+import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import sentencepiece
@@ -26,6 +27,7 @@ from msdc.distill.data import Row
 from msdc.distill.data.corpora import Entry, TextSource, join_unspaced
 from msdc.distill.vocabulary_transfer import align
 from msdc.errors import InputError
+from msdc.files import sha256_file
 
 WORD = re.compile(r"([^\W\d_]+(?:['\u2019][^\W\d_]+)?)")
 TRANSLATIONS = 3  # at most this many per word
@@ -51,11 +53,6 @@ class Dictionary:
     @cached_property
     def _exchangeable(self) -> frozenset[str]:
         return frozenset(self.content)
-
-    def digest(self, language: str) -> str:
-        """A hash of all that the translations into a language depend on."""
-        parts = repr((self.by_language[language], self.content, self.cumulative))
-        return hashlib.blake2b(parts.encode(), digest_size=16).hexdigest()
 
     def recombine(self, text: str, share: float) -> str:
         """`text`, lower-cased, with `share` of its content words replaced by others; deterministic."""
@@ -130,27 +127,63 @@ def learn_dictionary(rows: Sequence[Row]) -> Dictionary:
     return Dictionary(by_language, list(total), cumulative)
 
 
-def translate_sources(sources: Sequence[TextSource], dictionary: Dictionary) -> list[TextSource]:
-    """`sources`, with each of `word_by_word` replaced by one parallel source per language."""
+@dataclass(frozen=True)
+class PendingDictionary:
+    """A dictionary that is learned when a text is translated with it: tables of translated text are kept.
+
+    Attributes:
+        learn: learns it.
+        depends_on: all that the rows depend on that it is learned from; the code that learns it is added.
+    """
+
+    learn: Callable[[], Dictionary]
+    depends_on: tuple[object, ...]
+
+    @cached_property
+    def learned(self) -> Dictionary:
+        """The dictionary."""
+        return self.learn()
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of all that the translations depend on, without the dictionary."""
+        parts = repr((self.depends_on, _code_hash()))
+        return hashlib.blake2b(parts.encode(), digest_size=16).hexdigest()
+
+
+@cache
+def _code_hash() -> tuple[str, ...]:
+    """Versions of what makes a dictionary."""
+    modules = (__name__, align.__module__, train_unigram.__module__)
+    return *(sha256_file(str(sys.modules[name].__file__)) for name in modules), sentencepiece.__version__
+
+
+def translate_sources(sources: Sequence[TextSource], dictionary: PendingDictionary) -> list[TextSource]:
+    """`sources`, with each of `word_by_word` replaced by one parallel source per language.
+
+    Reading one is an InputError if the dictionary lacks its language.
+    """
 
     def translated(source: TextSource, code: str) -> TextSource:
-        if code not in dictionary.by_language:
-            have = ", ".join(dictionary.by_language) or "none"
-            raise InputError(f"{source.name}: word_by_word {code!r} needs parallel text in that language (have {have})")
-
         def entries() -> Iterator[Entry]:
+            words = dictionary.learned
+            if code not in words.by_language:
+                have = ", ".join(words.by_language) or "none"
+                raise InputError(
+                    f"{source.name}: word_by_word {code!r} needs parallel text in that language (have {have})"
+                )
             share = source.corpus.recombine
             # Sentences are excluded before their words are exchanged.
             for line, row in source.judged():
                 if isinstance(row, str):
                     yield line, row
                     continue
-                english = dictionary.recombine(row.source, share) if share else row.source
-                yield line, Row(english, dictionary.translate(english, code), code)
+                english = words.recombine(row.source, share) if share else row.source
+                yield line, Row(english, words.translate(english, code), code)
 
         return replace(
             source, name=f"{source.name}:{code}", language=code, entries=entries, synthetic=True, excluded=None,
-            variant=f"{dictionary.digest(code)} {None if source.excluded is None else source.excluded.digest}",
+            variant=f"{dictionary.digest} {None if source.excluded is None else source.excluded.digest}",
         )  # fmt: skip
 
     found = []

@@ -9,12 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from msdc.distill import distill
+from msdc.distill.catalog import parse_recipe
 from msdc.distill.data import Row
 from msdc.distill.data.corpora import join_punctuation, open_corpora, open_corpus
 from msdc.distill.data.tables import open_table
 from msdc.distill.data.text import StageText
 from msdc.distill.recipe import Corpus, HeldOut
-from msdc.distill.word_translation import learn_dictionary, translate_sources
+from msdc.distill.run import Run
+from msdc.distill.word_translation import PendingDictionary, learn_dictionary, translate_sources
 from msdc.errors import InputError
 
 # A toy language: every English word has one counterpart, the article has none, "big" has two.
@@ -33,6 +36,10 @@ def toy_pairs() -> list[Row]:
     return rows
 
 
+def pending(rows: list[Row]) -> PendingDictionary:
+    return PendingDictionary(lambda: learn_dictionary(rows), (repr(rows),))
+
+
 def test_the_dictionary_finds_every_counterpart_and_leaves_the_article_out() -> None:
     dictionary = learn_dictionary(toy_pairs())
     entries = dictionary.by_language["xx"]
@@ -49,7 +56,7 @@ def test_every_process_has_the_same_dictionary() -> None:
         "nouns = [a + b + 'o' for a in 'bdfgk' for b in 'aeiou'];"
         "rows = [Row(f'{noun} {verb}', f'{noun[::-1]} {verb[::-1]}', code)"
         " for noun in nouns for verb in ('sleeps', 'runs', 'sees') for code in ('xx', 'zh')] * 2;"
-        "found = learn_dictionary(rows); print(found.digest('xx'), found.digest('zh'))"
+        "found = learn_dictionary(rows); print(found)"
     )
     digests = {
         subprocess.run(
@@ -104,7 +111,7 @@ def test_text_becomes_pairs_that_are_never_held_out_nor_learnt_from(tmp_path: Pa
     corpora = _corpora(tmp_path)
     sources = open_corpora(corpora)
     plain = StageText(list(map(open_table, sources)), 1, HeldOut(share=0.4)).sample_rows(1000)
-    sources = translate_sources(sources, learn_dictionary(toy_pairs()))
+    sources = translate_sources(sources, pending(toy_pairs()))
     text = StageText(list(map(open_table, sources)), 1, HeldOut(share=0.4))
     made = text.tables[-1]
     rows = made.read(np.arange(made.rows))
@@ -125,8 +132,9 @@ def test_languages_of_a_recipe_leave_english_text(tmp_path: Path) -> None:
 def test_a_language_without_parallel_text_and_a_missing_column_are_named(tmp_path: Path) -> None:
     _, text = _corpora(tmp_path)
     other = text.model_copy(update={"word_by_word": ("qq",)})
-    with pytest.raises(InputError, match="word_by_word 'qq' needs parallel text"):
-        translate_sources(open_corpus(other), learn_dictionary(toy_pairs()))
+    (source,) = translate_sources(open_corpus(other), pending(toy_pairs()))
+    with pytest.raises(InputError, match="word_by_word 'qq' needs parallel text in that language \\(have xx\\)"):
+        open_table(source)
     with pytest.raises(InputError, match="no column 'sentence' \\(have gold_label, premise, hypothesis\\)"):
         open_corpus(text.model_copy(update={"columns": ("sentence",)}))
 
@@ -158,7 +166,7 @@ def test_columns_by_number_have_no_header(tmp_path: Path) -> None:
     path = tmp_path / "rich.tsv"
     path.write_text("".join(f"{row.source}\t{row.target}\n" for row in rich_pairs()), encoding="utf-8")
     text = Corpus(path=str(path), kind="text", columns=(1,), word_by_word=("xx",), recombine=0.4)
-    [source] = translate_sources(open_corpus(text), learn_dictionary(rich_pairs()))
+    [source] = translate_sources(open_corpus(text), pending(rich_pairs()))
     rows = list(source.read())
     assert rows[0].target.split()[1] in WORDS.values()
     assert rows[0].target.split()[0][::-1] == rows[0].source.split()[0]
@@ -172,3 +180,38 @@ def test_join_punctuation() -> None:
     assert join_punctuation("No change, here.") == "No change, here."
     assert join_punctuation("在 测试 中 ， 艾伦 Allen 看 书 。") == "在测试中，艾伦 Allen 看书。"
     assert join_punctuation("친구 와 영화") == "친구 와 영화"
+
+
+def test_a_resumed_run_aligns_nothing_again(tiny_tree, tmp_path, monkeypatch) -> None:
+    """Its tables are found without the dictionary that they were translated with; other parallel text is another."""
+    learned: list[int] = []
+    monkeypatch.setattr("msdc.distill.run.learn_dictionary", lambda rows: learned.append(1) or learn_dictionary(rows))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "text.txt").write_text("".join(f"The dog sees bird {i}.\n" for i in range(30)))
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{row.source}\t{row.target}\n" for row in toy_pairs()))
+    text = {"path": str(tmp_path / "text.txt"), "kind": "text", "word_by_word": ["es"]}
+    tree = tiny_tree | {
+        "corpora": [{"path": str(pairs), "languages": ["es"]}, text], "stages": tiny_tree["stages"][3:],
+    }  # fmt: skip
+
+    def rows(run: Run) -> list[Row]:
+        (table,) = (table for table in run.text().tables if table.source.synthetic)
+        return table.read(np.arange(table.rows))
+
+    distill(tree, tmp_path / "run")
+    assert len(learned) == 1
+    first = rows(Run(parse_recipe(tree, "tiny"), tmp_path / "other"))
+    assert len(first) == 30
+    assert first[0].target.split()[1:] != first[0].source.split()[1:]
+    (tmp_path / "run" / "result.json").unlink()
+    distill(tree, tmp_path / "run", resume=True)
+    assert len(learned) == 1
+    # Another seed, and another held-out share, choose other rows to learn from.
+    for change, count in (({"seed": 5}, 2), ({}, 2), ({"heldout": {"share": 0.3}}, 3)):
+        rows(Run(parse_recipe(tree | change, "tiny"), tmp_path / "other"))
+        assert len(learned) == count
+    with pairs.open("a") as handle:
+        handle.write("the horse runs\tkab kor\n" * 4)
+    rows(Run(parse_recipe(tree, "tiny"), tmp_path / "other"))
+    assert len(learned) == 4

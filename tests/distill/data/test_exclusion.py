@@ -17,7 +17,7 @@ from msdc.distill.data.tables import open_table
 from msdc.distill.data.text import StageText
 from msdc.distill.recipe import Corpus, HeldOut
 from msdc.distill.run import Run
-from msdc.distill.word_translation import learn_dictionary, translate_sources
+from msdc.distill.word_translation import PendingDictionary, learn_dictionary, translate_sources
 from msdc.errors import InputError
 from msdc.text.duplicates import normalise, shingles
 
@@ -150,7 +150,8 @@ def test_words_are_exchanged_in_kept_sentences_only(tmp_path, excluded):
     sources = open_corpora((parallel, text), Exclusion([excluded]))
     text_of_stage = StageText(list(map(open_table, sources)), 1, HeldOut(share=0.01))
     dictionary = learn_dictionary(text_of_stage.sample_rows(100))
-    made = [source for source in translate_sources(sources, dictionary) if source.synthetic]
+    pending = PendingDictionary(lambda: dictionary, ())
+    made = [source for source in translate_sources(sources, pending) if source.synthetic]
     assert [len(list(source.read())) for source in made] == [1]
 
 
