@@ -21,7 +21,7 @@ from msdc.distill.data.tables import open_table, reading_lines, tables_folder
 from msdc.distill.recipe import KINDS, Corpus, parse
 from msdc.errors import InputError, printable
 from msdc.extras import installed
-from msdc.text.scored_pairs import ANY_SCORE, GOLD_RANGE, read_pairs
+from msdc.text.scored_pairs import ANY_SCORE, GOLD_RANGE, ScoredPairs, read_pairs
 from msdc.text.tabular import suffix_of
 from msdc.text.text_files import describe_text
 
@@ -34,7 +34,7 @@ class Part:
 
     `why` is how the language was found, `dropped` a list of the reason `why`, the number of `rows` and the first
     `lines`; `encoding` is how the file is written, where it is not plain UTF-8; `duplicates` are rows that an earlier
-    part, or row, has too.
+    part, or row, has too; `warnings` are what is probably wrong with the text.
     """
 
     name: str
@@ -47,10 +47,18 @@ class Part:
     encoding: str = ""
     duplicates: int = 0
     examples: list[list[str]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     error: str = ""
 
 
-def _read_source(source: TextSource, folder: Path, examples: int, most: int | None, seen: set[int]) -> Part:
+def _read_source(
+    source: TextSource,
+    folder: Path,
+    examples: int,
+    most: int | None,
+    seen: set[int],
+    graded: Sequence[ScoredPairs] = (),
+) -> Part:
     """Read a source into its table as training does, up to `most` rows; `seen` are hashes of all rows so far."""
     limit = min(filter(None, (most, source.corpus.limit)), default=None)
     source = replace(source, corpus=source.corpus.model_copy(update={"limit": limit}))
@@ -58,6 +66,7 @@ def _read_source(source: TextSource, folder: Path, examples: int, most: int | No
     found = Part(source.name, source.form, source.language, source.why, encoding="".join(map(describe_text, text)))
     first: list[Row] = []
     hashes: list[int] = []
+    warnings: list[str] = []
     try:
         if installed("pyarrow"):
             table = open_table(source, folder)
@@ -66,6 +75,13 @@ def _read_source(source: TextSource, folder: Path, examples: int, most: int | No
                 hash((*keys, source.language, label)) for keys, label in zip(table.keys.tolist(), labels, strict=False)
             ]
             first, dropped = table.read(np.arange(min(examples, table.rows))), table.about["dropped"]
+            # Needs PyTorch, as pyarrow is part of the same extra.
+            from msdc.distill.data import checks
+
+            texts = checks.texts_by_language(checks.sampled(table), source.corpus.source)
+            warnings = checks.language_warnings(source.name, texts)
+            for pairs in graded:
+                warnings += checks.overlap_warnings(pairs, "graded file", [table])
         else:  # training cannot run here: the same rows, not kept
             for row in source.read():
                 first += [row] if len(first) < examples else []
@@ -77,7 +93,8 @@ def _read_source(source: TextSource, folder: Path, examples: int, most: int | No
     before, rows = len(seen), len(hashes)
     seen.update(hashes)
     duplicates = rows - (len(seen) - before)
-    return replace(found, rows=rows, all_rows=rows != most, dropped=dropped, duplicates=duplicates, examples=shown)
+    return replace(found, rows=rows, all_rows=rows != most, dropped=dropped, duplicates=duplicates, examples=shown,
+                   warnings=[line.removeprefix(f"{source.name}: ") for line in warnings])  # fmt: skip
 
 
 def _to_text(one: Part) -> str:
@@ -91,6 +108,7 @@ def _to_text(one: Part) -> str:
         lines.insert(1, f"  written as {one.encoding}")
     if one.duplicates:
         lines.append(f"  {one.duplicates:,} rows are duplicates of earlier ones (kept)")
+    lines += [f"  warning: {line}" for line in one.warnings]
     for texts in one.examples:
         lines.append("  " + "  |  ".join(t if len(t) <= SHOWN else f"{t[: SHOWN - 1]}…" for t in texts))
     if one.error and one.rows:
@@ -132,17 +150,23 @@ def describe_corpus(
     all); `data` replaces `{data}` in a recipe; `exclude` are files as of a recipe's `exclude`, in addition to those.
     Files of a folder or glob that are not read, and languages without text, are parts with an error.
     """
+    graded: list[ScoredPairs] = []
     corpora, excluded, folder = [parse(Corpus, {"path": file, **settings}, file)], tuple(exclude), tables_folder()
     if Path(file).suffix in (".yaml", ".yml"):
         recipe = load_recipe(file, data=data)
         corpora, excluded = list(dict.fromkeys(recipe.all_corpora)), (*recipe.exclude, *exclude)
         folder = tables_folder(recipe)
+        if installed("pyarrow"):
+            from msdc.distill.training.validation import read_graded
+
+            files = dict.fromkeys((*recipe.heldout.graded, *recipe.report))
+            graded = [read_graded(path, choosing=False) for path in files]
     exclusion, seen = read_exclusion(excluded), set[int]()
     found: list[Part] = []
     for corpus in corpora:
         try:
             sources = _open(corpus, exclusion)
-            found += [_read_source(source, folder, examples, rows, seen) for source in sources]
+            found += [_read_source(source, folder, examples, rows, seen, graded) for source in sources]
             found += [Part(corpus.origin, error=error) for error in unread(corpus, sources)]
         except InputError as error:
             found.append(Part(corpus.origin, error=str(error)))

@@ -98,7 +98,7 @@ def add_words(
     Args:
         model: a shipped name, a folder or a hub id, with a SentencePiece unigram, Unigram or WordPiece vocabulary.
         output: folder to write.
-        terms: text files with one term per line. Each word of a term, as the tokenizer separates words, becomes a token.
+        terms: text files with one term per line. Each word of a term, as the tokenizer splits them, becomes a token.
         check: measure the change on these text files too.
         force: replace `output` if it exists.
 
@@ -173,6 +173,6 @@ def _warn_unknown(encoder: Encoder, tokens: Sequence[Token]) -> int:
     words = list(dict.fromkeys(token.text or "" for token in tokens))
     found = [word for word, ids in zip(words, inner_ids(tokenizer, words), strict=True) if unknown_id in ids]
     if found:
-        warn(f"{len(found):,} words have characters outside the vocabulary, so their rows mean nothing before training: "
+        warn(f"{len(found):,} words have characters outside the vocabulary, so their rows mean nothing untrained: "
              f"{', '.join(found[:8])}")  # fmt: skip
     return len(found)
