@@ -33,7 +33,7 @@ from msdc.distill.data.columns import fits, is_language
 from msdc.distill.data.corpora import TextSource, is_here, open_corpora, unread
 from msdc.distill.data.exclusion import excluded_files, read_exclusion
 from msdc.distill.objectives import find_objective
-from msdc.distill.recipe import TEACHER, Assistant, NamedModel, Recipe, Stage, StudentShape, model_name
+from msdc.distill.recipe import TEACHER, Assistant, NamedModel, Recipe, Scratch, Stage, StudentShape, model_name
 from msdc.distill.tasks import task_kind
 from msdc.distill.tasks.sentence import DOMAINS, LABELS, SCORES, TARGETS, TASK_OPTIONS, count_domains, teacher_inputs
 from msdc.distill.training.trainer import check_frozen, check_warmup
@@ -287,6 +287,11 @@ def _check_models(recipe: Recipe, download: bool) -> list[str]:
 
     teacher, body = layout(recipe.teacher), None
     positions: dict[str, int | None] = {"assistant": None, "student": None}
+    scratch = recipe.student.scratch if isinstance(recipe.student, StudentShape) else None
+    for key, owner in (("assistant", recipe.assistant), ("student.scratch", scratch)):
+        file = owner.vocabulary.file if isinstance(owner, (Assistant, Scratch)) else None
+        if file is not None and not Path(file).expanduser().is_file():
+            raise InputError(f"{key}.vocabulary.file: {file}: no such file")
     if isinstance(recipe.assistant, Assistant):
         body = teacher if recipe.assistant.body == "teacher" else layout(recipe.assistant.body)
         positions["assistant"] = wanted = recipe.assistant.max_length
@@ -295,9 +300,6 @@ def _check_models(recipe: Recipe, download: bool) -> list[str]:
                 f"assistant: max_length {wanted} is more than the {body.max_length} positions of its body; "
                 f"set `max_length: {body.max_length}`"
             )
-        file = recipe.assistant.vocabulary.file
-        if file is not None and not Path(file).expanduser().is_file():
-            raise InputError(f"assistant.vocabulary.file: {file}: no such file")
     elif recipe.assistant is not None:
         body = teacher if recipe.assistant == TEACHER else layout(recipe.assistant)
         positions["assistant"] = None if body is None else min(POSITIONS, body.max_length)
@@ -311,6 +313,12 @@ def _check_models(recipe: Recipe, download: bool) -> list[str]:
             found = teacher if name == "teacher" else None if name == "assistant" else layout(name)
             if found is not None:
                 _check_languages(recipe, stage, found.folder)
+                if found.max_length < stage.max_length:
+                    model = model_name(recipe.teacher) if name == "teacher" else name
+                    warn(
+                        f"stage {stage.name}: the teacher {model} reads the first {found.max_length} tokens of a text, "
+                        f"the stage's max_length is {stage.max_length}"
+                    )
         most = positions[stage.role]
         if most is not None and stage.max_length > most:
             raise InputError(

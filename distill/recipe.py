@@ -153,6 +153,18 @@ class Corpus(Strict):
         """Whether it is downloaded."""
         return self.hub is not None or self.opus is not None
 
+    @field_validator("source", "languages", "word_by_word", mode="after")
+    @classmethod
+    def _lower_case(cls, codes: Any) -> Any:
+        """Language codes are lower case; a region or script (`zh_TW`, `sr_Latn`) is not."""
+        for code in (codes,) if isinstance(codes, str) else codes:
+            base = re.split(r"[_-]", code)[0]
+            if base != base.lower():
+                raise ValueError(
+                    f"{code!r}: language codes are lower case, such as {code.replace(base, base.lower())!r}"
+                )
+        return codes
+
     @model_validator(mode="after")
     def _fits_together(self) -> Corpus:
         if sum(value is not None for value in (self.path, self.files, self.hub, self.opus)) != 1:

@@ -5,6 +5,7 @@ msdc.distill.run_folder lists the files of a run folder.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
@@ -25,6 +26,7 @@ from msdc.compress.student.stock import to_student
 from msdc.compress.student.weights import read_arrays
 from msdc.distill import parallel
 from msdc.distill.assistant import cut_from_assistant, load_named, make_assistant, make_student
+from msdc.distill.catalog import MODELS, PATHS
 from msdc.distill.data.checks import (
     copies_warnings,
     language_warnings,
@@ -32,13 +34,14 @@ from msdc.distill.data.checks import (
     repeated,
     sampled,
     texts_by_language,
+    untrained_parts,
     vocabulary_warnings,
 )
 from msdc.distill.data.corpora import open_corpora, unread
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
 from msdc.distill.data.tables import HeldOutTexts, Table, heldout_texts, open_table, reading_lines, tables_folder
 from msdc.distill.data.text import StageText
-from msdc.distill.inputs import read_inputs, record_downloads
+from msdc.distill.inputs import is_folder, read_inputs, record_downloads
 from msdc.distill.model_card import model_card
 from msdc.distill.objectives import find_objective
 from msdc.distill.preflight import check_recipe, require_languages
@@ -85,6 +88,15 @@ def _step_size(stage: Stage) -> str:
     world = parallel.rank_and_world()[1]
     parts = [f"{stage.accumulate} batches"] * (stage.accumulate > 1) + [f"{world} processes"] * (world > 1)
     return f"{of} ({'; '.join(parts)})" if parts else of
+
+
+def _without_paths(settings: Any, key: str = "") -> Any:
+    """The settings of a recipe without its paths, which may differ from machine to machine."""
+    if isinstance(settings, dict):
+        return {name: _without_paths(value, name) for name, value in settings.items() if name not in PATHS}
+    if isinstance(settings, list):
+        return [_without_paths(value, key) for value in settings]
+    return "" if key in MODELS and is_folder(settings) else settings
 
 
 @dataclass(frozen=True)
@@ -164,6 +176,11 @@ class Run:
             raise InputError("compile: true needs a C++ compiler on a CPU (g++), and none is installed")
         require_trackers(self.tracker_names)
         self.resume = parallel.from_first(self._open_folder)
+        settings = self.recipe.model_dump(mode="json", exclude={"threads", "cache"})
+        parallel.demand_same(
+            json.dumps(_without_paths(settings), sort_keys=True),
+            "the processes have different recipes: start all of them with the same file and options",
+        )
         holder = self.folder.path / HOLDER_FILE
         parallel.demand_same(
             holder.read_text(encoding="utf-8") if holder.is_file() else "",
@@ -201,6 +218,8 @@ class Run:
                 warn(line)
         graded = [("heldout.graded", read_graded(path)) for path in self.recipe.heldout.graded]
         graded += [("report", read_graded(path, choosing=False)) for path in self.recipe.report]
+        if both := set(self.recipe.heldout.graded) & set(self.recipe.report):
+            warn(f"report: {', '.join(sorted(both))} also chooses the weights (heldout.graded): report another file")
         for line in [*copies_warnings(tables), *(one for use, p in graded for one in overlap_warnings(p, use, tables))]:
             warn(line)
         for corpus in dict.fromkeys(self.recipe.all_corpora):
@@ -420,7 +439,7 @@ class Run:
                 say(f"{place}: {line}")
             elif self.rank == 0:
                 warn(f"stage {stage.name}: {line}")
-        for line in repeated(stage, text, steps) if self.rank == 0 else ():
+        for line in [*untrained_parts(stage, text), *repeated(stage, text, steps)] if self.rank == 0 else ():
             warn(line)
         last = number == len(recipe.stages) - 1
         numbers = trainer.run(self.resume, keep_end=self.extendable and last)

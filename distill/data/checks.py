@@ -165,9 +165,14 @@ def copies(table: Table) -> float:
     return len(some) / max(1, len(np.unique(some)))
 
 
-def copies_warnings(tables: Iterable[Table]) -> list[str]:
-    """Tables whose rows are mostly copies of each other."""
+def copies_warnings(tables: Sequence[Table]) -> list[str]:
+    """Tables that are read twice, and those whose rows are mostly copies of each other."""
+    number = Counter((table.key, table.about["name"]) for table in tables)
     return [
+        f"{name}: {count} corpora read it: its rows count {count} times"
+        for (_, name), count in number.items()
+        if count > 1
+    ] + [
         f"{table.about['name']} [{table.source.language}]: each row occurs {count:.0f} times on average: repeated rows "
         "count as much as new ones"
         for table in tables
@@ -175,12 +180,25 @@ def copies_warnings(tables: Iterable[Table]) -> list[str]:
     ]
 
 
+def untrained_parts(stage: Stage, text: StageText) -> list[str]:
+    """Tables of which no row is trained, and a batch that is larger than the text."""
+    found = [
+        f"stage {stage.name}: none of the {table.rows:,} rows of {table.about['name']} [{table.source.language}] is "
+        "trained: they are held out, or `sample` leaves none"
+        for table, rows in zip(text.tables, text.kept, strict=True) if not len(rows)
+    ]  # fmt: skip
+    rows = sum(map(len, text.kept))
+    if stage.batch_tokens is None and stage.batch > rows:
+        found.append(f"stage {stage.name}: batch is {stage.batch:,}, the text has {rows:,} rows: no batch is larger")
+    return found
+
+
 def repeated(stage: Stage, text: StageText, steps: int) -> list[str]:
     """Tables that a stage of `steps` reads many times: by its balance, or because they are small."""
     order = text.order
     if stage.batch_tokens is not None:
         return []
-    epochs = steps * stage.batch * stage.accumulate / max(1, order.epoch_rows)
+    epochs = steps * min(stage.batch, order.epoch_rows) * stage.accumulate / max(1, order.epoch_rows)
     often = MANY_PASSES if stage.steps is not None else max(MANY_PASSES, 5 * stage.epochs)
     passes_N = np.where(order.rows > 0, epochs * order.blocks / np.maximum(order.own, 1), 0.0)
     parts = [(passes, table) for passes, table in zip(passes_N.tolist(), text.tables, strict=True) if passes >= often]

@@ -417,8 +417,10 @@ class Trainer:
         return self._stopped()
 
     def _is_best(self, numbers: dict[str, float]) -> bool:
-        # Of equal scores the last: one that cannot decide, as without held-out pairs, keeps the trained weights.
-        return self.state.best is None or numbers["choice"] >= self.state.best[0]
+        # Of equal scores the last: one that cannot decide, as without held-out pairs, keeps the trained weights. A
+        # score that is no number is never better than one that is.
+        best = self.state.best
+        return best is None or math.isnan(best[0]) or numbers["choice"] >= best[0]
 
     def _score(self) -> dict[str, float]:
         """Numbers of the student as it would be kept; its weights are written if they are the best so far."""

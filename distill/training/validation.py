@@ -40,6 +40,8 @@ def read_graded(path: str, choosing: bool = True, limit: int | None = None) -> S
     pairs = read_pairs(file, name, ANY_SCORE, skip_bad=True)
     if len(pairs) < 2:
         raise InputError(f"{path}: one graded pair, at least two are required")
+    if np.ptp(pairs.gold_N) == 0:
+        raise InputError(f"{path}: all {len(pairs)} pairs have the score {pairs.gold_N[0]:g}, which ranks nothing")
     return pairs if limit is None else pairs.spread(limit)
 
 

@@ -202,3 +202,29 @@ def test_max_steps_tries_every_stage(tiny_tree, tmp_path):
     assert stages["one"]["share_multilingual_mse"] == 1
     assert all(numbers["minutes_per_10000_steps"] > 0 for numbers in stages.values())
     assert {stage.steps for stage in load_recipe(str(tmp_path / "run" / "recipe.yaml")).stages} == {2}
+
+
+def test_graded_pairs_of_one_score_are_refused_before_any_work(tiny_tree, tmp_path):
+    """It was the first validation, after the text was read and the vocabulary trained."""
+    (tmp_path / "my-dev.tsv").write_text("".join(f"3\ta cat {n}\ta dog {n}\n" for n in range(9)))
+    tree = tiny_tree | {"heldout": {"graded": [str(tmp_path / "my-dev.tsv")]}}
+    for attempt in (lambda: dry_run(parse_recipe(tree, "tiny")), lambda: distill(tree, tmp_path / "run")):
+        with pytest.raises(InputError, match="all 9 pairs have the score 3, which ranks nothing"):
+            attempt()
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("key", ["source", "languages"])
+def test_language_codes_are_lower_case(tiny_tree, key):
+    tiny_tree["corpora"][0][key] = "EN" if key == "source" else ["DE"]
+    with pytest.raises(InputError, match=r"language codes are lower case, such as '(en|de)'"):
+        parse_recipe(tiny_tree, "tiny")
+    tiny_tree["corpora"][0][key] = "zh_TW" if key == "source" else ["pt_BR"]
+    parse_recipe(tiny_tree, "tiny")
+
+
+def test_a_teacher_that_reads_less_of_a_text_is_named(tiny_tree, tmp_path, capsys):
+    save_student(tiny_models.student(positions=16), tiny_models.tokenizer().path, tmp_path / "short")
+    stage = tiny_tree["stages"][3] | {"teacher": str(tmp_path / "short")}
+    check_recipe(parse_recipe(tiny_tree | {"stages": [stage]}, "tiny"))
+    assert "short reads the first 16 tokens of a text, the stage's max_length is 20" in capsys.readouterr().err

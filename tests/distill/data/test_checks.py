@@ -147,3 +147,21 @@ def test_development_and_report_pairs_inside_the_text_are_counted(tiny_tree, tmp
 def test_texts_are_those_of_their_columns():
     rows = [Row("a", "b", "de", ("c",)), Row("a", "", "de")]
     assert texts_by_language(rows, "en") == {"en": ["a"], "de": ["b", "c"]}
+
+
+def test_a_file_that_two_corpora_read_and_a_part_that_none_is_trained_of(tiny_tree, tmp_path, capsys):
+    path = tmp_path / "text.tsv"
+    path.write_text("".join(f"the cat {n} sleeps\tdie katze {n}\n" for n in range(60)))
+    (tmp_path / "one.tsv").write_text("the cat 1 sleeps\tle chat\n")
+    corpora = [{"path": str(path), "languages": ["de"], "name": name} for name in ("a", "b")]
+    corpora.append({"path": str(tmp_path / "one.tsv"), "languages": ["fr"]})
+    (tmp_path / "my-dev.tsv").write_text("".join(f"{n % 6}\tdog {n}\tdog {n % 4}\n" for n in range(12)))
+    tree = tiny_tree | {
+        "corpora": corpora, "heldout": {"share": 0.45, "graded": [str(tmp_path / "my-dev.tsv")]}, "sample": 0.01,
+        "report": [str(tmp_path / "my-dev.tsv")], "stages": [tiny_tree["stages"][0] | {"steps": 2, "batch": 500}],
+    }  # fmt: skip
+    distill(tree | {"sample": 0.5}, tmp_path / "run")
+    said = capsys.readouterr().err
+    assert "text.tsv: 2 corpora read it: its rows count 2 times" in said
+    assert "stage one: batch is 500, the text has" in said
+    assert "my-dev.tsv also chooses the weights (heldout.graded): report another file" in said
