@@ -7,14 +7,7 @@ A recipe file may end in `variants`, named changes to it, and in `tables`: the p
     tables:
       "5": {about: STS2017 across languages, columns: [cross], rows: {ours: 79.4, bool: 79.0}}
 
-* `set`: changes with the keys of `--set`.
-* `stages`, `corpora`: the ones to keep, also of `spare_stages` and `spare_corpora`, which are for variants only.
-* `without`: stages and corpora to remove.
-* `skips`: variants that do not combine with this one; a sweep of a table skips their rows.
-* `differs`: differences from the paper's row, besides those of the whole recipe.
-
-`RECIPE:ONE+TWO` applies two variants in that order. The rows of a table are named like this, with the published figures
-of its columns; a table without rows states the reason in `about`.
+`RECIPE:ONE+TWO` applies two variants in that order. The rows of a table are named like this.
 
 Paths in a recipe are relative to its file, those of `--set` to the working directory. `{embedded}` in a value is the
 folder of the shipped data, `{data}` a folder that the caller names.
@@ -51,13 +44,13 @@ NamedEntries = dict[str, list[Any]]  # entries of the lists in NAMED
 class Variant(Strict):
     """Named changes to a recipe."""
 
-    about: str = ""
-    set: dict[str, Any] = Field(default_factory=dict)
-    stages: tuple[str, ...] | None = None
-    corpora: tuple[str, ...] | None = None
-    without: tuple[str, ...] = ()
-    skips: tuple[str, ...] = ()
-    differs: tuple[str, ...] = ()
+    about: str = ""  # for `msdc distill --list`
+    set: dict[str, Any] = Field(default_factory=dict)  # changes with the keys of `--set`
+    stages: tuple[str, ...] | None = None  # the ones to keep, also of `spare_stages`, which are for variants only
+    corpora: tuple[str, ...] | None = None  # the ones to keep, also of `spare_corpora`
+    without: tuple[str, ...] = ()  # stages and corpora to remove
+    skips: tuple[str, ...] = ()  # variants that do not combine with this one; a sweep of a table skips their rows
+    differs: tuple[str, ...] = ()  # differences from the paper's row, besides those of the whole recipe
 
     def apply(self, tree: dict[str, Any], known: NamedEntries, name: str, names: Names) -> None:
         """Change the recipe's mapping in place; `known` are all entries to choose from, including its own.
@@ -89,8 +82,9 @@ class Variant(Strict):
 class PaperTable(Strict):
     """A table or figure of a paper: published figures by the variants that reproduce the row."""
 
-    about: str
-    columns: tuple[str, ...] = ()
+    about: str  # what it shows, or why it has no rows
+    columns: tuple[str, ...] = ()  # of the published figures
+    # the figures by variants, ONE+TWO; null: not published
     rows: dict[str, tuple[float | None, ...]] = Field(default_factory=dict)
 
     @field_validator("rows", mode="before")

@@ -45,6 +45,7 @@ def _warn_retired(key: str) -> None:
     warn(f"{key}: has no effect since 0.3, the rows of a corpus are always shuffled; remove it from the recipe")
 
 
+# docs/reference/recipe.md is made of the fields below and the comments above or after each of them.
 class Strict(BaseModel):
     """Frozen, and every key must be known. Unknown keys are reported before missing keys: a misspelled key is both."""
 
@@ -110,13 +111,14 @@ class Corpus(Strict):
 
     retired: ClassVar[dict[str, int]] = {"passes": 1}
 
-    name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][\w-]*$")  # None: see corpus_label
-    path: str | None = None
+    # in overrides; None: that of its data set or file
+    name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][\w-]*$")
+    path: str | None = None  # file or glob, relative to the recipe
     files: tuple[str, str] | None = None  # two aligned files: source, target
     hub: str | None = None  # hub data set id, e.g. sentence-transformers/parallel-sentences-tatoeba
     opus: str | None = None  # OPUS corpus name, e.g. TED2020/v1
-    kind: CorpusKind = "auto"
-    source: str = "en"
+    kind: CorpusKind = "auto"  # content of the files; auto: chosen by suffix
+    source: str = "en"  # language of the source side
     languages: tuple[str, ...] = ()  # target languages; empty: all that are found
     limit: Count | None = None  # rows taken from each file
     # Columns of a table by name or number (from 1): the text, the pair (source, target), the triple, or for nli (label,
@@ -133,7 +135,7 @@ class Corpus(Strict):
     word_by_word: tuple[str, ...] = ()
     recombine: float = Field(default=0.0, ge=0, le=1)  # word_by_word: share of words to replace by others first
     max_characters: Count = 250  # longer sentences are skipped (MSD code: 250)
-    weight: PositiveFloat = 1.0
+    weight: PositiveFloat = 1.0  # multiplies its size in the balance of a stage
     on_bad: Literal["skip", "stop"] = "skip"  # lines that cannot be read, and the rest of a torn file
     most_bad: Share = 0.5  # of the lines of a file that may be skipped; more are an error, from 100 on
     bring: str = ""  # what the user must put there: text that cannot be redistributed
@@ -186,9 +188,9 @@ class Corpus(Strict):
 class VocabularyTraining(Strict):
     """A SentencePiece unigram vocabulary trained on the corpora, or an existing `.model` file."""
 
-    train: Tokens | None = Field(default=32_000, gt=100)
-    file: str | None = None
-    lowercase: bool = True
+    train: Tokens | None = Field(default=32_000, gt=100)  # number of tokens
+    file: str | None = None  # an existing `.model`, instead of train
+    lowercase: bool = True  # text is lower-cased
     # Train this many tokens; the others are whole words: those of the body, and frequent ones without punctuation.
     parts: Tokens | None = Field(default=None, gt=100)
     # With parts: words written together with the next one (Arabic clitics), which is a token inside words too.
@@ -201,13 +203,13 @@ class VocabularyTraining(Strict):
 class Assistant(Strict):
     """The model between teacher and student: the teacher's body with a new vocabulary, or a multilingual model."""
 
-    body: str = "teacher"
-    vocabulary: VocabularyTraining = VocabularyTraining()
-    rows: Literal["cooccurrence", "alignment", "random"] = "alignment"
+    body: str = "teacher"  # `teacher`, or another model whose layers and rows are used
+    vocabulary: VocabularyTraining = VocabularyTraining()  # trained on the corpora, or a file
+    rows: Literal["cooccurrence", "alignment", "random"] = "alignment"  # how the token table is made from the body's
     inside: bool = False  # use the body's tokens inside words for those of the new vocabulary: parts of names
     nonzeros: Nonzeros | None = None  # code the table: each row a sum of this many rows of the body
     base_rows: int | None = Field(default=None, ge=100, lt=2**24)  # with nonzeros: keep this many rows of the body
-    max_length: Length = 128
+    max_length: Length = 128  # tokens of a text
 
     @model_validator(mode="after")
     def _sums(self) -> Assistant:
@@ -221,19 +223,19 @@ class Assistant(Strict):
 class Scratch(Strict):
     """A student with random weights and its own joint vocabulary; the defaults are those of Mao et al. 2021."""
 
-    layers: Layers = 2
-    hidden: Width = 512
-    heads: Heads = 8
-    intermediate: Inner = 1024
-    vocabulary: VocabularyTraining = VocabularyTraining(train=50_000)
+    layers: Layers = 2  # of the encoder
+    hidden: Width = 512  # width of the layers
+    heads: Heads = 8  # of attention
+    intermediate: Inner = 1024  # width of the feed-forward layers
+    vocabulary: VocabularyTraining = VocabularyTraining(train=50_000)  # one for all languages
     normalize: bool = False  # scale vectors to length 1, unlike the paper
 
 
 class NamedModel(Strict):
     """A model by name; `pooling` and `head` apply to a bare folder (one without `modules.json`)."""
 
-    model: str
-    pooling: Literal["mean", "cls", "max"] | None = None
+    model: str  # name at the hub, or folder
+    pooling: Literal["mean", "cls", "max"] | None = None  # None: mean
     head: Literal["mlp"] | None = None  # a dense layer with tanh after pooling (SimCSE)
 
 
@@ -250,17 +252,18 @@ class StudentShape(Strict):
         "a shape cut from the assistant (bottleneck, layers, ...), or `scratch: {layers:, hidden:, ...}`"
     )
 
-    scratch: Scratch | None = None
+    scratch: Scratch | None = None  # random weights instead of a cut
 
-    bottleneck: Width | None = 128
+    bottleneck: Width | None = 128  # width of the token table; None: that of the layers
+    # the bottleneck is widened per word, or after positions and normalisation (a stock AlbertModel)
     place: Literal["word", "embedding"] = "word"
     unit: Layers | None = None  # first M layers of the assistant; None takes all
     layers: tuple[int, ...] | None = None  # these layers of the assistant, instead of unit; []: a table and a mean
     repeats: Layers | None = None  # None: assistant layers / unit, as in the paper
     base_rows: int | None = Field(default=None, gt=0, lt=2**24)  # fit a coded table, unless the assistant's is coded
     nonzeros: Nonzeros | None = None  # with base_rows: each row is a sum of this many base rows
-    max_length: Length = 128
-    dropout: Fraction = 0.0
+    max_length: Length = 128  # tokens of a text
+    dropout: Fraction = 0.0  # during training
     # teacher: a linear map to the teacher's width is part of the student, so that its vectors can be compared with the
     # teacher's
     head: Literal["teacher"] | None = None
@@ -292,7 +295,8 @@ class ObjectiveUse(Strict):
     """One objective with its weight in the sum and its own options."""
 
     name: str  # a shipped one, FILE.py:FUNCTION, or the name of an installed package's
-    weight: float = 1.0
+    weight: float = 1.0  # in the sum
+    # the objective's, and `bank`: vectors of the memory bank, `layers`: compared layers
     options: dict[str, Any] = Field(default_factory=dict)
 
     @property
@@ -312,11 +316,12 @@ class ObjectiveUse(Strict):
 class Stage(Strict):
     """One training stage: the model, its teacher, the objective, the length and the optimizer's settings."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")  # of its folder, and in overrides
+    # all of a model, or the student's token table alone
     train: Literal["assistant", "student", "student.embedding"] = "student"
     # teacher, assistant, assistant.embedding, or another model; several with weights: `{teacher: 2, MODEL: 1}`
     teacher: str | Annotated[dict[str, PositiveFloat], Field(min_length=1)] | None = "teacher"
-    objective: tuple[ObjectiveUse, ...] = Field(min_length=1)
+    objective: tuple[ObjectiveUse, ...] = Field(min_length=1)  # also one name, or a list of names
     start: Literal["keep", "svd", "random"] = "keep"  # keep the embedding, or reset it
     epochs: Epochs = 1.0  # of as many rows as all corpora have together, whatever the balance
     steps: Steps | None = None  # instead of epochs
@@ -329,23 +334,24 @@ class Stage(Strict):
     dimensions: tuple[Width, ...] = ()  # prefixes of a vector that are trained as vectors too (Matryoshka)
     # Negatives per pair that the teacher finds in the same chunk, at least mine_margin further than the pair's target.
     mine: int | None = Field(default=None, gt=0, le=1000)
-    mine_margin: Fraction = 0.0
-    max_length: Length = 128
+    mine_margin: Fraction = 0.0  # in cosine
+    max_length: Length = 128  # tokens of a text
     # Texts before the student's sources, and before its targets and negatives, such as ["query: ", "passage: "]. The
     # student gets them as prompts `query` and `passage`. None: its default prompt
     prompts: tuple[Prompt, Prompt] | None = None
     teacher_prompts: tuple[Prompt, Prompt] | None = None  # the same of the teacher; None: its default prompt
-    learning_rate: PositiveFloat = 2e-5
+    learning_rate: PositiveFloat = 2e-5  # at the end of the warm-up
     table_learning_rate: PositiveFloat | None = None  # of the token table; None: learning_rate
     code_learning_rate: PositiveFloat | None = None  # of a coded table's weights; None: learning_rate
-    schedule: Literal["linear", "cosine", "constant"] = "linear"
-    warmup_ratio: Fraction = 0.1
+    schedule: Literal["linear", "cosine", "constant"] = "linear"  # of the learning rate after the warm-up
+    warmup_ratio: Fraction = 0.1  # share of the steps
     warmup_steps: int | None = Field(default=None, ge=0, le=10**8)  # instead of warmup_ratio
-    weight_decay: float = Field(default=0.01, ge=0)
-    clip: PositiveFloat = 1.0
+    weight_decay: float = Field(default=0.01, ge=0)  # AdamW's; biases, norms and token tables have none
+    clip: PositiveFloat = 1.0  # largest norm of the gradient
     freeze: tuple[str, ...] = ()  # prefixes of the names of parameters that are not trained
     source_share: Share = 1.0  # share of steps that also train the source side
-    # equal: the same share for each language; sources: the same for each file (MKD)
+    # proportional to the rows of each language, or to their square root; equal: the same for each language; sources:
+    # the same for each file (MKD)
     balance: Literal["proportional", "equal", "root", "sources"] = "root"
     # What chooses the weights: auto is the graded pairs and the distance from the teacher on held-out pairs together,
     # heldout the distance alone; retrieval: how often a held-out text finds its pair.
@@ -384,7 +390,7 @@ class HeldOut(Strict):
 
     pairs: Count = 200  # per language
     share: float = Field(default=0.004, gt=0, lt=0.5)  # of source sentences set aside, by hash
-    # Of little text more: for this many pairs per language (at most `pairs`), up to MOST_HELD_OUT of it. 0: never more
+    # Of little text more: for this many pairs per language (at most `pairs`), up to 0.05 of it. 0: never more
     least: int = Field(default=50, ge=0, le=10**6)
     graded: tuple[str, ...] = ()  # development files (score, sentence, sentence), not test sets
     graded_pairs: Count | None = Field(default=None, gt=1)  # of each graded file, evenly spaced; None: all
@@ -401,19 +407,22 @@ class Recipe(Strict):
 
     retired: ClassVar[dict[str, int]] = {"buffer": 1_000_000}
 
+    # of the run: in its default folder and in the model card
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    about: str = ""
-    teacher: _Teacher = "all-MiniLM-L6-v2"
-    assistant: _Assistant | None = Assistant()
+    about: str = ""  # what it trains, for `msdc distill --list`
+    teacher: _Teacher = "all-MiniLM-L6-v2"  # name at the hub, or folder
+    assistant: _Assistant | None = Assistant()  # what the student is cut from; None: there is none
+    # what is trained: a shape, or an existing model; None: the assistant is the result
     student: _Student | None = StudentShape()
     languages: tuple[str, ...] = ()  # only text of these languages, and text of one language; empty: all
-    corpora: tuple[Corpus, ...] = Field(min_length=1)
-    stages: tuple[Stage, ...] = Field(min_length=1)
+    corpora: tuple[Corpus, ...] = Field(min_length=1)  # the text of all stages that list none
+    stages: tuple[Stage, ...] = Field(min_length=1)  # in the order of training
     # Files (paths or globs) whose sentences, and near duplicates of them, are removed from all training text.
     exclude: tuple[str, ...] = ()
-    heldout: HeldOut = HeldOut()
-    seed: int = Field(default=1, ge=0, lt=2**32)
-    threads: int | None = Field(default=None, gt=0, le=1024)
+    heldout: HeldOut = HeldOut()  # what the weights are chosen on
+    seed: int = Field(default=1, ge=0, lt=2**32)  # of all random numbers
+    threads: int | None = Field(default=None, gt=0, le=1024)  # of the processor; None: all that this machine grants
+    # of the forward pass; auto: bfloat16 where the hardware multiplies it
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: bool = False  # torch.compile the student's layers; no faster on a CPU
     # Folder of tables and teacher outputs; None: the user's cache; False: outputs are computed in every epoch and not
@@ -422,8 +431,8 @@ class Recipe(Strict):
     sample: Share = 1.0  # share of source sentences used, with all translations
     report: tuple[str, ...] = ()  # graded files scored once after training; test sets are allowed
     stock_twin: bool = True  # also write an equal model of stock classes (`stock/`)
-    data_sources: tuple[str, ...] = ()
-    licenses: tuple[str, ...] = ()
+    data_sources: tuple[str, ...] = ()  # for the model card
+    licenses: tuple[str, ...] = ()  # of the text, for the model card
     paper: dict[str, Any] = Field(default_factory=dict)  # the row of the paper's table that it reproduces
     differs: tuple[str, ...] = ()  # differences from the paper's row: `WHAT: why`
 

@@ -23,7 +23,7 @@ LIMITS = {
     "CONTRIBUTING.md": 900,
     "CHANGELOG.md": 2_500,
     "docs/guides/": 15_000,
-    "docs/reference/": 6_500,
+    "docs/reference/": 6_700,
     "docs/results/": 14_700,
     "docs/decisions.md": 1_500,
     "docs/architecture.md": 2_700,
