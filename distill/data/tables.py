@@ -7,7 +7,7 @@
     KEY/keys                  of each text: its key in the teacher's store, uint64 [rows, sides]
     KEY/labels                of each row, if the corpus has labels
     KEY/kept-SHARE-SAMPLE-HELDOUT  the rows to train on, shuffled once
-    KEY/HASH/                 token ids of all texts by one tokenizer: ids, and where each text ends
+    KEY/HASH/                 token ids of all texts by one tokenizer: ids, where each text ends, about.json
 
 Nothing of a table is in memory as a whole: files are mapped, and no descriptor stays open. Sides are the source, the
 target (text without translations has none) and the negatives.
@@ -56,6 +56,7 @@ Read = TypeVar("Read")
 READ = 16_384  # rows of a record batch
 NO_PROMPTS = ("", "")  # of the source, and of the other sides
 SCANNED = 1 << 20  # rows whose hashes are compared at once
+ABOUT = "about.json"  # of a table, and of its ids: with bytes and sha256 of the files
 TRUNCATED = "truncated"  # next to the ids: the number of texts that are longer
 # Settings of a corpus that change its rows.
 SETTINGS = {"kind", "source", "languages", "limit", "columns", "header", "scores", "scale", "tokenized",
@@ -166,20 +167,37 @@ def _once(place: Path, read: Callable[[], Read | None], write: Callable[[Path], 
     return found
 
 
+_verified: set[Path] = set()  # folders whose files this process has compared with their hashes
+
+
 def _is_whole(place: Path) -> bool:
-    """Whether a table is there, with files of the sizes that were written."""
+    """Whether a folder is there, with the files that were written: compared with their sha256 once per process."""
     try:
-        sizes = read_json(place / "about.json")["bytes"]
-        return all((place / name).stat().st_size == size for name, size in sizes.items())
+        about = read_json(place / ABOUT)
+        if any((place / name).stat().st_size != size for name, size in about["bytes"].items()):
+            return False
+        if place not in _verified and any(sha256_file(place / name) != one for name, one in about["sha256"].items()):
+            return False
+        _verified.add(place)
+        return True
     except (InputError, OSError, KeyError, TypeError, AttributeError):
         return False
+
+
+def _facts_of_files(folder: Path) -> dict[str, dict[str, Any]]:
+    """The bytes and sha256 of the files in a folder, for its `about.json`."""
+    files = sorted(folder.iterdir())
+    return {
+        "bytes": {path.name: path.stat().st_size for path in files},
+        "sha256": {path.name: sha256_file(path) for path in files},
+    }
 
 
 def known(source: TextSource, folder: Path) -> dict[str, Any] | None:
     """The `about.json` of a source's table; None if its files were not read yet. Nothing is written."""
     if not source.files or not folder.is_dir():
         return None
-    about = folder / _hash(source_key(source, folder, note_it=False), _readers()) / "about.json"
+    about = folder / _hash(source_key(source, folder, note_it=False), _readers()) / ABOUT
     return dict(read_json(about)) if about.is_file() else None
 
 
@@ -211,10 +229,10 @@ def _write_table(source: TextSource, stage: Path) -> None:
             count += len(block)
     assert out is not None  # `read` refuses a source without rows
     out.close()
-    sizes = {path.name: path.stat().st_size for path in stage.iterdir()}
     about = {"name": Path(source.name).name, "form": source.form, "language": source.language, "rows": count,
-             "why": source.why, "sides": sides, "dropped": source.drops(), "bytes": sizes}  # fmt: skip
-    (stage / "about.json").write_text(json.dumps(about, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+             "why": source.why, "sides": sides, "dropped": source.drops(),
+             **_facts_of_files(stage)}  # fmt: skip
+    (stage / ABOUT).write_text(json.dumps(about, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
 
 # --- read -------------------------------------------------------------------------------------------------------------
@@ -225,7 +243,7 @@ class Table:
 
     def __init__(self, folder: Path, source: TextSource, key: str) -> None:
         self.folder, self.source, self.key = folder, source, key
-        self.about = read_json(folder / "about.json")
+        self.about = read_json(folder / ABOUT)
         self.rows, self.sides = int(self.about["rows"]), int(self.about["sides"])
         self.places = _mapped(folder / "places", "<u4").reshape(self.rows, self.sides)
         labels = _mapped(folder / "labels", "<f4")
@@ -350,6 +368,8 @@ class Table:
             int((place / TRUNCATED).read_bytes())
         except (OSError, ValueError):
             return None
+        if not _is_whole(place):
+            return None
         whole = len(ends) == self.rows * self.sides + 1 and len(ids) == ends[-1]
         return (ids, ends) if whole else None
 
@@ -368,6 +388,7 @@ class Table:
                 here.tofile(ends)
                 last = here
         (stage / TRUNCATED).write_text(f"{truncated}\n", encoding="ascii")
+        (stage / ABOUT).write_text(json.dumps(_facts_of_files(stage)) + "\n", encoding="utf-8")
 
 
 @dataclass(frozen=True)
