@@ -44,11 +44,14 @@ class Code(nn.Module):
 
     def __init__(self, vocabulary: int, base_rows: int, nonzeros: int) -> None:
         super().__init__()
-        # Any start that separates tokens: every base row is some token's first nonzero, the others are drawn.
-        first_V1 = (torch.arange(vocabulary) % base_rows).unsqueeze(1)
-        others = torch.randint(base_rows, (vocabulary, nonzeros - 1))
         self.weight = nn.Parameter(torch.full((vocabulary, nonzeros), nonzeros**-0.5))
-        self.register_buffer("index", torch.cat([first_V1, others], 1).to(index_type(base_rows)))
+        index_Vk = torch.empty(vocabulary, nonzeros, dtype=index_type(base_rows))
+        # On `meta` these operators import the whole compiler (torch 2.13).
+        if not index_Vk.is_meta:
+            # Any start that separates tokens: every base row is some token's first nonzero, the others are drawn.
+            index_Vk[:, 0] = torch.arange(vocabulary) % base_rows
+            index_Vk[:, 1:] = torch.randint(base_rows, (vocabulary, nonzeros - 1))
+        self.register_buffer("index", index_Vk)
 
     def forward(self, ids_BT: Tensor, base: nn.Embedding) -> Tensor:
         """Rows of the tokens `ids_BT`, [B, T, E]."""

@@ -28,6 +28,12 @@ ACTIVATIONS = {
 }
 
 
+def _embedding(rows: int, width: int) -> nn.Embedding:
+    """A table; on `meta` without its random numbers, whose operator imports the whole compiler there (torch 2.13)."""
+    weight = torch.empty(rows, width)
+    return nn.Embedding(rows, width, _weight=weight) if weight.is_meta else nn.Embedding(rows, width)
+
+
 class Embedding(nn.Module):
     """ids_BT -> hidden_BTH: token row, bottleneck map, position, layer norm, in the order that `place` sets.
 
@@ -42,7 +48,7 @@ class Embedding(nn.Module):
         self.config = config
         at_word = config.bottleneck is not None and config.place == "word"
         norm_width = config.table_width if config.place == "embedding" else config.hidden
-        self.table = nn.Embedding(config.table_rows, config.table_width)
+        self.table = _embedding(config.table_rows, config.table_width)
         self.code: Code | None = None
         if config.base_rows is not None and config.nonzeros is not None:
             self.code = Code(config.vocabulary, config.base_rows, config.nonzeros)
@@ -50,7 +56,7 @@ class Embedding(nn.Module):
         if config.bottleneck is not None:
             self.project = nn.Linear(config.bottleneck, config.hidden, bias=not at_word)
         if not config.static:
-            self.position = nn.Embedding(config.positions, norm_width)
+            self.position = _embedding(config.positions, norm_width)
             self.norm = nn.LayerNorm(norm_width, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.dropout)
 
@@ -157,7 +163,7 @@ class Student(nn.Module):
 
     @staticmethod
     def _initialise(module: nn.Module) -> None:
-        if isinstance(module, (nn.Linear, nn.Embedding)):
+        if isinstance(module, (nn.Linear, nn.Embedding)) and not module.weight.is_meta:
             nn.init.normal_(module.weight, std=0.02)
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tiny_models as tiny
 import torch
+from programs import python
 from refusals import one_line
 from safetensors.torch import load_file, save_file
 from stock_models import TEXTS
@@ -189,3 +190,9 @@ def test_a_copied_folder_keeps_its_fingerprint(tmp_path, tiny_teacher):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(tiny_teacher / name, folder / name)
     assert load_encoder(tmp_path / "a").fingerprint() == load_encoder(tmp_path / "b").fingerprint()
+
+
+def test_loading_a_student_imports_no_compiler():
+    """Operators on `meta` would: half of the time to the first vector (torch 2.13)."""
+    code = "import sys, msdc; msdc.load_encoder('msdc-mini').encode(['a']); print('torch._dynamo' in sys.modules)"
+    assert python(code).split()[-1] == "False"
