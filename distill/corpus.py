@@ -157,7 +157,7 @@ def describe_corpus(
         corpora, excluded = list(dict.fromkeys(recipe.all_corpora)), (*recipe.exclude, *exclude)
         folder = tables_folder(recipe)
         if installed("pyarrow"):
-            from msdc.distill.training.validation import read_graded
+            from msdc.distill.data.graded import read_graded
 
             files = dict.fromkeys((*recipe.heldout.graded, *recipe.report))
             graded = [read_graded(path, choosing=False) for path in files]

@@ -32,12 +32,12 @@ from msdc.distill.data.checks import (
 from msdc.distill.data.columns import fits, is_language
 from msdc.distill.data.corpora import TextSource, is_here, open_corpora, unread
 from msdc.distill.data.exclusion import excluded_files, read_exclusion
+from msdc.distill.data.graded import read_graded
 from msdc.distill.objectives import find_objective
 from msdc.distill.recipe import TEACHER, Assistant, NamedModel, Recipe, Scratch, Stage, StudentShape, model_name
 from msdc.distill.tasks import task_kind
 from msdc.distill.tasks.sentence import DOMAINS, LABELS, SCORES, TARGETS, TASK_OPTIONS, count_domains, teacher_inputs
 from msdc.distill.training.trainer import check_frozen, check_warmup
-from msdc.distill.training.validation import read_graded
 from msdc.encoders.folder import Layout, find_offline, locate_model, read_layout
 from msdc.errors import InputError
 from msdc.limits import LAYERS

@@ -39,6 +39,7 @@ from msdc.distill.data.checks import (
 )
 from msdc.distill.data.corpora import open_corpora, unread
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
+from msdc.distill.data.graded import read_graded
 from msdc.distill.data.tables import HeldOutTexts, Table, heldout_texts, open_table, reading_lines, tables_folder
 from msdc.distill.data.text import StageText
 from msdc.distill.inputs import is_folder, read_inputs, record_downloads
@@ -55,7 +56,7 @@ from msdc.distill.training.checkpoint import newest, step_of
 from msdc.distill.training.feed import BatchFeed
 from msdc.distill.training.progress import Trackers, require_trackers
 from msdc.distill.training.trainer import Trainer, check_warmup
-from msdc.distill.training.validation import Validator, read_graded
+from msdc.distill.training.validation import Validator
 from msdc.distill.word_translation import Dictionary, PendingDictionary, learn_dictionary, translate_sources
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.errors import InputError, MsdcError

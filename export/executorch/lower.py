@@ -34,7 +34,7 @@ from msdc.compress.student.model import ACTIVATIONS, Layer, Student
 from msdc.compress.student.plan import Integers, PrecisionPlan
 from msdc.errors import GateError, MsdcError, printable
 from msdc.export.executorch.origin import remember
-from msdc.export.executorch.program import ExecutorchRunner, read_pte
+from msdc.export.executorch.program import COMPILER_LOCK, ExecutorchRunner, read_pte
 from msdc.export.golden import run_once
 from msdc.export.schema import ExecutorchPart, ProgramStyle, WrittenProgram
 from msdc.export.smoothing import Smoothed
@@ -433,7 +433,8 @@ def lowering(what: str) -> Iterator[None]:
     captured = None
     try:
         with quiet() as captured:
-            import executorch.exir  # noqa: F401  (registers operators of the token tables)
+            with COMPILER_LOCK:
+                import executorch.exir  # noqa: F401  (registers operators of the token tables)
 
             yield
     except MsdcError:

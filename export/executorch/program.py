@@ -7,15 +7,20 @@ Shapes: N texts, T tokens, H hidden, D sentence width.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
+import importlib.util
 import json
 import math
 import re
+import sys
 import tempfile
+import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,13 +31,39 @@ from msdc.processes import quiet
 
 METHODS = {"multi-method": ("embed", "unit", "pool"), "forward": ("forward",), "masked": ("forward",)}
 BACKEND = "XnnpackBackend"
+EXIR = "executorch.exir"  # the compiler
+COMPILER_LOCK = threading.RLock()  # while it is imported, or kept from being imported
 _threads: int | None = None
+
+
+@contextlib.contextmanager
+def without_compiler() -> Iterator[None]:
+    """Import ExecuTorch's runtime alone.
+
+    The runtime imports `executorch.exir._warnings`, and with this module's package the whole compiler: 4 s of 4.2
+    (executorch 1.5.1). Here the package is an empty one meanwhile; afterwards it is imported as ever where an export
+    needs it.
+    """
+    with COMPILER_LOCK:
+        found = importlib.util.find_spec("executorch")
+        if EXIR in sys.modules or found is None or not found.submodule_search_locations:
+            yield
+            return
+        package = ModuleType(EXIR)
+        package.__path__ = [str(Path(place, "exir")) for place in found.submodule_search_locations]
+        sys.modules[EXIR] = package
+        try:
+            yield
+        finally:
+            for name in [name for name in sys.modules if name == EXIR or name.startswith(f"{EXIR}.")]:
+                del sys.modules[name]
+            vars(sys.modules.get("executorch", package)).pop("exir", None)
 
 
 @functools.cache
 def executorch() -> Any:
     """ExecuTorch's runtime, imported now."""
-    with quiet():
+    with quiet(), without_compiler():
         # The import registers quantized operators (the int8 and int4 token tables) with the runtime.
         import executorch.kernels.quantized  # noqa: F401
         from executorch.runtime import Runtime

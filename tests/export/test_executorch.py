@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tiny_models as tiny
 import torch
+from programs import python
 from torch import nn
 
 from msdc.compress.size import predict_bytes
@@ -215,3 +216,19 @@ def test_stored_tables_look_up_what_the_integers_say(precision):
     wanted = torch.from_numpy(part.dequantize())
     # torch's own 4-bit look-up multiplies in float16; the runtime's kernel does not (tests of the .pte hold it).
     torch.testing.assert_close(table(ids_1T)[0], wanted, atol=0, rtol=1e-6 if precision == "int8" else 1e-3)
+
+
+def test_a_program_runs_without_the_compiler_which_an_export_still_has(tiny_student, tmp_path):
+    """In one process: first the program alone, then an export, then both. The compiler takes 4 s to import."""
+    code = f"""if True:
+        import sys, msdc
+        from msdc.export import export
+        before = msdc.load_bundle({str(tiny.bundle())!r}, runtime="executorch").encode(["a cat"])
+        print([name for name in ("executorch.exir", "torch._dynamo") if name in sys.modules])
+        export({str(tiny_student)!r}, target="android", output={str(tmp_path / "out")!r})
+        import executorch.exir
+        print(executorch.exir.to_edge_transform_and_lower.__name__)
+        after = msdc.load_bundle({str(tiny.bundle())!r}, runtime="executorch").encode(["a cat"])
+        print((before == after).all())
+    """
+    assert python(code).splitlines()[-3:] == ["[]", "to_edge_transform_and_lower", "True"]

@@ -20,9 +20,10 @@ from safetensors.torch import load_file
 from msdc.compress.student.io import save_student
 from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
+from msdc.distill.data.graded import read_graded
 from msdc.distill.run import Run, resolve_precision
 from msdc.distill.run_folder import Metrics
-from msdc.distill.training.validation import chosen_by, read_graded
+from msdc.distill.training.validation import chosen_by
 from msdc.errors import InputError
 from msdc.machine import read_machine
 
