@@ -288,7 +288,7 @@ def shipped() -> list[str]:
 
 def read_file(name: str) -> RecipeFile:
     """The file of a recipe, by path or shipped name; the variant after the colon is ignored."""
-    name = _split_name(name)[0]
+    name = split_name(name)[0]
     path = RECIPES / f"{name}.yaml" if name in shipped() else Path(name)
     if not path.is_file():
         hint = did_you_mean(name, shipped()) if "/" not in name else f"; shipped recipes: {', '.join(shipped())}"
@@ -302,7 +302,7 @@ def read_file(name: str) -> RecipeFile:
     return RecipeFile(path, tree, variants, tables, spare)  # type: ignore[arg-type]
 
 
-def _split_name(name: str) -> tuple[str, str]:
+def split_name(name: str) -> tuple[str, str]:
     """RECIPE and VARIANT[+VARIANT]; a path may contain a colon."""
     base, _, chosen = (name, "", "") if Path(name).is_file() else name.rpartition(":")
     return (base, chosen) if base else (chosen or name, "")
@@ -326,7 +326,7 @@ def load_recipe(
         tree = copy.deepcopy(dict(name))
         apply_overrides(tree, overrides)
         return parse(Recipe, _fill_in(tree, "the recipe", data), str(tree.get("name", "recipe")))
-    base, chosen = _split_name(os.fspath(name))
+    base, chosen = split_name(os.fspath(name))
     file = read_file(base)
     tree = file.tree
     tree.setdefault("name", file.path.stem)
@@ -355,7 +355,7 @@ def parse_recipe(tree: dict[str, Any], origin: str, overrides: Sequence[str] = (
 def listing(name: str | None = None) -> list[dict[str, Any]]:
     """All shipped recipes (or the one named), their variants, and the rows of their tables, as `--list` prints them."""
     rows: list[dict[str, Any]] = []
-    for recipe in shipped() if name is None else [_split_name(name)[0]]:
+    for recipe in shipped() if name is None else [split_name(name)[0]]:
         file = read_file(recipe)
         common = list(map(str, file.tree.get("differs", ())))
         rows.append({"name": recipe, "about": str(file.tree.get("about", "")), "paper": {}, "differs": common})

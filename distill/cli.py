@@ -82,15 +82,20 @@ def command(
         overrides = (*overrides, f"stages.*.steps={max_steps}")
     if dry:
         from msdc.distill.catalog import load_recipe
-        from msdc.distill.sweep import dry_run, plan_text, points
+        from msdc.distill.sweep import dry_run, dry_sweep, plan_text, points
 
-        recipes = points(recipe, over, overrides, data) if over else {"": load_recipe(recipe, overrides, data)}
-        plans = {label: dry_run(one) for label, one in recipes.items()}
+        failed = None
+        if over:
+            plans, failed = dry_sweep(points(recipe, over, overrides, data))
+        else:
+            plans = {"": dry_run(load_recipe(recipe, overrides, data))}
         if as_json:
             click.echo(json.dumps(plans if over else plans[""], ensure_ascii=False))
         else:
             shown = (f"{f'point {label}, ' if label else ''}{plan_text(plan)}" for label, plan in plans.items())
             click.echo("\n\n".join(shown))
+        if failed is not None:
+            raise failed
     elif over:
         from msdc.distill.sweep import FailedPointsError, run_sweep
 

@@ -13,7 +13,9 @@ import csv
 import errno
 import gc
 import io
+import json
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -25,13 +27,13 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from msdc.distill.catalog import load_recipe, read_file, recipe_facts
+from msdc.distill.catalog import load_recipe, read_file, recipe_facts, split_name
 from msdc.distill.data.corpora import TextSource, is_here, open_corpora
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
 from msdc.distill.data.tables import known, tables_folder
 from msdc.distill.inputs import read_inputs
 from msdc.distill.recipe import Corpus, Recipe, Stage, parse
-from msdc.distill.run_folder import METRICS_FILE, Metrics, RunFolder, read_recipe
+from msdc.distill.run_folder import METRICS_FILE, Metrics, RunFolder, changed_settings, read_recipe
 from msdc.errors import DiskFullError, InputError, MsdcError, first_line, named_memory, printable
 from msdc.files import held, plain_name, read_json, write_json, write_text
 from msdc.progress import say, warn
@@ -109,11 +111,21 @@ class SweepRow(_Stored):
 
 
 class SweepTable(_Stored):
-    """A whole sweep: one row per point with the paper's figures, ours, and the curve of its last stage."""
+    """A whole sweep: one row per point with the paper's figures, ours, and the curve of its last stage.
+
+    Of a sweep that is not finished it has the rows so far; `points` is the number of all.
+    """
 
     recipe: str
     sweep: str
     rows: tuple[SweepRow, ...]
+    points: int = 0
+
+    @property
+    def count(self) -> str:
+        """`4 points`; of a sweep that is not finished `3 of 4 points so far`."""
+        many = len(self.rows)
+        return f"{many} of {self.points} points so far" if many < self.points else f"{many} points"
 
 
 def is_sweep(raw: Any) -> bool:
@@ -177,6 +189,8 @@ def to_csv(sweep: SweepTable) -> str:
     )
     for row in sweep.rows:
         cells = [getattr(row, kind).get(key, "") for kind, key in columns]
+        cells = [int(cell) if key in ("parameters", "bytes") and cell != "" else cell
+                 for (_, key), cell in zip(columns, cells, strict=True)]  # fmt: skip
         writer.writerow([row.label, row.row, *cells, row.seconds, *([row.failed] if failed else [])])
     return text.getvalue()
 
@@ -200,8 +214,9 @@ def table_of(sweep: SweepTable) -> Table:
             # A published figure is a constant: seeds give it no interval.
             mean, half = mean_and_interval(values if kind == "ours" else values[:1]) if values else (0.0, None)
             cells.append("" if not values else fixed(mean, 1) + ("" if half is None else f" ± {fixed(half, 1)}"))
-        program = next((point.program for point in points if point.program), {})
-        cells += [fixed(program[key], digits) if key in program else "" for key, digits in shown]
+        for key, digits in shown:
+            values = [point.program[key] for point in points if key in point.program]
+            cells.append(fixed(float(np.mean(values)), digits) if values else "")
         cells.append(fixed(sum(point.seconds for point in points), 0) if any(point.ours for point in points) else "")
         outcome = ", ".join(point.seed or "yes" for point in points if point.failed)
         rows.append((name, *([outcome] if any_failed else []), *([row.row] if named else []), *cells))
@@ -234,12 +249,14 @@ def points(
     keys = [axis.partition("=")[0] for axis in axes]
     if twice := next((key for key in keys if key != "variant" and keys.count(key) > 1), None):
         raise InputError(f"`over` names {twice} twice; give all its values at once: {twice}=VALUE,VALUE")
+    if both := next((key for key in keys if key in {change.partition("=")[0].strip() for change in overrides}), None):
+        raise InputError(f"`overrides` sets {both}, which `over` varies: give it once")
+    base, chosen = split_name(recipe)
     found = {}
     for combination in product(*(_axis(recipe, axis) for axis in axes)):
         changes = [value for value in combination if "=" in value]
-        name = recipe
-        for variant in (value for value in combination if "=" not in value):
-            name += f"+{variant}" if ":" in name else f":{variant}"
+        variants = "+".join(filter(None, [chosen, *(value for value in combination if "=" not in value)]))
+        name = f"{base}:{variants}" if variants else base
         label = " ".join(combination)
         if label in found:
             raise InputError(f"`over` has the point {label!r} twice; give each value once")
@@ -248,20 +265,53 @@ def points(
     for label, one in found.items():
         if (other := labels.setdefault(one.model_dump_json(exclude=UNTRAINED), label)) != label:
             raise InputError(f"`over`: {other!r} and {label!r} are the same recipe; give each setting once")
+    labels.clear()
+    for label, one in found.items():
+        if (other := labels.setdefault(_effective(one), label)) != label:
+            warn(f"sweep: {other} and {label} differ only in a setting without effect (steps replace epochs)")
     return found
+
+
+def _effective(recipe: Recipe) -> str:
+    """What is trained, without settings that others of the recipe replace."""
+    tree = recipe.model_dump(mode="json", exclude=UNTRAINED)
+    for stage in tree["stages"]:
+        for key, replaced in (("steps", "epochs"), ("warmup_steps", "warmup_ratio")):
+            if stage[key] is not None:
+                del stage[replaced]
+        if stage["mine"] is None:
+            del stage["mine_margin"]
+    return json.dumps(tree)
+
+
+def _values(text: str) -> list[str]:
+    """The values of `a,b`; a comma inside brackets or quotes belongs to a value, such as [0, 4]."""
+    parts, depth, quote = [""], 0, ""
+    for sign in text:
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in "\"'" and not parts[-1].strip():
+            quote = sign
+        else:
+            depth += (sign in "[{") - (sign in "]}")
+        if sign == "," and not quote and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return [part.strip() for part in parts]
 
 
 def _axis(recipe: str, over: str) -> list[str]:
     """The points of one axis: names of variants, or changes `KEY=VALUE`."""
     key, _, value = over.partition("=")
-    values = [part.strip() for part in value.split(",") if part.strip()]
-    if not values:
+    values = _values(value)
+    if not values or not all(values):
         raise InputError(f"`over` {over!r}: expected table=NUMBER, variant=NAME,NAME or KEY=VALUE,VALUE")
     if key == "variant":
         return values
     if key != "table":
         return [f"{key}={one}" for one in values]
-    file, chosen = read_file(recipe), recipe.rpartition(":")[2].split("+")
+    file, chosen = read_file(recipe), split_name(recipe)[1].split("+")
     tables, skips = file.tables, {one for part in chosen if part in file.variants for one in file.variants[part].skips}
     names = dict.fromkeys(name for number in values if number in tables for name in tables[number].rows)
     known = ", ".join(number for number, table in tables.items() if table.rows)
@@ -280,14 +330,20 @@ def point_names(labels: Iterable[str]) -> dict[str, str]:
     return names
 
 
+def _listed(reasons: Mapping[str, str]) -> str:
+    """The first points with their reasons, on one line."""
+    shown = [
+        f"{label} ({textwrap.shorten(reason, 240, placeholder=' ...')})" for label, reason in list(reasons.items())[:3]
+    ]
+    return "; ".join([*shown, *([f"and {len(reasons) - 3} more"] if len(reasons) > 3 else [])])
+
+
 class FailedPointsError(MsdcError):
     """Points of a sweep failed; the others are in its table, in `folder`."""
 
     def __init__(self, folder: Path, reasons: Mapping[str, str], total: int) -> None:
-        shown = [f"{label} ({reason[:160]})" for label, reason in list(reasons.items())[:3]]
-        more = [f"and {len(reasons) - 3} more"] if len(reasons) > 3 else []
         super().__init__(
-            f"{len(reasons)} of {total} points failed: {'; '.join([*shown, *more])}. The same command tries them again"
+            f"{len(reasons)} of {total} points failed: {_listed(reasons)}. The same command tries them again"
         )
         self.folder = folder
 
@@ -322,7 +378,9 @@ def run_sweep(
     from msdc.distill.run import Run
 
     recipes = points(recipe, over, overrides, data)
-    folder = Path(output) if output is not None else Path("runs") / f"{Path(recipe).stem.replace(':', '-')}-sweep"
+    base, chosen = split_name(recipe)
+    named = "-".join(filter(None, [Path(base).stem, chosen, "sweep"]))
+    folder = Path(output) if output is not None else Path("runs") / named
     folders = {label: folder / name for label, name in point_names(recipes).items()}
     parallel.start()
     rows: dict[str, SweepRow] = {}
@@ -330,6 +388,9 @@ def run_sweep(
 
     def train(label: str) -> None:
         place = folders[label]
+        # A run may be resumed with some other settings; a point is what its label and the recipe say.
+        if (place / "recipe.yaml").is_file() and (changed := changed_settings(read_recipe(place), recipes[label])):
+            raise InputError(f"{place} was started with other settings: {changed[0]}; choose another `output`")
         # Any run of the sweep may have trained a stage that this point shares.
         others = sorted(path.parent for path in folder.glob("*/recipe.yaml") if path.parent != place)
         Run(recipes[label], place, (place / "recipe.yaml").is_file(), list(filter(_is_intact, others))).run()
@@ -348,7 +409,8 @@ def run_sweep(
     published = _published(recipe, over)
 
     def write() -> None:
-        table = SweepTable(recipe=recipe, sweep=axes, rows=tuple(rows[label] for label in recipes if label in rows))
+        finished = tuple(rows[label] for label in recipes if label in rows)
+        table = SweepTable(recipe=recipe, sweep=axes, rows=finished, points=len(recipes))
         write_json(folder / TABLE_FILE, table.model_dump(mode="json"))
         write_text(folder / "table.csv", to_csv(table))
         shown = table_of(table)
@@ -357,7 +419,12 @@ def run_sweep(
         parts += ["\n".join(f"* {escape_line(line)}" for line in failures(table))]
         write_text(folder / "table.md", "\n\n".join(filter(None, parts)) + "\n")
         if draw is not None:
-            draw(folder)
+            try:
+                draw(folder)
+            except Exception as error:
+                if _is_full(error):
+                    raise
+                warn(f"{folder}: the report was not drawn: {_reason(error)}")
 
     def open_folder() -> dict[str, SweepRow]:
         """Lock the folder; returns the rows of the points that are finished."""
@@ -558,8 +625,23 @@ def dry_run(recipe: Recipe) -> Plan:
     }  # fmt: skip
 
 
+def dry_sweep(recipes: Mapping[str, Recipe]) -> tuple[dict[str, Plan], InputError | None]:
+    """The dry runs of a sweep's points by label, and an error if some cannot be trained: their plan is its reason."""
+    plans: dict[str, Plan] = {}
+    for label, recipe in recipes.items():
+        try:
+            plans[label] = dry_run(recipe)
+        except InputError as error:
+            plans[label] = {"failed": str(error)}
+    failed = {label: plan["failed"] for label, plan in plans.items() if "failed" in plan}
+    problem = f"{len(failed)} of {len(plans)} points cannot be trained: {_listed(failed)}"
+    return plans, InputError(problem) if failed else None
+
+
 def plan_text(plan: Plan) -> str:
     """A dry run as text."""
+    if "failed" in plan:
+        return f"cannot be trained: {plan['failed']}"
     lines = [f"recipe {plan['name']}", *(f"  {key}: {value}" for key, value in plan["facts"].items())]
     lines += [*(f"  differs: {text}" for text in plan["differs"]), "sources"]
     for source in plan["sources"]:

@@ -21,7 +21,7 @@ def sweep_sections(sweeps: Sequence[SweepTable]) -> list[ReportSection]:
     """One section per sweep."""
     found = []
     for i, sweep in enumerate(sweeps, 1):
-        lead = f"{len(sweep.rows)} points"
+        lead = sweep.count
         if failed := sum(bool(row.failed) for row in sweep.rows):
             lead += f", {failed} failed"
         if (best := leading(sweep)) is not None:

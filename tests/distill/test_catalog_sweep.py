@@ -322,6 +322,69 @@ def test_equal_points_are_named(recipe_file):
             points(str(recipe_file), over)
 
 
+def test_values_of_an_axis_may_be_lists(recipe_file):
+    found = points(str(recipe_file), "stages.four.dimensions=[2, 4],[4],[]")
+    assert [recipe.stages[3].dimensions for recipe in found.values()] == [(2, 4), (4,), ()]
+    assert len(point_names(found)) == 3
+    (label, *_) = points(str(recipe_file), "stages.four.teacher={teacher: 2, assistant: 1},assistant")
+    assert label == "stages.four.teacher={teacher: 2, assistant: 1}"
+    for over in ("seed=1,,2", "seed=1,", "seed=,1", "seed="):
+        with pytest.raises(InputError, match="expected table="):
+            points(str(recipe_file), over)
+
+
+def test_a_setting_is_given_once_and_one_without_effect_is_named(recipe_file, monkeypatch):
+    with pytest.raises(InputError, match="`overrides` sets seed, which `over` varies"):
+        points(str(recipe_file), "seed=1,2", ("seed=3",))
+    warned = []
+    monkeypatch.setattr("msdc.distill.sweep.warn", warned.append)
+    points(str(recipe_file), "stages.four.epochs=1,2")
+    points(str(recipe_file), "stages.four.steps=1,2")
+    assert warned == [
+        "sweep: stages.four.epochs=1 and stages.four.epochs=2 differ only in a setting without effect "
+        "(steps replace epochs)"
+    ]
+
+
+def test_a_point_is_not_continued_with_other_settings(short_file, tmp_path):
+    out = tmp_path / "sweep"
+    run_sweep(str(short_file), "seed=1", out)
+    (out / "seed=1" / "result.json").unlink()
+    (out / "seed=1" / "stages" / "0-one" / "done.json").unlink()
+    with pytest.raises(FailedPointsError, match=r"other settings: stages\.one\.weight_decay: 0\.01 then, 0\.1 now"):
+        run_sweep(str(short_file), "seed=1", out, overrides=["stages.one.weight_decay=0.1"])
+
+
+def test_the_default_folder_has_the_name_of_the_variant(recipe_file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("msdc.distill.run.Run.run", lambda run: None)
+    folders = []
+    for name in (f"{recipe_file}:short", f"{recipe_file}:hard", str(recipe_file)):
+        with pytest.raises(FailedPointsError) as caught:
+            run_sweep(name, "seed=1")
+        folders.append(str(caught.value.folder))
+    assert folders == ["runs/tiny-short-sweep", "runs/tiny-hard-sweep", "runs/tiny-sweep"]
+
+
+def test_a_report_that_cannot_be_drawn_ends_no_sweep(short_file, tmp_path, monkeypatch):
+    warned = []
+    monkeypatch.setattr("msdc.distill.sweep.warn", warned.append)
+    out = run_sweep(str(short_file), "seed=1", tmp_path / "sweep", draw=lambda folder: 1 / 0)
+    assert (out / "table.md").is_file()
+    assert warned == [f"{out}: the report was not drawn: ZeroDivisionError: division by zero"]
+
+
+def test_a_dry_sweep_shows_all_points(short_file, parallel_tsv):
+    arguments = [str(short_file), "--sweep", f"corpora.*.path=nowhere.tsv,{parallel_tsv}", "--dry-run"]
+    done = CliRunner().invoke(command, arguments)
+    assert isinstance(done.exception, InputError)
+    assert str(done.exception).startswith("1 of 2 points cannot be trained: corpora.*.path=nowhere.tsv (")
+    assert "point corpora.*.path=nowhere.tsv, cannot be trained: " in done.output
+    assert "parallel.tsv, recipe tiny" in done.output
+    plans = CliRunner().invoke(command, [*arguments, "--json"]).stdout
+    assert [list(plan)[:1] for plan in json.loads(plans).values()] == [["failed"], ["name"]]
+
+
 def test_points_of_a_sweep(recipe_file, tmp_path):
     widths = points(str(recipe_file), "student.bottleneck=4,null")
     assert [r.student.bottleneck for r in widths.values()] == [4, None]

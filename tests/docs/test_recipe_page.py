@@ -44,7 +44,7 @@ keys are errors. A key without a default is required, one whose default is null 
 # Section -> its model, in the order of the page.
 SECTIONS: dict[str, type[BaseModel]] = {
     "Recipe": Recipe, "corpora": Corpus, "assistant": Assistant, "vocabulary": VocabularyTraining,
-    "student": StudentShape, "scratch": Scratch, "A model by name": NamedModel, "stages": Stage,
+    "student": StudentShape, "scratch": Scratch, "model": NamedModel, "stages": Stage,
     "objective": ObjectiveUse, "heldout": HeldOut, "variants": Variant, "tables": PaperTable,
 }  # fmt: skip
 TYPES = {"string": "text", "integer": "integer", "number": "number", "boolean": "boolean"}
@@ -89,7 +89,7 @@ def kind(schema: Mapping[str, Any], names: Mapping[str, str]) -> str:
     if members := schema.get("anyOf") or schema.get("oneOf"):
         return ", ".join(dict.fromkeys(kind(one, names) for one in members if one.get("type") != "null"))
     if "enum" in schema or "const" in schema:
-        return ", ".join(f"`{yaml_text(value)}`" for value in schema.get("enum", [schema.get("const")]))
+        return "/".join(f"`{yaml_text(value)}`" for value in schema.get("enum", [schema.get("const")]))
     if schema.get("type") == "array":
         if parts := schema.get("prefixItems"):
             return f"[{', '.join(kind(part, names) for part in parts)}]"
@@ -117,7 +117,7 @@ def bounds(schema: Mapping[str, Any]) -> str:
     more = schema.get("additionalProperties")
     for member in (*schema.get("anyOf", ()), schema.get("items"), more, *schema.get("prefixItems", ())):
         found += [one for one in [bounds(member)] if one and one not in found] if isinstance(member, dict) else []
-    return " ".join(found)
+    return ",".join(found)
 
 
 def default(model: type[BaseModel], key: str) -> str:

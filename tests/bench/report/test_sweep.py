@@ -83,7 +83,7 @@ def test_seeds_are_a_mean_and_points_have_bytes(tmp_path):
     assert section.lead == "6 points; no significant winner."
     (first, *_, last) = csv.reader(to_csv(read_inputs([tmp_path]).sweeps[0]).splitlines())
     assert first == ["point", "row of the paper", "dev", "parameters", "bytes", "seconds"]
-    assert last == ["student.bottleneck=32 seed=3", "", "59.0", "1234567.0", "1000000.0", "10.0"]
+    assert last == ["student.bottleneck=32 seed=3", "", "59.0", "1234567", "1000000", "10.0"]
 
 
 def test_the_page_of_a_sweep_draws_every_point(sweep_folder):
@@ -112,12 +112,15 @@ def sweep_of(rows: list[dict]):
 def test_published_figures_have_no_interval_and_missing_ones_are_empty():
     scores = {"a=1": (70.0, 71.0), "a=2": (60.0, 61.0)}
     rows = rows_of(scores, paper={"cross": 82.6})
+    for row, ms in zip(rows, (1.0, 2.0, 3.0, 3.0), strict=True):
+        row["program"] |= {"ms": ms}
     for row in rows[2:]:
         row["paper"] = {"mono": 79.4}
     table = table_of(sweep_of(rows))
     shown = [dict(zip([column.title for column in table.columns], row, strict=True)) for row in table.rows]
     assert [(row["cross, paper"], row["mono, paper"]) for row in shown] == [("82.6", ""), ("", "79.4")]
     assert shown[0]["held-out nearest, ours"] == "70.5 ± 6.4"
+    assert [row["ms"] for row in shown] == ["1.50", "3.00"]
 
 
 def test_failed_points_have_a_column_and_a_note():
@@ -130,6 +133,8 @@ def test_failed_points_have_a_column_and_a_note():
     assert list(section.notes) == ["a=1 seed=2 failed: the loss is nan", "a=2 seed=1 failed: out of memory"]
     assert "| a=1 | seed=2 | 70.0 | 1,234,567 | 1,000,000 | 10 |" in to_markdown(report)
     assert "| a=2 | seed=1 |  |  |  |  |" in to_markdown(report)
+    so_far = sweep_of(rows).model_copy(update={"points": 9})
+    assert build_report(BenchFile(), sweeps=[so_far]).sections[0].lead.startswith("3 of 9 points so far, 2 failed")
     everything = build_report(BenchFile(), sweeps=[sweep_of(rows[1:])])
     assert everything.sections[0].lead == "2 points, 2 failed."
     assert not everything.sections[0].figures
