@@ -205,7 +205,7 @@ def command(
             raise InputError(empty)
         warn(empty)
     source = chain(first, source)
-    opened = open_model(name, runtime, **encoding)
+    opened = open_model(name, runtime, program=True, **encoding)
     if output is None:
         _print(opened, source, as_json)
         return
@@ -235,7 +235,7 @@ def compare(
     lines = texts or [text for _, text in stdin_texts()]  # before the model is loaded, so that a wrong text fails early
     if len(lines) < 2:
         raise click.UsageError("compare needs at least two texts")
-    opened = open_model(name, runtime, **encoding)
+    opened = open_model(name, runtime, program=True, **encoding)
     vectors_ND = opened.encode(lines)
     warn_of_truncated(opened, opened.count_truncated(lines), len(lines))
     cosines: list[float] = cosine_rows(vectors_ND[:1].repeat(len(lines) - 1, axis=0), vectors_ND[1:]).tolist()
