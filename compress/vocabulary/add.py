@@ -19,6 +19,7 @@ from msdc.compress.vocabulary.extend import (
     mean_rows,
     new_tokens,
     require_extendable,
+    require_one_token,
     token_rows,
 )
 from msdc.compress.vocabulary.tokens import Token, open_vocabulary
@@ -125,6 +126,7 @@ def add_words(
     with tempfile.TemporaryDirectory(prefix="msdc-vocabulary-") as place:
         mean_NE = mean_rows(token_rows(student), inner_ids(encoder.tokenizer, [token.text or "" for token in tokens]))
         first = extend(encoder, student, vocabulary, tokens, mean_NE, Path(place))
+        require_one_token(first.encoder.tokenizer, tokens, first.rows)
         texts = listed + fitting
         after = [[first.rows[i] for i in ids] for ids in first.encoder.tokenize(texts)]
         rows_NE = fit_rows(student, mean_NE, encoder.tokenize(texts), after, encoder.tokenizer.pad_id)
