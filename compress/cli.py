@@ -146,7 +146,7 @@ def _add_words(languages: str, terms: tuple[Path, ...], as_json: bool, options: 
 @click.option("--corpus", multiple=True, type=FILE, help="Keep tokens that this text uses (repeatable).")
 @click.option("--size", type=int, help="Keep at most this many tokens, the most frequent ones.")
 @click.option("--add", "terms", multiple=True, type=FILE,
-              help="Instead of removing tokens, add the words of this file, one term a line (repeatable).")  # fmt: skip
+              help="Instead, add the words of this file, one term per line (repeatable).")  # fmt: skip
 @click.option("--check", multiple=True, type=FILE, help="Measure the change on this text (repeatable).")
 @click.option("--least-cosine", type=float, default=0.98, show_default=True,
               help="Refuse a lower mean cosine between vectors before and after; 0: no limit.")  # fmt: skip

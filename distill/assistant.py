@@ -21,6 +21,7 @@ from msdc.compress.student.stock import decode, to_student
 from msdc.compress.texts import corpus_frequency
 from msdc.compress.vocabulary.train import train_vocabulary, train_whole_words
 from msdc.distill import vocabulary_transfer as transfer
+from msdc.distill.added_language import add_language
 from msdc.distill.data import Row
 from msdc.distill.data.text import StageText
 from msdc.distill.recipe import TEACHER, Assistant, NamedModel, Recipe, StudentShape, VocabularyTraining, model_name
@@ -145,7 +146,10 @@ def make_student(recipe: Recipe, assistant_folder: Path, text: StageText, folder
     if isinstance(shape, (str, NamedModel)):
         encoder = load_named(shape, new_head_seed=recipe.seed)
         assert encoder.folder is not None
-        if to_student(encoder) is encoder.module:
+        if isinstance(shape, NamedModel) and shape.vocabulary is not None:
+            added = add_language(encoder, shape.vocabulary, text, folder.parent / "vocabulary")
+            save_student(added.student, added.file, folder, defaults=trained_defaults(encoder))
+        elif to_student(encoder) is encoder.module:
             with staged_folder(folder) as stage:
                 shutil.copytree(encoder.folder, stage, dirs_exist_ok=True)
                 if ModelSource(stage).identity() != encoder.identity:

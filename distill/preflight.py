@@ -107,7 +107,9 @@ def _check_samples(recipe: Recipe, samples: Sequence[tuple[TextSource, list[Row]
         named = {name: recipe.teacher if name == "teacher" else name for name in stage.teachers if name != "assistant"}
         models = {f"the teacher {model_name(model)}": model_name(model) for model in named.values()}
         learner = getattr(recipe, stage.role)
-        if isinstance(learner, (NamedModel, str)) and learner != TEACHER:
+        # Tokens that a student is given are trained first; the run checks it then.
+        extended = isinstance(learner, NamedModel) and learner.vocabulary is not None
+        if isinstance(learner, (NamedModel, str)) and learner != TEACHER and not extended:
             models[stage.role] = model_name(learner)
         targets = bool(TARGETS & teacher_inputs(recipe, stage))
         corpora = recipe.corpora_of(stage)

@@ -13,6 +13,7 @@ from pathlib import PurePath
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Discriminator,
@@ -231,12 +232,20 @@ class Scratch(Strict):
     normalize: bool = False  # scale vectors to length 1, unlike the paper
 
 
+class AddedVocabulary(Strict):
+    """Tokens that a student's vocabulary gets before training, for text in a language that it does not read."""
+
+    add: Tokens  # trained on the recipe's text; their rows come from the student's own, by alignment with the sources
+    sentences_per_language: Count = 70_000  # read for the tokens and the rows
+
+
 class NamedModel(Strict):
     """A model by name; `pooling` and `head` apply to a bare folder (one without `modules.json`)."""
 
     model: str  # name at the hub, or folder
     pooling: Literal["mean", "cls", "max"] | None = None  # None: mean
     head: Literal["mlp"] | None = None  # a dense layer with tanh after pooling (SimCSE)
+    vocabulary: AddedVocabulary | None = None  # of the student
 
 
 def model_name(model: NamedModel | str) -> str:
@@ -248,8 +257,9 @@ class StudentShape(Strict):
     """The student: layers cut from the assistant and the width of its token table, or `scratch` without either."""
 
     takes: ClassVar[str] = (
-        " - student takes the name or folder of a model (`student: msdc-mini`, `{model:, pooling:, head:}`), "
-        "a shape cut from the assistant (bottleneck, layers, ...), or `scratch: {layers:, hidden:, ...}`"
+        " - student takes the name or folder of a model (`student: msdc-mini`, `{model:, pooling:, head:, "
+        "vocabulary:}`), a shape cut from the assistant (bottleneck, layers, ...), or "
+        "`scratch: {layers:, hidden:, ...}`"
     )
 
     scratch: Scratch | None = None  # random weights instead of a cut
@@ -284,11 +294,20 @@ def _member(value: Any) -> str:
     return "=made" if isinstance(value, (dict, BaseModel)) else "=name"
 
 
-_Named = Annotated[NamedModel, Tag("=named")]
+def _as_it_is(model: NamedModel) -> NamedModel:
+    """A model that is not the student keeps its vocabulary."""
+    if model.vocabulary is not None:
+        raise ValueError("only the student's vocabulary can be extended")
+    return model
+
+
+_Named = Annotated[NamedModel, AfterValidator(_as_it_is), Tag("=named")]
 _Name = Annotated[str, Tag("=name")]
 _Teacher = Annotated[_Named | _Name, Discriminator(_member)]
 _Assistant = Annotated[Annotated[Assistant, Tag("=made")] | _Named | _Name, Discriminator(_member)]
-_Student = Annotated[Annotated[StudentShape, Tag("=made")] | _Named | _Name, Discriminator(_member)]
+_Student = Annotated[
+    Annotated[StudentShape, Tag("=made")] | Annotated[NamedModel, Tag("=named")] | _Name, Discriminator(_member)
+]
 
 
 class ObjectiveUse(Strict):

@@ -25,6 +25,7 @@ from msdc.compress.student.io import add_stock_twin, save_student
 from msdc.compress.student.stock import to_student
 from msdc.compress.student.weights import read_arrays
 from msdc.distill import parallel
+from msdc.distill.added_language import compare_run, comparison_section
 from msdc.distill.assistant import cut_from_assistant, load_named, make_assistant, make_student
 from msdc.distill.catalog import MODELS, PATHS
 from msdc.distill.data.checks import (
@@ -484,6 +485,7 @@ class Run:
                 return
             encoder = load_encoder(model)
             report = self._report(encoder)
+            languages = compare_run(self.recipe, encoder, self.text)
             if not student.exists():
                 with staged_folder(student) as stage_folder:
                     shutil.copytree(model, stage_folder, dirs_exist_ok=True)
@@ -491,8 +493,9 @@ class Run:
                         add_stock_twin(stage_folder)
                     about = [table.about for table in chain.from_iterable(self._tables.values())]
                     card = model_card(self.recipe, encoder, results, seconds, report, about, self.folder.warnings())
-                    write_text(stage_folder / "README.md", card)
-            write_json(self.folder.result_file, {"stages": results, "report": report, "seconds": seconds})
+                    write_text(stage_folder / "README.md", card + comparison_section(languages))
+            result = {"stages": results, "report": report, "seconds": seconds}
+            write_json(self.folder.result_file, result | ({"languages": languages} if languages else {}))
 
         parallel.from_first(write)
         if self.rank == 0:

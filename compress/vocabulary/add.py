@@ -19,6 +19,7 @@ from msdc.compress.vocabulary.extend import (
     mean_rows,
     new_tokens,
     require_extendable,
+    require_one_token,
     token_rows,
 )
 from msdc.compress.vocabulary.tokens import Token, open_vocabulary
@@ -84,11 +85,7 @@ def add_words(
     check: Sequence[str | Path] = (),
     force: bool = False,
 ) -> AddReport:
-    """Add words of a domain to a model's vocabulary, such as part names, each with a row of its own.
-
-    A row starts as the mean of those of the tokens that the word was split into, and is fitted so that the word alone
-    and in sentences keeps the vector that it has. Other weights stay. Training the table then lets the rows learn more
-    than the tokens before could say (docs/guides/compress.md).
+    """Add words of a domain to a model's vocabulary, with rows fitted so that texts keep their vectors.
 
         from msdc.compress import add_words
 
@@ -96,17 +93,15 @@ def add_words(
         print(report.added, report.tokens_before, report.tokens_after)
 
     Args:
-        model: a shipped name, a folder or a hub id, with a SentencePiece unigram, Unigram or WordPiece vocabulary.
+        model: a shipped name, a folder or a hub id.
         output: folder to write.
-        terms: text files with one term per line. Each word of a term, as the tokenizer splits them, becomes a token.
+        terms: text files, one term per line; each word of a term becomes a token.
         check: measure the change on these text files too.
         force: replace `output` if it exists.
 
     Raises:
-        InputError: no such model, a vocabulary that takes no new tokens, no term, all terms are tokens already, or
-            `output` exists.
-        GateError: the new tokenizer does not read a word as its token, or texts that are tokenized as before have other
-            vectors.
+        InputError: no such model, a BPE, no new word, or `output` exists.
+        GateError: a word is not read as its token, or unchanged texts have other vectors.
     """
     listed, repeated = read_terms(terms)
     output, encoder, student = open_source(model, output, force)
@@ -131,6 +126,7 @@ def add_words(
     with tempfile.TemporaryDirectory(prefix="msdc-vocabulary-") as place:
         mean_NE = mean_rows(token_rows(student), inner_ids(encoder.tokenizer, [token.text or "" for token in tokens]))
         first = extend(encoder, student, vocabulary, tokens, mean_NE, Path(place))
+        require_one_token(first.encoder.tokenizer, tokens, first.rows)
         texts = listed + fitting
         after = [[first.rows[i] for i in ids] for ids in first.encoder.tokenize(texts)]
         rows_NE = fit_rows(student, mean_NE, encoder.tokenize(texts), after, encoder.tokenizer.pad_id)
@@ -173,6 +169,6 @@ def _warn_unknown(encoder: Encoder, tokens: Sequence[Token]) -> int:
     words = list(dict.fromkeys(token.text or "" for token in tokens))
     found = [word for word, ids in zip(words, inner_ids(tokenizer, words), strict=True) if unknown_id in ids]
     if found:
-        warn(f"{len(found):,} words have characters outside the vocabulary, so their rows mean nothing untrained: "
+        warn(f"{len(found):,} words have characters outside the vocabulary, so their rows need training: "
              f"{', '.join(found[:8])}")  # fmt: skip
     return len(found)

@@ -5,6 +5,8 @@ Shapes: V old rows, N new rows, E width of a row, k nonzeros of a coded row, C t
 
 from __future__ import annotations
 
+import copy
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,19 +23,39 @@ from msdc.compress.student.config import CODE, INDEX, TABLE, StudentConfig
 from msdc.compress.student.model import Student, with_state
 from msdc.compress.student.plan import dequantize_rows, quantize_block, scale_dtype
 from msdc.compress.student.stock import decode
-from msdc.compress.vocabulary.tokens import SPACE, JsonVocabulary, PieceVocabulary, Token, Vocabulary
-from msdc.compress.vocabulary.train import PREFERENCE
+from msdc.compress.vocabulary.spelling import (
+    FOLDED,
+    UNFOLDED,
+    compile_rules,
+    marks_apart,
+    one_spelling,
+    read_character_map,
+    readable,
+    standard_rules,
+)
+from msdc.compress.vocabulary.tokens import (
+    NORMAL,
+    SPACE,
+    JsonVocabulary,
+    PieceVocabulary,
+    Token,
+    Vocabulary,
+    read_proto,
+)
+from msdc.compress.vocabulary.train import FULL_COVERAGE, PREFERENCE, RUN, SPECIAL, train_unigram
 from msdc.compress.vocabulary.trim import with_rows
 from msdc.encoders.encoder import Encoder
 from msdc.errors import GateError, InputError
-from msdc.progress import track
-from msdc.text.tokenizer import Tokenizer, load_tokenizer, pad
+from msdc.progress import track, warn
+from msdc.text.tokenizer import MODEL_FILE, PieceTokenizer, Tokenizer, load_tokenizer, pad
 
 # Letters of scripts without spaces between words: such a token must be found inside a text too.
 UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u9fff]+")
 UNKNOWN_COST = 10.0  # nats that SentencePiece takes for an unknown character, below the lowest score
 # Fitting the rows: on 54 drug names and machine parts, in sentences that were not used, the mean cosine rises from 0.86
 # (the mean of the rows of the tokens before) to 0.96 in msdc-mini and from 0.76 to 0.87 in all-MiniLM-L6-v2.
+SHARE = 0.1  # of the texts that a vocabulary was made for: the probability that trained tokens get in it
+TRAINED_TOO = 1000  # tokens trained besides the new ones: those that the vocabulary has already
 STEPS, BATCH, RATE = 20, 512, 0.05  # RATE: of the rows' standard deviation, per step
 
 
@@ -184,23 +206,78 @@ def fit_rows(
     return fitted_NE.detach()
 
 
-def extend(
-    encoder: Encoder, student: Student, vocabulary: Vocabulary, tokens: Sequence[Token], rows_NE: Tensor, folder: Path
-) -> Extension:
-    """The model with new tokens and their rows; its tokenizer is written to `folder`.
+def require_one_token(tokenizer: Tokenizer, tokens: Sequence[Token], rows: Sequence[int]) -> None:
+    """Refuse tokens whose word the new tokenizer does not read as that token alone.
 
     Raises:
-        GateError: the new tokenizer does not read the word of a token as that token.
+        GateError: naming some of the words.
     """
-    file, rows, pad_id = vocabulary.write(range(len(vocabulary.tokens)), folder, tokens)
-    tokenizer = load_tokenizer(file.parent, pad_id)
     number = {row: index for index, row in enumerate(rows)}
-    starts = [token for token in tokens if token.name != token.text or not isinstance(vocabulary, PieceVocabulary)]
+    starts = [token for token in tokens if token.name != token.text or not isinstance(tokenizer, PieceTokenizer)]
     found = inner_ids(tokenizer, [token.text or "" for token in starts])
     wrong = [token.text or "" for token, ids in zip(starts, found, strict=True) if ids != [number[token.row]]]
     if wrong:
         raise GateError(f"the extended tokenizer does not read {len(wrong)} words as one token each: leave out "
                         f"{', '.join(wrong[:8])}{', ...' if len(wrong) > 8 else ''}")  # fmt: skip
+
+
+def extend(
+    encoder: Encoder, student: Student, vocabulary: Vocabulary, tokens: Sequence[Token], rows_NE: Tensor, folder: Path
+) -> Extension:
+    """The model with new tokens and their rows; its tokenizer is written to `folder`."""
+    file, rows, pad_id = vocabulary.write(range(len(vocabulary.tokens)), folder, tokens)
+    tokenizer = load_tokenizer(file.parent, pad_id)
     larger = with_rows(with_new_rows(student, rows_NE), rows, pad_id)
     after = Encoder(larger, tokenizer, student.config.positions, "after", None, encoder.defaults)
     return Extension(after, larger, file, rows)
+
+
+def train_tokens(
+    tokenizer: PieceTokenizer, texts: Sequence[str], count: int, first_row: int, folder: Path
+) -> tuple[PieceVocabulary, list[Token]]:
+    """A vocabulary that also spells the characters of `texts`, and `count` tokens trained on them that it lacks.
+
+    The character map gets the rules of SentencePiece for the new characters, such as folding their case: maps of
+    students have those alone that end in characters of the vocabulary. Rows of the tokens start at `first_row`; their
+    scores are those of the texts as SHARE of all. The changed `.model` is written to `folder`.
+
+    Raises:
+        InputError: the texts need no new token, or SentencePiece cannot be trained on them.
+    """
+    vocabulary = PieceVocabulary(tokenizer)
+    known = {letter for token in vocabulary.tokens if token.text for letter in token.text}
+    spec = vocabulary.proto.normalizer_spec
+    rules, standard = read_character_map(spec.precompiled_charsmap), {}
+    if spec.name in (FOLDED, UNFOLDED):
+        standard = standard_rules(spec.name)
+        if rules.get("!") == " ! ":
+            standard = marks_apart(one_spelling(standard))
+    extra = {key: text for key, text in standard.items() if key not in rules and not known.issuperset(text)}
+    spelling = _with_rules(vocabulary, {**rules, **extra} if extra else rules, folder)
+    rows = [spelling.tokenizer.processor.normalize(text).replace(SPACE, " ") for text in texts]
+    settings = {**SPECIAL, "character_coverage": FULL_COVERAGE, "normalization_rule_name": "identity"}
+    trained = read_proto(train_unigram(rows, count + TRAINED_TOO, num_threads=1, **settings))
+    existing = {token.name for token in vocabulary.tokens}
+    found = [piece for piece in trained.pieces
+             if piece.type == NORMAL and piece.piece not in existing and not RUN.fullmatch(piece.piece)]  # fmt: skip
+    # Single characters first: without one a word that has it is unknown.
+    found = sorted(found, key=lambda piece: (len(piece.piece.strip(SPACE)) > 1, -piece.score))[:count]
+    if not found:
+        raise InputError("the text needs no new token: the vocabulary has all that are trained on it")
+    if len(found) < count:
+        warn(f"vocabulary: only {len(found):,} of {count:,} new tokens: {len(texts):,} sentences are too few for more")
+    letters = known | {letter for piece in found for letter in piece.piece} - {SPACE}
+    kept = readable(extra, letters)
+    vocabulary = _with_rules(vocabulary, {**rules, **kept}, folder) if kept else vocabulary
+    lowest = Scores(vocabulary).lowest
+    tokens = [Token(piece.piece, piece.piece.replace(SPACE, ""), first_row + number,
+                    max(piece.score + math.log(SHARE), lowest)) for number, piece in enumerate(found)]  # fmt: skip
+    return vocabulary, tokens
+
+
+def _with_rules(vocabulary: PieceVocabulary, rules: dict[str, str], folder: Path) -> PieceVocabulary:
+    """The vocabulary with another character map, as a file in `folder`."""
+    proto = copy.deepcopy(vocabulary.proto)
+    proto.normalizer_spec.precompiled_charsmap = compile_rules(rules) if rules else b""
+    (folder / MODEL_FILE).write_bytes(proto.SerializeToString())
+    return PieceVocabulary(PieceTokenizer(folder / MODEL_FILE))

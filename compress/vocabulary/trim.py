@@ -205,9 +205,8 @@ def trim(
         corpus: keep tokens that these text files use.
         size: keep at most this many tokens, the most frequent ones.
         check: measure the change on these text files too.
-        least_cosine: refuse a lower mean cosine between the vectors before and after (0: no limit), on `corpus`,
-            `check`, and the embedded sentences of `languages`; without `languages` and `corpus` on those of the
-            languages that the model reads. Texts that are tokenized as before count as 1.
+        least_cosine: refuse a lower mean cosine of vectors before and after (0: no limit), on `corpus`, `check`, and
+            embedded sentences in `languages`, by default in those that the model reads.
         force: replace `output` if it exists.
 
     Raises:

@@ -139,7 +139,7 @@ def vocabulary_warnings(
         if mostly > 0.5 * len(some) and len(some) >= LEAST_TEXTS // 2:
             line = (
                 f"{name}: the vocabulary of {model} cannot read {code}: {mostly:,} of {len(some):,} texts are mostly "
-                f"unknown to it. Give it the tokens of {code} first, or leave the text out"
+                f"unknown to it. Give it tokens of {code} (`msdc distill new-language`), or leave the text out"
             )
             if refuse:
                 raise InputError(line)

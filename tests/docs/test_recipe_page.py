@@ -22,6 +22,7 @@ from msdc.distill.catalog import PaperTable, Variant
 from msdc.distill.objectives import OBJECTIVES
 from msdc.distill.objectives.registry import TENSORS
 from msdc.distill.recipe import (
+    AddedVocabulary,
     Assistant,
     Corpus,
     HeldOut,
@@ -44,8 +45,8 @@ keys are errors. A key without a default is required, one whose default is null 
 # Section -> its model, in the order of the page.
 SECTIONS: dict[str, type[BaseModel]] = {
     "Recipe": Recipe, "corpora": Corpus, "assistant": Assistant, "vocabulary": VocabularyTraining,
-    "student": StudentShape, "scratch": Scratch, "model": NamedModel, "stages": Stage,
-    "objective": ObjectiveUse, "heldout": HeldOut, "variants": Variant, "tables": PaperTable,
+    "student": StudentShape, "scratch": Scratch, "model": NamedModel, "new-tokens": AddedVocabulary,
+    "stages": Stage, "objective": ObjectiveUse, "heldout": HeldOut, "variants": Variant, "tables": PaperTable,
 }  # fmt: skip
 TYPES = {"string": "text", "integer": "integer", "number": "number", "boolean": "boolean"}
 BOUNDS = {"minimum": "≥{}", "exclusiveMinimum": ">{}", "maximum": "≤{}", "exclusiveMaximum": "<{}",

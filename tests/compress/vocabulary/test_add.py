@@ -172,7 +172,7 @@ def test_lines_that_do_not_become_a_token_are_counted(models, tmp_path, capsys):
     assert report.unknown == 1
     captured = capsys.readouterr()
     assert "1 more lines repeat one" in captured.out + captured.err
-    assert "1 words have characters outside the vocabulary" in captured.err
+    assert "1 words have characters outside the vocabulary, so" in captured.err
     with pytest.raises(InputError, match="are tokens of out already"):
         add_words(tmp_path / "out", output=tmp_path / "again", terms=path)
     path.write_text("\n \n")
