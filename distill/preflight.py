@@ -34,13 +34,24 @@ from msdc.distill.data.corpora import TextSource, is_here, open_corpora, unread
 from msdc.distill.data.exclusion import excluded_files, read_exclusion
 from msdc.distill.data.graded import read_graded
 from msdc.distill.objectives import find_objective
-from msdc.distill.recipe import TEACHER, Assistant, NamedModel, Recipe, Scratch, Stage, StudentShape, model_name
+from msdc.distill.recipe import (
+    TEACHER,
+    Assistant,
+    NamedModel,
+    Recipe,
+    Scratch,
+    Stage,
+    StudentShape,
+    corpus_label,
+    model_name,
+)
 from msdc.distill.tasks import task_kind
 from msdc.distill.tasks.sentence import DOMAINS, LABELS, SCORES, TARGETS, TASK_OPTIONS, count_domains, teacher_inputs
 from msdc.distill.training.trainer import check_frozen, check_warmup
 from msdc.encoders.folder import Layout, find_offline, locate_model, read_layout
 from msdc.errors import InputError
 from msdc.limits import LAYERS
+from msdc.machine import core_count
 from msdc.progress import warn
 from msdc.text.tokenizer import load_tokenizer
 
@@ -55,6 +66,7 @@ def check_recipe(recipe: Recipe, download: bool = True, text: bool = True) -> li
     for stage in recipe.stages:
         _check_stage(recipe, stage)
     absent = [f"{name} (network)" for name in _check_models(recipe, download)]
+    _check_recipe_settings(recipe)
     for path in recipe.heldout.graded:
         read_graded(path, limit=recipe.heldout.graded_pairs)
     for path in recipe.report:
@@ -81,6 +93,24 @@ def check_recipe(recipe: Recipe, download: bool = True, text: bool = True) -> li
         if not existing.is_dir() or not os.access(existing, os.W_OK):
             raise InputError(f"cache: {recipe.cache}: {existing} is not a writable folder")
     return absent
+
+
+def _check_recipe_settings(recipe: Recipe) -> None:
+    """Warn of settings of the recipe and of its corpora that have no effect."""
+    cores = core_count()
+    for unused, problem in (
+        (recipe.heldout.graded_pairs is not None and not recipe.heldout.graded,
+         "heldout.graded_pairs has no effect without heldout.graded"),
+        ((recipe.threads or 0) > cores, f"threads: {recipe.threads}: this machine grants {cores}, and more are slower"),
+        (any(len(recipe.corpora_of(stage)) == 1 and recipe.corpora_of(stage)[0].weight != 1 for stage in recipe.stages),
+         "weight has no effect on the only corpus of a stage"),
+        *((bool(one.languages) and set(one.languages) != {one.source} and one.files is None
+           and one.kind in ("text", "triples", "nli", "nli-pairs"),
+           f"{corpus_label(one.model_dump())}: languages has no effect with kind: {one.kind}: `source` is its language")
+          for one in dict.fromkeys(recipe.all_corpora)),
+    ):  # fmt: skip
+        if unused:
+            warn(problem)
 
 
 def require_languages(recipe: Recipe, sources: Sequence[TextSource]) -> None:

@@ -394,6 +394,13 @@ class Stage(Strict):
         given = self.teacher if isinstance(self.teacher, dict) else {} if self.teacher is None else {self.teacher: 1.0}
         return {"assistant" if name.split(".")[0] == "assistant" else name: weight for name, weight in given.items()}
 
+    @field_validator("dimensions", mode="after")
+    @classmethod
+    def _different(cls, dimensions: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(dimensions)) < len(dimensions):
+            raise ValueError(f"dimensions repeat: {list(dimensions)}")
+        return dimensions
+
     @field_validator("objective", mode="before")
     @classmethod
     def _objective(cls, value: Any) -> Any:

@@ -107,6 +107,8 @@ def make_optimizer(task: TrainingTask) -> torch.optim.Optimizer:
     table = (student.body.get_input_embeddings() if embedding is None else embedding.table).weight
     # Under quantization-aware training the attribute `weight` of a coded table's code is a rounded copy.
     code = getattr(embedding, "code", None)
+    if code is None and stage.code_learning_rate is not None and parallel.rank_and_world()[0] == 0:
+        warn(f"stage {stage.name}: code_learning_rate has no effect: the table is not coded")
     weight = None if code is None else code._parameters["weight"]
     decay: list[nn.Parameter] = []
     plain: list[nn.Parameter] = []
@@ -362,11 +364,7 @@ class Trainer:
             loss, first = step.parts["loss"], step.batches[0]
             if not math.isfinite(loss):
                 texts = [row.source[:60] for row in first.read()] or [""]
-                raise MsdcError(
-                    f"stage {self.stage.name}, step {step.number - 1}, epoch {self.position.epoch}: the loss is {loss}"
-                    f"; first sentence of the batch: {texts[0]!r}. Lower learning_rate (now "
-                    f"{self.stage.learning_rate}) or check the corpus; `resume` continues {self._undo(step.number)}"
-                )
+                raise self._diverged(step.number, f"the loss is {loss}; first sentence of the batch: {texts[0]!r}")
             weighted = {name: weights.get(name, 1.0) * value for name, value in step.parts.items() if name != "loss"}
             state.losses.append(loss)
             for name, value in weighted.items():
@@ -381,14 +379,18 @@ class Trainer:
         self._waiting = []
         return last
 
-    def _undo(self, step: int) -> str:
-        """Remove checkpoints of weights whose loss is not a number at `step`; returns where a resumed run begins."""
+    def _diverged(self, step: int, why: str) -> MsdcError:
+        """The error of weights that are no numbers, or whose loss is none, at `step`; their checkpoints are removed."""
         if self.rank == 0:
             for path in checkpoint.checkpoints(self.folder):
                 if checkpoint.step_of(path) >= step - 1:
                     checkpoint.remove(path)
         left = checkpoint.checkpoints(self.folder)
-        return f"from step {checkpoint.step_of(left[0])}" if left else "from the start of the stage"
+        start = f"from step {checkpoint.step_of(left[0])}" if left else "from the start of the stage"
+        return MsdcError(
+            f"stage {self.stage.name}, step {step - 1}, epoch {self.position.epoch}: {why}. Lower learning_rate (now "
+            f"{self.stage.learning_rate}) or check the corpus; `resume` continues {start}"
+        )
 
     # --- validation and checkpoints -------------------------------------------------------------------------------
 
@@ -405,6 +407,9 @@ class Trainer:
     def _validate(self) -> bool:
         """Score the student as it would be kept, and keep the best weights; returns whether to stop early."""
         state = self.state
+        # Otherwise the encoder would say that the model is damaged.
+        if not all(bool(value.isfinite().all()) for _, value in self._trained()):
+            raise self._diverged(self.position.step + 1, "weights are not finite")
         # One process decides: numbers of several differ in their last bits.
         numbers = parallel.from_first(self._score)
         by_language = {f"loss_{code}": s / n for code, (s, n) in sorted(state.by_language.items()) if n}

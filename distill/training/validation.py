@@ -46,6 +46,9 @@ def scored_heldout(
     return [pairs], {code: rows for code, rows in others.items() if rows}
 
 
+FEW_GRADED = 50  # pairs
+
+
 class Validator:
     """Scores a student: MSE and nearest-neighbour accuracy on held-out pairs by language, Spearman on graded pairs.
 
@@ -62,6 +65,14 @@ class Validator:
                 f"stage {task.stage.name}: no held-out pair ({text.heldout.share:.2%} of the sentences) and no graded "
                 "file: no validation can choose weights, and the last ones are kept"
             )
+        for pairs in self.graded if rank_and_world()[0] == 0 else ():
+            if len(pairs) < FEW_GRADED:
+                # 95 % of a correlation near 0
+                half = min(100.0, 196 / max(1, len(pairs) - 3) ** 0.5)
+                warn(
+                    f"stage {task.stage.name}: {pairs.name} has {len(pairs)} graded pairs: their correlation has an "
+                    f"interval of +- {half:.0f} points, and choices by it are mostly chance"
+                )
         least = min(recipe.heldout.least, recipe.heldout.pairs)
         few = {code: len(rows) for code, rows in self.heldout.items() if len(rows) < least}
         if few and not (self.graded and task.stage.choose == "graded") and rank_and_world()[0] == 0:

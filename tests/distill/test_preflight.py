@@ -19,6 +19,7 @@ from msdc.distill.data.text import StageText
 from msdc.distill.preflight import check_recipe
 from msdc.distill.sweep import dry_run, plan_text
 from msdc.errors import InputError
+from msdc.text.quickstart import PARALLEL
 
 WRONG = {
     "unknown objective": ("stages.one.objective", "mse", "unknown objective 'mse'"),
@@ -228,3 +229,26 @@ def test_a_teacher_that_reads_less_of_a_text_is_named(tiny_tree, tmp_path, capsy
     stage = tiny_tree["stages"][3] | {"teacher": str(tmp_path / "short")}
     check_recipe(parse_recipe(tiny_tree | {"stages": [stage]}, "tiny"))
     assert "short reads the first 16 tokens of a text, the stage's max_length is 20" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"heldout": {"graded_pairs": 9}}, "heldout.graded_pairs has no effect without heldout.graded"),
+        ({"threads": 1000}, "threads: 1000: this machine grants"),
+        ({"corpora": [{"path": str(PARALLEL), "languages": ["de"], "weight": 3}]}, "weight has no effect on the only"),
+        ({"corpora": [{"path": str(PARALLEL), "kind": "text", "columns": [2], "languages": ["de"]}]},
+         "parallel: languages has no effect with kind: text: `source` is its language"),
+    ],
+)  # fmt: skip
+def test_settings_of_the_recipe_without_effect_are_named(tiny_tree, changes, said, capsys):
+    tree = tiny_tree | {"stages": [tiny_tree["stages"][3] | {"source_share": 1.0}]}
+    check_recipe(parse_recipe(tree, "tiny"))
+    assert said not in capsys.readouterr().err
+    check_recipe(parse_recipe(tree | changes, "tiny"))
+    assert said in capsys.readouterr().err
+
+
+def test_dimensions_do_not_repeat(tiny_tree):
+    with pytest.raises(InputError, match="dimensions repeat"):
+        parse_recipe(tiny_tree | {"stages": [tiny_tree["stages"][3] | {"dimensions": [8, 8]}]}, "tiny")

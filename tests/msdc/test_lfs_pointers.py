@@ -10,7 +10,7 @@ from refusals import one_line, reseal
 
 from msdc.bench.toolchain.build import own_runner
 from msdc.cli import main
-from msdc.distill.training.checkpoint import load_checkpoint
+from msdc.distill.training.checkpoint import newest
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
 from msdc.export.bundle import load_bundle
@@ -107,7 +107,8 @@ def test_a_command(words, tmp_path, monkeypatch, capsys):
 
 
 def test_a_checkpoint_and_a_runner(tmp_path):
-    for name, attempt in (("1-1.pt", load_checkpoint), ("msdc-runner", own_runner)):
+    (tmp_path / "step-1.json").write_text("{}")
+    for name, attempt in (("step-1.pt", lambda path: newest(path.parent)), ("msdc-runner", own_runner)):
         point(tmp_path / name)
         named(lambda attempt=attempt, name=name: attempt(tmp_path / name), tmp_path / name)
 

@@ -17,6 +17,7 @@ from msdc.distill.recipe import Corpus, HeldOut
 from msdc.distill.run_folder import Metrics
 from msdc.distill.training.trainer import Trainer
 from msdc.distill.training.validation import chosen_by
+from msdc.errors import MsdcError
 from msdc.text.answers import nearest_accuracy, right_answers
 
 
@@ -152,3 +153,26 @@ def test_text_that_the_teacher_does_not_know_is_a_warning(tuned, tmp_path, capsy
         "by its card the teacher knows en, and it is given text in de, es: name a multilingual"
         in capsys.readouterr().err
     )
+
+
+def test_few_graded_pairs_and_weights_that_are_no_numbers_are_named(tuned, tmp_path, monkeypatch, capsys):
+    """Not as a damaged model: the learning rate is too high."""
+    (tmp_path / "my-dev.tsv").write_text("".join(f"{n % 6}\tcat {n}\tdog {n % 4}\n" for n in range(12)))
+    tree = tuned | {"heldout": tuned["heldout"] | {"graded": [str(tmp_path / "my-dev.tsv")]}}
+    tree["stages"] = [tree["stages"][0] | {"choose": "graded"}]
+    distill(tree, tmp_path / "run")
+    assert (
+        "my-dev has 12 graded pairs: a correlation over these has an interval of +- 65 points"
+        in capsys.readouterr().err
+    )
+    step = Trainer._step
+
+    def ruined(self, batches):
+        done = step(self, batches)
+        next(p for _, p in self._trained()).data[:] = float("nan")
+        return done
+
+    monkeypatch.setattr(Trainer, "_step", ruined)
+    stages = [tree["stages"][0] | {"evaluate_every": 1}]
+    with pytest.raises(MsdcError, match=r"weights are not finite\. Lower learning_rate .* from the start of the stage"):
+        distill(tree | {"stages": stages}, tmp_path / "other")
