@@ -161,10 +161,7 @@ def test_few_graded_pairs_and_weights_that_are_no_numbers_are_named(tuned, tmp_p
     tree = tuned | {"heldout": tuned["heldout"] | {"graded": [str(tmp_path / "my-dev.tsv")]}}
     tree["stages"] = [tree["stages"][0] | {"choose": "graded"}]
     distill(tree, tmp_path / "run")
-    assert (
-        "my-dev has 12 graded pairs: a correlation over these has an interval of +- 65 points"
-        in capsys.readouterr().err
-    )
+    assert "my-dev has 12 graded pairs: their correlation has an interval of +- 65 points" in capsys.readouterr().err
     step = Trainer._step
 
     def ruined(self, batches):
