@@ -396,7 +396,8 @@ class Run:
         )
         # Models and task.
         learner = self.load_learner(number, stage)
-        self._check_vocabulary(stage, text, stage.role, learner.tokenizer, True)
+        # An error of the first process is one of all.
+        parallel.from_first(lambda: self._check_vocabulary(stage, text, stage.role, learner.tokenizer, True))
         student: Any = learner.module
         teacher = self._load_teacher(stage, student)
         if stage.quantize is not None:

@@ -305,6 +305,11 @@ class Table:
                 found.append(rows[np.array(same, dtype=bool)])
         return np.unique(np.concatenate(found))
 
+    def drawn(self, share: float, sample: float) -> np.ndarray:
+        """Whether the source sentence of each row is in the sample and not in the held-out share, bool [N]."""
+        low, high = share * 2**32, (share + sample * (1.0 - share)) * 2**32
+        return (self.places[:, 0] >= low) & (self.places[:, 0] < high)
+
     def kept(self, share: float, sample: float = 1.0, heldout: HeldOutTexts | None = None) -> np.ndarray:
         """The rows to train on, uint32, shuffled: sampled ones that have no held-out text on any side.
 
@@ -313,8 +318,7 @@ class Table:
         heldout = heldout_texts([self], share) if heldout is None else heldout
         path = self.folder / f"kept-{share:g}-{sample:g}-{heldout.digest}"
         if not path.is_file() or path.stat().st_size % 4:
-            low, high = share * 2**32, (share + sample * (1.0 - share)) * 2**32
-            trained = (self.places[:, 0] >= low) & (self.places[:, 0] < high)
+            trained = self.drawn(share, sample)
             trained[heldout.rows_of(self)] = False
             found = np.flatnonzero(trained).astype("<u4")
             np.random.default_rng(0).shuffle(found)

@@ -143,9 +143,9 @@ class StageText:
         return 64 * len(np.unique(np.concatenate([np.zeros(0, np.uint64), *some])))
 
     def untrained_rows(self) -> int:
-        """Rows that are neither trained nor held out: they have a text of a held-out pair, in another order or pair."""
-        least = self.heldout.share * 2**32
-        return sum(int((table.places[self._untrained.rows_of(table), 0] >= least).sum()) for table in self.tables)
+        """Rows of the sample that are not trained: they have a text of a held-out pair, in another order or pair."""
+        drawn = sum(int(table.drawn(self.heldout.share, self.sample).sum()) for table in self.tables)
+        return drawn - sum(map(len, self.kept))
 
     def heldout_rows(self) -> dict[str, list[Row]]:
         """Up to `heldout.pairs` different held-out rows per language, the first ones of each table."""
