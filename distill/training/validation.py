@@ -65,12 +65,12 @@ class Validator:
                 f"stage {task.stage.name}: no held-out pair ({text.heldout.share:.2%} of the sentences) and no graded "
                 "file: no validation can choose weights, and the last ones are kept"
             )
-        for pairs in self.graded if rank_and_world()[0] == 0 else ():
-            if len(pairs) < FEW_GRADED:
+        for graded in self.graded if rank_and_world()[0] == 0 else ():
+            if len(graded) < FEW_GRADED:
                 # 95 % of a correlation near 0
-                half = min(100.0, 196 / max(1, len(pairs) - 3) ** 0.5)
+                half = min(100.0, 196 / max(1, len(graded) - 3) ** 0.5)
                 warn(
-                    f"stage {task.stage.name}: {pairs.name} has {len(pairs)} graded pairs: their correlation has an "
+                    f"stage {task.stage.name}: {graded.name} has {len(graded)} graded pairs: their correlation has an "
                     f"interval of +- {half:.0f} points, and choices by it are mostly chance"
                 )
         least = min(recipe.heldout.least, recipe.heldout.pairs)
