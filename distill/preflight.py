@@ -133,6 +133,7 @@ def _check_samples(recipe: Recipe, samples: Sequence[tuple[TextSource, list[Row]
             read_graded(path, choosing=False), use, seen, f"the first {SAMPLED} rows of a part"
         ):
             warn(line)
+    lines: dict[str, None] = {}  # stages that train the same model say the same
     for stage in recipe.stages:
         named = {name: recipe.teacher if name == "teacher" else name for name in stage.teachers if name != "assistant"}
         models = {f"the teacher {model_name(model)}": model_name(model) for model in named.values()}
@@ -152,9 +153,11 @@ def _check_samples(recipe: Recipe, samples: Sequence[tuple[TextSource, list[Row]
                     by_language = texts[source.name]
                     if who != stage.role and not targets:
                         by_language = {code: v for code, v in by_language.items() if code == source.corpus.source}
-                    name = f"stage {stage.name}: {source.name}"
-                    for line in vocabulary_warnings(name, by_language, tokenizer, who, refuse=who == stage.role):
-                        warn(line)
+                    lines |= dict.fromkeys(
+                        vocabulary_warnings(source.name, by_language, tokenizer, who, refuse=who == stage.role)
+                    )
+    for line in lines:
+        warn(line)
 
 
 # --- stages -----------------------------------------------------------------------------------------------------------

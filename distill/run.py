@@ -145,6 +145,7 @@ class Run:
         torch.manual_seed(recipe.seed)
         self._tables: dict[tuple[Corpus, ...], list[Table]] = {}
         self._warnings: list[str] = []
+        self._said: set[str] = set()
         self._created = False
 
     def run(self) -> RunResult:
@@ -234,9 +235,11 @@ class Run:
             texts = texts_by_language(sampled(table), table.source.corpus.source)
             if not targets:
                 texts = {code: some for code, some in texts.items() if code == table.source.corpus.source}
-            name = f"stage {stage.name}: {table.about['name']}"
+            name = str(table.about["name"])
             for line in vocabulary_warnings(name, texts, tokenizer, model, refuse=model == stage.role):
-                warn(line)
+                if line not in self._said:  # the next stage trains the same model
+                    self._said.add(line)
+                    warn(line)
 
     # --- text -----------------------------------------------------------------------------------------------------
 
