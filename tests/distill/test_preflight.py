@@ -48,6 +48,8 @@ WRONG = {
     "no report file": ("report", ["nowhere.tsv"], "nowhere.tsv"),
     "a frozen name of another architecture": ("stages.four.freeze", ["embedding", "encoder.layer.0"],
         "freeze: no parameter's name begins with 'encoder.layer.0'; they begin with embedding, layers.NUMBER"),
+    "no vocabulary file": ("student", {"scratch": {"vocabulary": {"file": "nowhere.model"}}, "max_length": 20},
+        "student.scratch.vocabulary.file: .*nowhere.model: no such file"),
     "a language without text": ("languages", ["de", "tr"], "languages: no corpus has text in tr; they have"),
     "unknown precision": ("stages.four.quantize", "int3", "int3"),
     "cache": ("cache", "FOLDER/three.tsv/outputs", "not a writable folder"),

@@ -6,7 +6,7 @@ from accuracy_models import Constant, LookupEncoder
 
 from msdc.bench.accuracy import evaluate
 from msdc.bench.accuracy.neighbours import both_ways, gold_ranks, mine, nearest
-from msdc.bench.accuracy.retrieval import best_threshold, read_bucc, scores_at
+from msdc.bench.accuracy.retrieval import Split, best_threshold, read_bucc, scores_at
 from msdc.bench.accuracy.sets import find_data_folder, select_sets
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError, MsdcError
@@ -226,3 +226,9 @@ def test_flores_mining_set_is_one_third_parallel(data_folder):
     # the rows that are no pair really have no translation on the other side
     assert {s for s, _ in test.gold} == set(range(rows, 2 * rows))
     assert {t for _, t in test.gold} == set(range(rows))
+
+
+def test_equal_sentences_of_a_split_are_one():
+    split = Split(["a", "b", "a"], ["x", "y", "x"], {(0, 0), (1, 1)})
+    assert split.distinct() == Split(["a", "b"], ["x", "y"], {(0, 0), (1, 1)})
+    assert Split(["a"], ["x", "x"], None).distinct() == Split(["a"], ["x"], None)
