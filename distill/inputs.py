@@ -75,18 +75,18 @@ def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
     An input is its content: files that were moved or renamed are the same, if they are read in the same order.
     """
-    found = []
+    differences = []
     for kind in dict.fromkeys(name.split(" ")[0] for name in (*before, *now)):
         old, new = ({name: v for name, v in some.items() if name.split(" ")[0] == kind} for some in (before, now))
         if list(old.values()) == list(new.values()):
             continue
         gone, added = Counter(old.values()) - Counter(new.values()), Counter(new.values()) - Counter(old.values())
         changed = [name for name, content in old.items() if new.get(name, content) != content]
-        found += [f"{name}: changed" for name in changed]
-        found += [f"{name}: removed" for name, content in old.items() if content in gone and name not in changed]
-        found += [f"{name}: added" for name, content in new.items() if content in added and name not in changed]
-        found += [] if gone or added else [f"{next(iter(new))}: the files of this kind come in another order"]
-    return found
+        differences += [f"{name}: changed" for name in changed]
+        differences += [f"{name}: removed" for name, content in old.items() if content in gone and name not in changed]
+        differences += [f"{name}: added" for name, content in new.items() if content in added and name not in changed]
+        differences += [] if gone or added else [f"{next(iter(new))}: the files of this kind come in another order"]
+    return differences
 
 
 # --- what was downloaded ----------------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ from msdc.errors import InputError
 from msdc.limits import LAYERS
 from msdc.machine import core_count
 from msdc.progress import warn
+from msdc.text.scored_pairs import ScoredPairs
 from msdc.text.tokenizer import load_tokenizer
 
 MULTILINGUAL = "paraphrase-multilingual-MiniLM-L12-v2"  # 50 languages
@@ -67,10 +68,8 @@ def check_recipe(recipe: Recipe, download: bool = True, text: bool = True) -> li
         _check_stage(recipe, stage)
     absent = [f"{name} (network)" for name in _check_models(recipe, download)]
     _check_recipe_settings(recipe)
-    for path in recipe.heldout.graded:
-        read_graded(path, limit=recipe.heldout.graded_pairs)
-    for path in recipe.report:
-        read_graded(path, choosing=False)
+    graded = [("heldout.graded", read_graded(path)) for path in recipe.heldout.graded]
+    graded += [("report", read_graded(path, choosing=False)) for path in recipe.report]
     excluded_files(recipe.exclude)
     excluded = read_exclusion(recipe.exclude) if download and text else None
     samples: list[tuple[TextSource, list[Row]]] = []
@@ -86,7 +85,7 @@ def check_recipe(recipe: Recipe, download: bool = True, text: bool = True) -> li
                 samples.append((source, list(islice(rows, SAMPLED))))  # an error if no row is usable
     if text and all(map(is_here, recipe.all_corpora)):
         require_languages(recipe, [source for source, _ in samples])
-    _check_samples(recipe, samples)
+    _check_samples(recipe, samples, graded)
     if recipe.cache:
         cache = Path(recipe.cache).expanduser()
         existing = next(path for path in (cache, *cache.parents) if path.exists())
@@ -120,18 +119,17 @@ def require_languages(recipe: Recipe, sources: Sequence[TextSource]) -> None:
         raise InputError(f"languages: no corpus has text in {', '.join(missing)}; they have {', '.join(sorted(have))}")
 
 
-def _check_samples(recipe: Recipe, samples: Sequence[tuple[TextSource, list[Row]]]) -> None:
+def _check_samples(
+    recipe: Recipe, samples: Sequence[tuple[TextSource, list[Row]]], graded: Sequence[tuple[str, ScoredPairs]]
+) -> None:
     """Warn of what is probably wrong with the text, by the first rows of each part; refuse what no model can read."""
     texts = {source.name: texts_by_language(rows, source.corpus.source) for source, rows in samples}
     for name, by_language in texts.items():
         for line in language_warnings(name, by_language):
             warn(line)
     seen = {text.lower() for by_language in texts.values() for some in by_language.values() for text in some}
-    graded = [("heldout.graded", path) for path in recipe.heldout.graded] + [("report", path) for path in recipe.report]
-    for use, path in graded:
-        for line in overlap_warning(
-            read_graded(path, choosing=False), use, seen, f"the first {SAMPLED} rows of a part"
-        ):
+    for use, pairs in graded:
+        for line in overlap_warning(pairs, use, seen, f"the first {SAMPLED} rows of a part"):
             warn(line)
     lines: dict[str, None] = {}  # stages that train the same model say the same
     for stage in recipe.stages:

@@ -39,6 +39,7 @@ from msdc.files import (
     HOLDER_FILE,
     LOCK_FILE,
     disk_errors,
+    first_damaged,
     held,
     link_file,
     read_json,
@@ -132,11 +133,7 @@ def damaged_file(model: Path) -> Path | None:
     """A file of a model folder that is not as it was noted; None if there is none, or for runs of earlier versions."""
     if not _hashes_file(model).is_file():
         return None
-    for name, sha256 in read_json(_hashes_file(model)).items():
-        path = model / name
-        if not path.is_file() or sha256_file(path) != sha256:
-            return path
-    return None
+    return first_damaged({model / name: sha256 for name, sha256 in read_json(_hashes_file(model)).items()})
 
 
 class StageFolder:

@@ -15,7 +15,7 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -497,6 +497,17 @@ def sha256_file(path: str | os.PathLike[str]) -> str:
     """Hex sha256 of one file, read in blocks."""
     with open(path, "rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def first_damaged(hashes: Mapping[Path, str]) -> Path | None:
+    """The first of these files that is missing, or has not the sha256 that was noted."""
+    for path, sha256 in hashes.items():
+        try:
+            if sha256_file(path) != sha256:
+                return path
+        except OSError:
+            return path
+    return None
 
 
 def sha256_files(paths: list[Path]) -> str:

@@ -42,13 +42,13 @@ def sampled(table: Table) -> list[Row]:
 
 def texts_by_language(rows: Sequence[Row], source: str) -> dict[str, list[str]]:
     """The distinct texts of rows by the language that their column has; `source` is that of the source side."""
-    found: dict[str, dict[str, None]] = {}
+    texts_of: dict[str, dict[str, None]] = {}
     for row in rows:
-        found.setdefault(source, {})[row.source] = None
+        texts_of.setdefault(source, {})[row.source] = None
         for text in (row.target, *row.negatives):
             if text:
-                found.setdefault(row.language, {})[text] = None
-    return {code: list(texts) for code, texts in found.items()}
+                texts_of.setdefault(row.language, {})[text] = None
+    return {code: list(texts) for code, texts in texts_of.items()}
 
 
 # --- languages --------------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def likely_language(text: str, expected: str) -> str:
 
 def language_warnings(name: str, texts: dict[str, list[str]]) -> list[str]:
     """Texts in another language than that of their column: by their letters, or by their trigrams."""
-    found = []
+    warnings = []
     for code, some in texts.items():
         base = code.split("_")[0].split("-")[0].lower()
         words = [text for text in some if sum(map(str.isalpha, text)) >= 3]
@@ -102,7 +102,7 @@ def language_warnings(name: str, texts: dict[str, list[str]]) -> list[str]:
                 for text in words
             )
             if foreign > (1 - MOST) * len(words):
-                found.append(
+                warnings.append(
                     f"{name}: {foreign:,} of {len(words):,} texts read as {code} are not written in its letters: check "
                     "`columns`, `source` and `languages`"
                 )
@@ -110,11 +110,11 @@ def language_warnings(name: str, texts: dict[str, list[str]]) -> list[str]:
         guesses = Counter(likely_language(text, base) for text in words)
         (guess, count), *_ = guesses.most_common()
         if guess != base and count >= MOST * len(words):
-            found.append(
+            warnings.append(
                 f"{name}: {count:,} of {len(words):,} texts read as {code} look like {guess}: check `columns`, "
                 "`source` and `languages`"
             )
-    return found
+    return warnings
 
 
 # --- vocabularies -----------------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def vocabulary_warnings(
     """
     if (unknown := unknown_id(tokenizer)) is None:
         return []
-    found = []
+    warnings = []
     for code, some in texts.items():
         rows = tokenizer.encode(some, 512)
         # Special ids at both ends say nothing.
@@ -143,13 +143,13 @@ def vocabulary_warnings(
             )
             if refuse:
                 raise InputError(line)
-            found.append(line)
+            warnings.append(line)
         elif any_unknown > SOME_UNKNOWN * len(some):
-            found.append(
+            warnings.append(
                 f"{name}: {any_unknown:,} of {len(some):,} texts in {code} have characters that are unknown to the "
                 f"vocabulary of {model}"
             )
-    return found
+    return warnings
 
 
 # --- copies and overlaps ----------------------------------------------------------------------------------------------
@@ -182,15 +182,15 @@ def copies_warnings(tables: Sequence[Table]) -> list[str]:
 
 def untrained_parts(stage: Stage, text: StageText) -> list[str]:
     """Tables of which no row is trained, and a batch that is larger than the text."""
-    found = [
+    warnings = [
         f"stage {stage.name}: none of the {table.rows:,} rows of {table.about['name']} [{table.source.language}] is "
         "trained: they are held out, or `sample` leaves none"
         for table, rows in zip(text.tables, text.kept, strict=True) if not len(rows)
     ]  # fmt: skip
     rows = sum(map(len, text.kept))
     if stage.batch_tokens is None and stage.batch > rows:
-        found.append(f"stage {stage.name}: batch is {stage.batch:,}, the text has {rows:,} rows: no batch is larger")
-    return found
+        warnings.append(f"stage {stage.name}: batch is {stage.batch:,}, the text has {rows:,} rows: no batch is larger")
+    return warnings
 
 
 def repeated(stage: Stage, text: StageText, steps: int) -> list[str]:

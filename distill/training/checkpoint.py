@@ -19,7 +19,16 @@ from torch import Tensor, nn
 
 from msdc.distill.training.feed import BatchFeed, Position
 from msdc.errors import InputError, MsdcError
-from msdc.files import atomic_path, link_file, read_json, regular_size, sha256_file, without_system_files, write_json
+from msdc.files import (
+    atomic_path,
+    first_damaged,
+    link_file,
+    read_json,
+    regular_size,
+    sha256_file,
+    without_system_files,
+    write_json,
+)
 from msdc.progress import warn
 
 BEST = "best.safetensors"
@@ -175,16 +184,12 @@ def _damaged_file(path: Path) -> Path | None:
     best = path.with_suffix(".safetensors")
     try:
         written = read_json(path.with_suffix(".json"))
-        hashes = {path: written["sha256"], best: written.get("best")}  # versions before 0.3 noted no hash of the best
+        hashes = {path: written["sha256"]}
+        if written.get("best") is not None:  # versions before 0.3 noted no hash of the best
+            hashes[best] = written["best"]
     except (InputError, KeyError, TypeError, AttributeError):
         return path.with_suffix(".json")
-    for file, sha256 in hashes.items():
-        try:
-            if sha256 is not None and sha256_file(file) != sha256:
-                return file
-        except OSError:
-            return file
-    return None
+    return first_damaged(hashes)
 
 
 def load_newest(folder: Path) -> dict[str, Any] | None:

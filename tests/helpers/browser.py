@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import devtools
+import pytest
+
+from msdc.errors import MsdcError
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 MEASURED = """(() => {
@@ -50,3 +53,14 @@ def layout(page: Path, folder: Path, width: int, *flags: str) -> dict:
     """What the browser measured of `page` at `width`."""
     with opened(page, width, 900, *flags) as shown:
         return shown.run(MEASURED)
+
+
+@contextlib.contextmanager
+def chromium_or_skip() -> Iterator[devtools.Browser]:
+    """An open Chromium; skips the test where there is none."""
+    try:
+        devtools.CHROMIUM.program()
+    except MsdcError as error:
+        pytest.skip(str(error))
+    with devtools.chromium() as opened:
+        yield opened

@@ -6,6 +6,7 @@ from pathlib import Path
 import devtools
 import pytest
 import tiny_models as tiny
+from browser import chromium_or_skip
 
 from msdc.encoders.folder import EncodeDefaults
 from msdc.errors import MsdcError
@@ -39,9 +40,5 @@ def web_bundle(with_runtime) -> Path:
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[devtools.Browser]:
     """One Chromium for the pages of a module's tests; skips where there is none."""
-    try:
-        devtools.CHROMIUM.program()
-    except MsdcError as error:
-        pytest.skip(str(error))
-    with devtools.chromium() as opened:
+    with chromium_or_skip() as opened:
         yield opened

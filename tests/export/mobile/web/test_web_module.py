@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-import devtools
 import numpy as np
 import pytest
 import tiny_models as tiny
+from browser import chromium_or_skip
 from folder_kinds import UNPOOLED, kind_bundle
 from hostile_inputs import DOCUMENTS as DOCUMENTS_OF_ALL_KINDS
 from hostile_inputs import HALVES, NUL, TEXTS, damaged_bundles, damaged_indexes, utf16
@@ -160,11 +160,7 @@ def test_search_page_answers_as_one_types(bundle):
 
 @pytest.fixture
 def browser():
-    try:
-        devtools.CHROMIUM.program()
-    except MsdcError as error:
-        pytest.skip(str(error))
-    with devtools.chromium() as opened:
+    with chromium_or_skip() as opened:
         yield opened
 
 
