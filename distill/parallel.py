@@ -10,6 +10,7 @@ Decisions and files are the first process's: `from_first`.
 
 from __future__ import annotations
 
+import atexit
 import os
 import warnings
 from collections.abc import Callable
@@ -64,9 +65,18 @@ def start() -> torch.device:
             _meeting = dist.new_group(backend="gloo", timeout=MEETING_LIMIT)
         except (ValueError, RuntimeError) as error:
             raise MsdcError(f"the other processes cannot be reached: {first_line(error)}") from error
+        atexit.register(_leave)
         if rank_and_world()[0] > 0:
             be_quiet(True)
     return device
+
+
+def _leave() -> None:
+    """End the threads of the groups while Python still runs: left to the end of the process, one may abort it."""
+    global _patient, _meeting
+    _patient = _meeting = None
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def barrier() -> None:

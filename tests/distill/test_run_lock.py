@@ -163,8 +163,14 @@ def test_a_refused_run_leaves_no_folder(tiny_tree, tmp_path):
 
 def test_the_processes_of_one_job_share_the_folder_and_are_refused_together(tiny_tree, tmp_path):
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(short(tiny_tree)))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "msdc.cli",
-               "distill", "tiny.yaml", "-o", "run"]  # fmt: skip
+    (tmp_path / "job.py").write_text(
+        "import atexit, sys\n"
+        "import torch.distributed as dist\n"
+        "from msdc.cli import main\n"
+        "atexit.register(lambda: dist.is_initialized() and print('error: threads are left', file=sys.stderr))\n"
+        "main(['distill', 'tiny.yaml', '-o', 'run'])\n"
+    )
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "job.py"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
 
     def job():
@@ -180,6 +186,7 @@ def test_the_processes_of_one_job_share_the_folder_and_are_refused_together(tiny
         assert [path.name for path in (tmp_path / "run").iterdir() if path.suffix != ".json"] == [".lock"]
     done = job()
     assert done.returncode == 0, done.stderr[-3000:]
+    assert "threads are left" not in done.stderr
 
 
 def test_processes_with_different_recipes_are_refused_together(tiny_tree, tmp_path):
