@@ -106,7 +106,7 @@ def pooled(source: Path, target: Path, width: int) -> int:
 
 def make_peer(work: Path, name: str, python: str, configuration: str | None = None) -> Path:
     """The peer's file as a bundle, for the same runner; `configuration` None: that of this processor."""
-    from msdc.export.onnx.program import OnnxRunner
+    from msdc.export.onnx.runner import OnnxRunner
 
     out = work / name
     if out.is_dir():

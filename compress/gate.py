@@ -57,7 +57,7 @@ def require_written(source: Encoder, expected: Encoder, folder: Path, texts: Seq
     Raises:
         GateError: naming both mean cosines.
     """
-    own_ND, written = source_vectors(source, texts), load_encoder(folder)
+    own_ND, written = source_vectors(source, texts), load_encoder(folder, precision="float")
     wanted, found = (float(cosine_rows(own_ND, one.encode(texts)).mean()) for one in (expected, written))
     if not found >= wanted - WRITTEN_LOSS:
         raise GateError(

@@ -109,7 +109,9 @@ def compare_run(
     if not isinstance(recipe.student, NamedModel) or recipe.student.vocabulary is None:
         return []
     student = recipe.student
-    before = load_encoder(student.model, pooling=student.pooling, head=student.head, head_seed=recipe.seed)
+    before = load_encoder(
+        student.model, pooling=student.pooling, head=student.head, head_seed=recipe.seed, precision="float"
+    )
     heldout = text(recipe.stages[-1]).heldout_rows()
     pairs = {code: [row for row in rows if row.target] for code, rows in heldout.items()}
     found = compare_languages(before, encoder, {code: rows for code, rows in pairs.items() if rows})

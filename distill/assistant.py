@@ -42,8 +42,10 @@ def load_named(model: NamedModel | str | Path, new_head_seed: int | None = None)
     `new_head_seed` is the seed of a random head if the folder has none; None makes that an error.
     """
     if isinstance(model, NamedModel):
-        return load_encoder(model.model, pooling=model.pooling, head=model.head, head_seed=new_head_seed)
-    return load_encoder(model)
+        return load_encoder(
+            model.model, pooling=model.pooling, head=model.head, head_seed=new_head_seed, precision="float"
+        )
+    return load_encoder(model, precision="float")
 
 
 def with_table(teacher: Encoder, tokenizer: PieceTokenizer, wanted: Assistant, rows: Sequence[Row]) -> Student:
@@ -170,7 +172,7 @@ def trained_defaults(encoder: Encoder) -> EncodeDefaults:
 
 def cut_from_assistant(recipe: Recipe, assistant_folder: Path, text: StageText) -> tuple[Student, Tokenizer]:
     """The student cut from an assistant, its bottleneck from the frequency-weighted SVD, and its tokenizer."""
-    shape, encoder = recipe.cut_shape, load_encoder(assistant_folder)
+    shape, encoder = recipe.cut_shape, load_encoder(assistant_folder, precision="float")
     assert shape is not None
     large = to_student(encoder)
     count = len(large.layers)

@@ -337,7 +337,7 @@ class Run:
     def load_learner(self, number: int, stage: Stage) -> Encoder:
         """The model that a stage trains, its module a `Student`, its embedding reset as the stage's `start` asks."""
         folder = self._model(stage.role)
-        learner = load_encoder(folder)
+        learner = load_encoder(folder, precision="float")
         # A student with stock classes (place: embedding) is trained in the canonical class.
         learner.module = student = to_student(learner)
         torch.manual_seed(self.recipe.seed * 1000 + number)
@@ -358,7 +358,7 @@ class Run:
         loaded = {}
         for name, weight in stage.teachers.items():
             if name == "assistant":
-                teacher = load_encoder(self._model("assistant"))
+                teacher = load_encoder(self._model("assistant"), precision="float")
             else:
                 teacher = load_named(self.recipe.teacher if name == "teacher" else name)
                 targets = bool(TARGETS & teacher_inputs(self.recipe, stage))
@@ -487,7 +487,7 @@ class Run:
         def write() -> None:
             if student.exists() and self.folder.result_file.is_file():
                 return
-            encoder = load_encoder(model)
+            encoder = load_encoder(model, precision="float")
             report = self._report(encoder)
             languages = compare_run(self.recipe, encoder, self.text)
             if not student.exists():
@@ -550,7 +550,7 @@ def best_model(run: Path) -> Path:
 
 
 def _save_snapshot(start: Path, best: Path, stage: Stage, target: Path) -> None:
-    encoder = load_encoder(start)
+    encoder = load_encoder(start, precision="float")
     student = to_student(encoder)
     if stage.quantize is not None:
         rounding.prepare_qat(student, stage.quantize)

@@ -20,12 +20,15 @@ from msdc.compress.student.config import parameter_counts
 from msdc.compress.student.plan import PrecisionPlan, check_plan, plan_for
 from msdc.encoders.encoder import Encoder, load_encoder, own_vectors
 from msdc.encoders.folder import OWN_TYPE, EncodeDefaults, locate_model, read_layout, shipped_names
+from msdc.encoders.source import ModelSource
 from msdc.errors import GateError, InputError
+from msdc.export.bundle import load_bundle
 from msdc.export.golden import golden_texts, thresholds_for
 from msdc.export.manifest import Manifest, locate_bundle
 from msdc.export.mobile.module import package_folder
 from msdc.export.mobile.web.npm import runtime_folder
-from msdc.export.onnx.float_program import FloatProgram, ProgramEncoder
+from msdc.export.onnx.encoder import Module, ProgramEncoder, float_module
+from msdc.export.onnx.float_program import FloatProgram
 from msdc.export.options import CANONICAL, GENERIC, ExportOptions, ExportSettings, ModelFacts
 from msdc.export.readme import CardFacts, read_card
 from msdc.export.runtimes import RUNTIMES
@@ -94,7 +97,7 @@ def _export(model: str | Path = "msdc-mini", *, options: ExportOptions) -> Expor
         RUNTIMES[name].require()
 
     say(f"load {model}")
-    encoder = load_encoder(model)
+    encoder = load_encoder(model, precision="float")
     options.check_tokenizer(encoder.tokenizer)
     obstacle = canonical_obstacle(encoder)
     chosen = options.exporter or (CANONICAL if obstacle is None else GENERIC)
@@ -109,7 +112,7 @@ def _export(model: str | Path = "msdc-mini", *, options: ExportOptions) -> Expor
         card=read_card(encoder.folder),
         source_sha256=encoder.fingerprint() if encoder.folder is not None else None,
         folder=encoder.folder,
-        encoder=None if isinstance(encoder, ProgramEncoder) else encoder,
+        encoder=encoder if installed("torch") else None,
     )
     if chosen == GENERIC:
         ready = generic(encoder, facts, options)
@@ -143,8 +146,8 @@ def write_bundle(
 
 def float_model(encoder: Encoder) -> TorchModel | FloatProgram:
     """The student of an encoder, as what an export runs; an `InputError` where no student can be made from it."""
-    if isinstance(encoder, ProgramEncoder):
-        return encoder.program
+    if isinstance(encoder, ProgramEncoder) and encoder.weights is not None and not installed("torch"):
+        return FloatProgram(encoder.weights)
     from msdc.compress.student.stock import to_student
 
     return TorchModel(to_student(encoder))
@@ -152,7 +155,7 @@ def float_model(encoder: Encoder) -> TorchModel | FloatProgram:
 
 def canonical_obstacle(encoder: Encoder) -> str | None:
     """Why the canonical exporter does not take a model, in words; None where it does."""
-    if isinstance(encoder, ProgramEncoder):
+    if isinstance(encoder, ProgramEncoder):  # a student of ours
         return None
     from msdc.compress.student.model import Student
     from msdc.compress.student.stock import FAMILIES, check_convertible
@@ -248,7 +251,7 @@ def export_sentence_transformers(
     """
     if (Path(model) / MANIFEST_FILE).is_file():
         raise InputError(f"{model}: a bundle holds programs, not weights; name the model that it was exported from")
-    encoder = load_encoder(model)
+    encoder = load_encoder(model, precision="float")
     require("torch", "a folder of sentence-transformers")
     from msdc.compress.gate import SAME_COSINE
     from msdc.compress.student.io import save_student
@@ -285,13 +288,30 @@ def bundle_or_shipped(given: str | Path | None) -> Path:
     name = "msdc-mini" if given is None else str(given)
     if given is not None and name not in shipped_names():
         return Path(given) if Path(given).suffix in (".onnx", ".pte") else locate_bundle(given)
-    # Another version of the package may export otherwise.
-    mark = sha256_files([path for path in locate_model(name).iterdir() if path.is_file()])[:16]
     # Without ExecuTorch the bundle holds the ONNX program alone.
-    runtime = None if installed("executorch") else "onnx"
-    folder = user_cache() / "bundles" / "-".join(filter(None, (__version__, mark, runtime))) / name
+    mark = sha256_files([path for path in locate_model(name).iterdir() if path.is_file()])
+    return _cached_bundle(name, name, mark, None if installed("executorch") else "onnx")
+
+
+def _cached_bundle(model: str | Path, name: str, mark: str, runtime: str | None, precision: str | None = None) -> Path:
+    """The Linux bundle of a model in the user's cache, exported if it is not there; `mark` is a hash of the model."""
+    # Another version of the package may export otherwise.
+    folder = user_cache() / "bundles" / "-".join(filter(None, (__version__, mark[:16], runtime, precision))) / name
     if not (folder / MANIFEST_FILE).is_file():
-        say(f"no bundle given: exporting {name} to {folder} (once)")
+        say(f"exporting {name} to {folder} (once)")
         shutil.rmtree(folder, ignore_errors=True)  # what is no bundle would not be replaced
-        export(name, target="linux", runtime=runtime, output=folder, force=True)
+        export(model, target="linux", runtime=runtime, precision=precision, output=folder, force=True)
     return folder
+
+
+def load_int8_encoder(source: ModelSource, name: str) -> Encoder:
+    """A model of standard classes with the int8 program of its ONNX export, which is kept in the user's cache."""
+    folder, identity = source.folder, source.identity()
+    bundle = load_bundle(_cached_bundle(folder, name, identity, "onnx", "int8"), "onnx")
+    if bundle.source != identity:
+        raise InputError(f"{folder}: changed while it was loaded; load it again")
+    encoder = ProgramEncoder(
+        lambda: bundle.runner, Module(lambda: float_module(folder, identity)), bundle.full_width, bundle.tokenizer,
+        bundle.max_length, name, folder, bundle.defaults, program_sha256=bundle.fingerprint(),
+    )  # fmt: skip
+    return encoder

@@ -184,7 +184,7 @@ class OnnxRuntime(Runtime):
 
     def open(self, folder: Path, manifest: Manifest, threads: int | None = None) -> Runner:
         """See `Runtime`."""
-        from msdc.export.onnx.program import OnnxRunner
+        from msdc.export.onnx.runner import OnnxRunner
 
         padded = not manifest.model.config.get(READS_PADDING)
         path, pad_id = folder / manifest.part("onnx").file, manifest.tokenizer.pad_id

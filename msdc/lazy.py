@@ -15,7 +15,8 @@ HIGHER = {
     "RUNTIMES": "msdc.export.runtimes",  # msdc.commands, compress.cli: names of runtimes for an option
     "best_model": "msdc.distill.run",  # msdc.encoders: a run folder named as a model
     "load_bundle": "msdc.export.bundle",  # msdc.encoders: a bundle where a command takes any model
-    "load_program_encoder": "msdc.export.onnx.float_program",  # msdc.encoders: a student without PyTorch
+    "load_int8_encoder": "msdc.export.exporters",  # msdc.encoders: the same for a model of standard classes
+    "load_program_encoder": "msdc.export.onnx.encoder",  # msdc.encoders: a student that ONNX Runtime runs
     "load_student": "msdc.compress.student.io",  # msdc.encoders: a student with PyTorch
     "program_numbers": "msdc.bench.quickstart",  # distill.cli: measurements of a sweep's students
     "sweep_page": "msdc.bench.report.page",  # distill.cli: the report of a sweep

@@ -1,7 +1,8 @@
 """Upper bounds of the numbers in recipes and model configs, above anything published.
 
 A mistyped digit must be an error of one line, not hours of work or exhausted memory. The types are for fields of
-pydantic models; `check_sizes` checks the configs of stock models, whose keys are those of `transformers`.
+pydantic models; pydantic itself is not imported here, so that a model opens without it. `check_sizes` checks the
+configs of stock models, whose keys are those of `transformers`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from annotated_types import Gt, Le
 
 from msdc.errors import InputError
 
@@ -18,17 +19,17 @@ LAYERS = 256  # stored, and applied by recurrence
 WIDTH = 16_384
 EXPERTS = 1024
 
-Layers = Annotated[int, Field(gt=0, le=LAYERS)]
-Width = Annotated[int, Field(gt=0, le=WIDTH)]
-Inner = Annotated[int, Field(gt=0, le=4 * WIDTH)]  # width of a feed-forward layer
-Heads = Annotated[int, Field(gt=0, le=1024)]
-Tokens = Annotated[int, Field(gt=0, le=2**22)]  # of a vocabulary
-Positions = Annotated[int, Field(gt=0, le=2**15)]
-Batch = Annotated[int, Field(gt=0, le=2**16)]
-BatchTokens = Annotated[int, Field(gt=0, le=2**24)]
-Steps = Annotated[int, Field(gt=0, le=10**8)]
-Epochs = Annotated[float, Field(gt=0, le=10**5)]
-Count = Annotated[int, Field(gt=0, le=10**12)]  # of rows and characters
+Layers = Annotated[int, Gt(0), Le(LAYERS)]
+Width = Annotated[int, Gt(0), Le(WIDTH)]
+Inner = Annotated[int, Gt(0), Le(4 * WIDTH)]  # width of a feed-forward layer
+Heads = Annotated[int, Gt(0), Le(1024)]
+Tokens = Annotated[int, Gt(0), Le(2**22)]  # of a vocabulary
+Positions = Annotated[int, Gt(0), Le(2**15)]
+Batch = Annotated[int, Gt(0), Le(2**16)]
+BatchTokens = Annotated[int, Gt(0), Le(2**24)]
+Steps = Annotated[int, Gt(0), Le(10**8)]
+Epochs = Annotated[float, Gt(0), Le(10**5)]
+Count = Annotated[int, Gt(0), Le(10**12)]  # of rows and characters
 BANK = 2**20  # vectors of a memory bank
 
 # Keys of a stock config that count modules; sizes of tensors are compared with the weights instead.

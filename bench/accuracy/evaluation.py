@@ -26,8 +26,9 @@ from msdc.bench.accuracy.sets import SETS, SHIPPED, SUITES, DataFolder, DataSet,
 from msdc.bench.accuracy.statistics import Items, interval, paired_test
 from msdc.bench.accuracy.task import Settings, TaskData, plain
 from msdc.bench.accuracy.vectors import SupportsEncode, TruncatedVectors, VectorStore
+from msdc.compress.student.plan import read_plan
 from msdc.distill.catalog import shipped
-from msdc.encoders.encoder import configured, open_model
+from msdc.encoders.encoder import Precision, configured, open_model
 from msdc.encoders.folder import is_bundle
 from msdc.errors import InputError
 from msdc.export import export
@@ -125,7 +126,9 @@ class EvaluatedModel:
                 "languages": list(manifest.languages),
                 "data_sources": list(manifest.data_sources),
             }
-        if plan := getattr(getattr(model, "module", None), "stored_plan", None):
+        if getattr(model, "precision", "float") == "int8":
+            record |= {"kind": "program", "precision": "int8"}
+        elif plan := self.folder and read_plan(self.folder):
             # The weights of an int8 folder take the values of its integers; computation is in float.
             record["weights_stored_as"] = plan.precision
         return record | ({"sha256": model.fingerprint()} if self.folder is not None else {})
@@ -140,6 +143,7 @@ def open_evaluated(
     cache: str | Path | None = None,
     prompt_name: str | None = None,
     prompt: str | None = None,
+    precision: Precision | None = None,
 ) -> EvaluatedModel:
     """A model by name, folder or hub id, a bundle's program on `runtime`, or an encoder that is open.
 
@@ -152,7 +156,7 @@ def open_evaluated(
         # By default a runtime starts one thread per core of the machine, also of cores this process may not use.
         model = load_bundle(source, runtime, settings.threads or core_count())
     elif isinstance(source, (str, Path)):
-        model = open_model(str(source), runtime)
+        model = open_model(str(source), runtime, precision=precision)
     model = configured(model, prompt_name, prompt)
     label = str(getattr(model, "name", type(model).__name__))
     if getattr(model, "manifest", None) is not None:

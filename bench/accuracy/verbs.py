@@ -29,6 +29,7 @@ from msdc.bench.accuracy.mteb_tasks import PREFIX, score_task, select_tasks
 from msdc.bench.accuracy.search import SEARCH
 from msdc.bench.accuracy.sets import CARD, SUITES, DataSet, find_data_folder
 from msdc.bench.accuracy.task import Settings
+from msdc.encoders.encoder import Precision
 from msdc.encoders.folder import is_bundle
 from msdc.errors import InputError
 from msdc.export.manifest import locate_bundle, read_manifest
@@ -62,6 +63,11 @@ class EvaluateOptions(Settings):
         default=0.7, description="Jaccard similarity of near duplicates; None searches for exact ones only"
     )
     runtime: str | None = Field(default=None, description="runtime of `model` when it is a bundle")
+    precision: Precision | None = Field(
+        default=None,
+        description="precision of models that are no bundles; None: float next to artifacts and for `card`, "
+        "else that of `load_encoder`",
+    )
     prompt_name: str | None = Field(default=None, description="prompt of `model` and its artifacts, by name")
     prompt: str | None = Field(default=None, description="the same, as text")
     data: AnyPath | None = Field(default=None, description="data folder; None: that of MSDC_DATA")
@@ -147,7 +153,8 @@ def _evaluate_all(model: ModelLike, tasks: str | Sequence[str | DataSet], *, opt
     tasks, corpora, artifacts, languages = listed(tasks), options.corpora, options.artifacts, options.languages
     words = [task if isinstance(task, str) else task.name for task in tasks]
     external = select_tasks([word for word in words if word.startswith(PREFIX)], languages)
-    opened = partial(open_evaluated, settings=options, taken=set(), cache=options.cache)
+    precision = options.precision or ("float" if artifacts or CARD in tasks else None)
+    opened = partial(open_evaluated, settings=options, taken=set(), cache=options.cache, precision=precision)
     prompted = partial(opened, prompt_name=options.prompt_name, prompt=options.prompt)
     main = prompted(model, options.runtime)
     if CARD in tasks and not languages:
@@ -173,7 +180,7 @@ def _evaluate_all(model: ModelLike, tasks: str | Sequence[str | DataSet], *, opt
             main.baseline = opened(against, options.runtime if same else None)
             scored.append(main.baseline)
         reference = options.reference
-        goal = None if reference is None else main if reference == model else opened(reference)
+        goal = None if reference is None else main if reference == model else opened(reference, precision="float")
 
         if options.documents is not None:
             names = {one.task.name for one, _ in loaded} | {word for word in words if word.startswith(PREFIX)}

@@ -232,7 +232,7 @@ def _models(document: Evaluation) -> Table | None:
     for one in document.models:
         if one.runtime is None:
             stored = f"weights stored as {one.weights_stored_as}" if one.weights_stored_as else "float32"
-            rows.append([one.label, "float", stored, NONE, NONE])
+            rows.append([one.label, one.kind, one.precision or stored, NONE, NONE])
         else:
             gates = {True: "passed", False: "failed", None: NONE}[one.gates_kept]
             rows.append([one.label, one.runtime, one.precision or "", fixed(one.bytes, 0), gates])

@@ -37,7 +37,7 @@ class Written(BaseModel):
 def open_source(model: str | Path, output: str | Path, force: bool) -> tuple[Path, Encoder, Student]:
     """The folder to write, the model of a verb, and that model as a student; refuses an existing folder first."""
     refuse_existing(Path(output), force, MARKS)
-    encoder = load_encoder(model)
+    encoder = load_encoder(model, precision="float")
     return Path(output), encoder, to_student(encoder)
 
 

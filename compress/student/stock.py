@@ -220,7 +220,7 @@ def from_stock(folder: str | Path) -> Student:
     It equals the stock model on every text: `positions` is the folder's own longest input.
     """
     _known(read_layout(folder).model_type, str(folder))
-    encoder = load_encoder(folder)
+    encoder = load_encoder(folder, precision="float")
     if not isinstance(encoder.module, SentenceModel):
         raise InputError(f"{folder}: not a stock transformer")
     return student_from(encoder.module, encoder.max_length, str(folder))

@@ -116,19 +116,24 @@ def _check_arrays(where: Path, config: StudentConfig, arrays: dict[str, NDArray[
             raise InputError(f"{where}: {INDEX} names base row {index}; the base has rows 0 to {rows - 1}")
 
 
+def read_config(folder: str | Path) -> StudentConfig:
+    """The config of a folder written by `save_student`."""
+    raw = read_json(Path(folder) / "config.json")
+    if not isinstance(raw, dict) or raw.pop("model_type", None) != OWN_TYPE:
+        raise InputError(f"{folder}: not a student of msdc (model_type is not {OWN_TYPE})")
+    try:
+        return StudentConfig(**raw)
+    except InputError as error:
+        raise InputError(f"{folder}/config.json: {error}") from error
+
+
 def read_weights(folder: str | Path, read: ReadBytes = Path.read_bytes) -> StudentWeights:
     """Read a folder written by `save_student`, its tensors by `read`; integers as the float numbers they represent.
 
     The scales of a quantized folder are kept, so that quantizing it again gives the same integers.
     """
     folder = Path(folder)
-    raw = read_json(folder / "config.json")
-    if not isinstance(raw, dict) or raw.pop("model_type", None) != OWN_TYPE:
-        raise InputError(f"{folder}: not a student of msdc (model_type is not {OWN_TYPE})")
-    try:
-        config = StudentConfig(**raw)
-    except InputError as error:
-        raise InputError(f"{folder}/config.json: {error}") from error
+    config = read_config(folder)
     plan, path = plans.read_plan(folder), folder / WEIGHTS_FILE
     most_bytes = 4 * sum(prod(shape) for shape in tensor_shapes(config).values()) + MAX_HEADER_BYTES
     tensors = read_arrays(path, most_bytes, read)

@@ -118,7 +118,7 @@ def _trial(path: Path, facts: dict[str, Any], package: str) -> str:
         runner = ExecutorchRunner(path, threads=1, **facts)
     else:
         # The runtime is chosen by the file alone: this module is below that of ONNX.
-        runner = import_module("msdc.export.onnx.program").OnnxRunner(path, threads=1)
+        runner = import_module("msdc.export.onnx.runner").OnnxRunner(path, threads=1)
     vocabulary, most = facts["constants"]["vocabulary"], min(facts["constants"]["max_length"], MOST_TOKENS)
     lengths = sorted({1, 2, 3, 7, 16, most} & set(range(1, most + 1)))
     runner.run([[(7 * i * length) % vocabulary for i in range(length)] for length in lengths])

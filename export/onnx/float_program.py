@@ -1,4 +1,4 @@
-"""The float student as an ONNX program in memory: an encoder, and the start of an export, without PyTorch.
+"""The float student as an ONNX program in memory: for an encoder, and for the start of an export without PyTorch.
 
 Shapes: N texts, D sentence width, H hidden.
 """
@@ -6,24 +6,27 @@ Shapes: N texts, D sentence width, H hidden.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from msdc.compress.student.plan import PrecisionPlan
-from msdc.compress.student.weights import ReadBytes, StudentWeights, read_weights
-from msdc.encoders.encoder import Encoder
-from msdc.encoders.folder import EncodeDefaults, read_defaults
-from msdc.export.onnx.program import OnnxRunner
+from msdc.compress.student.weights import StudentWeights
+from msdc.export.onnx.runner import OnnxRunner
 from msdc.export.onnx.write import Taps, build_onnx
 from msdc.export.smoothing import PowerMean, Sizes, not_smoothed
 from msdc.extras import missing
-from msdc.text.tokenizer import Tokenizer, load_tokenizer
 
 FLOAT = PrecisionPlan(precision="fp32", weights={})
 # What protobuf can serialize is a little less than 2 GiB.
 LARGEST = 2**31 - 2**24
+
+
+def check_size(weights: StudentWeights) -> None:
+    """Refuse a student whose float program would be larger than ONNX allows."""
+    size = sum(4 * value.size for value in weights.arrays.values())
+    if size > LARGEST:
+        raise missing("torch", f"a student of {size / 2**30:.1f} GiB")
 
 
 class FloatProgram:
@@ -31,9 +34,7 @@ class FloatProgram:
 
     def __init__(self, weights: StudentWeights) -> None:
         self.weights = weights
-        size = sum(4 * value.size for value in weights.arrays.values())
-        if size > LARGEST:
-            raise missing("torch", f"a student of {size / 2**30:.1f} GiB")
+        check_size(weights)
         self.runner = OnnxRunner(self._program(None), pad_id=weights.config.pad_id)
 
     def _program(self, taps: Taps | None) -> bytes:
@@ -60,38 +61,3 @@ class FloatProgram:
             for (mean, _), state in zip(wanted, states, strict=True):
                 mean.add(state)
         return [mean.value for mean in entry], [mean.value for mean in middle]
-
-
-class _WithoutTorch:
-    """Takes the place of an encoder's torch module."""
-
-    def __init__(self, weights: StudentWeights) -> None:
-        self.width, self.stored_plan = weights.config.width, weights.plan
-
-    def __getattr__(self, name: str) -> object:
-        raise missing("torch", "the torch module of a model")
-
-
-class ProgramEncoder(Encoder):
-    """A student of ours whose float model ONNX Runtime runs; its `module` cannot be used."""
-
-    program: FloatProgram
-
-    def __init__(
-        self, program: FloatProgram, tokenizer: Tokenizer, name: str, folder: Path, defaults: EncodeDefaults
-    ) -> None:
-        config = program.weights.config
-        super().__init__(_WithoutTorch(program.weights), tokenizer, config.positions, name, folder, defaults)
-        self.program = program
-
-    def _run(self, rows: Sequence[Sequence[int]], skip: int, precision: str) -> NDArray[np.float32]:
-        if precision != "float32":
-            raise missing("torch", f"precision {precision}")
-        return self.program.vectors(rows)
-
-
-def load_program_encoder(folder: Path, name: str, read: ReadBytes = Path.read_bytes) -> Encoder:
-    """The float model in a folder of ours, its weights read by `read`, as an encoder that needs no PyTorch."""
-    weights = read_weights(folder, read)
-    tokenizer = load_tokenizer(folder, weights.config.pad_id)
-    return ProgramEncoder(FloatProgram(weights), tokenizer, name, folder, read_defaults(folder))

@@ -1,24 +1,17 @@
-"""A written `.onnx`: check it before it is opened (size, external data, operators), and run it: ids in, vectors out.
-
-Shapes: N texts, B batch, T tokens, D sentence width.
-"""
+"""Checks of an `.onnx` before it is opened: size, external data, operators."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-import numpy as np
 import onnx
-import onnxruntime
 from google.protobuf.message import DecodeError
 
-from msdc.errors import InputError, MsdcError, printable
+from msdc.errors import InputError, printable
 from msdc.files import link_root, regular_size
 from msdc.limits import LAYERS
-from msdc.machine import quota_threads
-from msdc.processes import quiet
 
 MAX_ONNX_BYTES = 2 * 1024**3 - 1
 # The graph alone, as bundles have it, weights next to it: the part that grows when it is parsed.
@@ -40,7 +33,6 @@ OPERATORS = frozenset(
 )
 # Elements of one tensor of known shape, above the states of any encoder at its longest input.
 MOST_ELEMENTS = 2**28
-BATCH_TOKENS, MAX_BATCH = 4096, 64
 
 
 def subgraphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
@@ -164,57 +156,3 @@ def _without_data(model: onnx.ModelProto) -> onnx.ModelProto:
             tensor.ClearField("external_data")
             tensor.dims[:] = [0]
     return found
-
-
-class OnnxRunner:
-    """An open `.onnx`; rows are padded, masked and batched by length; if not `padded`, only rows of one length."""
-
-    name = "onnx"
-
-    def __init__(
-        self, program: Path | bytes, *, pad_id: int = 0, threads: int | None = None, padded: bool = True
-    ) -> None:
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4
-        # Spinning threads are fast on an idle machine and slow on a busy one.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        threads = threads or quota_threads()
-        if threads is not None:
-            options.intra_op_num_threads = threads
-            options.inter_op_num_threads = 1
-        self.pad_id, self.padded = pad_id, padded
-        try:
-            with quiet():
-                what = program if isinstance(program, bytes) else str(program)
-                self.session = onnxruntime.InferenceSession(what, options, providers=["CPUExecutionProvider"])
-        except Exception as error:
-            name = "the program" if isinstance(program, bytes) else program
-            raise InputError(f"{name}: ONNX Runtime refuses it ({' '.join(str(error).split())[:300]})") from error
-        self.takes_prompt = any(value.name == "prompt_tokens" for value in self.session.get_inputs())
-
-    def run(self, rows: Sequence[Sequence[int]], prompt_tokens: int = 0) -> np.ndarray:
-        """float32 [N, D] of ragged rows of ids; see `Runner.run`."""
-        vectors: dict[int, np.ndarray] = {}
-        order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
-        while order:
-            # Rows of similar length, longest first, at most BATCH_TOKENS tokens with padding.
-            T = len(rows[order[0]])
-            count = max(1, min(MAX_BATCH, BATCH_TOKENS // max(1, T)))
-            if not self.padded:
-                count = min(count, sum(len(rows[i]) == T for i in order))
-            batch, order = order[:count], order[count:]
-            ids_BT = np.full((len(batch), T), self.pad_id, dtype=np.int64)
-            mask_BT = np.zeros((len(batch), T), dtype=np.int64)
-            for slot, i in enumerate(batch):
-                ids_BT[slot, : len(rows[i])] = rows[i]
-                mask_BT[slot, : len(rows[i])] = 1
-            feed: dict[str, np.ndarray] = {"input_ids": ids_BT, "attention_mask": mask_BT}
-            if self.takes_prompt:
-                feed["prompt_tokens"] = np.full(len(batch), prompt_tokens, dtype=np.int64)
-            try:
-                sentence_BD = self.session.run(["sentence_embedding"], feed)[0]
-            except Exception as error:
-                reason = " ".join(str(error).split())[:200]
-                raise MsdcError(f"ONNX Runtime failed to run the model: {reason}") from error
-            vectors.update(zip(batch, sentence_BD, strict=True))
-        return np.stack([vectors[i] for i in range(len(rows))]).astype(np.float32, copy=False)

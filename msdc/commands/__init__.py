@@ -85,6 +85,10 @@ prompt_options = _combined(
     click.option("--prompt-name", help="Name of one of the model's prompts. Default: the model's default prompt."),
     click.option("--prompt", help="Text to put before every text; an empty text disables the default prompt."),
 )
+precision_option = click.option(
+    "--precision", type=click.Choice(["float", "int8"]),
+    help="Precision of a model that is no bundle. Default: int8 for a shipped model, else float.",
+)  # fmt: skip
 # Arguments of `encode`.
 encode_options = _combined(
     prompt_options,
@@ -140,10 +144,24 @@ def options_of(model: type[Options], leave_out: Sequence[str], **changes: Mappin
     return _combined(*decorators)
 
 
-def runtime_option(command: Command) -> Command:
-    """--runtime, with the names of all runtimes."""
-    names = higher("RUNTIMES").names()
-    return click.option("--runtime", type=click.Choice(names), help="Runtime of a bundle.")(command)
+class RuntimeName(click.ParamType[str]):
+    """One of the runtimes, which are imported only where the option is used or shown."""
+
+    name = "runtime"
+
+    def _choice(self) -> click.Choice[str]:
+        return click.Choice(higher("RUNTIMES").names())
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
+        """The names, as of a choice."""
+        return self._choice().get_metavar(param, ctx)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """One of the names."""
+        return self._choice().convert(value, param, ctx)
+
+
+runtime_option = click.option("--runtime", type=RuntimeName(), help="Runtime of a bundle.")
 
 
 def require_utf8(texts: Sequence[str], what: str) -> list[str]:

@@ -9,23 +9,32 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
-import numpy as np
 
-from msdc.commands import encode_options, json_option, quiet_option, require_utf8, runtime_option
-from msdc.encoders.encoder import SentenceEncoder, open_model
+from msdc.commands import (
+    encode_options,
+    json_option,
+    precision_option,
+    quiet_option,
+    require_utf8,
+    runtime_option,
+)
 from msdc.encoders.folder import DEFAULT_MODEL, bare_names, is_reserved
 from msdc.errors import InputError, printable
 from msdc.extras import require
 from msdc.files import atomic_path, refuse_existing
 from msdc.progress import say, track, warn
-from msdc.scores import cosine_rows
 from msdc.text.tabular import iterate_texts, stdin_texts
 
+if TYPE_CHECKING:
+    import numpy as np
+
+    from msdc.encoders.encoder import Precision, SentenceEncoder
+
 CHUNK = 4096  # texts in memory at a time
-Blocks = Iterator[tuple[list[str], np.ndarray]]
+Blocks = Iterator[tuple[list[str], "np.ndarray"]]
 
 
 def _names_a_model(word: str) -> bool:
@@ -67,6 +76,8 @@ def require_piped() -> None:
 
 def _write_npy(file: BinaryIO, blocks: Blocks, width: int) -> int:
     """float32 [N, D]. N is written last, into the space that numpy's header reserves for a growing first axis."""
+
+    import numpy as np
 
     def header(rows: int) -> None:
         shape = {"descr": "<f4", "fortran_order": False, "shape": (rows, width)}
@@ -162,6 +173,7 @@ def _print(model: SentenceEncoder, texts: Iterator[str], as_json: bool) -> None:
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write: .npy, .parquet or .jsonl.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @runtime_option
+@precision_option
 @encode_options
 @json_option
 @quiet_option
@@ -173,6 +185,7 @@ def command(
     output: Path | None,
     force: bool,
     runtime: str | None,
+    precision: Precision | None,
     as_json: bool,
     **encoding: Any,
 ) -> None:
@@ -205,7 +218,9 @@ def command(
             raise InputError(empty)
         warn(empty)
     source = chain(first, source)
-    opened = open_model(name, runtime, program=True, **encoding)
+    from msdc.encoders.encoder import open_model
+
+    opened = open_model(name, runtime, precision=precision, **encoding)
     if output is None:
         _print(opened, source, as_json)
         return
@@ -216,12 +231,14 @@ def command(
 @click.command()
 @click.argument("words", nargs=-1, metavar="[MODEL] [TEXT]...")
 @runtime_option
+@precision_option
 @encode_options
 @json_option
 @quiet_option
 def compare(
     words: tuple[str, ...],
     runtime: str | None,
+    precision: Precision | None,
     as_json: bool,
     **encoding: Any,
 ) -> None:
@@ -235,7 +252,10 @@ def compare(
     lines = texts or [text for _, text in stdin_texts()]  # before the model is loaded, so that a wrong text fails early
     if len(lines) < 2:
         raise click.UsageError("compare needs at least two texts")
-    opened = open_model(name, runtime, program=True, **encoding)
+    from msdc.encoders.encoder import open_model
+    from msdc.scores import cosine_rows
+
+    opened = open_model(name, runtime, precision=precision, **encoding)
     vectors_ND = opened.encode(lines)
     warn_of_truncated(opened, opened.count_truncated(lines), len(lines))
     cosines: list[float] = cosine_rows(vectors_ND[:1].repeat(len(lines) - 1, axis=0), vectors_ND[1:]).tolist()

@@ -12,8 +12,15 @@ from typing import Any
 
 import click
 
-from msdc.commands import encode_options, json_option, quiet_option, require_utf8, runtime_option
-from msdc.encoders.encoder import SentenceEncoder, configured, open_model
+from msdc.commands import (
+    encode_options,
+    json_option,
+    precision_option,
+    quiet_option,
+    require_utf8,
+    runtime_option,
+)
+from msdc.encoders.encoder import Precision, SentenceEncoder, configured, open_model
 from msdc.encoders.folder import DEFAULT_MODEL
 from msdc.errors import InputError, printable
 from msdc.files import regular_size
@@ -64,6 +71,7 @@ def _row(hit: Hit) -> tuple[str, ...]:
 @click.argument("queries", nargs=-1, required=True, metavar="QUERY...")
 @click.option("--model", "-m", default=DEFAULT_MODEL, show_default=True, help="A shipped name, a folder, or a bundle.")
 @runtime_option
+@precision_option
 @click.option("--top", "-k", type=click.IntRange(1, 1000), default=5, show_default=True, help="Entries shown.")
 @click.option("--mode", type=click.Choice(["words", "vectors", "both"]), default="both", show_default=True,
               help="Rank by words (BM25), by meaning, or by both.")  # fmt: skip
@@ -93,6 +101,7 @@ def command(
     queries: tuple[str, ...],
     model: str,
     runtime: str | None,
+    precision: Precision | None,
     top: int,
     mode: Any,
     offset: int,
@@ -134,7 +143,7 @@ def command(
     @functools.cache
     def loaded() -> SentenceEncoder:
         began = time.perf_counter()
-        found = open_model(model, runtime, program=True)
+        found = open_model(model, runtime, precision=precision)
         found.encode(["warm"])  # the first text of a model includes its set-up
         load_s[0] = time.perf_counter() - began
         say(f"{found.name} loaded in {load_s[0]:.2f} s")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +24,7 @@ from msdc.arguments import checked
 from msdc.encoders.folder import (
     BUNDLE_FILE,
     OWN_TYPE,
+    SHIPPED,
     EncodeDefaults,
     Similarity,
     is_bundle,
@@ -49,6 +50,7 @@ from msdc.text.tokenizer import (
 )
 
 BATCH_TOKENS, MOST_TEXTS = 4096, 4096
+Precision = Literal["float", "int8"]
 MOST_PROGRAM_BYTES = 2**30  # of weights; a program has at most twice as much
 # Settings of `SentenceTransformer` that may be assigned here too.
 SETTINGS = ("max_seq_length", "prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name")
@@ -80,7 +82,7 @@ def _listed(texts: Any) -> list[str]:
 
 
 class SentenceEncoder:
-    """A model with its tokenizer: a float model (`Encoder`) or an exported one (`msdc.export.bundle.Bundle`).
+    """A model with its tokenizer: one with its weights (`Encoder`) or an exported one (`msdc.export.bundle.Bundle`).
 
     `max_length` is its longest input in tokens, special ids included; longer texts are truncated. `defaults` are its
     prompts and the dimensions of its vectors. The properties that a `SentenceTransformer` has too may be assigned.
@@ -94,6 +96,12 @@ class SentenceEncoder:
         self.name, self.tokenizer, self.defaults = name, tokenizer, defaults
         self._max_length, self._loaded = max_length, (max_length, defaults)
         self._mark = ""  # pooling and head that the caller chose, as part of the fingerprint
+
+    def __copy__(self) -> Self:
+        """Another object with the same program or module."""
+        other = type(self).__new__(type(self))
+        vars(other).update(vars(self))
+        return other
 
     if not TYPE_CHECKING:  # mypy finds misspelled attributes only in a class without this method
 
@@ -170,7 +178,11 @@ class SentenceEncoder:
 
     def fingerprint(self) -> str:
         """Hash of everything that affects a vector: the key under which this model's outputs are cached."""
-        own, mark = self._fingerprint(), self._mark
+        return self._marked(self._fingerprint())
+
+    def _marked(self, own: str) -> str:
+        """`own` together with the settings that differ from those that the model was loaded with."""
+        mark = self._mark
         (length, named, first), before = (
             self._effective(*one) for one in ((self.max_length, self.defaults), self._loaded)
         )
@@ -387,18 +399,16 @@ class SentenceEncoder:
 
 
 class Encoder(SentenceEncoder):
-    """A float model.
+    """A model with its weights.
 
     `folder` is where it was loaded from, None for one in memory only; `identity` the hash of the bytes that were loaded
-    (`msdc.encoders.source`), which may differ from the folder's bytes now.
-
-    `module` is its torch module: `module(ids_BT, mask_BT, skip=0)` returns sentence vectors [B, D] of token ids with
-    mask 1 on real tokens, without pooling the first `skip` ones; `module.width` is D.
+    (`msdc.encoders.source`), which may differ from the folder's bytes now. `precision` is that of its vectors: "float",
+    or "int8" where the program of an export computes them.
     """
 
-    module: Any
     folder: Path | None
     identity: str | None
+    precision: Precision
 
     def __init__(
         self,
@@ -410,10 +420,24 @@ class Encoder(SentenceEncoder):
         defaults: EncodeDefaults | None = None,
     ) -> None:
         super().__init__(name, tokenizer, max_length, defaults or EncodeDefaults())
-        self.module, self.folder, self.identity = module, folder, None
+        self._module, self.folder, self.identity, self.precision = module, folder, None, "float"
 
     def __repr__(self) -> str:
-        return f"Encoder({self.name!r}, width={self.width}, max_length={self.max_length})"
+        shown = f"width={self.width}, max_length={self.max_length}, precision={self.precision!r}"
+        return f"Encoder({self.name!r}, {shown})"
+
+    @property
+    def module(self) -> Any:
+        """The torch module: `module(ids_BT, mask_BT, skip=0)` returns sentence vectors [B, D], in float, of token ids
+        with mask 1 on real tokens, without pooling the first `skip` ones; `module.width` is D.
+
+        One that is assigned computes the vectors from then on.
+        """
+        return self._module
+
+    @module.setter
+    def module(self, value: Any) -> None:
+        self._module, self.precision = value, "float"
 
     @property
     def full_width(self) -> int:
@@ -425,11 +449,18 @@ class Encoder(SentenceEncoder):
             raise InputError("an encoder that was not loaded from a folder has no fingerprint; save it first")
         return self.identity
 
+    @property
+    def source(self) -> str:
+        """The fingerprint of the float model, also of an int8 one."""
+        return self.fingerprint() if self.identity is None else self._marked(self.identity)
+
     def _vectors(
         self, rows: list[list[int]], skip: int, batches: Iterable[NDArray[Any]], precision: str
     ) -> NDArray[np.float32]:
         if precision not in ("float32", "bfloat16"):
             raise InputError(f"{self.name}: precision {precision!r}; a float model runs in float32 or bfloat16")
+        if precision == "bfloat16" and self.precision == "int8":
+            raise InputError(f'{self.name}: int8; load_encoder(..., precision="float") runs in bfloat16 too')
         vectors_ND = np.zeros((len(rows), self.full_width), dtype=np.float32)
         for batch in batches:
             # Without special ids a blank text has no tokens: zeros, as in a bundle.
@@ -482,7 +513,7 @@ def configured(
 
 
 @functools.cache  # once per process
-def _survive_fork() -> None:
+def survive_fork() -> None:
     """In a forked child PyTorch runs in one thread: its pool has no threads there, and would be waited for forever."""
 
     def one_thread() -> None:
@@ -494,14 +525,14 @@ def _survive_fork() -> None:
         os.register_at_fork(after_in_child=one_thread)
 
 
-def _load_own(source: ModelSource, name: str, program: bool) -> Encoder:
-    """One of our students as a torch module; without PyTorch, or for `program`, as an ONNX program."""
+def _load_own(source: ModelSource, name: str, precision: Precision) -> Encoder:
+    """One of our students, run by ONNX Runtime; by PyTorch where its float program would be too large."""
     folder, config = source.folder, source.layout.config
     small = sum(file.stat().st_size for file in folder.glob("*.safetensors")) < MOST_PROGRAM_BYTES
-    if not installed("torch") or (program and small):
-        encoder: Encoder = higher("load_program_encoder")(folder, name, source.read)
+    if precision == "int8" or small or not installed("torch"):
+        encoder: Encoder = higher("load_program_encoder")(source, name, precision)
         return encoder
-    _survive_fork()
+    survive_fork()
     student = higher("load_student")(folder, source.read)
     tokenizer = load_tokenizer(folder, int(config.get("pad_token_id") or config.get("pad_id") or 0))
     return Encoder(student, tokenizer, int(student.config.positions), name, folder, read_defaults(folder))
@@ -516,8 +547,13 @@ def load_encoder(
     pooling: Literal["mean", "cls", "max"] | None = None,
     head: Literal["mlp"] | None = None,
     head_seed: int | None = None,
+    precision: Precision | None = None,
 ) -> Encoder:
     """Load a student, a sentence-transformers model, the offline teacher, or a model of the Hugging Face hub.
+
+    A shipped model encodes with its int8 program, which ONNX Runtime runs: the one that `msdc export` writes, kept in
+    the user's cache. Every other model computes in float. PyTorch is imported for models of other classes, and where
+    `module` is used.
 
     Args:
         path_or_name: a shipped name (`msdc-mini`), a folder, or a hub id.
@@ -525,10 +561,12 @@ def load_encoder(
         pooling: for a bare folder (no `modules.json`); None: sentence-transformers' default.
         head: for a bare folder: "mlp" is the dense layer with tanh that SimCSE's models have over [CLS].
         head_seed: if the folder has no weights for the head, draw them with this seed (a student before training).
+        precision: "int8" takes the ONNX program of an export, of any model; "float" computes in float; None: "int8"
+            for a shipped model, else "float".
 
     Raises:
         InputError: no such model, or one that is damaged or not supported; `pooling` or `head` for a folder that
-            defines them; a head without weights.
+            defines them, or together with "int8"; a head without weights.
     """
     folder = locate_model(path_or_name)
     if (folder / BUNDLE_FILE).is_file():
@@ -538,11 +576,16 @@ def load_encoder(
     changed = pooling is not None or head is not None
     if changed and layout.listed:
         raise InputError(f"{folder}: modules.json already defines pooling; omit `pooling` and `head`")
+    chosen = precision or ("int8" if folder.parent == SHIPPED else "float")
     if layout.model_type == OWN_TYPE:
-        encoder = _load_own(source, name, program=False)
+        encoder = _load_own(source, name, chosen)
+    elif chosen == "int8":
+        if changed or trust_remote_code:
+            raise InputError(f'{name}: `pooling`, `head` and `trust_remote_code` are for precision="float"')
+        encoder = higher("load_int8_encoder")(source, name)
     else:
         require("torch", f"{name}, a stock model,")
-        _survive_fork()
+        survive_fork()
         from msdc.encoders import stock, tokens
 
         model = stock.open_sentence_transformer(source, trust_remote_code, pooling is not None)
@@ -590,22 +633,17 @@ def open_model(
     prompt_name: str | None = None,
     prompt: str | None = None,
     truncate_dim: int | None = None,
-    program: bool = False,
+    precision: Precision | None = None,
 ) -> SentenceEncoder:
-    """A bundle if `name` is one (`is_bundle`), else a float model, with these defaults of `encode`.
-
-    With `program` ONNX Runtime runs our students: they load in a third of PyTorch's time and encode single texts in a
-    quarter; vectors differ by 1e-7.
-    """
+    """A bundle if `name` is one (`is_bundle`), else `load_encoder(name)`, with these defaults of `encode`."""
     model: SentenceEncoder
     if is_bundle(name):
+        if precision is not None:
+            raise InputError(f"{name}: a bundle, whose program has a precision of its own; omit `precision`")
         model = higher("load_bundle")(name, runtime=runtime)
     elif runtime is not None:
         make = f"msdc export {name} --target linux -o {Path(name).name}-linux"
         raise InputError(f"{name}: not a bundle; `runtime` needs one: {make}")
-    elif program and (source := ModelSource(locate_model(name))).layout.model_type == OWN_TYPE:
-        model = _load_own(source, Path(name).name, program)
-        model.identity = source.identity()
     else:
-        model = load_encoder(name)
+        model = load_encoder(name, precision=precision)
     return configured(model, prompt_name, prompt, truncate_dim)

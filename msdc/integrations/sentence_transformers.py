@@ -26,6 +26,7 @@ from sentence_transformers.base.modules import InputModule
 from msdc.compress.student.io import save_student
 from msdc.compress.student.model import Student
 from msdc.encoders.encoder import Encoder, SentenceEncoder, load_encoder, open_model
+from msdc.encoders.folder import is_bundle
 from msdc.encoders.stock import folder_modules
 from msdc.errors import InputError
 from msdc.export.bundle import Bundle, load_bundle, run_rows
@@ -122,14 +123,16 @@ class EncoderModule(InputModule):
             raise InputError(f"{model_name_or_path}: no folder {subfolder!r}")
         folder = Path(found)
         if not (folder / "bundle.json").is_file():
-            return cls(load_encoder(folder))
+            return cls(load_encoder(folder, precision="float"))
         return cls(load_bundle(folder, read_json(folder / cls.config_file_name)["runtime"]))
 
 
 def as_sentence_transformer(
     model: str | Path | SentenceEncoder, *, device: str | None = None, **options: Any
 ) -> SentenceTransformer:
-    """`model` as a `SentenceTransformer` with the same vectors, prompts, default width and similarity.
+    """`model` as a `SentenceTransformer` with the same prompts, default width and similarity.
+
+    The vectors are those of a bundle's program, or of the float model, also of an encoder that computes in int8.
 
     Args:
         model: an encoder or a bundle, or the name or folder of one.
@@ -137,17 +140,17 @@ def as_sentence_transformer(
         options: further arguments of `SentenceTransformer`, such as `truncate_dim`.
 
     Raises:
-        InputError: no such model; neither an encoder nor a bundle; an encoder that was opened without PyTorch.
+        InputError: no such model; neither an encoder nor a bundle.
     """
-    encoder = open_model(str(model)) if isinstance(model, str | Path) else model
+    encoder = model
+    if isinstance(model, str | Path):
+        encoder = open_model(str(model), precision=None if is_bundle(str(model)) else "float")
     if not isinstance(encoder, Encoder | Bundle):
         raise InputError(f"as_sentence_transformer takes an encoder, a bundle or a folder, not {type(model).__name__}")
     if isinstance(encoder, Bundle) or isinstance(encoder.module, Student):
         modules: list[Any] = [EncoderModule(encoder)]
-    elif isinstance(encoder.module, torch.nn.Module):
-        modules = folder_modules(encoder.module, encoder.name)
     else:
-        raise InputError(f"{encoder.name} was opened without PyTorch; load it again with it")
+        modules = folder_modules(encoder.module, encoder.name)
     given = {"prompts": dict(encoder.prompts), "default_prompt_name": encoder.default_prompt_name,
              "similarity_fn_name": encoder.similarity_fn_name, "truncate_dim": encoder.truncate_dim}  # fmt: skip
     made = SentenceTransformer(modules=modules, device=device or ("cpu" if isinstance(encoder, Bundle) else None),

@@ -126,8 +126,12 @@ class Index(IndexFile):
     def _require_model(self, model: SentenceEncoder) -> SentenceEncoder:
         with self._lock, self._errors():
             facts = {} if self._empty() else dict(self._db.execute("SELECT name, value FROM facts"))
-        # A phone identifies its bundle by the model that was exported.
-        if self.path is not None and facts and facts.get("model") not in (model.fingerprint(), model.source):
+        # Float, int8 and exported programs of one model search in each other's indexes.
+        if (
+            self.path is not None
+            and facts
+            and {facts.get("model"), facts.get("source")}.isdisjoint((model.fingerprint(), model.source))
+        ):
             raise OtherModel(
                 f"{self.path}: made with another {facts.get('name', 'model')}, not with this {model.name}; open it "
                 "with that model, or let `rebuild` encode its documents again"
@@ -462,7 +466,7 @@ def open_index(
         OtherModel: an index of another model, which `Index.rebuild` encodes again.
         InputError: no text, a file that cannot be read, no such model.
     """
-    load: Model | None = (lambda: open_model(model, program=True)) if isinstance(model, str) else model
+    load: Model | None = (lambda: open_model(model)) if isinstance(model, str) else model
     place, began = None if index is None else Path(index), time.perf_counter()
     if place is not None:
         require_index(place)

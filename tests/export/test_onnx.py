@@ -16,9 +16,11 @@ from msdc.compress.student.weights import read_weights
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
 from msdc.export.golden import parity_of
-from msdc.export.onnx.float_program import FloatProgram, ProgramEncoder
+from msdc.export.onnx.encoder import ProgramEncoder
+from msdc.export.onnx.float_program import FloatProgram
 from msdc.export.onnx.graph import LEVELS, GraphBuilder, pair_safe, quantize_tokens
-from msdc.export.onnx.program import OnnxRunner, check_onnx_file
+from msdc.export.onnx.program import check_onnx_file
+from msdc.export.onnx.runner import OnnxRunner
 from msdc.export.onnx.write import low_bit_share, write_onnx
 from msdc.export.smoothing import TorchModel, calibration_texts, not_smoothed, smooth
 
@@ -299,9 +301,9 @@ def test_folders_are_read_as_with_pytorch(precision, tmp_path):
 
 def test_an_encoder_without_pytorch(tmp_path, monkeypatch):
     folder = save_student(tiny.student(), tiny.tokenizer().path, tmp_path / "s")
-    encoder = load_encoder(folder)
-    monkeypatch.setattr("msdc.encoders.encoder.installed", lambda package: False)
-    program = load_encoder(folder)
+    encoder, program = load_encoder(folder), load_encoder(folder)
+    encoder.module.eval()
+    monkeypatch.setattr("msdc.extras.installed", lambda package: False)
     assert isinstance(program, ProgramEncoder)
     texts = ["one", "zwei Texte", "", "drei " * 50]
     np.testing.assert_allclose(program.encode(texts), encoder.encode(texts), atol=3e-6)

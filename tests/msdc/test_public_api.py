@@ -68,7 +68,7 @@ def test_a_package_offers_its_verb_and_the_command_calls_it(package, verb, words
 
 def test_models_have_a_repr_and_refuse_unknown_keywords(tiny_bundle):
     encoder, bundle = msdc.load_encoder("msdc-mini"), msdc.load_bundle(tiny_bundle, "onnx")
-    assert repr(encoder) == "Encoder('msdc-mini', width=384, max_length=128)"
+    assert repr(encoder) == "Encoder('msdc-mini', width=384, max_length=128, precision='int8')"
     assert repr(bundle).startswith("Bundle(")
     assert "runtime='onnx'" in repr(bundle)
     for call in (

@@ -1,0 +1,262 @@
+"""Students as encoders that ONNX Runtime runs: the float program, or the int8 program of an export.
+
+The int8 program is kept in the user's cache, by the hash of its model and of the code that writes it. PyTorch is
+imported where the module is used.
+
+Shapes: N texts, B batch, D sentence width.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from msdc import __version__
+from msdc.encoders.encoder import Encoder, Precision, load_encoder, survive_fork
+from msdc.encoders.folder import EncodeDefaults, read_defaults
+from msdc.encoders.source import ModelSource
+from msdc.errors import InputError, MsdcError, first_line
+from msdc.export.onnx.runner import OnnxRunner
+from msdc.extras import require
+from msdc.files import PACKAGE, atomic_path, sha256_file, sha256_files, user_cache
+from msdc.progress import warn
+from msdc.text.tokenizer import Tokenizer, load_tokenizer
+
+if TYPE_CHECKING:
+    from msdc.compress.student.weights import StudentWeights
+    from msdc.export.schema import Runner
+
+MOST_PROGRAMS = 16  # in the cache; the oldest are dropped
+FACTS = ("pad_id", "width", "positions")  # of a student, which its program names
+# Modules that decide the bytes of a program.
+WRITERS = ("onnx/encoder.py", "smoothing.py", "onnx/graph.py", "onnx/write.py")
+
+
+class Module:
+    """The torch module of a model, opened when it is used; copies of an encoder share it."""
+
+    def __init__(self, open_module: Callable[[], Any]) -> None:
+        self._open, self._state = open_module, ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the module has been used."""
+        return "value" in vars(self)
+
+    @functools.cached_property
+    def value(self) -> Any:
+        """The module, in eval mode."""
+        require("torch", "the torch module of a model")
+        survive_fork()
+        module = self._open()
+        self._state = _versions(module)
+        return module
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the weights of an open module are other ones than those of the folder."""
+        return self.is_open and _versions(self.value) != self._state
+
+
+def _versions(module: Any) -> tuple[Any, ...]:
+    """What changes with every training step: the tensors of a module and the counters of their changes."""
+    return tuple((name, id(value), value._version) for name, value in module.state_dict(keep_vars=True).items())
+
+
+class ProgramEncoder(Encoder):
+    """A model that ONNX Runtime runs.
+
+    In float its module, once it was used, computes the vectors in place of the program. An int8 program keeps to the
+    weights of the folder: it refuses to encode after the module was trained. `weights` are those of a student of ours
+    in float.
+    """
+
+    weights: StudentWeights | None
+
+    def __init__(
+        self,
+        runner: Callable[[], Runner],
+        module: Module,
+        width: int,
+        tokenizer: Tokenizer,
+        max_length: int,
+        name: str,
+        folder: Path,
+        defaults: EncodeDefaults,
+        *,
+        program_sha256: str = "",
+        weights: StudentWeights | None = None,
+    ) -> None:
+        super().__init__(None, tokenizer, max_length, name, folder, defaults)
+        self.precision, self.weights = "int8" if program_sha256 else "float", weights
+        self._runner, self._lazy, self._width, self._sha256 = functools.cache(runner), module, width, program_sha256
+
+    def __reduce__(self) -> tuple[Callable[..., Encoder], tuple[Any, ...]]:
+        if self._module is not None or (self.precision == "float" and self._lazy.is_open):
+            facts = (self.tokenizer, self._loaded[0], self.name, self.folder, self._loaded[1])
+            opened: tuple[Any, ...] = (Encoder, (self.module, *facts))
+        else:
+            opened = (open_again, (self.folder, self.name, self.precision, self._fingerprint()))
+        state = {key: vars(self)[key] for key in ("identity", "_mark", "_max_length", "defaults")}
+        return *opened, state
+
+    @property
+    def module(self) -> Any:
+        """The torch module of the float model; see `Encoder.module`."""
+        return self._lazy.value if self._module is None else self._module
+
+    @module.setter
+    def module(self, value: Any) -> None:
+        self._module, self.precision = value, "float"
+
+    @property
+    def full_width(self) -> int:
+        """Width of the vectors."""
+        return self._width if self._module is None else int(self._module.width)
+
+    def _fingerprint(self) -> str:
+        own = super()._fingerprint()
+        return hashlib.sha256(f"{own} int8 {self._sha256}".encode()).hexdigest() if self.precision == "int8" else own
+
+    def _run(self, rows: Sequence[Sequence[int]], skip: int, precision: str) -> NDArray[np.float32]:
+        if self.precision == "int8":
+            if self._lazy.is_changed:
+                raise InputError(
+                    f'{self.name}: its module was changed, its int8 program was not; load it with precision="float"'
+                )
+        elif self._module is not None or self._lazy.is_open or precision != "float32":
+            return super()._run(rows, skip, precision)
+        return np.asarray(self._runner().run(rows, skip), np.float32)
+
+
+def open_again(folder: Path, name: str, precision: Precision, fingerprint: str) -> Encoder:
+    """The encoder that was pickled; an `InputError` where its folder or its program is another one now."""
+    encoder = load_encoder(folder, precision=precision)
+    if encoder.fingerprint() != fingerprint:
+        raise InputError(f"{folder}: another model than the one that was pickled")
+    encoder.name = name
+    return encoder
+
+
+def load_program_encoder(source: ModelSource, name: str, precision: Precision) -> Encoder:
+    """A student of ours whose float program, or the int8 program of its export, ONNX Runtime runs."""
+    folder = source.folder
+    if precision == "int8":
+        identity = source.identity()
+        program = _kept_program(identity, lambda: _int8_program(source))
+        runner = OnnxRunner(program.stored)
+        runner.pad_id, width, positions = (int(runner.metadata[key]) for key in FACTS)
+        tokenizer = load_tokenizer(folder, runner.pad_id)
+        facts = (width, tokenizer, positions, name, folder, read_defaults(folder))
+        module = Module(lambda: float_module(folder, identity))
+        return ProgramEncoder(lambda: runner, module, *facts, program_sha256=program.sha256)
+    from msdc.compress.student.weights import read_weights
+    from msdc.export.onnx.float_program import FloatProgram, check_size
+
+    weights = read_weights(folder, source.read)
+    check_size(weights)
+    config, tokenizer = weights.config, load_tokenizer(folder, weights.config.pad_id)
+
+    def open_module() -> Any:
+        from msdc.compress.student.model import student_of
+
+        return student_of(weights)
+
+    return ProgramEncoder(
+        lambda: FloatProgram(weights).runner, Module(open_module), config.width, tokenizer, config.positions, name,
+        folder, read_defaults(folder), weights=weights,
+    )  # fmt: skip
+
+
+def float_module(folder: Path, identity: str) -> Any:
+    """The torch module of the model in a folder, which must have the bytes of `identity` still."""
+    encoder = load_encoder(folder, precision="float")
+    if encoder.identity != identity:
+        raise InputError(f"{folder}: changed since it was loaded; load it again")
+    return encoder.module
+
+
+# --- the int8 program ------------------------------------------------------------------------------------------------
+
+
+class Program(NamedTuple):
+    """A program: its file, or its bytes where it cannot be kept; and their hash."""
+
+    stored: Path | bytes
+    sha256: str
+
+
+@functools.cache
+def _writer_sha256() -> str:
+    """Hash of the code that writes programs."""
+    return sha256_files([PACKAGE / "export" / name for name in WRITERS])
+
+
+def _kept_program(identity: str, write: Callable[[], bytes]) -> Program:
+    """The program of a model in the user's cache; one that is missing or damaged there is written.
+
+    Its file is named by the model, the code that writes it, and the sha256 of its bytes.
+    """
+    key = hashlib.sha256(f"{__version__} {_writer_sha256()} {identity}".encode()).hexdigest()[:32]
+    try:
+        folder = user_cache() / "int8"
+        for path in sorted(folder.glob(f"{key}-*.onnx")):
+            with suppress(OSError):
+                if (sha256 := sha256_file(path)) == path.stem.split("-")[1]:
+                    return Program(path, sha256)
+                path.unlink()
+    except (OSError, MsdcError):
+        folder = None
+    content = write()
+    sha256 = hashlib.sha256(content).hexdigest()
+    try:
+        path = (user_cache() if folder is None else folder) / f"{key}-{sha256}.onnx"
+        with atomic_path(path) as stage:
+            stage.write_bytes(content)
+    except (OSError, MsdcError) as error:
+        warn(f"the int8 program is written anew by every process: {first_line(error)}")
+        return Program(content, sha256)
+    for old in sorted(path.parent.glob("*.onnx"), key=_last_change)[:-MOST_PROGRAMS]:
+        with suppress(OSError):
+            old.unlink()
+    return Program(path, sha256)
+
+
+def _last_change(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _int8_program(source: ModelSource) -> bytes:
+    """The program of `msdc export --target linux --runtime onnx`, of the plan that the folder stores, else int8; with
+    FACTS as metadata.
+    """
+    # What writes a program takes half a second to import.
+    from onnx.helper import set_model_props
+
+    from msdc.compress.student.plan import check_plan, plan_for
+    from msdc.compress.student.weights import read_weights
+    from msdc.export.onnx.float_program import FloatProgram
+    from msdc.export.onnx.write import build_onnx
+    from msdc.export.smoothing import smooth
+
+    weights = read_weights(source.folder, source.read)
+    config = weights.config
+    plan = weights.plan or plan_for(config, "int8")
+    check_plan(config, plan)
+    tokenizer = load_tokenizer(source.folder, config.pad_id)
+    smoothed = smooth(FloatProgram(weights), plan, tokenizer, config.positions)
+    model = build_onnx(smoothed, plan, config.positions, "linux")
+    set_model_props(model, {key: str(getattr(config, key)) for key in FACTS})
+    content: bytes = model.SerializeToString()
+    source.identity()  # refuses a folder that changed meanwhile
+    return content
