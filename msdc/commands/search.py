@@ -91,6 +91,7 @@ def _row(hit: Hit) -> tuple[str, ...]:
 @click.option("--index", type=click.Path(dir_okay=False, path_type=Path),
               help="Also write the entries to this file, a new index.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace an index at --index.")
+@click.option("--check", is_flag=True, help="Compare all of an index with its checksums, also if it has not changed.")
 @click.option("--line-prompt-name", help="The same as --prompt-name, for the lines of FILE.")
 @click.option("--line-prompt", help="The same as --prompt, for the lines of FILE.")
 @encode_options
@@ -115,6 +116,7 @@ def command(
     missing: Any,
     index: Path | None,
     force: bool,
+    check: bool,
     line_prompt_name: str | None,
     line_prompt: str | None,
     as_json: bool,
@@ -158,6 +160,8 @@ def command(
         query_model=lambda: configured(loaded(), **encoding),
     )  # fmt: skip
     with opened:
+        if check:
+            opened.check()
         results = [
             opened.search(
                 query,

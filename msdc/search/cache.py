@@ -20,7 +20,7 @@ from msdc.encoders.encoder import SentenceEncoder
 from msdc.errors import MsdcError
 from msdc.files import locked, user_cache
 from msdc.progress import warn
-from msdc.search.vectors import Passage, passage_crc
+from msdc.search.blocks import Passage, passage_crc
 
 MOST_BYTES = 2**31  # above it the older half is dropped
 # Passage `part` of the `parts` of a text; a text without all of them is encoded again.

@@ -12,8 +12,10 @@ from typing import Any, Self
 
 from msdc.errors import InputError, MsdcError, first_line
 from msdc.files import atomic_path, refuse_existing, refuse_pointer
+from msdc.search.blocks import check_passages
 from msdc.search.documents import Document
 from msdc.search.ranking import sql
+from msdc.search.verified import file_state, forget, is_verified, remember, remember_own
 
 SUFFIXES = (".sqlite", ".db")
 MAGIC = b"SQLite format 3\0"
@@ -31,7 +33,7 @@ class IndexFile:
     """An index's file, or a database in memory where `path` is None; tables are created with the first documents."""
 
     def __init__(self, path: Path | None) -> None:
-        self.path, self._read_only = path, False
+        self.path, self._read_only, self._written = path, False, False
         self._lock = threading.RLock()
         try:
             self._open()
@@ -51,6 +53,9 @@ class IndexFile:
         with self._lock:
             self._checkpoint()
             self._db.close()
+            if self._written and self.path is not None:
+                self._written = False
+                remember_own(self.path)
 
     # --- the file -----------------------------------------------------------------------------------------------------
 
@@ -60,23 +65,27 @@ class IndexFile:
             path.parent.mkdir(parents=True, exist_ok=True)
             require_index(path)
             _require_its_log(path)
+        state = None if path is None else file_state(path)
+        whole = path is not None and not is_verified(path, state)
         with self._errors():
             if path is not None and _has_content(_log_of(path)):
-                self._check_log(path)
+                self._check_log(path, whole)
             self._db = self._connect(path or ":memory:")
             try:
-                self._check()
+                self._check(whole)
             except sqlite3.OperationalError as error:
                 if path is None or _name_of(error) not in UNWRITABLE or not path.is_file():
                     raise
-                self._copy(path)
+                self._copy(path, whole)
             self._db.execute("PRAGMA foreign_keys=ON")
+        if path is not None and whole:
+            remember(path, state)
 
-    def _check_log(self, path: Path) -> None:
+    def _check_log(self, path: Path, whole: bool) -> None:
         """Check a file with its log before anything can move the log to the file: it may be that of another state."""
         with closing(self._connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as self._db:
             try:
-                self._check()
+                self._check(whole)
             except sqlite3.OperationalError as error:
                 if _name_of(error) not in UNWRITABLE:
                     raise
@@ -84,7 +93,7 @@ class IndexFile:
     def _connect(self, place: Path | str, uri: bool = False) -> sqlite3.Connection:
         return sqlite3.connect(place, LOCK_SECONDS, isolation_level=None, check_same_thread=False, uri=uri)
 
-    def _copy(self, path: Path) -> None:
+    def _copy(self, path: Path, whole: bool) -> None:
         """Open a file that this user cannot write, or in a folder of this kind: as it is now, in memory."""
         # A write-ahead log is not read with `immutable`, and without it the log's index may have to be written.
         mode = "mode=ro" if _has_content(_log_of(path)) else "immutable=1"
@@ -93,7 +102,7 @@ class IndexFile:
             self._db = self._connect(":memory:")
             disk.backup(self._db)
         self._read_only = True
-        self._check()
+        self._check(whole)
 
     def _empty(self) -> bool:
         return self._db.execute("SELECT 1 FROM sqlite_master").fetchone() is None
@@ -102,8 +111,23 @@ class IndexFile:
         """The first value of a statement's first row; None without one."""
         return (self._db.execute(sql(name), given).fetchone() or (None,))[0]
 
-    def _check(self) -> None:
-        """Compare the file with its checksums."""
+    def check(self) -> None:
+        """Compare the whole file with its checksums.
+
+        Opening does so unless the file has not changed since. What a search reads is compared in any case.
+
+        Raises:
+            InputError: the index is damaged.
+        """
+        state = None if self.path is None else file_state(self.path)
+        with self._lock, self._errors():
+            self._check(whole=True)
+        if self.path is not None:
+            remember(self.path, state)
+
+    def _check(self, whole: bool) -> None:
+        """Compare the version, and the `whole` file with its checksums; raise SQLite's error if it cannot be
+        written."""
         db = self._db
         if self._empty():
             # Tables are written before the write-ahead log begins: a file without them is new, or a cut one.
@@ -111,15 +135,20 @@ class IndexFile:
             if size and db.execute("PRAGMA page_count").fetchone()[0]:
                 raise InputError(f"{self.path}: damaged ({size} bytes without a table)")
             return
-        problem, kind = db.execute(sql("check"), (None,)).fetchone()
-        if problem := problem or self._value("strays"):
-            new = f"; write its documents to a new one: msdc search {self.path} QUERY --index NEW.sqlite"
-            raise InputError(f"{self.path}: {problem}{new if kind == 'version' else ''}")
-        for fields in db.execute(sql("check_documents")):
-            read_document(fields)
+        if problem := self._value("check", None):
+            raise InputError(
+                f"{self.path}: {problem}; write its documents to a new one: msdc search {self.path} QUERY --index "
+                "NEW.sqlite"
+            )
+        if whole:
+            if damage := self._value("damage"):
+                raise ValueError(damage)
+            for fields in db.execute(sql("check_documents")):
+                read_document(fields)
+            check_passages(db)
         try:
             db.execute("PRAGMA busy_timeout = 0")
-            db.execute(sql("check_words"))
+            db.execute(sql("check_words") if whole else "DELETE FROM facts WHERE 0")
         except sqlite3.OperationalError as error:
             if "locked" not in str(error):  # another process writes, which has checked the file
                 raise
@@ -148,6 +177,9 @@ class IndexFile:
                 raise InputError(f"{place}: {message}") from error
             if isinstance(error, sqlite3.ProgrammingError):
                 raise InputError(f"{place}: the index is closed") from error
+            if self.path is not None:
+                self._written = False
+                forget(self.path)
             raise InputError(f"{place}: damaged ({message})") from error
 
     @contextmanager
@@ -157,6 +189,7 @@ class IndexFile:
                 if self._read_only:
                     raise MsdcError(f"cannot write {self.path}: read-only")
                 self._begin_log()  # not by a search: it would change a file of a phone
+                self._written = True
             self._db.execute(f"BEGIN {kind}")
             try:
                 yield self._db
@@ -200,6 +233,7 @@ class IndexFile:
             if self._read_only:
                 raise MsdcError(f"cannot write {self.path}: read-only")
             if not self._empty():
+                self._written = True
                 self._db.execute("INSERT INTO words (words) VALUES ('optimize')")
                 self._db.execute("VACUUM")
             self._checkpoint()

@@ -29,6 +29,7 @@ from msdc.extras import named_extras
 from msdc.files import atomic_path, refuse_existing
 from msdc.progress import track, warn
 from msdc.scores import unit_rows
+from msdc.search.blocks import Block, Passage, add_passages, passage_crc, read_blocks, remove_documents
 from msdc.search.documents import (
     Document,
     Found,
@@ -44,7 +45,7 @@ from msdc.search.matches import find_terms, merged, passage_to_show
 from msdc.search.passages import PassageEncoder
 from msdc.search.ranking import Mode, Plan, Ranked, WordMatch, add_document, match_words, rank, read_plan, run_all, sql
 from msdc.search.rebuild import rebuild_passages
-from msdc.search.vectors import Passage, PassageVectors, passage_crc
+from msdc.search.vectors import PassageVectors
 from msdc.search.words import Syntax, parse_query
 from msdc.text.passages import passages as split_passages
 
@@ -93,7 +94,7 @@ class Index(IndexFile):
     @property
     def unread(self) -> int:
         """Number of documents whose characters the model does not know: they are found by their words only."""
-        return self._count("documents WHERE id NOT IN (SELECT document FROM passages WHERE vector IS NOT NULL)")
+        return self._count("documents WHERE id NOT IN (SELECT document FROM passages WHERE block IS NOT NULL)")
 
     # --- the model ----------------------------------------------------------------------------------------------------
 
@@ -168,7 +169,7 @@ class Index(IndexFile):
             return 0
         with self._transaction() as db:
             self._stale = True
-            removed = db.execute(sql("remove"), (json.dumps(keys),)).rowcount
+            removed = remove_documents(db, json.dumps(keys))
         self._checkpoint()
         return removed
 
@@ -192,7 +193,8 @@ class Index(IndexFile):
             self._create(db)
             self._require_same_model()
             if replace:
-                db.execute(sql("remove"), (keys,))
+                remove_documents(db, keys)
+            written = list[tuple[int, Passage]]()
             # Of one id the last stays.
             for one, parts in rows.values() if replace else zip(block, passages, strict=True):
                 one = one if one.id else one._replace(id=self._value("key", keys))
@@ -201,7 +203,8 @@ class Index(IndexFile):
                 except sqlite3.IntegrityError as error:
                     place = self.path or "index"
                     raise InputError(f"{place}: a document {one.id!r} exists already; use update") from error
-                db.executemany(sql("add_passage"), [(row, *part, passage_crc(row, *part)) for part in parts])
+                written += [(row, part) for part in parts]
+            add_passages(db, written)
 
     def _create(self, db: sqlite3.Connection) -> None:
         """Create the tables with the first documents."""
@@ -225,12 +228,19 @@ class Index(IndexFile):
         keys = {one.id: (one.title, one.text) for one in block if one.id}
         if not keys or not len(self):
             return found
+        blocks = dict[int, Block]()
         with self._transaction("DEFERRED") as db:
-            for key, title, text, row, *part, crc in db.execute(sql("stored"), (json.dumps(list(keys)),)):
-                if passage_crc(row, *part) != crc:
-                    raise InputError(f"{self.path}: damaged (document {key})")
-                if keys[key] == (title, text):
-                    found.setdefault((title, text), []).append(Passage(*part))
+            for key, title, text, document, start, end, crc, row, number in db.execute(
+                sql("stored"), (json.dumps(list(keys)),)
+            ):
+                if passage_crc(document, start, end) != crc:
+                    raise ValueError(f"a passage of document {key}")
+                if keys[key] != (title, text):
+                    continue
+                if row is not None and row not in blocks:
+                    (blocks[row],) = read_blocks(db, "block", row)
+                part = Passage(start, end, None, None) if row is None else blocks[row].passage(number, start, end)
+                found.setdefault((title, text), []).append(part)
         return found
 
     # --- what is stored -----------------------------------------------------------------------------------------------
@@ -373,7 +383,7 @@ class Index(IndexFile):
             most *= 4
         cosines = dict[int, float]()
         if query_D is not None:
-            self._vectors.refresh(self._db, sql("vectors"), self._stale)
+            self._vectors.refresh(self._db, self._stale)
             self._stale = False
             self._vectors.compare(query_D)
             cosines = self._vectors.nearest(most, allowed)
@@ -405,14 +415,17 @@ class Index(IndexFile):
     ) -> Hit:
         fields = self._db.execute(sql("hit"), (row,)).fetchone()
         if fields is None:
-            raise InputError(f"{self.path}: damaged (document {row})")
+            raise ValueError(f"document {row}")
         one = read_document(fields)
         places = find_terms(one.text, terms)
         cosines = self._vectors.cosines_of(row) if cosine is not None else {}
-        spans = self._db.execute(sql("passages_of"), (row,)).fetchall()
+        stored = self._db.execute(sql("passages_of"), (row,)).fetchall()
+        if any(passage_crc(row, start, end) != crc for _, start, end, crc in stored):
+            raise ValueError(f"a passage of document {one.id}")
+        spans = [span for *span, _ in stored]
         if not spans:  # not encoded
             (parts,) = split_passages([one.text], lambda texts: [len(text.split()) for text in texts], SNIPPET_WORDS)
-            spans = [(0, *part) for part in parts]
+            spans = [[0, *part] for part in parts]
         if mode == "vectors":
             best = max(range(len(spans)), key=lambda number: cosines.get(spans[number][0], -2.0))
         else:

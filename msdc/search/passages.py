@@ -11,8 +11,8 @@ import numpy as np
 
 from msdc.encoders.encoder import SentenceEncoder
 from msdc.scores import unit_rows
+from msdc.search.blocks import Passage
 from msdc.search.cache import VectorCache
-from msdc.search.vectors import Passage
 from msdc.text.passages import passage_texts, passages
 from msdc.text.tokenizer import Reader
 

@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable
 
 from msdc.errors import InputError
+from msdc.search.blocks import passage_crc, replace_passages
 from msdc.search.file import IndexFile, read_document
 from msdc.search.passages import PassageEncoder
 from msdc.search.ranking import run_all, sql
-from msdc.search.vectors import passage_crc
 
 
 def _state(file: IndexFile, identity: str) -> str:
@@ -50,6 +50,6 @@ def rebuild_passages(
             if progress is not None and documents:
                 progress(*db.execute(sql("count_rebuilt")).fetchone())
             if not db.execute(sql("next_rebuilt"), (1,)).fetchall():
-                run_all(db, "finish_rebuild")
+                replace_passages(db)
                 db.execute(sql("add_facts"), (identity, encoder.model.name, encoder.model.source))
                 return count

@@ -3,7 +3,9 @@
 
 -- name: schema
 -- A checksum is CRC-32: of a document's key, text, title and metadata with zeros between; of a passage's document, start,
--- end (int64), scale (float64, 0 without a vector), all little-endian, and vector. `words` has the words of words.py;
+-- end (int64) and 0 (float64); of the four columns of a block one after another. A block has the vectors of up to 256
+-- passages in the order of their numbers: passage, document (int64), scale (float32), vector (int8) of each. `block` is
+-- null where the model cannot read the passage. Numbers are little-endian. `words` has the words of words.py;
 -- `form` is the same for entries with the same words: CRC-32 of title and text in `words` with zero between x 2^20 + their
 -- length in bytes modulo 2^20.
 CREATE TABLE facts (name TEXT PRIMARY KEY NOT NULL, value TEXT NOT NULL);
@@ -24,9 +26,16 @@ CREATE TABLE passages (
   document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
   start INTEGER NOT NULL CHECK (typeof(start) = 'integer' AND start >= 0),
   end INTEGER NOT NULL CHECK (typeof(end) = 'integer' AND end > start),
-  scale REAL CHECK (scale IS NULL OR typeof(scale) = 'real' AND scale > 0 AND scale <= 1),
-  vector BLOB CHECK (CASE WHEN scale IS NULL THEN vector IS NULL ELSE typeof(vector) = 'blob' AND length(vector) > 0 END),
+  block INTEGER CHECK (block IS NULL OR typeof(block) = 'integer'),
   crc INTEGER NOT NULL CHECK (typeof(crc) = 'integer')
+);
+CREATE TABLE blocks (
+  id INTEGER PRIMARY KEY,
+  crc INTEGER NOT NULL CHECK (typeof(crc) = 'integer'),
+  passages BLOB NOT NULL CHECK (typeof(passages) = 'blob' AND length(passages) BETWEEN 8 AND 2048),
+  documents BLOB NOT NULL CHECK (typeof(documents) = 'blob' AND length(documents) = length(passages)),
+  scales BLOB NOT NULL CHECK (typeof(scales) = 'blob' AND length(scales) * 2 = length(passages)),
+  vectors BLOB NOT NULL CHECK (typeof(vectors) = 'blob' AND length(vectors) > 0 AND length(vectors) * 8 % length(passages) = 0)
 );
 CREATE INDEX passages_of_document ON passages (document);
 CREATE VIRTUAL TABLE words USING fts5(title, text, tokenize='ascii');
@@ -41,34 +50,41 @@ CREATE TRIGGER inside BEFORE INSERT ON passages
 INSERT INTO facts VALUES ('model', ?1), ('name', ?2), ('source', ?3)
 
 -- name: check
--- ?1: the source of the model, null for any. What is wrong with the file, or null, and the kind: damaged, version or model.
-WITH state AS MATERIALIZED (SELECT quick_check AS state FROM pragma_quick_check LIMIT 1),
-  fact AS MATERIALIZED (SELECT max(value) FILTER (WHERE name = 'format') AS format,
-    max(value) FILTER (WHERE name = 'name') AS name FROM facts)
+-- ?1: the source of the model, null for any. What is wrong with the file, or null, and the kind: version or model.
 SELECT CASE kind
-  WHEN 'damaged' THEN 'damaged (' || substr(replace(state, char(10), ' '), 1, 100) || ')'
   WHEN 'version' THEN 'an index of another version of msdc (format ' || coalesce(format, 'none') || ', this one reads 3)'
   WHEN 'model' THEN 'made with another ' || coalesce(name, 'model') END, kind
-FROM (SELECT *, CASE WHEN state <> 'ok' THEN 'damaged' WHEN format IS NOT '3' THEN 'version'
-  WHEN ?1 NOT IN (SELECT value FROM facts WHERE name IN ('model', 'source')) THEN 'model' END AS kind FROM state, fact)
+FROM (SELECT *, CASE WHEN format IS NOT '3' THEN 'version'
+  WHEN ?1 NOT IN (SELECT value FROM facts WHERE name IN ('model', 'source')) THEN 'model' END AS kind
+  FROM (SELECT max(value) FILTER (WHERE name = 'format') AS format, max(value) FILTER (WHERE name = 'name') AS name FROM facts))
 
 -- name: model
 -- The fingerprint of the model: another process may have rebuilt the index with another one.
 SELECT value FROM facts WHERE name = 'model'
 
--- name: strays
--- The same of passages and words without a document, and of documents without them.
-SELECT 'damaged (' || strays || ' parts of documents are missing)' FROM (
+-- name: damage
+-- The first step of a full check: damaged pages, else passages and words without a document, documents without them, and
+-- vectors without a passage. The next three statements and `blocks` have the checksums.
+WITH state AS MATERIALIZED (SELECT quick_check AS state FROM pragma_quick_check LIMIT 1)
+SELECT CASE WHEN state <> 'ok' THEN substr(replace(state, char(10), ' '), 1, 100)
+  ELSE strays || ' parts of documents are missing' END
+FROM (SELECT state, CASE WHEN state = 'ok' THEN (
   SELECT (SELECT count(*) FROM passages WHERE document NOT IN (SELECT id FROM documents))
+    + (SELECT count(*) FROM passages WHERE block NOT IN (SELECT id FROM blocks))
     + (SELECT count(*) FROM documents WHERE id NOT IN (SELECT document FROM passages))
     + (SELECT count(*) FROM words_content WHERE id NOT IN (SELECT id FROM documents))
-    + (SELECT count(*) FROM documents WHERE id NOT IN (SELECT id FROM words_content)) AS strays) WHERE strays
+    + (SELECT count(*) FROM documents WHERE id NOT IN (SELECT id FROM words_content))
+    + abs((SELECT count(block) FROM passages) - (SELECT coalesce(sum(length(passages)) / 8, 0) FROM blocks))) END AS strays
+  FROM state) WHERE state <> 'ok' OR strays
 
 -- name: check_words
 INSERT INTO words (words) VALUES ('integrity-check')
 
 -- name: check_documents
 SELECT key, text, title, metadata, crc FROM documents
+
+-- name: check_passages
+SELECT id, document, start, end, crc FROM passages
 
 -- name: ids
 SELECT key FROM documents ORDER BY id
@@ -85,6 +101,11 @@ WITH RECURSIVE numbers (number) AS (
     OR CAST(number AS TEXT) IN (SELECT value FROM json_each(?1))
 ) SELECT CAST(max(number) AS TEXT) FROM numbers
 
+-- name: blocks_of
+-- ?1: keys as JSON. The documents with their blocks, which have to lose their vectors before `remove`.
+SELECT DISTINCT documents.id, block FROM documents JOIN passages ON document = documents.id
+WHERE key IN (SELECT value FROM json_each(?1)) AND block IS NOT NULL
+
 -- name: remove
 -- ?1: keys as JSON.
 DELETE FROM documents WHERE key IN (SELECT value FROM json_each(?1))
@@ -96,10 +117,24 @@ INSERT INTO documents (key, text, title, metadata, crc, form) VALUES (?1, ?2, ?3
 INSERT INTO words (rowid, title, text) VALUES (?1, ?2, ?3)
 
 -- name: add_passage
-INSERT INTO passages (document, start, end, scale, vector, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+INSERT INTO passages (document, start, end, block, crc) VALUES (?1, ?2, ?3, ?4, ?5)
+
+-- name: block
+SELECT id, crc, passages, documents, scales, vectors FROM blocks WHERE id = ?1
+
+-- name: last_block
+-- It gets the next passages until it has 256; a new one has the next number.
+SELECT id, crc, passages, documents, scales, vectors FROM blocks ORDER BY id DESC LIMIT 1
+
+-- name: write_block
+INSERT OR REPLACE INTO blocks (id, crc, passages, documents, scales, vectors) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+
+-- name: remove_block
+DELETE FROM blocks WHERE id = ?1
 
 -- name: create_rebuilt
 -- Passages by the next model, until all documents have some: the index is of its former model up to `finish_rebuild`.
+-- Their checksum is of document, start, end (int64), scale (float64, 0 without a vector) and vector.
 CREATE TABLE IF NOT EXISTS rebuilt (
   document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE, start INTEGER, end INTEGER, scale REAL, vector BLOB, crc INTEGER);
 CREATE INDEX IF NOT EXISTS rebuilt_of_document ON rebuilt (document)
@@ -135,17 +170,25 @@ SELECT count(DISTINCT document), (SELECT count(*) FROM documents) FROM rebuilt
 -- name: add_rebuilt
 INSERT INTO rebuilt (document, start, end, scale, vector, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 
--- name: finish_rebuild
--- `add_facts` follows.
+-- name: begin_finish
+-- All documents have passages of the next model: they take the place of the former ones, ...
 DELETE FROM passages;
-INSERT INTO passages (document, start, end, scale, vector, crc)
-  SELECT document, start, end, scale, vector, crc FROM rebuilt ORDER BY document, rowid;
+DELETE FROM blocks
+
+-- name: rebuilt
+-- ... in this order ...
+SELECT document, start, end, scale, vector, crc FROM rebuilt ORDER BY rowid
+
+-- name: finish_rebuild
+-- ... and `add_facts` follows.
 DROP TABLE rebuilt;
 DELETE FROM facts WHERE name <> 'format'
 
--- name: vectors
--- ?1: the last passage that is read already.
-SELECT id, document, start, end, scale, vector, crc FROM passages WHERE id > ?1 ORDER BY id
+-- name: block_checksums
+SELECT id, crc FROM blocks ORDER BY id
+
+-- name: blocks
+SELECT id, crc, passages, documents, scales, vectors FROM blocks ORDER BY id
 
 -- name: hit
 -- ?1: a document.
@@ -153,7 +196,7 @@ SELECT key, text, title, metadata, crc FROM documents WHERE id = ?1
 
 -- name: passages_of
 -- ?1: a document. Where its passages are, in order.
-SELECT id, start, end FROM passages WHERE document = ?1 ORDER BY id
+SELECT id, start, end, crc FROM passages WHERE document = ?1 ORDER BY id
 
 -- name: filter
 -- ?1: conditions that all hold: [[column, [alternative, ...], excluded], ...], ?2: a query's plan. A document has in the
@@ -358,5 +401,5 @@ SELECT count(*) FROM documents WHERE form = (SELECT form FROM documents WHERE id
 
 -- name: stored
 -- ?1: keys as JSON. The passages of these documents, in order.
-SELECT key, title, text, document, start, end, scale, vector, passages.crc FROM documents
+SELECT key, title, text, document, start, end, passages.crc, block, passages.id FROM documents
 JOIN passages ON document = documents.id WHERE key IN (SELECT value FROM json_each(?1)) ORDER BY passages.id

@@ -1,52 +1,30 @@
-"""The vectors of an index in memory: read from its file, compared with a query.
+"""The vectors of an index in memory: the blocks of its file, compared with a query.
 
-Shapes: N passages with a vector, M their documents, D width.
+Shapes: N passages with a vector, M their documents, R passages of a block, D width.
 """
 
 from __future__ import annotations
 
 import sqlite3
-import struct
-import zlib
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-READ = 4096  # passages per read
-# Up to this size vectors are also kept as float32; larger ones are converted block by block per query.
-MOST_FLOAT_BYTES = 2**30
-ROWS = 256  # of such a block, which fits the processor's cache
-FIELDS = struct.Struct("<qqqd")
-
-
-class Passage(NamedTuple):
-    """A part of a text, `[start:end]`, with its vector: int8 and a scale; None where the model cannot read it."""
-
-    start: int
-    end: int
-    scale: float | None
-    vector: bytes | None
-
-
-def passage_crc(document: int, start: int, end: int, scale: float | None, vector: bytes | None) -> int:
-    """The checksum of a passage's row."""
-    return zlib.crc32(FIELDS.pack(document, start, end, scale or 0.0) + (vector or b""))
+from msdc.search.blocks import MOST, Block, read_blocks
+from msdc.search.ranking import sql
 
 
 class PassageVectors:
     """Vectors of `width` dimensions of an index's passages, and their cosines with the query of `compare`."""
 
     def __init__(self, width: int) -> None:
-        kind = [("row", np.int64), ("document", np.int64), ("scale", np.float32), ("codes", np.int8, (width,))]
-        self._version, self._last, self._passages_N = -1, 0, np.zeros(0, kind)
-        self.documents_M = self._starts_M = np.zeros(0, np.int64)
-        self._cosine_N = self.best_M = np.zeros(0, np.float32)
-        self._floats_ND: NDArray[np.float32] | None = None
+        self._version, self._width, self._blocks = -1, width, dict[int, Block]()
+        self._passages_N = self.documents_M = self._starts_M = np.zeros(0, np.int64)
+        self._scales_N = self._cosine_N = self.best_M = np.zeros(0, np.float32)
 
-    def refresh(self, db: sqlite3.Connection, statement: str, changed: bool) -> None:
-        """Read new vectors, and drop those of removed passages, if this or another connection `changed` the file.
+    def refresh(self, db: sqlite3.Connection, changed: bool) -> None:
+        """Read new blocks, and drop removed ones, if this or another connection `changed` the file.
 
         Raises:
             ValueError: a wrong checksum.
@@ -54,42 +32,36 @@ class PassageVectors:
         version = db.execute("PRAGMA data_version").fetchone()[0]
         if version == self._version and not changed:
             return
-        old_N, last, at = self._passages_N, self._last, 0
-        count = "SELECT count(vector) FROM passages WHERE id > ?"
-        new_N = np.zeros(db.execute(count, (last,)).fetchone()[0], old_N.dtype)
-        found = db.execute(statement, (last,))
-        while block := found.fetchmany(READ):
-            for row, *fields, crc in block:
-                if passage_crc(*fields) != crc:
-                    raise ValueError(f"passage {row}")
-            last = block[-1][0]
-            block = [one for one in block if one[5] is not None]
-            part_N = new_N[at : (at := at + len(block))]
-            if columns := list(zip(*block, strict=True)):
-                part_N["row"], part_N["document"], part_N["scale"] = columns[0], columns[1], columns[4]
-                part_N["codes"] = np.frombuffer(b"".join(columns[5]), np.int8).reshape(part_N["codes"].shape)
-        passages_N = np.concatenate([old_N, new_N]) if len(old_N) else new_N
-        if db.execute(count, (0,)).fetchone()[0] != len(passages_N):
-            left = [row for (row,) in db.execute("SELECT id FROM passages WHERE vector IS NOT NULL")]
-            passages_N = passages_N[np.isin(passages_N["row"], np.array(left, np.int64))]
-        codes_ND = passages_N["codes"]
-        self._floats_ND = codes_ND * passages_N["scale"][:, None] if 4 * codes_ND.size <= MOST_FLOAT_BYTES else None
-        self.documents_M, self._starts_M = np.unique(passages_N["document"], return_index=True)
-        self._version, self._passages_N, self._last = version, passages_N, last
+        blocks = dict[int, Block]()
+        for row, crc in db.execute(sql("block_checksums")).fetchall():
+            block = self._blocks.get(row)
+            if block is None or block.crc != crc:
+                (block,) = read_blocks(db, "block", row)
+            if block.codes_ND.shape[1] != self._width:
+                raise ValueError(f"the vectors of block {row}")
+            blocks[row] = block
+        found = blocks.values()
+        empty = np.zeros(0, np.int64)
+        self._passages_N = np.concatenate([empty, *(block.passages_N for block in found)])
+        self._scales_N = np.concatenate([np.zeros(0, np.float32), *(block.scales_N for block in found)])
+        documents_N = np.concatenate([empty, *(block.documents_N for block in found)])
+        steps_N = np.diff(documents_N, prepend=0)
+        if (steps_N < 0).any() or (np.diff(self._passages_N) <= 0).any():
+            raise ValueError("passages in another order")
+        self._starts_M = np.flatnonzero(steps_N)
+        self.documents_M = documents_N[self._starts_M]
+        self._version, self._blocks = version, blocks
 
     def compare(self, query_D: NDArray[np.float32]) -> None:
         """Cosines of a unit vector with every passage, and of each document the highest."""
-        if self._floats_ND is not None:
-            self._cosine_N = self._floats_ND @ query_D
-        else:
-            self._cosine_N = np.empty(len(self._passages_N), np.float32)
-            floats_RD = np.empty((ROWS, len(query_D)), np.float32)
-            for start in range(0, len(self._cosine_N), ROWS):
-                codes_RD = self._passages_N["codes"][start : start + ROWS]
-                part_RD = floats_RD[: len(codes_RD)]
-                part_RD[...] = codes_RD
-                np.dot(part_RD, query_D, out=self._cosine_N[start : start + ROWS])
-            self._cosine_N *= self._passages_N["scale"]
+        self._cosine_N = np.empty(len(self._passages_N), np.float32)
+        floats_RD = np.empty((MOST, len(query_D)), np.float32)  # in the processor's cache
+        start = 0
+        for block in self._blocks.values():
+            part_RD = floats_RD[: len(block.codes_ND)]
+            part_RD[...] = block.codes_ND
+            np.dot(part_RD, query_D, out=self._cosine_N[start : (start := start + len(part_RD))])
+        self._cosine_N *= self._scales_N
         one_each = len(self._starts_M) == len(self._cosine_N)
         self.best_M = self._cosine_N if one_each else np.maximum.reduceat(self._cosine_N, self._starts_M)
 
@@ -118,5 +90,5 @@ class PassageVectors:
         if position == len(self.documents_M) or self.documents_M[position] != document:
             return {}
         first, last = [*self._starts_M[position : position + 2].tolist(), len(self._cosine_N)][:2]
-        rows_N = self._passages_N["row"][first:last]
+        rows_N = self._passages_N[first:last]
         return dict(zip(rows_N.tolist(), self._cosine_N[first:last].tolist(), strict=True))

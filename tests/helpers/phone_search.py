@@ -151,8 +151,8 @@ def write_data(bundle, folder: Path, assets: Path) -> None:
         (folder / f"{name}.tsv").write_text(text, encoding="utf-8")
     for name, change, words in (
         ("other-model", "UPDATE facts SET value = 'other' WHERE name IN ('source', 'model')", "made with another tiny"),
-        ("broken", "UPDATE passages SET vector = zeroblob(length(vector)) WHERE id = 1", "the vector of passage 1"),
-        ("scaled", "UPDATE passages SET scale = scale / 2 WHERE id = 1", "the vector of passage 1"),
+        ("broken", "UPDATE blocks SET vectors = zeroblob(length(vectors))", "the vectors of block 1"),
+        ("scaled", "UPDATE blocks SET scales = zeroblob(length(scales))", "the vectors of block 1"),
         ("lost", "DELETE FROM passages WHERE document = 1", "parts of documents are missing"),
         ("changed", "DROP TRIGGER kept; UPDATE documents SET metadata = '{}' WHERE key = 'd2'", "document d2"),
         ("no-words", "UPDATE words_data SET block = zeroblob(length(block)) WHERE id > 10", "malformed"),
@@ -164,13 +164,14 @@ def write_data(bundle, folder: Path, assets: Path) -> None:
         (folder / f"{name}.txt").write_text(words, encoding="utf-8")
 
 
-def contents(path: Path) -> tuple[list, list, list]:
-    """What two equal indexes have in common: schema, documents, passages without vectors."""
+def contents(path: Path) -> tuple[list, list, list, list]:
+    """What two equal indexes have in common: schema, documents, passages, blocks without vectors."""
     with closing(sqlite3.connect(path)) as db:
         return (
             db.execute(
                 "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'words_%' ORDER BY name"
             ).fetchall(),
             db.execute("SELECT id, key, title, text, metadata, crc, form FROM documents").fetchall(),
-            db.execute("SELECT id, document, start, end, vector IS NULL FROM passages").fetchall(),
+            db.execute("SELECT id, document, start, end, block, crc FROM passages").fetchall(),
+            db.execute("SELECT id, passages, documents FROM blocks").fetchall(),
         )

@@ -21,8 +21,8 @@ from click.testing import CliRunner
 import msdc
 from msdc.commands.search import command
 from msdc.errors import InputError, MsdcError
+from msdc.search import blocks
 from msdc.search import index as indexes
-from msdc.search import vectors
 from msdc.search.documents import Document, as_document
 from msdc.search.index import Index
 from msdc.text.passages import passages, sentence_spans
@@ -183,11 +183,10 @@ def test_int8_vectors_lose_less_than_their_rounding(model):
 
 
 def test_large_indexes_are_ranked_alike(model, monkeypatch):
-    """Without float copies in memory, and with more documents than candidates of either kind."""
+    """In many blocks, and with more documents than candidates of either kind."""
     texts = [f"{word} number {i}" for i in range(60) for word in ("apple", "river")] + LINES[2:4]
     plain = [(hit.id, hit.cosine) for hit in msdc.open_index(texts, model).search("the apple 7", 9).hits]
-    monkeypatch.setattr(vectors, "MOST_FLOAT_BYTES", 0)
-    monkeypatch.setattr(vectors, "ROWS", 7)
+    monkeypatch.setattr(blocks, "MOST", 7)
     monkeypatch.setattr(indexes, "CANDIDATES", 40)
     found = [(hit.id, hit.cosine) for hit in msdc.open_index(texts, model).search("the apple 7", 9).hits]
     assert [key for key, _ in found] == [key for key, _ in plain]
@@ -367,9 +366,11 @@ def test_a_damaged_index_is_an_error(model, tmp_path):
         whole.add([{"id": f"n{n}", "text": line, "n": n} for n, line in enumerate(LINES[2:5])])
     raw = path.read_bytes()
     for statement in (
-        "UPDATE passages SET vector = zeroblob(384) WHERE id = 2",
-        "UPDATE passages SET scale = scale * 0.3 WHERE id = 2",
-        "UPDATE passages SET scale = NULL, vector = NULL WHERE id = 2",
+        "UPDATE blocks SET vectors = zeroblob(length(vectors))",
+        "UPDATE blocks SET scales = zeroblob(length(scales))",
+        "UPDATE passages SET block = NULL WHERE id = 2",
+        "DELETE FROM blocks",
+        "UPDATE passages SET block = 7",
         "UPDATE passages SET document = 1 WHERE id = 2",
         "UPDATE passages SET end = end - 1 WHERE id = 2",
         "DELETE FROM passages WHERE id = 2",
@@ -394,8 +395,8 @@ def test_a_damaged_index_is_an_error(model, tmp_path):
     path.write_bytes(raw)
     with closing(sqlite3.connect(path)) as database:
         for statement in (
-            "UPDATE passages SET scale = 9e999", "UPDATE passages SET scale = 0", "UPDATE passages SET start = end",
-            "UPDATE passages SET vector = NULL", "UPDATE passages SET scale = 'x'", "INSERT INTO passages "
+            "UPDATE blocks SET crc = 'x'", "UPDATE blocks SET vectors = NULL", "UPDATE passages SET start = end",
+            "UPDATE blocks SET scales = zeroblob(7)", "UPDATE passages SET block = 'x'", "INSERT INTO passages "
             "(document, start, end, crc) VALUES (1, 0, 1000, 0)", "UPDATE documents SET title = 'x'",
             "INSERT INTO documents (key, title, text, metadata, crc) VALUES ('a', '', 'b', '{\"x\": NaN}', 0)",
         ):  # fmt: skip

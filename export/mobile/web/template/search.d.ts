@@ -93,6 +93,8 @@ export class SearchIndex {
   search(query: string, options?: SearchOptions): Promise<Hit[]>;
   /** Gives the space of removed documents back: `bytes()` is smaller then. */
   compact(): void;
+  /** Compare the whole file with its checksums, as `openIndex` does. @throws EncoderError damaged. */
+  check(): void;
   /** The SQLite file in its present state, a complete backup: to be stored (in IndexedDB, say) or opened elsewhere. */
   bytes(): Uint8Array;
   close(): void;
@@ -103,11 +105,15 @@ export class SearchIndex {
  * `fetch`: asks for a URL in place of the global one, with a header or a signature.
  * `sqlite`: the default export of @sqlite.org/sqlite-wasm, or the address of its dist/index.mjs. Default: the bundle's copy.
  * `encoder`: null for an index of any model, to search by words and for `rebuild`.
+ * `check`: compare the whole file with its checksums, which takes the longer the more it has. Without, what a search reads
+ * is compared then: for a file that was opened before. Default: true.
  * @throws OtherModel an intact index of another model than that of `encoder`.
  * @throws EncoderError damaged, or no SQLite.
  */
 export function openIndex(
   source: string | URL | Uint8Array | null,
   encoder: Encoder | null,
-  options?: { sqlite?: string | URL | (() => Promise<unknown>); fetch?: (url: string | URL) => Promise<Response> },
+  options?: {
+    sqlite?: string | URL | (() => Promise<unknown>); fetch?: (url: string | URL) => Promise<Response>; check?: boolean;
+  },
 ): Promise<SearchIndex>;

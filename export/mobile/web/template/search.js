@@ -1,6 +1,7 @@
 // Search by words and by meaning in the SQLite file of `msdc search` and `msdc.open_index`, with their answers: FTS5 for
 // words, 8-bit vectors of passages for meaning. What is made here opens there.
 
+import { addPassages, blockOf, crc32, crcOfPassage, damaged, rebuiltPassages, removeDocuments } from "./blocks.js";
 import { findTerms, merged, passageToShow } from "./matches.js";
 import { EncoderError } from "./msdc.js";
 import { IS_SPACE, SPACE, chunksOf, indexWords, parseQuery } from "./words.js";
@@ -17,28 +18,12 @@ const END = new RegExp(`(?<=[.!?…؟।])["'”’»)\\]]*${SPACE}+|(?<=[。！
 const SQL = Object.fromEntries("{search_sql}".split("-- name: ").slice(1).map((part) => /^(\w+)\n(.*)$/s.exec(part).slice(1)));
 
 const utf8 = new TextEncoder(), decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-const damaged = (what) => {
-  throw new EncoderError(`the index is damaged (${what})`);
-};
-
 /** An intact index of another model: opened without an encoder, `rebuild` encodes its documents again. */
 export class OtherModel extends EncoderError {
   constructor(problem) {
     super(`the index: ${problem}; open it without an encoder and let rebuild encode its documents again`);
     this.name = "OtherModel";
   }
-}
-
-// Every byte's remainder in CRC-32.
-const REMAINDERS = Uint32Array.from({ length: 256 }, (_, byte) => {
-  for (let bit = 0; bit < 8; ++bit) byte = byte & 1 ? 0xedb88320 ^ (byte >>> 1) : byte >>> 1;
-  return byte;
-});
-
-function crc32(bytes) {
-  let crc = ~0;
-  for (const byte of bytes) crc = REMAINDERS[(crc ^ byte) & 255] ^ (crc >>> 8);
-  return ~crc >>> 0;
 }
 
 const crcOf = ({ id, text, title, metadata }) => crc32(utf8.encode([id, text, title, metadata].join("\0")));
@@ -48,15 +33,6 @@ function documentOf([id, text, title, metadata, crc]) {
   const document = { id, text, title, metadata };
   if (crcOf(document) !== crc) damaged(`document ${id}`);
   return document;
-}
-
-// A passage's: of document, start, end, scale (0 without a vector) and vector.
-function crcOfPassage(document, start, end, scale, vector) {
-  const bytes = new Uint8Array(32 + (vector?.length ?? 0)), fields = new DataView(bytes.buffer);
-  [document, start, end].forEach((number, at) => fields.setBigInt64(8 * at, BigInt(number), true));
-  fields.setFloat64(24, scale ?? 0, true);
-  bytes.set(vector ?? [], 32);
-  return crc32(bytes);
 }
 
 // A number that documents with the same stored words have in common.
@@ -268,6 +244,8 @@ export class SearchIndex {
     return rowsOf(this.#db, this.#sqlite, sql, bind);
   }
 
+  #run = (sql, bind) => this.#rows(sql, bind);
+
   get #made() {
     return this.#db.selectValue("SELECT count(*) FROM sqlite_master WHERE name = 'facts'") === 1;
   }
@@ -286,7 +264,7 @@ export class SearchIndex {
 
   remove(ids) {
     const before = this.length, keys = json(ids.map(String));
-    if (before) this.#rows(SQL.remove, [keys]);
+    if (before) this.#db.transaction(() => removeDocuments(this.#run, SQL, keys));
     this.#stale = true;
     return before - this.length;
   }
@@ -329,6 +307,8 @@ export class SearchIndex {
         const [[done, total]] = this.#rows(SQL.count_rebuilt);
         if (passages.size) onProgress({ done, total });
         if (this.#rows(SQL.next_rebuilt, [1]).length) return;
+        this.#db.exec(SQL.begin_finish);
+        addPassages(this.#run, SQL, rebuiltPassages(this.#run, SQL));
         this.#db.exec(SQL.finish_rebuild);
         this.#rows(SQL.add_facts, [source, name, source]);
       });
@@ -342,6 +322,11 @@ export class SearchIndex {
   /** Gives the space of removed documents back. */
   compact() {
     if (this.#made) this.#db.exec("INSERT INTO words (words) VALUES ('optimize'); VACUUM");
+  }
+
+  /** Compares the whole file with its checksums. */
+  check() {
+    if (this.#made) checkAll(this.#db, this.#sqlite);
   }
 
   /** The SQLite file. */
@@ -387,28 +372,31 @@ export class SearchIndex {
     // Of one id the last stays.
     if (replace) rows = [...new Map(rows.map((row) => [row[0].id ?? row, row])).values()];
     const keys = json(rows.map(([{ id }]) => id).filter((id) => id !== null));
-    if (replace) this.#rows(SQL.remove, [keys]);
+    if (replace) removeDocuments(this.#run, SQL, keys);
+    const written = [];
     for (const [one, parts] of rows) {
       one.id ??= this.#db.selectValue(SQL.key, [keys]);
       const stored = [indexWords(one.title), indexWords(one.text)];
       this.#rows(SQL.add_document, [one.id, one.text, one.title, one.metadata, crcOf(one), formOf(...stored)]);
       const row = this.#db.selectValue("SELECT last_insert_rowid()");
       this.#rows(SQL.add_words, [row, ...stored]);
-      for (const part of parts) this.#rows(SQL.add_passage, [row, ...part, crcOfPassage(row, ...part)]);
+      for (const part of parts) written.push([row, ...part]);
     }
+    addPassages(this.#run, SQL, written);
   }
 
   #refresh() {
     if (!this.#stale) return;
-    const found = this.#rows(SQL.vectors, [0]), { width } = this.#encoder;
-    for (const [id, ...fields] of found) {
-      const crc = fields.pop(), vector = fields.at(-1);
-      if (crcOfPassage(...fields) !== crc || (vector && vector.length !== width)) damaged(`the vector of passage ${id}`);
+    const { width } = this.#encoder, blocks = this.#rows(SQL.blocks).map(blockOf);
+    for (const block of blocks) if (block.width !== width) damaged(`the vectors of block ${block.row}`);
+    const [numbers, owners, scales] = ["numbers", "documents", "scales"].map((name) => blocks.flatMap((block) => block[name]));
+    const codes = new Int8Array(numbers.length * width);
+    let at = 0;
+    for (const block of blocks) {
+      codes.set(block.codes, at);
+      at += block.codes.length;
     }
-    const read = found.filter((row) => row[5]), codes = new Int8Array(read.length * width);
-    read.forEach(({ 5: { buffer, byteOffset } }, at) => codes.set(new Int8Array(buffer, byteOffset, width), at * width));
-    const [owners, scales] = [1, 4].map((column) => read.map((row) => row[column]));
-    this.#passages = { numbers: new Map(read.map(([id], number) => [id, number])), owners, scales, codes };
+    this.#passages = { numbers: new Map(numbers.map((number, place) => [number, place])), owners, scales, codes };
     this.#stale = false;
   }
 
@@ -510,7 +498,8 @@ export class SearchIndex {
   #hit(row, cosines, terms, mode) {
     const [fields] = this.#rows(SQL.hit, [row]), { id, text, title, metadata } = documentOf(fields);
     const places = findTerms(text, terms), stored = this.#rows(SQL.passages_of, [row]);
-    const spans = unitSpans(text, stored.map(([, ...span]) => span));
+    for (const [, start, end, crc] of stored) if (crcOfPassage(row, start, end) !== crc) damaged(`a passage of document ${id}`);
+    const spans = unitSpans(text, stored.map(([, ...span]) => span.slice(0, 2)));
     const { numbers } = this.#passages, without = mode === "vectors" ? -2 : 0;
     const near = stored.map(([passage]) => cosines[numbers.get(passage)] ?? without);
     const nearest = () => near.indexOf(near.reduce((most, cosine) => Math.max(most, cosine)));
@@ -531,8 +520,20 @@ async function sqliteOf(sqlite) {
   }
 }
 
+// Compares a file with its checksums.
+function checkAll(db, sqlite) {
+  const damage = db.selectValue(SQL.damage);
+  if (damage) damaged(damage);
+  db.exec(SQL.check_words);
+  rowsOf(db, sqlite, SQL.check_documents).forEach(documentOf);
+  for (const [number, document, start, end, crc] of rowsOf(db, sqlite, SQL.check_passages)) {
+    if (crcOfPassage(document, start, end) !== crc) damaged(`passage ${number}`);
+  }
+  rowsOf(db, sqlite, SQL.blocks).forEach(blockOf);
+}
+
 /** The index in `source`: a URL, which `fetch` asks for, the file's bytes, or null for a new one. */
-export async function openIndex(source, encoder, { sqlite, fetch = globalThis.fetch } = {}) {
+export async function openIndex(source, encoder, { sqlite, fetch = globalThis.fetch, check = true } = {}) {
   let bytes = source;
   if (typeof source === "string" || source instanceof URL) {
     const answer = await fetch(source);
@@ -551,11 +552,9 @@ export async function openIndex(source, encoder, { sqlite, fetch = globalThis.fe
     db.exec("PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF");
     if (db.selectValue("SELECT count(*) FROM sqlite_master")) {
       const [problem, kind] = db.selectArray(SQL.check, [encoder?.source ?? null]);
+      if (kind === "version") throw new EncoderError(`the index: ${problem}`);
+      if (check) checkAll(db, found);
       if (kind === "model") throw new OtherModel(problem);
-      const wrong = problem ?? db.selectValue(SQL.strays);
-      if (wrong) throw new EncoderError(`the index: ${wrong}`);
-      db.exec(SQL.check_words);
-      rowsOf(db, found, SQL.check_documents).forEach(documentOf);
     }
     return new SearchIndex(found, db, encoder, model);
   } catch (error) {

@@ -174,6 +174,14 @@ fun main(arguments: Array<String>) {
             differ.forEach { println("  $it") }
             passed("the export's answers", differ.isEmpty())
             answers.close()
+            for (name in listOf("broken", "scaled")) {
+                val words = File(data, "$name.txt").readText()
+                SearchIndex.open(File(data, "$name.sqlite"), encoder, driver, check = false).use {
+                    passed("$name, unchecked words", it.search("level", mode = Mode.WORDS).isNotEmpty())
+                    throws<EncoderException>("$name, a search", words) { runBlocking { it.search("level") } }
+                    throws<EncoderException>("$name, checked later", words) { runBlocking { it.check() } }
+                }
+            }
             for (name in listOf("other-model", "broken", "scaled", "lost", "changed", "no-words", "words-gone")) {
                 throws<EncoderException>(name, File(data, "$name.txt").readText()) {
                     runBlocking { SearchIndex.open(File(data, "$name.sqlite"), encoder, driver).use { it.search("level") } }

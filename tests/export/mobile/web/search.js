@@ -37,7 +37,8 @@ export default async function run() {
     for (const [query, options] of questions) found.push(await index.search(query, options));
     return found;
   };
-  const desktop = await openIndex("/index/desktop.sqlite", encoder), made = await openIndex(null, encoder);
+  const desktop = await openIndex("/index/desktop.sqlite", encoder, { check: false }), made = await openIndex(null, encoder);
+  desktop.check();
   const found = { desktop: await answers(desktop), empty: await made.search("a cat") };
   found.added = [await made.add(documents), made.length];
   found.made = await answers(made);
@@ -62,6 +63,7 @@ export default async function run() {
     bad_date: await refused(() => made.add([{ text: "x", day: new Date(NaN) }])),
     other: await refused(() => openIndex("/index/other.sqlite", encoder)),
     broken: await refused(async () => (await openIndex("/index/broken.sqlite", encoder)).search("a cat")),
+    unchecked: await refused(async () => (await openIndex("/index/broken.sqlite", encoder, { check: false })).search("a cat")),
     none: await refused(() => openIndex(new Uint8Array(5000).fill(7), encoder)),
     sqlite: await refused(() => openIndex(null, encoder, { sqlite: "/nothing.mjs" })),
   };

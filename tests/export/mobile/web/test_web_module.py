@@ -295,9 +295,10 @@ def rows_of(path: Path) -> list[list]:
     """What two equal indexes have in common."""
     with contextlib.closing(sqlite3.connect(path)) as db:
         documents = db.execute("SELECT id, key, title, text FROM documents").fetchall()
-        spans = db.execute("SELECT document, start, end, vector IS NULL FROM passages").fetchall()
+        spans = db.execute("SELECT document, start, end, block, crc FROM passages").fetchall()
+        blocks = db.execute("SELECT id, passages, documents FROM blocks").fetchall()
         tables = db.execute("SELECT name, tbl_name FROM sqlite_master WHERE name NOT LIKE 'sqlite%' ORDER BY name")
-        return [documents, spans, tables.fetchall()]
+        return [documents, spans, blocks, tables.fetchall()]
 
 
 def test_search_index_gives_the_desktops_answers(bundle, tmp_path):
@@ -310,7 +311,7 @@ def test_search_index_gives_the_desktops_answers(bundle, tmp_path):
     for name, change in (
         ("desktop", f"INSERT OR REPLACE INTO facts VALUES ('source', '{manifest.model.source_sha256}')"),
         ("other", "UPDATE facts SET value = 'other' WHERE name IN ('source', 'model')"),
-        ("broken", "UPDATE passages SET vector = zeroblob(length(vector)) WHERE id = 1"),
+        ("broken", "UPDATE blocks SET vectors = zeroblob(length(vectors))"),
         ("lost", "DELETE FROM passages WHERE document = 1"),
     ):
         if name != "desktop":
@@ -342,7 +343,8 @@ def test_search_index_gives_the_desktops_answers(bundle, tmp_path):
         "no_value": "filter lang: an empty list matches nothing", "key": "filter year: expected a value",
         "nested": "filter year: expected a value", "undefined": "filter year: expected a value",
         "quoted_name": "a name with a double quote", "bad_date": "is an invalid date",
-        "other": "OtherModel: the index: made with another", "broken": "the vector of passage 1",
+        "other": "OtherModel: the index: made with another", "broken": "the vectors of block 1",
+        "unchecked": "the vectors of block 1",
         "none": "EncoderError: the index is damaged", "sqlite": "no SQLite",
     }.items():  # fmt: skip
         assert words in (found["refused"][name] or "") and "\n" not in found["refused"][name], name
@@ -413,7 +415,7 @@ def test_files_are_listed_and_the_manifest_seals_them(bundle):
     assert "tokenizer.json" not in manifest.files
     package = json.loads((bundle / "web/package.json").read_text())
     assert package["peerDependencies"] == {npm.PACKAGE: npm.VERSION, npm.SQLITE[0]: npm.SQLITE[1]}
-    scripts = {"search.js", "search.d.ts", "words.js", "matches.js"}
+    scripts = {"search.js", "search.d.ts", "words.js", "matches.js", "blocks.js"}
     searching = {f"web/{name}" for name in (*scripts, "runtime/sqlite3.mjs", "runtime/sqlite3.wasm")}
     assert searching <= manifest.files.keys()
     assert scripts <= {*package["files"]}

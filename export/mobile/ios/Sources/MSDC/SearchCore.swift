@@ -110,17 +110,15 @@ struct IndexVectors {
     let now = try db.number("PRAGMA data_version")
     guard now != version else { return }
     self = IndexVectors(width: width)
-    try db.run(sql("vectors"), [.integer(0)]) {
-      let vector = $0.blob(5)
-      let sum = crc($0.integer(1), $0.integer(2), $0.integer(3), $0.real(4), vector)
-      guard sum == $0.integer(6), vector.isEmpty || vector.count == width else {
-        throw EncoderError.damaged("\(path): damaged (the vector of passage \($0.integer(0)))")
+    try db.run(sql("blocks")) {
+      let block = try Block(path, $0)
+      guard block.width == width else {
+        throw EncoderError.damaged("\(path): damaged (the vectors of block \(block.row))")
       }
-      if vector.isEmpty { return }
-      rows.append($0.integer(0))
-      owners.append($0.integer(1))
-      scales.append(Float($0.real(4)))
-      codes.append(contentsOf: vector)
+      rows.append(contentsOf: block.numbers)
+      owners.append(contentsOf: block.documents)
+      scales.append(contentsOf: block.scales)
+      codes.append(contentsOf: block.columns[3])
     }
     version = now
   }

@@ -96,7 +96,10 @@ public final class SearchIndex: @unchecked Sendable {
   /// The index in `file`, made if it is not there. A file of the app's bundle must be copied to a writable folder first.
   /// Without an encoder one of any model, for searches by words and for `rebuild`; with one, an intact index of another
   /// model throws `EncoderError.otherModel`.
-  public init(file: URL, encoder: SentenceEncoder?) throws {
+  ///
+  /// `check` compares the whole file with its checksums, which takes the longer the more it has; without, what is read
+  /// later is compared. An app may leave it out where it has opened the file before.
+  public init(file: URL, encoder: SentenceEncoder?, check: Bool = true) throws {
     self.encoder = encoder
     path = file.path
     vectors = encoder.map { IndexVectors(width: $0.width) }
@@ -112,34 +115,38 @@ public final class SearchIndex: @unchecked Sendable {
     let hasLog = bytes(of: path + "-wal") > 0
     db = try Database(path, readOnly: hasLog)
     if hasLog {
-      try check()
+      try compare(whole: check)
       db = try Database(path)
     }
     for set in ["busy_timeout=\(SearchIndex.lockMilliseconds)", "foreign_keys=ON"] { try db.run("PRAGMA \(set)") }
-    try check()
+    try compare(whole: check)
   }
 
   deinit { checkpoint() }
 
-  /// Compares the file with its checksums.
-  private func check() throws {
+  /// Compares the whole file with its checksums, as `init` does with `check`.
+  public func check() async throws { try await on(queue) { try $0.compare(whole: true) } }
+
+  /// Compares the version and the model, and the `whole` file with its checksums.
+  private func compare(whole: Bool) throws {
     guard try !isEmpty() else {
       // Tables are written before the write-ahead log begins: a file without them is new, or a cut one.
       let size = bytes(of: path)
       if try size > 0 && db.number("PRAGMA page_count") > 0 { throw damaged("damaged (\(size) bytes without a table)") }
       return
     }
-    try db.run(sql("check"), [encoder.map { .text($0.source) } ?? .null]) { row in
-      if row.isNull(0) { return }
-      switch row.text(1) {
-      case "model": throw otherModel(row.text(0))
-      case "version": throw EncoderError.unsupported("\(path): \(row.text(0))")
-      default: throw damaged(row.text(0))
-      }
-    }
-    if let stray = try db.texts(sql("strays")).first { throw damaged(stray) }
+    var (problem, kind) = ("", "")
+    try db.run(sql("check"), [encoder.map { .text($0.source) } ?? .null]) { (problem, kind) = ($0.text(0), $0.text(1)) }
+    if kind == "version" { throw EncoderError.unsupported("\(path): \(problem)") }
+    if whole { try compareAll() }
+    if kind == "model" { throw otherModel(problem) }
     compared = try db.texts(sql("model")).first
+  }
+
+  private func compareAll() throws {
+    if let damage = try db.texts(sql("damage")).first { throw damaged("damaged (\(damage))") }
     try db.run(sql("check_documents")) { _ = try document($0) }
+    try db.checkPassages(path)
     try db.run("PRAGMA busy_timeout=0")
     defer { try? db.run("PRAGMA busy_timeout=\(SearchIndex.lockMilliseconds)") }
     do {
@@ -268,10 +275,12 @@ public final class SearchIndex: @unchecked Sendable {
           try index.create(encoder)
           try index.requireModel(encoder)
           if replace { _ = try index.removed(kept.map(\.id)) }
+          let writer = try BlockWriter(index.db, index.path)
           for (one, parts) in zip(kept, passages) {
             let row = try index.insert(one)
-            for part in parts { try index.db.run(sql("add_passage"), values(row, part)) }
+            for part in parts { try writer.add(row, Int64(part.start), Int64(part.end), part.scale, part.vector) }
           }
+          try writer.finish()
         }
       }
     }
@@ -279,10 +288,7 @@ public final class SearchIndex: @unchecked Sendable {
     return documents.count
   }
 
-  private func removed(_ ids: [String]) throws -> Int {
-    try db.run(sql("remove"), [.text(json(ids))])
-    return Int(try db.number("SELECT changes()"))
-  }
+  private func removed(_ ids: [String]) throws -> Int { try db.removeDocuments(path, json(ids)) }
 
   /// The tables, created with the first documents.
   private func create(_ encoder: SentenceEncoder) throws {
@@ -391,7 +397,7 @@ public final class SearchIndex: @unchecked Sendable {
       try db.run(sql("count_rebuilt")) { progress(Int($0.integer(0)), Int($0.integer(1))) }
     }
     if try !nextRebuilt(1).isEmpty { return (rows.count, false) }
-    try db.runAll("finish_rebuild")
+    try db.replacePassages(path)
     try addFacts(encoder)
     return (rows.count, true)
   }
@@ -495,6 +501,9 @@ public final class SearchIndex: @unchecked Sendable {
     guard let document = documents.first else { throw damaged("damaged (words of a document that is not there)") }
     var (starts, ends, near): ([Int64], [Int64], [Float]) = ([], [], [])
     try db.run(sql("passages_of"), [.integer(scores.row)]) {
+      guard crc(scores.row, $0.integer(1), $0.integer(2), 0, []) == $0.integer(3) else {
+        throw damaged("damaged (a passage of document \(document.id))")
+      }
       starts.append($0.integer(1))
       ends.append($0.integer(2))
       near.append(cosines?.ofPassage($0.integer(0)) ?? (mode == .vectors ? -2 : 0))
@@ -575,7 +584,7 @@ public final class SearchIndex: @unchecked Sendable {
   }
 }
 
-/// A passage of document `row` as its table has it.
+/// A passage of document `row` as the table `rebuilt` has it.
 private func values(_ row: Int64, _ part: Passage) -> [Value] {
   let (start, end, read) = (Int64(part.start), Int64(part.end), !part.vector.isEmpty)
   return [

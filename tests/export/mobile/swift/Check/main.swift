@@ -283,6 +283,13 @@ func checkSearch(_ encoder: SentenceEncoder, _ data: URL, _ files: URL) async th
   try await own.backup(to: copy)
   let next = try SentenceEncoder(bundle: data.appendingPathComponent("other"), program: program)
   try await checkRebuild(copy, encoder, next, answers)
+  for name in ["broken", "scaled"] {
+    let words = try String(contentsOf: data.appendingPathComponent("\(name).txt"), encoding: .utf8)
+    let index = try SearchIndex(file: data.appendingPathComponent("\(name).sqlite"), encoder: encoder, check: false)
+    passed("\(name), unchecked words", try await !index.search("level", mode: .words).isEmpty)
+    await fails("\(name), a search", words) { _ = try await index.search("level") }
+    await fails("\(name), checked later", words) { try await index.check() }
+  }
   for name in ["other-model", "broken", "scaled", "lost", "changed", "no-words", "words-gone"] {
     let words = try String(contentsOf: data.appendingPathComponent("\(name).txt"), encoding: .utf8)
     await fails(name, words) {

@@ -92,10 +92,7 @@ class SearchIndex private constructor(
     suspend fun remove(ids: Collection<String>): Int =
         transaction("IMMEDIATE") { if (isEmpty()) 0 else removed(ids) }.also { locked { checkpoint() } }
 
-    private fun removed(ids: Collection<String>): Int {
-        db.run(sql("remove"), json(ids))
-        return db.values("SELECT changes()") { it.getLong(0).toInt() }.single()
-    }
+    private fun removed(ids: Collection<String>): Int = db.removeDocuments(path, json(ids))
 
     private suspend fun put(documents: List<Document>, replace: Boolean): Int = withContext(Dispatchers.IO) {
         for (one in documents) {
@@ -113,10 +110,9 @@ class SearchIndex private constructor(
                 create(encoder)
                 requireModel(encoder)
                 if (replace) removed(kept.map { it.id })
-                kept.zip(made) { one, passages ->
-                    val row = insert(one)
-                    for (part in parts(row, passages, encoder.width)) db.run(sql("add_passage"), *part)
-                }
+                val writer = BlockWriter(db, path)
+                kept.zip(made) { one, passages -> parts(insert(one), passages, encoder.width).forEach(writer::add) }
+                writer.finish()
             }
         }
         locked { checkpoint() }
@@ -139,13 +135,12 @@ class SearchIndex private constructor(
         return row
     }
 
-    /** The passages of document [row] as their table has them. */
-    private fun parts(row: Long, passages: ByteBuffer, width: Int): List<Array<Any?>> = buildList {
+    private fun parts(row: Long, passages: ByteBuffer, width: Int): List<Passage> = buildList {
         while (passages.hasRemaining()) {
             val (start, end) = listOf(passages.int.toLong(), passages.int.toLong())
             val scale = passages.float.toDouble().takeIf { it != 0.0 }
             val vector = scale?.let { ByteArray(width).also { passages.get(it) } }
-            add(arrayOf(row, start, end, scale, vector, crc(row, start, end, scale, vector)))
+            add(Passage(row, start, end, scale, vector))
         }
     }
 
@@ -208,13 +203,13 @@ class SearchIndex private constructor(
                 if (isRebuilt(encoder)) return@transaction true // by another process
                 for (row in db.values(sql("unbuilt"), json(documents.keys)) { it.getLong(0) }) {
                     val parts = parts(row, passages.getValue(row), encoder.width)
-                    for (part in parts) db.run(sql("add_rebuilt"), *part)
+                    for (part in parts) db.run(sql("add_rebuilt"), *part.values())
                     count++
                 }
                 val (done, total) = db.values(sql("count_rebuilt")) { listOf(it.getLong(0), it.getLong(1)) }.single()
                 if (documents.isNotEmpty()) progress(done.toInt(), total.toInt())
                 if (nextRebuilt(1).isNotEmpty()) return@transaction false
-                db.runAll("finish_rebuild")
+                db.replacePassages(path)
                 db.run(sql("add_facts"), encoder.source, encoder.name, encoder.source)
                 true
             }
@@ -340,8 +335,10 @@ class SearchIndex private constructor(
     private fun hit(scores: Ranked, count: Int, terms: String, mode: Mode, cosines: Cosines?): Found {
         val document = db.values(sql("hit"), scores.row) { document(it) }.singleOrNull()
             ?: damaged("$path: damaged (words of a document that is not there)")
-        val passages = db.values(sql("passages_of"), scores.row) { row -> LongArray(3) { row.getLong(it) } }
-        if (passages.isEmpty()) damaged("$path: damaged (document ${document.id} without a passage)")
+        val passages = db.values(sql("passages_of"), scores.row) { row -> LongArray(4) { row.getLong(it) } }
+        if (passages.isEmpty() || passages.any { (_, start, end, crc) -> crc != crc(scores.row, start, end) }) {
+            damaged("$path: damaged (the passages of document ${document.id})")
+        }
         val none = if (mode == Mode.VECTORS) -2f else 0f
         val near = FloatArray(passages.size) { cosines?.ofPassage(passages[it][0]) ?: none }
         val (starts, ends) = listOf(1, 2).map { side -> LongArray(passages.size) { passages[it][side] } }
@@ -453,7 +450,14 @@ class SearchIndex private constructor(
 
     private fun size() = db.values("SELECT count(*) FROM documents") { it.getLong(0).toInt() }.single()
 
-    private fun check() {
+    /**
+     * Compares the whole file with its checksums, as [open] does with `check`. What a search reads is compared in any case.
+     *
+     * @throws EncoderException of the kind DAMAGED.
+     */
+    suspend fun check() = locked { check(whole = true) }
+
+    private fun check(whole: Boolean) {
         if (isEmpty()) {
             // Tables are written before the write-ahead log begins: a file without them is new, or a cut one.
             val size = File(path).length()
@@ -461,19 +465,24 @@ class SearchIndex private constructor(
             if (size > 0 && pages > 0) damaged("$path: damaged ($size bytes without a table)")
             return
         }
-        db.select(sql("check"), encoder?.source) {
-            if (!it.isNull(0)) {
-                val problem = "$path: ${it.getText(0)}"
-                when (it.getText(1)) {
-                    "model" -> otherModel(problem)
-                    "version" -> throw EncoderException(EncoderException.Kind.UNSUPPORTED, problem)
-                    else -> damaged(problem)
-                }
+        val (problem, kind) = db.values(sql("check"), encoder?.source) { row ->
+            List(2) { if (row.isNull(it)) null else row.getText(it) }
+        }.single()
+        if (kind == "version") throw EncoderException(EncoderException.Kind.UNSUPPORTED, "$path: $problem")
+        if (whole) checkAll()
+        if (kind == "model") otherModel("$path: $problem")
+        compared = db.values(sql("model")) { it.getText(0) }.singleOrNull()
+    }
+
+    private fun checkAll() {
+        db.values(sql("damage")) { it.getText(0) }.firstOrNull()?.let { damaged("$path: damaged ($it)") }
+        db.select(sql("check_documents")) { document(it) }
+        db.select(sql("check_passages")) {
+            if (crc(it.getLong(1), it.getLong(2), it.getLong(3)) != it.getLong(4)) {
+                damaged("$path: damaged (passage ${it.getLong(0)})")
             }
         }
-        db.values(sql("strays")) { it.getText(0) }.firstOrNull()?.let { damaged("$path: $it") }
-        compared = db.values(sql("model")) { it.getText(0) }.singleOrNull()
-        db.select(sql("check_documents")) { document(it) }
+        db.select(sql("blocks")) { Block.read(path, it) }
         try {
             db.run("PRAGMA busy_timeout=0")
             db.run(sql("check_words"))
@@ -500,9 +509,13 @@ class SearchIndex private constructor(
          * The index in [file], made if it is not there. Without an [encoder] one of any model, for searches by words and
          * for [rebuild].
          *
+         * @param check compares the whole file with its checksums, which takes the longer the more it has; without, what is
+         * read later is compared. An app may leave it out where it has opened the file before.
          * @throws EncoderException of the kind OTHER_MODEL: an intact index of another model than that of [encoder].
          */
-        suspend fun open(file: File, encoder: SentenceEncoder?, driver: SQLiteDriver): SearchIndex =
+        suspend fun open(
+            file: File, encoder: SentenceEncoder?, driver: SQLiteDriver, check: Boolean = true
+        ): SearchIndex =
             withContext(Dispatchers.IO) {
                 named(file.path) {
                     // Shorter than its header: SQLite would take the shortest for a new file.
@@ -516,7 +529,7 @@ class SearchIndex private constructor(
                     val db = driver.open(file.path)
                     try {
                         for (set in listOf("busy_timeout=$LOCK_MS", "foreign_keys=ON")) db.run("PRAGMA $set")
-                        SearchIndex(file.path, encoder, db).also { it.check() }
+                        SearchIndex(file.path, encoder, db).also { it.check(check) }
                     } catch (failure: Throwable) {
                         db.close()
                         throw failure
@@ -529,7 +542,7 @@ class SearchIndex private constructor(
          * changed. Another name brings another one.
          */
         suspend fun fromAssets(
-            context: Context, name: String, encoder: SentenceEncoder?, driver: SQLiteDriver
+            context: Context, name: String, encoder: SentenceEncoder?, driver: SQLiteDriver, check: Boolean = true
         ): SearchIndex {
             val file = File(context.noBackupFilesDir, "msdc-search/$name")
             withContext(Dispatchers.IO) {
@@ -551,7 +564,7 @@ class SearchIndex private constructor(
                     throw EncoderException(EncoderException.Kind.IO, "index $name: ${failure.message}", failure)
                 }
             }
-            return open(file, encoder, driver)
+            return open(file, encoder, driver, check)
         }
 
         // A document's checksum: CRC-32 of its fields with zeros between.

@@ -1,0 +1,85 @@
+"""Which index files were checked and have not changed since: in the user's cache, by the file's number on its disk.
+
+Only SQLite's writes by an index that was checked keep a file among them. Without the cache each opening checks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from msdc.errors import MsdcError
+from msdc.files import user_cache, write_text
+
+MOST = 1000  # files that are remembered
+RECENT_NS = 10**9  # a file system may give a change within this time the same time stamp
+
+State = list[int]
+
+
+def file_state(path: Path) -> State | None:
+    """The sizes and times of a file and of its write-ahead log; None without a file."""
+    state = State()
+    for one in (path, Path(f"{path}-wal")):
+        try:
+            found = one.stat()
+        except OSError:
+            if one == path:
+                return None
+            found = None
+        # An empty log comes and goes with a connection.
+        state += [found.st_size, found.st_mtime_ns] if found and found.st_size else [0, 0]
+    return state
+
+
+def _key(path: Path) -> str:
+    found = path.stat()
+    return f"{found.st_dev}-{found.st_ino}"
+
+
+def _verified() -> dict[str, State]:
+    try:
+        found = json.loads((user_cache() / "search" / "verified.json").read_text(encoding="utf-8"))
+        return found if isinstance(found, dict) else {}
+    except (OSError, ValueError, MsdcError):
+        return {}
+
+
+def is_verified(path: Path, state: State | None) -> bool:
+    """Whether a file was checked when it had this state."""
+    with suppress(OSError):
+        return state is not None and _verified().get(_key(path)) == state
+    return False
+
+
+def remember(path: Path, state: State | None) -> None:
+    """Keep that a file was checked while it had this state, unless it has another or changed a moment ago."""
+    if state is None or state != file_state(path) or max(state[1::2]) > time.time_ns() - RECENT_NS:
+        return
+    _keep(path, state)
+
+
+def remember_own(path: Path) -> None:
+    """Keep that a checked file has changed by its index alone, which has written and closed it."""
+    with suppress(OSError):
+        now = time.time_ns() // 1000 * 1000  # finer than the clock that a later change has its time from
+        os.utime(path, ns=(now, now))
+        if path.stat().st_mtime_ns == now:
+            _keep(path, file_state(path))
+
+
+def forget(path: Path) -> None:
+    """Let the next opening check a file."""
+    _keep(path, None)
+
+
+def _keep(path: Path, state: State | None) -> None:
+    with suppress(OSError, MsdcError):  # the next opening checks again
+        target = user_cache() / "search" / "verified.json"
+        kept = {key: value for key, value in _verified().items() if key != _key(path)}
+        if state is not None:
+            kept[_key(path)] = state
+        write_text(target, json.dumps(dict([*kept.items()][-MOST:])))

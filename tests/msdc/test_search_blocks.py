@@ -1,0 +1,195 @@
+"""Blocks of vectors, and which files are checked when they are opened."""
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+
+import numpy as np
+import pytest
+import tiny_models as tiny
+from click.testing import CliRunner
+
+import msdc
+from msdc.commands.search import command
+from msdc.errors import InputError
+from msdc.search import blocks, file
+from msdc.search.blocks import Passage, add_passages, read_blocks, remove_documents
+from msdc.search.index import Index
+from msdc.search.ranking import add_document, run_all
+from msdc.search.vectors import PassageVectors
+
+WIDTH = 4
+
+
+@pytest.fixture(autouse=True)
+def user_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return msdc.load_encoder(tiny.student_folder(3))
+
+
+@pytest.fixture
+def path(model, tmp_path):
+    target = tmp_path / "notes.sqlite"
+    with Index(model, target) as index:
+        index.add([{"id": f"n{n}", "text": f"A cat sat on mat {n}."} for n in range(40)])
+    return target
+
+
+@pytest.fixture
+def checks(monkeypatch):
+    """For each full check that follows an entry."""
+    made = []
+    monkeypatch.setattr(file, "check_passages", lambda db: made.append(blocks.check_passages(db)))
+    return made
+
+
+# --- blocks -----------------------------------------------------------------------------------------------------------
+
+
+def passage(number: int) -> Passage:
+    return Passage(0, 1, 0.5, bytes([number % 100 + 1] * WIDTH))
+
+
+@pytest.mark.parametrize("most", [1, 3, 256])
+def test_blocks_are_those_of_a_list(monkeypatch, most):
+    """Added and removed at random: in memory as in a plain list, each block full but for removed ones."""
+    monkeypatch.setattr(blocks, "MOST", most)
+    chance, expected, read = np.random.default_rng(most), list[tuple[int, int, bytes]](), PassageVectors(WIDTH)
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        db.execute("PRAGMA foreign_keys = ON")
+        run_all(db, "schema")
+        number = 0
+        for _ in range(30):
+            written = []
+            for _ in range(chance.integers(0, 7)):
+                row = add_document(db, str(number), "text", "", "{}", 0)
+                parts = [passage(number + n) for n in range(chance.integers(1, 4))]
+                written += [(row, part if chance.random() < 0.9 else Passage(0, 1, None, None)) for part in parts]
+                number += 1
+            before = db.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'passages'").fetchone()[0] or 0
+            add_passages(db, written)
+            for place, (row, part) in enumerate(written, before + 1):
+                expected += [(place, row, part.vector)] if part.vector else []
+            keys = [str(key) for key in chance.integers(0, number + 1, chance.integers(0, 5))]
+            given = json.dumps(keys)
+            found = db.execute("SELECT id FROM documents WHERE key IN (SELECT value FROM json_each(?))", (given,))
+            rows = {row for (row,) in found}
+            assert remove_documents(db, given) == len(rows)
+            expected = [one for one in expected if one[1] not in rows]
+            stored = read_blocks(db, "blocks")
+            assert all(0 < len(block.passages_N) <= most for block in stored)
+            assert [entry for block in stored for entry in zip(
+                block.passages_N.tolist(), block.documents_N.tolist(), (row.tobytes() for row in block.codes_ND),
+                strict=True)] == expected  # fmt: skip
+            assert {block for (block,) in db.execute("SELECT block FROM passages WHERE block IS NOT NULL")} == {
+                block.row for block in stored
+            }
+            read.refresh(db, changed=True)
+            read.compare(np.ones(WIDTH, np.float32))
+            best = {row: max(0.5 * sum(code) for _, own, code in expected if own == row) for _, row, _ in expected}
+            assert read.nearest(10**6, None) == pytest.approx(best)
+            assert not db.execute("SELECT * FROM blocks WHERE id NOT IN (SELECT block FROM passages)").fetchall()
+
+
+def test_only_changed_blocks_are_read_again(model, path, monkeypatch):
+    monkeypatch.setattr(blocks, "MOST", 10)
+    with Index(model, path) as index:
+        index.rebuild(msdc.load_encoder(tiny.student_folder(4)))  # in blocks of ten
+        index.search("cat", mode="vectors")
+        before = dict(index._vectors._blocks)
+        index.remove(["n15"])
+        index.add(["A late cat."])
+        index.search("cat", mode="vectors")
+        after = index._vectors._blocks
+    assert sorted(before) == [1, 2, 3, 4]
+    assert [row for row in after if after[row] is not before.get(row)] == [2, 5]
+
+
+# --- the full check ---------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_checked_once(model, path, checks, tmp_path):
+    for _ in range(2):
+        with Index(model, path) as index:
+            assert index.search("mat 7", 1).hits[0].id == "n7"
+    assert len(checks) == 0  # this user wrote it
+    with Index(model, path) as index:
+        index.update([{"id": "n7", "text": "Another text."}])
+    Index(model, path).close()
+    os.rename(path, moved := tmp_path / "moved.sqlite")
+    Index(model, moved).close()
+    assert len(checks) == 0
+    for change in (
+        lambda: shutil.copy(moved, path),
+        lambda: os.utime(path, (1, 1)),
+        lambda: path.write_bytes(path.read_bytes()),
+    ):
+        change()
+        os.utime(path, ns=(path.stat().st_mtime_ns - 10**10,) * 2)  # not of this moment
+        before = len(checks)
+        for _ in range(2):
+            Index(model, path).close()
+        assert len(checks) == before + 1
+    with Index(model, path) as index:
+        index.check()
+    assert len(checks) == 4
+    result = CliRunner().invoke(command, [str(path), "cat", "--mode", "words", "--check"])
+    assert result.exit_code == 0
+    assert len(checks) == 5
+
+
+def test_a_file_that_changed_a_moment_ago_is_checked_again(model, path, checks):
+    path.write_bytes(path.read_bytes())
+    for _ in range(2):
+        Index(model, path).close()
+    assert len(checks) == 2
+
+
+def test_a_killed_writer_leaves_a_file_to_check(model, path, checks):
+    program = (
+        "import os, signal, sys; sys.path.insert(0, sys.argv[3])\n"
+        "import msdc; index = msdc.open_index(sys.argv[1], msdc.load_encoder(sys.argv[2])); index.add(['late'])\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", program, str(path), str(tiny.student_folder(3)), os.getcwd()])
+    with Index(model, path) as index:
+        assert len(index) == 41
+    assert checks
+
+
+@pytest.mark.parametrize(
+    ("statement", "ids", "message"),
+    [
+        ("UPDATE blocks SET vectors = zeroblob(length(vectors))", None, "the vectors of block 1"),
+        ("UPDATE passages SET end = end - 1 WHERE document = 8", "n7", "a passage of document n7"),
+        ("DROP TRIGGER kept; UPDATE documents SET text = 'x' WHERE id = 8", "n7", "document n7"),
+    ],
+)
+def test_what_is_read_without_a_full_check_is_compared(model, path, statement, ids, message, monkeypatch):
+    """A disk that returns other bytes: neither sizes nor times tell. The error makes the next opening check."""
+    before = path.stat()
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(statement)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with Index(model, path) as index:  # not checked
+        assert index.search("mat 9", 1, mode="words").hits[0].id == "n9"
+        with pytest.raises(InputError, match=f"damaged \\({message}"):
+            index.search("mat 7", 1)
+    with pytest.raises(InputError, match="damaged"):
+        Index(model, path)
+
+
+def test_without_a_cache_every_opening_checks(model, path, checks, monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "relative")
+    for _ in range(2):
+        Index(model, path).close()
+    assert len(checks) == 2
