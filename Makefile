@@ -31,7 +31,7 @@ quickstart: setup
 	$(BIN)/msdc quickstart
 
 # One worker per core. A file's tests stay together, so that its fixtures are made once.
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --durations=25
 
 test: setup
 	$(PYTEST)

@@ -5,19 +5,17 @@ checks the types of the Python blocks.
 """
 
 import gzip
-import os
 import re
 import shlex
 import shutil
-import sys
 from pathlib import Path
 
 import click
 import pytest
 import tiny_models as tiny
 from markdown import blocks
+from page_code import call_block, call_msdc, call_python
 from places import ROOT
-from programs import run
 
 from msdc.cli import EXAMPLES, VERBS, msdc
 from msdc.compress.student.io import add_stock_twin
@@ -33,11 +31,8 @@ LANGUAGES = ("bash", "python")
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Path:
-    """A folder with the models and files that the guides name, and `msdc` of this checkout on the path."""
+    """A folder with the models and files that the guides name."""
     folder = tmp_path_factory.mktemp("guides")
-    (folder / "bin").mkdir()
-    (folder / "bin/msdc").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m msdc.cli "$@"\n')
-    (folder / "bin/msdc").chmod(0o755)
     options = ExportSettings(runtime="onnx", precision="fp32")
     defaults = EncodeDefaults({"query": "the dog: "})
     # 128 dimensions, as a guide truncates to.
@@ -62,11 +57,6 @@ def place(tmp_path_factory) -> Path:
     return folder
 
 
-def environment(place: Path) -> dict[str, str]:
-    paths = {"PATH": f"{place / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    return os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"} | paths
-
-
 @pytest.mark.parametrize("page", PAGES, ids=[path.stem for path in PAGES])
 def test_blocks_of_a_guide(place, page, tmp_path):
     """Python blocks of one page run as one program, because later ones use the names of earlier ones."""
@@ -77,22 +67,20 @@ def test_blocks_of_a_guide(place, page, tmp_path):
     found = [block for block in blocks(page) if block.language in LANGUAGES and not block.not_run]
     for block in found:
         if block.language == "bash":
-            run("bash", "-eu", "-c", block.text, cwd=folder, env=environment(place))
-    if program := "\n".join(block.text for block in found if block.language == "python"):
-        run(sys.executable, "-c", program, cwd=folder, env=environment(place))
+            call_block(block, folder)
+    call_python("\n".join(block.text for block in found if block.language == "python"), folder)
 
 
 def test_examples_of_the_help_pages(place, tmp_path):
     folder = shutil.copytree(place, tmp_path / "help")
     (folder / "notes.txt").write_text("The car is on level 2.\nLa reunión empieza a las nueve.\n", encoding="utf-8")
     for verb, example in EXAMPLES.items():
-        shown = run("bash", "-c", f"msdc {verb} --help", cwd=folder, env=environment(place))
-        assert shown.rstrip().endswith(example)
-        if verb not in (
-            "quickstart",
-            "doctor",
-        ):  # tests/bench/test_quickstart.py; doctor fails where something is missing
-            assert run("bash", "-c", example, cwd=folder, env=environment(place))
+        assert call_msdc([verb, "--help"], folder).rstrip().endswith(example)
+        # tests/bench/test_quickstart.py; doctor fails where something is missing
+        if verb not in ("quickstart", "doctor"):
+            name, *words = shlex.split(example)
+            assert name == "msdc"
+            assert call_msdc(words, folder)
     assert (folder / "report.html").is_file()
     assert EXAMPLES.keys() == VERBS.keys()
 
@@ -106,7 +94,7 @@ def test_code_of_generated_pages(place):
         found = blocks(page, "python")
         assert found
         for block in found:
-            run(sys.executable, "-c", block.text, cwd=page.parent, env=environment(place))
+            call_python(block.text, page.parent)
     written = [*ROOT.glob("msdc/models/*/README.md"), *ROOT.glob("export/mobile/**/*.md"), *ROOT.glob("export/**/*.j2")]
     spans = [span for page in written for span in re.findall(r"`(msdc [^`]+)`", page.read_text(encoding="utf-8"))]
     commands = [words for words in (shlex.split(span) for span in spans) if len(words) > 2]

@@ -225,7 +225,8 @@ def test_a_program_runs_without_the_compiler_which_an_export_still_has(tiny_stud
         from msdc.export import export
         before = msdc.load_bundle({str(tiny.bundle())!r}, runtime="executorch").encode(["a cat"])
         print([name for name in ("executorch.exir", "torch._dynamo") if name in sys.modules])
-        export({str(tiny_student)!r}, target="android", output={str(tmp_path / "out")!r})
+        out = {str(tmp_path / "out")!r}
+        export({str(tiny_student)!r}, target="linux", runtime="executorch", precision="fp32", output=out)
         import executorch.exir
         print(callable(executorch.exir.to_edge_transform_and_lower))
         after = msdc.load_bundle({str(tiny.bundle())!r}, runtime="executorch").encode(["a cat"])
