@@ -53,7 +53,7 @@ def golden_cosines(bundle: Path, model: str) -> dict[str, list[float]]:
     import msdc as package
 
     texts = json.loads((bundle / "golden.json").read_text())["texts"]
-    float_ND = package.load_encoder(model).encode(texts)
+    float_ND = package.load_encoder(model, precision="float").encode(texts)
     found = {}
     for runtime in ("executorch", "onnx"):
         cosine_N = (package.load_bundle(bundle, runtime=runtime).encode(texts) * float_ND).sum(1)

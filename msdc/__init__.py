@@ -1,6 +1,6 @@
 """msdc: train, shrink, export and measure small multilingual sentence encoders.
 
-* `load_encoder(name)`: an `Encoder`, a float model: a shipped name, a folder, a hub id.
+* `load_encoder(name)`: an `Encoder` with its weights: a shipped name, a folder, a hub id.
 * `load_bundle(folder)`: a `Bundle`, an exported model with its tokenizer.
 * `open_index(file_or_texts)`: an `Index` for search by words and by meaning.
 

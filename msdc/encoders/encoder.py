@@ -1,6 +1,6 @@
 """Text in, vectors out: the interface to models for all commands and packages.
 
-`SentenceEncoder` is the base of float models and exported bundles; `Encoder` is a float model.
+`SentenceEncoder` is the base of exported bundles and of `Encoder`, a model with its weights.
 
 Shapes: N texts, B batch, T tokens, D sentence width.
 """

@@ -43,6 +43,18 @@ def page(document: dict) -> str:
     return to_html(evaluation_report(read_document(document)))
 
 
+def test_the_precision_of_a_shipped_model(tiny_bundle):
+    """int8 as in every command; float where programs are compared with it, and where it is asked for."""
+
+    def records(**options) -> list[tuple]:
+        models = evaluated("msdc-mini", ["graded-pairs"], resamples=0, **options)["models"]
+        return [(one["kind"], one.get("precision"), one["sha256"]) for one in models if one["label"] == "msdc-mini"]
+
+    exact = msdc.load_encoder("msdc-mini", precision="float").fingerprint()
+    assert records() == [("program", "int8", msdc.load_encoder("msdc-mini").fingerprint())]
+    assert records(precision="float") == records(artifacts=[tiny_bundle]) == [("float", None, exact)]
+
+
 def test_list_needs_no_model(capsys):
     code, out, _ = command(capsys, "evaluate", "--list")
     assert code == 0

@@ -43,13 +43,28 @@ def run(*words, code=0, text=None):
 
 
 def close(found_ND: np.ndarray, expected_ND: np.ndarray) -> bool:
-    """Whether vectors are those of the float model: the command runs it with ONNX Runtime."""
+    """Whether vectors are those of one model."""
     return found_ND.shape == expected_ND.shape and bool(np.abs(found_ND - expected_ND).max() < 1e-6)
 
 
 def shown(*words) -> str:
     """The line of a wrong input."""
     return str(run(*words, code=2).exception)
+
+
+def test_precision(model, tiny_bundle, tmp_path):
+    """A shipped model is int8 by default; a bundle has its own precision."""
+    exact, path = msdc.load_encoder("msdc-mini", precision="float"), tmp_path / "v.npy"
+    texts = ["Where is the station?", "¿Dónde está la estación?"]
+    for words, expected in (([], model), (["--precision", "int8"], model), (["--precision", "float"], exact)):
+        run("encode", *words, "msdc-mini", "-i", "-", "-o", path, "--force", text="\n".join(texts))
+        vectors_ND = expected.encode(texts)
+        assert np.array_equal(np.load(path), vectors_ND), words
+        cosines = json.loads(run("compare", *words, "msdc-mini", *texts, "--json").stdout)["cosine"]
+        assert cosines == pytest.approx(cosine_rows(vectors_ND[:1], vectors_ND[1:]).tolist(), abs=1e-5)
+    own = shown("encode", tiny_bundle, "x", "--precision", "int8")
+    assert "a bundle, whose program has a precision of its own" in own
+    run("search", path, "x", "--precision", "int4", code=2)
 
 
 def test_texts_that_are_cut_are_counted(tiny_student, tmp_path):
