@@ -145,8 +145,8 @@ def main() -> None:
     )  # fmt: skip
     body = (
         f"Processor time on one thread; median [range] of {options.rounds} processes; ratios to the first row.\n\n"
-        f"## The whole process\n\n{whole}\n\n`msdc encode -i FILE -o FILE.npy`, {FILE_LINES:,} lines of five sentences, "
-        f"on all threads: {spread(seconds, 1)} CPU s.\n\n## Milliseconds per text, one by one\n\n{single}\n\n"
+        f"## The whole process\n\n{whole}\n\n`msdc encode -i FILE -o FILE.npy`, {FILE_LINES:,} lines of 5 sentences: "
+        f"{spread(seconds, 1)} CPU s.\n\n## Milliseconds per text, one by one\n\n{single}\n\n"
         f"Lowest cosine of the int8 program to the float model over {LINES:,} lines: {lowest_cosine(texts):.4f}.\n"
     )
     write_page(options.write, "What a vector costs", model_version(MODEL), body,

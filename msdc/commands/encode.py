@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from msdc.encoders.encoder import Precision, SentenceEncoder
 
-CHUNK = 4096  # texts in memory at a time
+CHUNK = 1024  # texts in memory at a time, and from one line of progress to the next
 Blocks = Iterator[tuple[list[str], "np.ndarray"]]
 
 
@@ -149,7 +149,7 @@ def warn_of_truncated(model: SentenceEncoder, truncated: int, count: int) -> Non
 def encode_to_file(model: SentenceEncoder, texts: Iterator[str], target: Path) -> int:
     """Write the vectors of texts to a complete .npy, .jsonl or .parquet file; returns the number of texts."""
     with atomic_path(target) as temporary, open(temporary, "wb") as file:
-        blocks = track(encode_stream(model, texts), f"encoding (blocks of {CHUNK} texts)")
+        blocks = track(encode_stream(model, texts), "texts encoded", size=lambda block: len(block[0]))
         return WRITERS[target.suffix](file, blocks, model.width)
 
 
