@@ -172,6 +172,7 @@ def test_dry_run_without_a_network_says_what_it_needs(nothing_happens):
     assert "differs: start: the bottleneck" in shown
 
 
+@pytest.mark.slow
 def test_a_row_of_every_table_can_be_dry_run_with_the_data_folder(nothing_happens):
     if (data := data_folder()) is None:
         pytest.skip("the data folder is not here: set MSDC_DATA")

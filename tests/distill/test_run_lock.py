@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from torch_processes import together
 from weights import same_weights
 
 from msdc.bench.quickstart import prepare_folder
@@ -189,18 +190,19 @@ def test_the_processes_of_one_job_share_the_folder_and_are_refused_together(tiny
     assert "threads are left" not in done.stderr
 
 
+DIFFERENT = """
+import os, sys
+from msdc.cli import main
+os.chdir(sys.argv[1])
+rate = 'stages.four.learning_rate=' + ('1e-3', '2e-3')[int(os.environ['RANK'])]
+main(['distill', 'tiny.yaml', '-o', 'run', '--set', rate])
+"""
+
+
 def test_processes_with_different_recipes_are_refused_together(tiny_tree, tmp_path):
     """As of two machines with different files: their weights would part in silence."""
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(short(tiny_tree)))
-    (tmp_path / "job.py").write_text(
-        "import os, sys\n"
-        "from msdc.cli import main\n"
-        "rate = 'stages.four.learning_rate=' + ('1e-3', '2e-3')[int(os.environ['RANK'])]\n"
-        "main(['distill', 'tiny.yaml', '-o', 'run', '--set', rate])\n"
-    )
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "job.py"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode
-    said = {line for line in done.stderr.splitlines() if line.startswith("error:")}
+    found = together(DIFFERENT, str(tmp_path))
+    assert all(code for code, _ in found), found
+    said = {line for _, output in found for line in output.splitlines() if line.startswith("error:")}
     assert said == {"error: the processes have different recipes: start all of them with the same file and options"}

@@ -1,9 +1,8 @@
 """The teacher's outputs: computed once, equal to the encoder, exchanged between processes, refused if not finite."""
 
-import multiprocessing
-
 import numpy as np
 import pytest
+from torch_processes import forkserver
 from training_processes import MANY, one_of_two
 
 from msdc.distill.catalog import parse_recipe
@@ -88,9 +87,9 @@ def test_a_teacher_that_is_not_frozen_is_refused(teacher):
 
 
 def test_two_machines_without_a_common_folder_have_the_same_outputs(tiny_teacher, tmp_path, monkeypatch):
-    context = multiprocessing.get_context("forkserver")
     processes = [
-        context.Process(target=one_of_two, args=(rank, tmp_path, tiny_teacher, tmp_path / "meeting")) for rank in (0, 1)
+        forkserver().Process(target=one_of_two, args=(rank, tmp_path, tiny_teacher, tmp_path / "meeting"))
+        for rank in (0, 1)
     ]
     for process in processes:
         process.start()

@@ -1,13 +1,12 @@
 """Two and four processes with unequal shares: losses, weights and decisions of one process, for every objective."""
 
-import multiprocessing
-import socket
 from contextlib import suppress
 
 import pytest
 import tiny_models
 import torch
 import torch.multiprocessing
+from torch_processes import forkserver, free_port
 from training_processes import STAGES, sgd, train, work
 
 from msdc.distill.objectives import OBJECTIVES
@@ -19,13 +18,9 @@ def found(tmp_path_factory) -> dict[str, dict]:
     """What one process found, and the first two of two and of four."""
     folder = tmp_path_factory.mktemp("processes")
     tiny_models.student_folder(), tiny_models.tokenizer()
-    # Not forked from this process: what other tests left here (thread pools, sessions to collect) hangs a forked child.
-    multiprocessing.set_forkserver_preload(["training_processes"])
+    forkserver()
     for world in (2, 4):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        torch.multiprocessing.start_processes(work, (world, port, folder), world, start_method="forkserver")
+        torch.multiprocessing.start_processes(work, (world, free_port(), folder), world, start_method="forkserver")
     before = trainer.make_optimizer
     trainer.make_optimizer = sgd
     with suppress(FileNotFoundError):

@@ -4,18 +4,15 @@ import dataclasses
 import itertools
 import json
 import math
-import os
 import shutil
-import socket
-import sys
 from pathlib import Path
 
 import pytest
 import tiny_models
 import torch
 import yaml
-from programs import run
 from safetensors.torch import load_file
+from torch_processes import together
 
 from msdc.compress.student.io import save_student
 from msdc.distill import distill
@@ -121,18 +118,21 @@ OBJECTIVES = {
 }
 
 
+SCRIPT = """
+import sys, torch
+from msdc.distill import distill
+torch.set_num_threads(1)
+distill(sys.argv[1], sys.argv[2])
+"""
+
+
 def train(tree: dict, tmp_path: Path) -> None:
     """Train a recipe in this process (`one`) and in two (`two`)."""
     distill(tree, tmp_path / "one")
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(yaml.safe_dump(tree))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    words = ["--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={port}", "-m", "msdc.cli", "--debug"]
-    run(sys.executable, "-m", "torch.distributed.run", *words, "distill", recipe, "-o", tmp_path / "two",
-        cwd=tmp_path, env=environment)  # fmt: skip
+    found = together(SCRIPT, str(recipe), str(tmp_path / "two"))
+    assert [code for code, _ in found] == [0, 0], found
 
 
 def test_two_processes_equal_one(tiny_tree, tmp_path):
