@@ -48,7 +48,7 @@ from msdc.distill.model_card import model_card
 from msdc.distill.objectives import find_objective
 from msdc.distill.preflight import check_recipe, require_languages
 from msdc.distill.recipe import Corpus, HeldOut, NamedModel, Recipe, Stage
-from msdc.distill.run_folder import RunFolder, damaged_file, leaves, note_hashes, read_recipe
+from msdc.distill.run_folder import RunFolder, damaged_file, has_hashes, leaves, note_hashes, read_recipe
 from msdc.distill.tasks import EmbeddingTask, make_task
 from msdc.distill.tasks.hidden_states import layer_pairs
 from msdc.distill.tasks.sentence import TARGETS, teacher_inputs
@@ -315,6 +315,8 @@ class Run:
         folder = self.folder.untrained(role)
         if (folder / "config.json").is_file():
             if (damaged := damaged_file(folder)) is None:
+                if not has_hashes(folder):
+                    note_hashes(folder)  # the process that wrote it was killed before
                 return
             warn(f"{damaged}: damaged; {folder.name} is written again")
             shutil.rmtree(folder)

@@ -123,6 +123,11 @@ def _hashes_file(model: Path) -> Path:
     return model.with_name(f"{model.name}.sha256.json")
 
 
+def has_hashes(model: Path) -> bool:
+    """Whether the content of a model folder was noted."""
+    return _hashes_file(model).is_file()
+
+
 def note_hashes(model: Path) -> None:
     """Note the content of a model folder that later stages read back."""
     files = sorted(path for path in model.rglob("*") if path.is_file())
@@ -131,7 +136,7 @@ def note_hashes(model: Path) -> None:
 
 def damaged_file(model: Path) -> Path | None:
     """A file of a model folder that is not as it was noted; None if there is none, or for runs of earlier versions."""
-    if not _hashes_file(model).is_file():
+    if not has_hashes(model):
         return None
     return first_damaged({model / name: sha256 for name, sha256 in read_json(_hashes_file(model)).items()})
 

@@ -112,11 +112,12 @@ def train_vocabulary(
         shuffle_input_sentence=True,
         num_threads=threads,
     )
-    with atomic_path(target) as temporary:
-        temporary.write_bytes(trained)
     tokens = sentencepiece.SentencePieceProcessor(model_proto=trained).get_piece_size()
+    # Before the file is there: a run that is killed in between would not train again, and lose the warning.
     if tokens < size:
         warn(f"vocabulary: only {tokens:,} of {size:,} tokens: the {len(rows):,} sentences are too few for more")
+    with atomic_path(target) as temporary:
+        temporary.write_bytes(trained)
     return target
 
 

@@ -108,7 +108,7 @@ def contents(folder: Path, leave: Callable[[Path], bool] = lambda path: False) -
 def no_clock(name: Path) -> bool:
     """A student's card tells how long the run took, reports have seconds, the teacher's cache is a cache, who held a
     run is said until the next one does."""
-    timed = ("report.html", "table.md", "table.csv", LOCK_FILE, HOLDER_FILE)
+    timed = ("report.html", "table.md", "table.csv", "table.tex", LOCK_FILE, HOLDER_FILE)
     return name.parts[0] == "outputs" or name.parts[-2:] == ("student", "README.md") or name.name in timed
 
 
