@@ -30,8 +30,8 @@ setup: $(VENV)/.ready
 quickstart: setup
 	$(BIN)/msdc quickstart
 
-# One worker per core. A file's tests stay together, so that its fixtures are made once.
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --durations=25
+# One worker per core. A file's tests stay together, so that its fixtures are made once; long files come first.
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --durations=25
 
 test: setup
 	$(PYTEST)

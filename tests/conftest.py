@@ -15,6 +15,26 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=gc.freeze)
 
 
+# Files of 20 s and more, the longest first: with `--no-loadscope-reorder`, pytest-xdist starts them in this order, and
+# workers do not wait for a long file at the end.
+LONG_FILES = (
+    "export/mobile/test_android_module.py", "docs/test_readme.py", "distill/test_run.py",
+    "attacks/test_bundle_attacks.py", "export/test_bundle.py", "distill/test_new_language.py",
+    "export/mobile/test_react_native.py", "compress/vocabulary/test_add.py", "export/mobile/web/test_bundlers.py",
+    "distill/test_student_kinds.py", "bench/devices/test_emulator.py", "export/test_executorch.py",
+    "docs/test_types.py", "distill/test_run_lock.py", "export/mobile/web/test_web_module.py",
+    "distill/test_catalog_sweep.py", "attacks/test_native_bounds.py", "export/native/test_32_bits.py",
+    "docs/test_examples.py", "docs/test_guides.py",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items) -> None:
+    """Move the tests of LONG_FILES to the front."""
+    folder = Path(__file__).parent
+    ranks = {folder / name: rank for rank, name in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
+
+
 def pytest_configure(config) -> None:
     """The folder of `tiny_models`, made here so that all workers of pytest-xdist inherit it."""
     if "MSDC_TESTS_SCRATCH" not in os.environ:

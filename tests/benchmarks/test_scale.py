@@ -12,6 +12,7 @@ from msdc.compress.student.io import save_student
 from msdc.files import PACKAGE
 
 
+@pytest.mark.slow  # tests of tests/distill compare processes, kills and shards one by one
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts open files in /proc")
 def test_two_machines_and_a_killed_run_have_the_losses_of_one_process(tmp_path):
     script = PACKAGE.parent / "benchmarks" / "scale.py"

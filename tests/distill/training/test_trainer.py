@@ -83,14 +83,18 @@ def tree(tiny_tree) -> dict:
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")
-def test_a_compiled_student_learns_the_same(tree, tmp_path, monkeypatch):
-    """The errors are those of a few steps of Adam, which divides by the size of the gradient."""
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_a_compiled_student_learns_the_same(tree, tmp_path, monkeypatch, backend):
+    """The errors are those of a few steps of Adam, which divides by the size of the gradient.
+
+    `aot_eager` captures the same graphs as the default backend, without compiling them.
+    """
     compiled: list[bool] = []
     true_compile = torch.nn.Module.compile
 
     def noted(self, *args, **kwargs):
         compiled.append(True)
-        return true_compile(self, *args, **kwargs)
+        return true_compile(self, *args, **{"backend": backend, **kwargs})
 
     monkeypatch.setattr(torch.nn.Module, "compile", noted)
     plain = distill(tree, tmp_path / "plain")
