@@ -185,7 +185,7 @@ DROP TABLE rebuilt;
 DELETE FROM facts WHERE name <> 'format'
 
 -- name: block_checksums
-SELECT id, crc FROM blocks ORDER BY id
+SELECT id, crc, length(passages) / 8 FROM blocks ORDER BY id
 
 -- name: blocks
 SELECT id, crc, passages, documents, scales, vectors FROM blocks ORDER BY id
@@ -275,6 +275,10 @@ SELECT json_extract(?1, '$.text'), json_extract(?1, '$.without') IS NOT NULL, js
 -- each word does, in its first form that occurs (1) or another, else 0; whether its title is the query; the number of quoted
 -- phrases. A word in several forms has the idf of the first that occurs; forms that do not occur give their share to the
 -- others. log2 is computed by halving: not every SQLite has it.
+-- If the words occur in more than 20 x ?3 documents together (a document counts for each of its words), scores are computed
+-- of fewer documents: of the 20 x ?3 newest with the rarest words the 2 x ?3 best, in which these words count twice; as many
+-- with all words, if each is in more than 20 x ?3; of the ?3 newest with any word; of those with a quoted phrase or an equal
+-- title; and of ?4.
 WITH RECURSIVE forms AS MATERIALIZED (
   SELECT key AS form, json_extract(value, '$[0]') AS word, json_extract(value, '$[1]') AS expression,
     1.0 * json_extract(value, '$[2]') AS share FROM json_each(?1, '$.words')
@@ -293,6 +297,16 @@ frequencies AS MATERIALIZED (
     form IN (SELECT max(form) FROM forms GROUP BY word) AS general
   FROM forms JOIN (SELECT word, e + x - 1 AS idf FROM logs WHERE x < 2) USING (word) JOIN scales USING (word)
   WHERE scale IS NULL OR form IN (SELECT form FROM frequencies)
+), words_by_documents AS MATERIALIZED (
+  SELECT word, documents, sum(documents) OVER (ORDER BY documents, word) AS total
+  FROM (SELECT word, sum(documents) AS documents FROM frequencies GROUP BY word)
+), first_forms AS MATERIALIZED (
+  SELECT form, documents, total, expression FROM forms JOIN words_by_documents USING (word)
+  WHERE form IN (SELECT min(form) FROM frequencies GROUP BY word)
+), limits AS MATERIALIZED (
+  SELECT most, CASE WHEN rarest > 20 * most THEN most ELSE 0 END AS most_with_all FROM (
+    SELECT CASE WHEN max(total) > 20 * ?3 AND (?2 IS NULL OR json_array_length(?2) > 20 * ?3) THEN ?3 ELSE 0 END AS most,
+      min(documents) AS rarest FROM words_by_documents)
 ), quotes AS MATERIALIZED (
   SELECT words.rowid AS document, count(*) AS quoted FROM json_each(?1, '$.quoted') AS quote CROSS JOIN words
   WHERE words MATCH quote.value GROUP BY words.rowid
@@ -300,11 +314,35 @@ frequencies AS MATERIALIZED (
   SELECT rowid AS document FROM words
   WHERE words MATCH '{title} : "' || coalesce(nullif(json_extract(?1, '$.same'), ''), 'none') || '"'
     AND title = json_extract(?1, '$.same')
+), candidates AS MATERIALIZED (
+  SELECT document FROM (
+    SELECT document FROM (
+      SELECT rowid AS document, rank AS relevance FROM words WHERE words MATCH (
+          SELECT '(' || (SELECT group_concat(expression, ' OR ') FROM forms
+              WHERE form IN (SELECT form FROM first_forms WHERE total = documents)
+                OR word IN (SELECT word FROM words_by_documents WHERE total <= 20 * ?3))
+            || ') AND (' || group_concat(expression, ' OR ') || ')' FROM first_forms)
+        AND (?2 IS NULL OR rowid IN (SELECT value FROM json_each(?2))) ORDER BY rowid DESC LIMIT 20 * (SELECT most FROM limits))
+    ORDER BY relevance LIMIT 2 * ?3)
+  UNION SELECT document FROM (
+    SELECT document FROM (
+      SELECT rowid AS document, rank AS relevance FROM words
+      WHERE words MATCH (SELECT group_concat('(' || expression || ')', ' AND ') FROM first_forms)
+        AND (?2 IS NULL OR rowid IN (SELECT value FROM json_each(?2)))
+      ORDER BY rowid DESC LIMIT 20 * (SELECT most_with_all FROM limits))
+    ORDER BY relevance LIMIT 2 * ?3)
+  UNION SELECT document FROM (SELECT rowid AS document FROM words
+    WHERE words MATCH (SELECT group_concat(expression, ' OR ') FROM first_forms)
+      AND (?2 IS NULL OR rowid IN (SELECT value FROM json_each(?2))) ORDER BY rowid DESC LIMIT (SELECT most FROM limits))
+  UNION SELECT document FROM (SELECT document FROM quotes ORDER BY quoted DESC, document DESC LIMIT (SELECT most FROM limits))
+  UNION SELECT document FROM titles
+  UNION SELECT value FROM json_each(?4)
 ), summed AS MATERIALIZED (
   SELECT words.rowid AS document, sum(-words.rank * share) * sum(weight) / (SELECT sum(weight) FROM weights) AS words,
     CASE WHEN sum(general) = (SELECT asked FROM totals) THEN sum(share) / (SELECT asked FROM totals) ELSE 0 END AS matched
   FROM weights CROSS JOIN words
-  WHERE words MATCH weights.expression AND (?2 IS NULL OR words.rowid IN (SELECT value FROM json_each(?2))) GROUP BY words.rowid
+  WHERE words MATCH weights.expression AND (?2 IS NULL OR words.rowid IN (SELECT value FROM json_each(?2)))
+    AND ((SELECT most FROM limits) = 0 OR words.rowid IN (SELECT document FROM candidates)) GROUP BY words.rowid
 ), scored AS MATERIALIZED (
   SELECT summed.*, document IN (SELECT document FROM titles) AS same, coalesce(quoted, 0) AS quoted
   FROM summed LEFT JOIN quotes USING (document)

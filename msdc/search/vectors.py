@@ -1,27 +1,41 @@
 """The vectors of an index in memory: the blocks of its file, compared with a query.
 
-Shapes: N passages with a vector, M their documents, R passages of a block, D width.
+Shapes: N passages with a vector, M their documents, R passages that are converted together, D width.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from msdc.search.blocks import MOST, Block, read_blocks
+from msdc.search.blocks import read_blocks
 from msdc.search.ranking import sql
+
+# Passages that are converted to float32 together: copies in float32 are slower to read, and take four times the memory.
+ROWS = 2048
+
+
+class _Span(NamedTuple):
+    """Where the passages of a block are."""
+
+    crc: int
+    start: int
+    stop: int
 
 
 class PassageVectors:
     """Vectors of `width` dimensions of an index's passages, and their cosines with the query of `compare`."""
 
     def __init__(self, width: int) -> None:
-        self._version, self._width, self._blocks = -1, width, dict[int, Block]()
-        self._passages_N = self.documents_M = self._starts_M = np.zeros(0, np.int64)
-        self._scales_N = self._cosine_N = self.best_M = np.zeros(0, np.float32)
+        kind = [("passage", np.int64), ("document", np.int64), ("scale", np.float32)]
+        self._version, self._spans, self._passages_N = -1, dict[int, _Span](), np.zeros(0, kind)
+        self._codes_ND = np.zeros((0, width), np.int8)
+        self.documents_M = self._starts_M = np.zeros(0, np.int64)
+        self._cosine_N = self.best_M = np.zeros(0, np.float32)
 
     def refresh(self, db: sqlite3.Connection, changed: bool) -> None:
         """Read new blocks, and drop removed ones, if this or another connection `changed` the file.
@@ -32,36 +46,40 @@ class PassageVectors:
         version = db.execute("PRAGMA data_version").fetchone()[0]
         if version == self._version and not changed:
             return
-        blocks = dict[int, Block]()
-        for row, crc in db.execute(sql("block_checksums")).fetchall():
-            block = self._blocks.get(row)
-            if block is None or block.crc != crc:
-                (block,) = read_blocks(db, "block", row)
-            if block.codes_ND.shape[1] != self._width:
+        spans, stop = dict[int, _Span](), 0
+        for row, crc, count in db.execute(sql("block_checksums")):
+            spans[row] = _Span(crc, stop, stop := stop + count)
+        passages_N = np.empty(stop, self._passages_N.dtype)
+        codes_ND = np.empty((stop, self._codes_ND.shape[1]), np.int8)
+        for row, span in spans.items():
+            part, former = slice(span.start, span.stop), self._spans.get(row)
+            if former is not None and former.crc == span.crc:
+                passages_N[part] = self._passages_N[former.start : former.stop]
+                codes_ND[part] = self._codes_ND[former.start : former.stop]
+                continue
+            (block,) = read_blocks(db, "block", row)
+            if block.codes_ND.shape != codes_ND[part].shape:
                 raise ValueError(f"the vectors of block {row}")
-            blocks[row] = block
-        found = blocks.values()
-        empty = np.zeros(0, np.int64)
-        self._passages_N = np.concatenate([empty, *(block.passages_N for block in found)])
-        self._scales_N = np.concatenate([np.zeros(0, np.float32), *(block.scales_N for block in found)])
-        documents_N = np.concatenate([empty, *(block.documents_N for block in found)])
-        steps_N = np.diff(documents_N, prepend=0)
-        if (steps_N < 0).any() or (np.diff(self._passages_N) <= 0).any():
+            own_N = passages_N[part]
+            own_N["passage"], own_N["document"], own_N["scale"] = block.passages_N, block.documents_N, block.scales_N
+            codes_ND[part] = block.codes_ND
+        steps_N = np.diff(passages_N["document"], prepend=0)
+        if (steps_N < 0).any() or (np.diff(passages_N["passage"]) <= 0).any():
             raise ValueError("passages in another order")
         self._starts_M = np.flatnonzero(steps_N)
-        self.documents_M = documents_N[self._starts_M]
-        self._version, self._blocks = version, blocks
+        self.documents_M = passages_N["document"][self._starts_M]
+        self._version, self._spans, self._passages_N, self._codes_ND = version, spans, passages_N, codes_ND
 
     def compare(self, query_D: NDArray[np.float32]) -> None:
         """Cosines of a unit vector with every passage, and of each document the highest."""
         self._cosine_N = np.empty(len(self._passages_N), np.float32)
-        floats_RD = np.empty((MOST, len(query_D)), np.float32)  # in the processor's cache
-        start = 0
-        for block in self._blocks.values():
-            part_RD = floats_RD[: len(block.codes_ND)]
-            part_RD[...] = block.codes_ND
-            np.dot(part_RD, query_D, out=self._cosine_N[start : (start := start + len(part_RD))])
-        self._cosine_N *= self._scales_N
+        floats_RD = np.empty((ROWS, len(query_D)), np.float32)
+        for start in range(0, len(self._cosine_N), ROWS):
+            codes_RD = self._codes_ND[start : start + ROWS]
+            part_RD = floats_RD[: len(codes_RD)]
+            part_RD[...] = codes_RD
+            np.dot(part_RD, query_D, out=self._cosine_N[start : start + ROWS])
+        self._cosine_N *= self._passages_N["scale"]
         one_each = len(self._starts_M) == len(self._cosine_N)
         self.best_M = self._cosine_N if one_each else np.maximum.reduceat(self._cosine_N, self._starts_M)
 
@@ -90,5 +108,5 @@ class PassageVectors:
         if position == len(self.documents_M) or self.documents_M[position] != document:
             return {}
         first, last = [*self._starts_M[position : position + 2].tolist(), len(self._cosine_N)][:2]
-        rows_N = self._passages_N[first:last]
+        rows_N = self._passages_N["passage"][first:last]
         return dict(zip(rows_N.tolist(), self._cosine_N[first:last].tolist(), strict=True))

@@ -21,7 +21,7 @@ from click.testing import CliRunner
 import msdc
 from msdc.commands.search import command
 from msdc.errors import InputError, MsdcError
-from msdc.search import blocks
+from msdc.search import blocks, vectors
 from msdc.search import index as indexes
 from msdc.search.documents import Document, as_document
 from msdc.search.index import Index
@@ -183,10 +183,11 @@ def test_int8_vectors_lose_less_than_their_rounding(model):
 
 
 def test_large_indexes_are_ranked_alike(model, monkeypatch):
-    """In many blocks, and with more documents than candidates of either kind."""
+    """In many blocks, a few at a time, and with more documents than candidates of either kind."""
     texts = [f"{word} number {i}" for i in range(60) for word in ("apple", "river")] + LINES[2:4]
     plain = [(hit.id, hit.cosine) for hit in msdc.open_index(texts, model).search("the apple 7", 9).hits]
     monkeypatch.setattr(blocks, "MOST", 7)
+    monkeypatch.setattr(vectors, "ROWS", 9)
     monkeypatch.setattr(indexes, "CANDIDATES", 40)
     found = [(hit.id, hit.cosine) for hit in msdc.open_index(texts, model).search("the apple 7", 9).hits]
     assert [key for key, _ in found] == [key for key, _ in plain]

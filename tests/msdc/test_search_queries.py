@@ -9,10 +9,14 @@ from contextlib import closing
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 
+import numpy as np
 import pytest
+import tiny_models as tiny
 
 import msdc
 from msdc.errors import InputError
+from msdc.search import index as indexes
+from msdc.search.index import Index
 
 COLLECTIONS = sorted((Path(__file__).parents[2] / "benchmarks" / "collections").glob("*.json"))
 NOTES = ["Kubernetes upgrade on Friday", "Photosynthesis in algae", "Geburtstagsgeschenke für Oma",
@@ -285,3 +289,35 @@ def test_compact_gives_space_back(model, tmp_path):
         assert path.stat().st_size < full / 2
         assert index.search("pump valve 399", 1).hits[0].id == "400"
         assert len(index) == 21
+
+
+def test_of_frequent_words_the_rarest_choose_what_is_scored(monkeypatch):
+    """With a limit of eighty occurrences: the best hit and all scores are those without one, in each mode."""
+    chance = np.random.default_rng(0)
+    vocabulary = [f"term{number}" for number in range(60)]
+    share = 1 / np.arange(1, 61)
+    rows = chance.choice(60, (400, 8), p=share / share.sum())
+    texts = [f"{' '.join(vocabulary[word] for word in row)} number{n}" for n, row in enumerate(rows)]
+    texts[0] = "term1 term1 term1 term1"
+    texts[7] = "term0 term1 and all of the rest"
+    index = Index(msdc.load_encoder(tiny.student_folder(3)))
+    index.add({"id": n, "text": text, "part": n % 2} for n, text in enumerate(texts))
+    index.add([{"id": "titled", "title": "term3 term4", "text": "Its title is what is looked for."}])
+    cases = [
+        (query, mode, where) for mode in ("words", "both") for where in (None, {"part": 1})
+        for query in ("term0 term1 term30 ", "term1 term2 term9 ", "term0 term50 ", '"term0 term1" ', "term3 term4 ")
+    ]  # fmt: skip
+    found = []
+    for candidates in (1000, 4):
+        monkeypatch.setattr(indexes, "CANDIDATES", candidates)
+        found.append(
+            [index.search(query, 4, mode=mode, where=where, distinct=False).hits for query, mode, where in cases]
+        )
+        # One entry has the rarest word; an old one with a frequent word alone is not scored then.
+        first, second = index.search("term1 number9 ", 2, mode="words").hits
+        assert (first.id, second.id == "0") == ("9", candidates == 1000)
+    for case, every, fewer in zip(cases, *found, strict=True):
+        assert len(fewer) == 4
+        assert fewer[0] == every[0], case
+        words = {hit.id: hit.words for hit in every}
+        assert all(words.get(hit.id, hit.words) == hit.words for hit in fewer), case
