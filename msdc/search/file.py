@@ -15,7 +15,7 @@ from msdc.files import atomic_path, refuse_existing, refuse_pointer
 from msdc.search.blocks import check_passages
 from msdc.search.documents import Document
 from msdc.search.ranking import sql
-from msdc.search.verified import file_state, forget, is_verified, remember, remember_own
+from msdc.search.verified import forget, index_state, is_verified, remember, remember_own
 
 SUFFIXES = (".sqlite", ".db")
 MAGIC = b"SQLite format 3\0"
@@ -65,7 +65,7 @@ class IndexFile:
             path.parent.mkdir(parents=True, exist_ok=True)
             require_index(path)
             _require_its_log(path)
-        state = None if path is None else file_state(path)
+        state = None if path is None else index_state(path)
         whole = path is not None and not is_verified(path, state)
         with self._errors():
             if path is not None and _has_content(_log_of(path)):
@@ -119,7 +119,7 @@ class IndexFile:
         Raises:
             InputError: the index is damaged.
         """
-        state = None if self.path is None else file_state(self.path)
+        state = None if self.path is None else index_state(self.path)
         with self._lock, self._errors():
             self._check(whole=True)
         if self.path is not None:

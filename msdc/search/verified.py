@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from msdc.errors import MsdcError
-from msdc.files import user_cache, write_text
+from msdc.files import file_state, user_cache, write_text
 
 MOST = 1000  # files that are remembered
 RECENT_NS = 10**9  # a file system may give a change within this time the same time stamp
@@ -20,19 +20,11 @@ RECENT_NS = 10**9  # a file system may give a change within this time the same t
 State = list[int]
 
 
-def file_state(path: Path) -> State | None:
-    """The sizes and times of a file and of its write-ahead log; None without a file."""
-    state = State()
-    for one in (path, Path(f"{path}-wal")):
-        try:
-            found = one.stat()
-        except OSError:
-            if one == path:
-                return None
-            found = None
-        # An empty log comes and goes with a connection.
-        state += [found.st_size, found.st_mtime_ns] if found and found.st_size else [0, 0]
-    return state
+def index_state(path: Path) -> State | None:
+    """The states of a file and of its write-ahead log; None without a file."""
+    main, log = file_state(path), file_state(f"{path}-wal")
+    # An empty log comes and goes with a connection.
+    return None if main is None else [*main, *(log if log and log[1] else (0,) * len(main))]
 
 
 def _key(path: Path) -> str:
@@ -57,7 +49,7 @@ def is_verified(path: Path, state: State | None) -> bool:
 
 def remember(path: Path, state: State | None) -> None:
     """Keep that a file was checked while it had this state, unless it has another or changed a moment ago."""
-    if state is None or state != file_state(path) or max(state[1::2]) > time.time_ns() - RECENT_NS:
+    if state is None or state != index_state(path) or max(*state[2:4], *state[6:8]) > time.time_ns() - RECENT_NS:
         return
     _keep(path, state)
 
@@ -68,7 +60,7 @@ def remember_own(path: Path) -> None:
         now = time.time_ns() // 1000 * 1000  # finer than the clock that a later change has its time from
         os.utime(path, ns=(now, now))
         if path.stat().st_mtime_ns == now:
-            _keep(path, file_state(path))
+            _keep(path, index_state(path))
 
 
 def forget(path: Path) -> None:
