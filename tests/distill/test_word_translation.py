@@ -62,7 +62,7 @@ def test_every_process_has_the_same_dictionary() -> None:
         subprocess.run(
             [sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, check=True
         ).stdout
-        for seed in ("1", "2", "3")
+        for seed in ("1", "2")
     }
     assert len(digests) == 1
 
