@@ -20,7 +20,7 @@ import onnx
 
 from msdc.errors import InputError
 from msdc.export.executorch.origin import answer, ask_child
-from msdc.export.executorch.program import BACKEND, Constant, read_pte
+from msdc.export.executorch.program import BACKEND, XNNPACK, Constant, read_pte, without_compiler
 from msdc.export.manifest import check_files, read_manifest
 from msdc.export.onnx.program import MAX_ONNX_BYTES, check_onnx_file, external_files, subgraphs
 from msdc.extras import require
@@ -228,4 +228,6 @@ def as_text(report: dict[str, Any], tensors: int = 12) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(answer(inspect_file))
+    # The deserializers need nothing of the compiler, in whose packages they are.
+    with without_compiler(XNNPACK):
+        sys.exit(answer(inspect_file))

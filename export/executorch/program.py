@@ -19,6 +19,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -32,32 +33,37 @@ from msdc.processes import quiet
 METHODS = {"multi-method": ("embed", "unit", "pool"), "forward": ("forward",), "masked": ("forward",)}
 BACKEND = "XnnpackBackend"
 EXIR = "executorch.exir"  # the compiler
+XNNPACK = "executorch.backends.xnnpack"  # its part for XNNPACK, with the schema of the delegate
 COMPILER_LOCK = threading.RLock()  # while it is imported, or kept from being imported
 _threads: int | None = None
 
 
 @contextlib.contextmanager
-def without_compiler() -> Iterator[None]:
-    """Import ExecuTorch's runtime alone.
+def without_compiler(*others: str) -> Iterator[None]:
+    """Import ExecuTorch's runtime, or its deserializers, alone.
 
     The runtime imports `executorch.exir._warnings`, and with this module's package the whole compiler: 4 s of 4.2
-    (executorch 1.5.1). Here the package is an empty one meanwhile; afterwards it is imported as ever where an export
-    needs it.
+    (executorch 1.5.1). Here the package, and those of `others`, are empty ones meanwhile; afterwards they are imported
+    as ever where an export needs them.
     """
     with COMPILER_LOCK:
-        found = importlib.util.find_spec("executorch")
-        if EXIR in sys.modules or found is None or not found.submodule_search_locations:
+        if EXIR in sys.modules or importlib.util.find_spec("executorch") is None:
             yield
             return
-        package = ModuleType(EXIR)
-        package.__path__ = [str(Path(place, "exir")) for place in found.submodule_search_locations]
-        sys.modules[EXIR] = package
+        packages = {name: ModuleType(name) for name in (EXIR, *others)}
+        for name, package in packages.items():
+            parent, _, child = name.rpartition(".")
+            package.__path__ = [str(Path(place, child)) for place in import_module(parent).__path__]
+            sys.modules[name] = package
+            setattr(import_module(parent), child, package)
         try:
             yield
         finally:
-            for name in [name for name in sys.modules if name == EXIR or name.startswith(f"{EXIR}.")]:
+            for name in [name for name in sys.modules if f"{name}.".startswith(tuple(f"{one}." for one in packages))]:
                 del sys.modules[name]
-            vars(sys.modules.get("executorch", package)).pop("exir", None)
+            for name in packages:
+                parent, _, child = name.rpartition(".")
+                vars(import_module(parent)).pop(child, None)
 
 
 @functools.cache

@@ -8,6 +8,7 @@ import onnx
 import pytest
 import tiny_models as tiny
 from click.testing import CliRunner
+from programs import python
 
 from msdc.compress.student.plan import plan_for, weight_bytes_by_dtype
 from msdc.errors import InputError
@@ -99,3 +100,16 @@ def test_other_files_are_refused(tmp_path):
     for path in (tmp_path / "notes.txt", tmp_path, tmp_path / "absent.pte"):
         with pytest.raises(InputError):
             inspect_path(path)
+
+
+def test_a_program_is_read_without_the_compiler():
+    """Its import takes 4 s; the child process that reads a file is this module."""
+    code = f"""if True:
+        import json, runpy, sys
+        sys.argv = ["inspect", json.dumps({{"path": {str(tiny.bundle() / "model.pte")!r}, "is_pte": True}})]
+        try:
+            runpy.run_module("msdc.export.inspect", run_name="__main__")
+        except SystemExit as ended:
+            print(ended.code, [name for name in ("torchao", "executorch.exir.program") if name in sys.modules])
+    """
+    assert python(code).splitlines()[-1] == "0 []"
