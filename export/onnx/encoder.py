@@ -122,8 +122,10 @@ class ProgramEncoder(Encoder):
         return self._width if self._module is None else int(self._module.width)
 
     def _fingerprint(self) -> str:
-        own = super()._fingerprint()
-        return hashlib.sha256(f"{own} int8 {self._sha256}".encode()).hexdigest() if self.precision == "int8" else own
+        model = super()._fingerprint()
+        return (
+            hashlib.sha256(f"{model} int8 {self._sha256}".encode()).hexdigest() if self.precision == "int8" else model
+        )
 
     def _run(self, rows: Sequence[Sequence[int]], skip: int, precision: str) -> NDArray[np.float32]:
         if self.precision == "int8":

@@ -54,10 +54,10 @@ class FloatProgram:
         session = OnnxRunner(self._program(taps), pad_id=config.pad_id).session
         entry, middle = ([PowerMean() for _ in range(config.unit)] for _ in range(2))
         layers = zip([*entry, *middle], [*taps.entry, *taps.middle], strict=True)
-        wanted = [(mean, name) for mean, names in layers for name in names]
+        watched = [(mean, name) for mean, names in layers for name in names]
         for row in rows:
             ids_1T = np.asarray([list(row)], dtype=np.int64)
-            states = session.run([name for _, name in wanted], {"input_ids": ids_1T, "attention_mask": ids_1T * 0 + 1})
-            for (mean, _), state in zip(wanted, states, strict=True):
+            states = session.run([name for _, name in watched], {"input_ids": ids_1T, "attention_mask": ids_1T * 0 + 1})
+            for (mean, _), state in zip(watched, states, strict=True):
                 mean.add(state)
         return [mean.value for mean in entry], [mean.value for mean in middle]

@@ -244,8 +244,8 @@ class Weights:
         weight, scale = g.const(f"{label}.weight", values_NK.T), g.const(f"{label}.scale", scale_N)
         if self.microsoft:
             self.uses_microsoft = True
-            one = g.const("one", np.float32(1.0))
-            scaled = g.op("MatMulIntegerToFloat", quantized, weight, one, scale, zero, name=label, domain=MICROSOFT)
+            unit = g.const("one", np.float32(1.0))
+            scaled = g.op("MatMulIntegerToFloat", quantized, weight, unit, scale, zero, name=label, domain=MICROSOFT)
         else:
             total = g.op("MatMulInteger", quantized, weight, zero, name=label)
             scaled = g.op("Mul", g.op("Cast", total, to=TensorProto.FLOAT), scale)
@@ -349,9 +349,9 @@ def pair_safe(weight_NK: np.ndarray, scale_N: np.ndarray, levels: int = LEVELS) 
     values_NK = np.zeros(weight_NK.shape, dtype=np.int8)
     rows = np.arange(len(weight_NK))
     while len(rows):
-        found = np.clip(np.rint(weight_NK[rows] / scale_N[rows, None]), -128, 127).astype(np.int8)
-        values_NK[rows] = found
-        worst = _worst_pair(found)
+        rounded = np.clip(np.rint(weight_NK[rows] / scale_N[rows, None]), -128, 127).astype(np.int8)
+        values_NK[rows] = rounded
+        worst = _worst_pair(rounded)
         rows, worst = rows[worst > limit], worst[worst > limit]
         scale_N[rows] *= np.maximum(worst / limit, 1.002).astype(np.float32)
     return values_NK, scale_N

@@ -37,7 +37,7 @@ MOST_ELEMENTS = 2**28
 
 def subgraphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
     """Graphs inside a node: branches, the body of a loop."""
-    return [graph for one in node.attribute for graph in (*([one.g] if one.HasField("g") else []), *one.graphs)]
+    return [graph for item in node.attribute for graph in (*([item.g] if item.HasField("g") else []), *item.graphs)]
 
 
 def tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
@@ -102,8 +102,8 @@ def _check_nodes(graph: onnx.GraphProto, outer: dict[str, onnx.TensorProto], pat
         if node.op_type == "Loop":
             trips = _integer(constants.get(next(iter(node.input), "")))
             if trips is None or looped or not 0 <= trips <= LAYERS:
-                found = "unknown trips" if trips is None else f"{trips} trips"
-                raise InputError(f"{path}: a Loop of {found}, supported are at most {LAYERS}")
+                trips_text = "unknown trips" if trips is None else f"{trips} trips"
+                raise InputError(f"{path}: a Loop of {trips_text}, supported are at most {LAYERS}")
         for inner in subgraphs(node):
             _check_nodes(inner, constants, path, looped or node.op_type == "Loop")
 
@@ -148,11 +148,11 @@ def check_onnx_file(path: Path, full: bool = False, most_bytes: int = MAX_ONNX_B
 
 def _without_data(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy whose external tensors are empty ones: their bytes are no part of the graph."""
-    found = onnx.ModelProto()
-    found.CopyFrom(model)
-    for tensor in tensors(found.graph):
+    copied = onnx.ModelProto()
+    copied.CopyFrom(model)
+    for tensor in tensors(copied.graph):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             tensor.ClearField("data_location")
             tensor.ClearField("external_data")
             tensor.dims[:] = [0]
-    return found
+    return copied

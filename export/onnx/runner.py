@@ -49,19 +49,19 @@ class OnnxRunner:
     def run(self, rows: Sequence[Sequence[int]], prompt_tokens: int = 0) -> np.ndarray:
         """float32 [N, D] of ragged rows of ids; see `Runner.run`."""
         vectors: dict[int, np.ndarray] = {}
-        order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
+        order = sorted(range(len(rows)), key=lambda index: -len(rows[index]))
         while order:
             # Rows of similar length, longest first, at most BATCH_TOKENS tokens with padding.
             T = len(rows[order[0]])
             count = max(1, min(MAX_BATCH, BATCH_TOKENS // max(1, T)))
             if not self.padded:
-                count = min(count, sum(len(rows[i]) == T for i in order))
+                count = min(count, sum(len(rows[index]) == T for index in order))
             batch, order = order[:count], order[count:]
             ids_BT = np.full((len(batch), T), self.pad_id, dtype=np.int64)
             mask_BT = np.zeros((len(batch), T), dtype=np.int64)
-            for slot, i in enumerate(batch):
-                ids_BT[slot, : len(rows[i])] = rows[i]
-                mask_BT[slot, : len(rows[i])] = 1
+            for slot, index in enumerate(batch):
+                ids_BT[slot, : len(rows[index])] = rows[index]
+                mask_BT[slot, : len(rows[index])] = 1
             feed: dict[str, np.ndarray] = {"input_ids": ids_BT, "attention_mask": mask_BT}
             if self.takes_prompt:
                 feed["prompt_tokens"] = np.full(len(batch), prompt_tokens, dtype=np.int64)
@@ -71,4 +71,4 @@ class OnnxRunner:
                 reason = " ".join(str(error).split())[:200]
                 raise MsdcError(f"ONNX Runtime failed to run the model: {reason}") from error
             vectors.update(zip(batch, sentence_BD, strict=True))
-        return np.stack([vectors[i] for i in range(len(rows))]).astype(np.float32, copy=False)
+        return np.stack([vectors[index] for index in range(len(rows))]).astype(np.float32, copy=False)

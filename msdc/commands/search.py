@@ -145,11 +145,11 @@ def command(
     @functools.cache
     def loaded() -> SentenceEncoder:
         began = time.perf_counter()
-        found = open_model(model, runtime, precision=precision)
-        found.encode(["warm"])  # the first text of a model includes its set-up
+        opened_model = open_model(model, runtime, precision=precision)
+        opened_model.encode(["warm"])  # the first text of a model includes its set-up
         load_s[0] = time.perf_counter() - began
-        say(f"{found.name} loaded in {load_s[0]:.2f} s")
-        return found
+        say(f"{opened_model.name} loaded in {load_s[0]:.2f} s")
+        return opened_model
 
     def reading() -> SentenceEncoder:
         return configured(loaded(), line_prompt_name, line_prompt, encoding["truncate_dim"])
@@ -179,11 +179,11 @@ def command(
     if as_json:
         head = {"file": str(file), "lines": entries, "encoded": opened.encoded, "unread": unread,
                 "load_s": load_s[0], "open_s": opened.open_s}  # fmt: skip
-        found = [dataclasses.asdict(one) for one in results]
-        for result, one in zip(results, found, strict=True):
-            for hit, fields in zip(result.hits, one["hits"], strict=True):
+        records = [dataclasses.asdict(record) for record in results]
+        for result, record in zip(results, records, strict=True):
+            for hit, fields in zip(result.hits, record["hits"], strict=True):
                 fields |= {"line": int(hit.id) if hit.id.isdecimal() else None, "passage": hit.passage}
-        click.echo(json.dumps({**head, "queries": found}, ensure_ascii=False))
+        click.echo(json.dumps({**head, "queries": records}, ensure_ascii=False))
         return
     state = f"{opened.encoded} encoded now" if opened.encoded else "none to encode"
     state += f", {unread} of characters that {model} does not know (found by their words)" if unread else ""

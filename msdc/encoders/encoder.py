@@ -106,8 +106,8 @@ class SentenceEncoder:
     if not TYPE_CHECKING:  # mypy finds misspelled attributes only in a class without this method
 
         def __setattr__(self, name: str, value: object) -> None:
-            known = {key for kind in type(self).__mro__ for key in vars(kind).get("__annotations__", ())}
-            if not (name.startswith("_") or name in known or hasattr(type(self), name)):
+            settings = {key for kind in type(self).__mro__ for key in vars(kind).get("__annotations__", ())}
+            if not (name.startswith("_") or name in settings or hasattr(type(self), name)):
                 use = f"; it is an argument: encode({name}=...)" if name in EncodeOptions.__annotations__ else None
                 hint = did_you_mean(name, SETTINGS) if use is None else use
                 raise AttributeError(f"{type(self).__name__} has no setting {name!r}{hint}")
@@ -180,15 +180,15 @@ class SentenceEncoder:
         """Hash of everything that affects a vector: the key under which this model's outputs are cached."""
         return self._marked(self._fingerprint())
 
-    def _marked(self, own: str) -> str:
+    def _marked(self, identity: str) -> str:
         """`own` together with the settings that differ from those that the model was loaded with."""
         mark = self._mark
         (length, named, first), before = (
-            self._effective(*one) for one in ((self.max_length, self.defaults), self._loaded)
+            self._effective(*pair) for pair in ((self.max_length, self.defaults), self._loaded)
         )
         if (length, named, first) != before:
             mark += f"\0{first[0]}\0{first[1]}" + ("" if (length, named) == before[:2] else f"\0{length}\0{named}")
-        return hashlib.sha256(f"{own}{mark}".encode()).hexdigest() if mark else own
+        return hashlib.sha256(f"{identity}{mark}".encode()).hexdigest() if mark else identity
 
     def _effective(self, length: int, defaults: EncodeDefaults) -> tuple[int, list[tuple[str, str]], tuple[int, str]]:
         """What decides vectors: the longest input, the named prompts, and width and prompt of a plain `encode`."""
@@ -262,8 +262,8 @@ class SentenceEncoder:
                 )
         if batch_size is not None and not (isinstance(batch_size, int) and batch_size > 0):
             raise InputError(f"`batch_size` {batch_size!r}: expected a positive integer")
-        given = next((one for one in (inputs, sentences) if one is not None), texts)
-        listed = _listed(given)
+        chosen = next((argument for argument in (inputs, sentences) if argument is not None), texts)
+        listed = _listed(chosen)
         first = self.defaults.prompt(prompt, prompt_name)
         width = self.defaults.width(self.full_width, truncate_dim)
         rows = self.tokenize(with_prompt(first, listed))
@@ -273,7 +273,7 @@ class SentenceEncoder:
         shown = track(batches, f"encode with {self.name}", enabled=bool(show_progress_bar))
         vectors_ND = require_finite(self._vectors(rows, skip, shown, precision or "float32"), self.name)[:, :width]
         vectors_ND = unit_rows(vectors_ND) if normalize_embeddings else np.ascontiguousarray(vectors_ND)
-        return vectors_ND[0] if isinstance(given, str) else vectors_ND
+        return vectors_ND[0] if isinstance(chosen, str) else vectors_ND
 
     def count_truncated(
         self, texts: Sequence[str] | str, prompt_name: str | None = None, prompt: str | None = None

@@ -106,10 +106,10 @@ def _offline(name: str) -> Path | None:
 
 def _snapshot(hub_id: str, patterns: Sequence[str] = HUB_PATTERNS, *, local: bool = False) -> Path:
     name, _, revision = hub_id.partition("@")
-    wanted: Any = {"revision": revision or None, "allow_patterns": list(patterns), "local_files_only": local}
+    request: Any = {"revision": revision or None, "allow_patterns": list(patterns), "local_files_only": local}
     import huggingface_hub  # a third of a second, which shipped models and folders do not need
 
-    return Path(huggingface_hub.snapshot_download(name, **wanted))
+    return Path(huggingface_hub.snapshot_download(name, **request))
 
 
 def download(name: str, patterns: Sequence[str] = HUB_PATTERNS) -> Path:
@@ -137,9 +137,9 @@ def download(name: str, patterns: Sequence[str] = HUB_PATTERNS) -> Path:
             ) from error
         hint = f"; without the hub: {install_command('offline')}" if hub_id == OFFLINE_ID else ""
         reason = shorten(first_line(error).partition(". ")[0], 160, placeholder="...")
-        known = ", ".join(shipped_names()) or "none"
+        names = ", ".join(shipped_names()) or "none"
         raise InputError(
-            f"{name}: no such folder, no shipped model (shipped: {known}), and not found on the hub: {reason}{hint}"
+            f"{name}: no such folder, no shipped model (shipped: {names}), and not found on the hub: {reason}{hint}"
         ) from error
 
 
@@ -183,8 +183,8 @@ def locate_model(name: str | Path) -> Path:
     if not reserved and (is_folder or path.exists() or name.startswith((".", "/", "~"))):
         what = "a file, not a model folder" if path.exists() else "no such model folder"
         raise InputError(f"{name}: {what}")
-    if (found := _offline(name)) is not None:
-        return found
+    if (snapshot := _offline(name)) is not None:
+        return snapshot
     hub_id = OFFLINE_ID if name in OFFLINE_NAMES else name
     if "/" not in hub_id:
         raise InputError(
@@ -240,15 +240,15 @@ class Layout:
         for name in ("sentence_bert_config.json", "tokenizer_config.json"):
             if (self.body / name).is_file():
                 settings = read_json(self.body / name)
-                wanted = settings.get("max_seq_length") or settings.get("model_max_length")
-                if wanted and wanted < 10**6:
-                    return min(int(wanted), positions)
+                stated = settings.get("max_seq_length") or settings.get("model_max_length")
+                if stated and stated < 10**6:
+                    return min(int(stated), positions)
         return positions
 
 
 def _kind(folder: Path, module: Any) -> tuple[str, Path]:
     """Class name and folder of an entry of modules.json."""
-    name, place = (str(module.get(key, "")) for key in ("type", "path")) if isinstance(module, dict) else ("", "")
+    name, subfolder = (str(module.get(key, "")) for key in ("type", "path")) if isinstance(module, dict) else ("", "")
     kind = OWN if name in OWN_CLASSES else name.rsplit(".", 1)[-1]
     for family, what in OTHER_FAMILIES.items():
         if name.startswith(f"{STOCK_PREFIX}{family}."):
@@ -257,9 +257,9 @@ def _kind(folder: Path, module: Any) -> tuple[str, Path]:
         raise InputError(
             f"{folder}: module {name!r} is not supported (supported: {', '.join(STOCK)} of sentence-transformers)"
         )
-    path = (folder / place).resolve()
+    path = (folder / subfolder).resolve()
     if not path.is_relative_to(folder.resolve()):
-        raise InputError(f"{folder}/modules.json: path {place!r} leaves the model folder")
+        raise InputError(f"{folder}/modules.json: path {subfolder!r} leaves the model folder")
     return kind, path
 
 
@@ -351,8 +351,8 @@ class EncodeDefaults:
         if prompt is not None or name is None:
             return require_characters(prompt or "", "`prompt`")
         if name not in self.prompts:
-            known = ", ".join(sorted(self.prompts)) or "none"
-            raise InputError(f"the model has no prompt {name!r}; its prompts: {known}")
+            names = ", ".join(sorted(self.prompts)) or "none"
+            raise InputError(f"the model has no prompt {name!r}; its prompts: {names}")
         return self.prompts[name]
 
     def width(self, width: int, truncate_dim: int | None = None) -> int:
@@ -379,11 +379,11 @@ def read_defaults(folder: Path, include_prompt: bool = True) -> EncodeDefaults:
     value: Any = read_json(path)
     if not isinstance(value, dict) or not isinstance(prompts := value.get("prompts") or {}, dict):
         raise InputError(f"{path}: prompts are not a mapping of names to texts")
-    found = {key: text or "" for key, text in prompts.items()}
+    by_name = {key: text or "" for key, text in prompts.items()}
     similarity: Any = value.get("similarity_fn_name") or "cosine"
     try:
         return EncodeDefaults(
-            found, value.get("default_prompt_name"), include_prompt, value.get("truncate_dim"), similarity
+            by_name, value.get("default_prompt_name"), include_prompt, value.get("truncate_dim"), similarity
         )
     except InputError as error:
         raise InputError(f"{path}: {error}") from error

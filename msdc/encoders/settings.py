@@ -53,11 +53,11 @@ def _object(file: Path) -> dict[str, Any]:
 
 def _refuse_kernels(file: Path, value: Any) -> None:
     """Refuse settings that name an implementation on the hub, which `transformers` would download and run."""
-    for key, one in value.items() if isinstance(value, dict) else ():
-        names = one.values() if isinstance(one, dict) else [one]
+    for key, setting in value.items() if isinstance(value, dict) else ():
+        names = setting.values() if isinstance(setting, dict) else [setting]
         if "implementation" in key and any("/" in str(name) for name in names):
             raise InputError(f"{file}: {key} names code on the hub, which is not loaded")
-        _refuse_kernels(file, one)
+        _refuse_kernels(file, setting)
 
 
 def _refuse_code(file: Path, value: dict[str, Any]) -> None:
@@ -65,7 +65,7 @@ def _refuse_code(file: Path, value: dict[str, Any]) -> None:
     if not (named := value.get("auto_map")):
         return
     entries = named.values() if isinstance(named, dict) else [named]
-    names = [str(name) for one in entries for name in (one if isinstance(one, list | tuple) else [one]) if name]
+    names = [str(name) for entry in entries for name in (entry if isinstance(entry, list | tuple) else [entry]) if name]
     code = shorten(printable(", ".join(dict.fromkeys(f"{name.rpartition('.')[0]}.py" for name in names))), 120)
     kind = value.get("model_type")
     same = f"; if the {kind} model of transformers computes the same, remove auto_map from a copy" if kind else ""
@@ -89,8 +89,8 @@ def _refuse_transformer_settings(body: Path) -> None:
         for key in CALL_KEYS:
             if settings.get(key):
                 raise InputError(f"{file}: {key} {shorten(str(settings[key]), 80)} is not supported; it changes tokens")
-        known = {*LOADER_KEYS, *TRANSFORMER_KEYS, *CALL_KEYS, "transformer_task"}
-        if unknown := sorted(settings.keys() - known):
+        applied_keys = {*LOADER_KEYS, *TRANSFORMER_KEYS, *CALL_KEYS, "transformer_task"}
+        if unknown := sorted(settings.keys() - applied_keys):
             raise InputError(
                 f"{file}: {', '.join(map(repr, unknown[:5]))}: unknown settings; their effect is not known"
             )
@@ -99,11 +99,11 @@ def _refuse_transformer_settings(body: Path) -> None:
 def _refuse_module_settings(kind: str, path: Path) -> None:
     """Refuse unknown keys of a module after the transformer."""
     file = path / "config.json"
-    settings, known = _object(file), MODULE_KEYS.get(kind)
-    if known is None:
+    settings, applied_keys = _object(file), MODULE_KEYS.get(kind)
+    if applied_keys is None:
         return
     check_sizes(settings, file)
-    if unknown := sorted(settings.keys() - known):
+    if unknown := sorted(settings.keys() - applied_keys):
         raise InputError(
             f"{file}: {', '.join(map(repr, unknown[:5]))}: not settings of {kind}; their effect is not known"
         )
@@ -149,14 +149,14 @@ def check_layout(layout: Layout, trust_remote_code: bool = False, pooled: bool =
 
 def _check_bare(layout: Layout) -> None:
     """A folder without modules.json: refuse a classifier, and name what is assumed of any other model."""
-    made = str(next(iter(layout.config.get("architectures") or ()), ""))
-    if made.endswith(CLASSIFIERS):
+    architecture = str(next(iter(layout.config.get("architectures") or ()), ""))
+    if architecture.endswith(CLASSIFIERS):
         raise InputError(
-            f"{layout.folder}: a {printable(made)} (a reranker or another classifier), not a sentence encoder: "
+            f"{layout.folder}: a {printable(architecture)} (a reranker or another classifier), not a sentence encoder: "
             f"{ONE_VECTOR}"
         )
-    how = "its last token is used" if made.endswith("ForCausalLM") else "its tokens are averaged (mean pooling)"
+    how = "its last token is used" if architecture.endswith("ForCausalLM") else "its tokens are averaged (mean pooling)"
     warn(
-        f"{layout.folder}: no modules.json: {printable(made) or 'a transformer'} does not state how it makes a "
+        f"{layout.folder}: no modules.json: {printable(architecture) or 'a transformer'} does not state how it makes a "
         f"sentence vector; {how}, as in sentence-transformers. A masked language model or SPLADE is no sentence encoder"
     )

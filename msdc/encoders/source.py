@@ -48,10 +48,10 @@ class ModelSource:
     def _files(self) -> list[Path]:
         """The folder's own files and those of its modules: weights, settings and tokenizer, in a fixed order."""
         places = dict.fromkeys([self.folder, *self.places])
-        found = [path for place in places if place.is_dir() for path in without_system_files(place.iterdir())]
+        paths = [path for parent in places if parent.is_dir() for path in without_system_files(parent.iterdir())]
         # The modules.json of our students is for other libraries; it may name the equal model of stock classes.
         ignored = "modules.json" if self.layout.model_type == OWN_TYPE else ""
-        return sorted(p for p in found if p.suffix in SUFFIXES and p.name != ignored and not p.is_dir())
+        return sorted(p for p in paths if p.suffix in SUFFIXES and p.name != ignored and not p.is_dir())
 
     def _settings_now(self) -> tuple[dict[Path, str], dict[Path, object]]:
         """Hashes of the settings, and the states of the weights, to detect a mixture of two models."""
@@ -72,8 +72,8 @@ class ModelSource:
             raw = path.read_bytes()
         except OSError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-        found = hashlib.sha256(raw).hexdigest()
-        if self._weights.setdefault(path, found) != found:
+        digest = hashlib.sha256(raw).hexdigest()
+        if self._weights.setdefault(path, digest) != digest:
             raise self._changed()
         return raw
 
@@ -144,14 +144,14 @@ def refuse_misfit(
         first = ", ".join(shorten(printable(name), 100, placeholder="...") for name in names[:SHOWN])
         return [f"{kind}: {len(names)} ({first}{', ...' if len(names) > SHOWN else ''})"] if names else []
 
-    wrong = {f"{name} {list(has)}, expected {list(wanted)}" for name, (has, wanted) in shapes.items()}
-    found = listed_names("missing tensors", missing) + listed_names("unexpected tensors", unexpected)
-    if found := found + listed_names("tensors of another shape", wrong):
-        raise InputError(f"{where}: weights do not fit config.json; {'; '.join(found)}")
+    wrong = {f"{name} {list(has)}, expected {list(shape)}" for name, (has, shape) in shapes.items()}
+    problems = listed_names("missing tensors", missing) + listed_names("unexpected tensors", unexpected)
+    if problems := problems + listed_names("tensors of another shape", wrong):
+        raise InputError(f"{where}: weights do not fit config.json; {'; '.join(problems)}")
 
 
-def refuse_other_tensors(where: Path, found: Mapping[str, Shape], wanted: Mapping[str, Shape]) -> None:
+def refuse_other_tensors(where: Path, stored: Mapping[str, Shape], expected: Mapping[str, Shape]) -> None:
     """`refuse_misfit` for shapes by tensor name."""
-    both = found.keys() & wanted.keys()
-    shapes = {name: (found[name], wanted[name]) for name in both if list(found[name]) != list(wanted[name])}
-    refuse_misfit(where, wanted.keys() - found.keys(), found.keys() - wanted.keys(), shapes)
+    both = stored.keys() & expected.keys()
+    shapes = {name: (stored[name], expected[name]) for name in both if list(stored[name]) != list(expected[name])}
+    refuse_misfit(where, expected.keys() - stored.keys(), stored.keys() - expected.keys(), shapes)

@@ -154,24 +154,24 @@ def read_tensors(source: ModelSource, folder: Path) -> dict[str, Tensor]:
         InputError: no weights, damaged ones, or not the tensors of their index.
     """
     files, listed = weight_files(folder)
-    found: dict[str, Tensor] = {}
+    by_name: dict[str, Tensor] = {}
     for file in files:
         try:
-            found |= safetensors.torch.load(source.read(file))
+            by_name |= safetensors.torch.load(source.read(file))
         except MsdcError:
             raise
         except Exception as error:
             raise InputError(f"{file}: damaged or not a safetensors file ({first_line(error)})") from error
     if listed is not None:
-        refuse_misfit(folder, listed - found.keys(), found.keys() - listed, {})
-    for name, value in found.items():
+        refuse_misfit(folder, listed - by_name.keys(), by_name.keys() - listed, {})
+    for name, value in by_name.items():
         # Integers are indices (of model2vec), buffers and masks; a weight in integers has lost its scale.
         if value.dtype not in FLOATS and name.rpartition(".")[2] in ("weight", "bias", "embeddings", "weights"):
             if name.endswith("bias") and value.ndim > 1:
                 continue  # GPT-2's mask
             kind = str(value.dtype).removeprefix("torch.")
             raise InputError(f"{folder}: tensor {printable(name)} is {kind}, not float; use the float checkpoint")
-    return {n: value.float() if value.dtype == torch.float64 else value for n, value in found.items()}
+    return {n: value.float() if value.dtype == torch.float64 else value for n, value in by_name.items()}
 
 
 class _FromSource:
@@ -184,13 +184,13 @@ class _FromSource:
         """Replaces the loader of Dense, LayerNorm and StaticEmbedding; the last passes no `model`."""
         where = Path(model_name_or_path) / subfolder
         tensors = read_tensors(cls.source, where)
-        found = {name: tuple(value.shape) for name, value in tensors.items()}
+        stored = {name: tuple(value.shape) for name, value in tensors.items()}
         if model is not None:
-            refuse_other_tensors(where, found, {name: tuple(v.shape) for name, v in model.state_dict().items()})
+            refuse_other_tensors(where, stored, {name: tuple(v.shape) for name, v in model.state_dict().items()})
             model.load_state_dict(tensors)
             return model
         (needed, *optional) = STATIC if STATIC[0] in tensors else MODEL2VEC
-        refuse_misfit(where, {needed} - found.keys(), found.keys() - {needed, *optional}, {})
+        refuse_misfit(where, {needed} - stored.keys(), stored.keys() - {needed, *optional}, {})
         # The sum of half-precision rows would be less exact than any program.
         return {name: value.float() if value.is_floating_point() else value for name, value in tensors.items()}
 
@@ -203,17 +203,17 @@ class _FromSource:
         chosen: dict[str, Any] = {"attn_implementation": None, "experts_implementation": None}
         reading = {"state_dict": read_tensors(self.source, where), "dtype": torch.float32, **chosen}
         reading |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
-        found = this._load_encoder_only_model(None, config, **reading)
-        if found is None:
+        loaded = this._load_encoder_only_model(None, config, **reading)
+        if loaded is None:
             with torch.device("meta"):
                 shape = automatic.from_config(config, trust_remote_code=loading.get("trust_remote_code"), **chosen)
-            found = type(shape).from_pretrained(None, config=shape.config, **reading)
-        model, report = found
+            loaded = type(shape).from_pretrained(None, config=shape.config, **reading)
+        model, report = loaded
         prefix = f"{model.base_model_prefix}."
         # Few models use their pooler, and many were published without one.
         this.no_pooler = {name for name in report["missing_keys"] if name.startswith("pooler.")}
         unexpected = {name for name in report["unexpected_keys"] if not _unused(name.removeprefix(prefix), model)}
-        shapes = {name: (has, wanted) for name, has, wanted in report["mismatched_keys"]}
+        shapes = {name: (has, expected) for name, has, expected in report["mismatched_keys"]}
         refuse_misfit(where, report["missing_keys"] - this.no_pooler, unexpected, shapes)
         return model
 
@@ -261,9 +261,9 @@ def open_sentence_transformer(
                 modules.append(loader(folder, **loading))
         first = modules[0]
         _refuse_positions(layout.config, first, layout.body)
-        made = str(next(iter(layout.config.get("architectures") or ()), ""))
-        if made and not trust_remote_code and not hasattr(transformers, made):
-            warn(f"{folder}: config.json names the class {made}, which transformers does not have; the model is "
+        class_name = str(next(iter(layout.config.get("architectures") or ()), ""))
+        if class_name and not trust_remote_code and not hasattr(transformers, class_name):
+            warn(f"{folder}: config.json names the class {class_name}, which transformers does not have; the model is "
                  f"computed as {type(first.model).__name__}")  # fmt: skip
         of: Any = getattr(first, "tokenizer", None)
         if getattr(of, "pad_token", "") is None:
@@ -354,11 +354,11 @@ def set_pooling(
     from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 
     folder = source.folder
-    found = [part for part in module.after if isinstance(part, Pooling)] if isinstance(module, SentenceModel) else []
-    if not isinstance(module, SentenceModel) or len(found) != 1:
+    poolings = [part for part in module.after if isinstance(part, Pooling)] if isinstance(module, SentenceModel) else []
+    if not isinstance(module, SentenceModel) or len(poolings) != 1:
         raise InputError(f"{folder}: its transformer computes sentence vectors; `pooling` and `head` do not apply")
     if pooling is not None:
-        found[0].pooling_mode = pooling
+        poolings[0].pooling_mode = pooling
     if head is None:
         return None
     state = _head_weights(read_tensors(source, folder), module.width)
@@ -378,14 +378,14 @@ def set_pooling(
 
 def _head_weights(tensors: dict[str, Tensor], hidden: int) -> dict[str, Tensor] | None:
     """Weight and bias of the head among a folder's tensors; None without one."""
-    for wanted in HEAD_NAMES:
-        found: dict[str, Tensor] = {}
+    for layout in HEAD_NAMES:
+        weights: dict[str, Tensor] = {}
         for name, value in tensors.items():
             layer, _, part = name.rpartition(".")
-            if f".{layer}".endswith(f".{wanted}") and part in ("weight", "bias"):
-                found[part] = value.float()
-        if found.keys() == {"weight", "bias"} and found["weight"].shape == (hidden, hidden):
-            return found
+            if f".{layer}".endswith(f".{layout}") and part in ("weight", "bias"):
+                weights[part] = value.float()
+        if weights.keys() == {"weight", "bias"} and weights["weight"].shape == (hidden, hidden):
+            return weights
     return None
 
 
@@ -414,11 +414,11 @@ def _model_with_ids(piece_file: Path, backend: Any) -> bytes | None:
     pieces in the order of the ids needs no such offset: the phone reads it directly, and the table is unchanged.
     """
     Piece = pb.ModelProto.SentencePiece
-    found = json.loads(backend.to_str())
-    rows = found["model"].get("vocab")
-    if found["model"].get("type") != "Unigram" or not isinstance(rows, list):
+    parsed = json.loads(backend.to_str())
+    rows = parsed["model"].get("vocab")
+    if parsed["model"].get("type") != "Unigram" or not isinstance(rows, list):
         return None
-    added = {int(token["id"]): str(token["content"]) for token in found.get("added_tokens", [])}
+    added = {int(token["id"]): str(token["content"]) for token in parsed.get("added_tokens", [])}
     added_ids = range(len(rows), backend.get_vocab_size(with_added_tokens=True))
     names = [str(name) for name, _ in rows] + [added.get(number, "") for number in added_ids]
     proto = pb.ModelProto()
@@ -457,14 +457,14 @@ def _pieces(folder: Path, fast: FastTokenizer) -> PieceTokenizer | None:
     for file in (folder / name for name in PIECE_FILES if (folder / name).is_file()):
         try:
             # Our own files have the right ids; a stock file is rewritten with the model's.
-            found = [PieceTokenizer(file)] if file.name == MODEL_FILE else []
+            candidates = [PieceTokenizer(file)] if file.name == MODEL_FILE else []
             rewritten = _model_with_ids(file, fast.backend)
-            found += [] if rewritten is None else [PieceTokenizer(_cached_file({MODEL_FILE: rewritten}))]
+            candidates += [] if rewritten is None else [PieceTokenizer(_cached_file({MODEL_FILE: rewritten}))]
         except InputError:
             continue
-        for one in found:
-            if one.size >= fast.size and one.pad_id == fast.pad_id and one.encode(texts, 512) == expected:
-                return one
+        for pieces in candidates:
+            if pieces.size >= fast.size and pieces.pad_id == fast.pad_id and pieces.encode(texts, 512) == expected:
+                return pieces
     return None
 
 

@@ -29,11 +29,11 @@ PASSED = {"input_ids", "attention_mask", "token_type_ids", "modality", "special_
 
 def check_ids(tokenizer: Tokenizer, module: nn.Module, where: Path) -> None:
     """Refuse a tokenizer with ids that have no row in the model's table: a text with one of them has no vector."""
-    whole: Any = module
+    network: Any = module
     if isinstance(module, StaticModel):
         table: Any = module.table
     else:
-        table = getattr(whole.body, "text_model", whole.body).get_input_embeddings()
+        table = getattr(network.body, "text_model", network.body).get_input_embeddings()
     weight = getattr(table, "weight", None)
     ids = tokenizer.size
     if isinstance(tokenizer, FastTokenizer):
@@ -62,7 +62,7 @@ def check_tokens(first: Any, tokenizer: Tokenizer, longest: int, where: Path) ->
         texts += [f"a {token.content} b" for token in list(tokenizer.backend.get_added_tokens_decoder().values())[:1]]
     for text in texts:
         try:
-            own = _own_ids(first, text, longest)
+            expected = _own_ids(first, text, longest)
         except MsdcError as error:
             raise InputError(f"{where}: {error}") from error
         except Exception as error:
@@ -70,20 +70,20 @@ def check_tokens(first: Any, tokenizer: Tokenizer, longest: int, where: Path) ->
                 continue  # where no id is added, the library may have no tensor for it
             raise InputError(f"{where}: its tokenizer fails on a text: {first_line(error)}") from error
         (row,) = tokenizer.encode([text], longest)
-        if own != row:
-            raise InputError(f"{where}: {_lost_setting(first, own, row)}")
+        if expected != row:
+            raise InputError(f"{where}: {_lost_setting(first, expected, row)}")
 
 
 def _own_ids(first: Any, text: str, longest: int) -> list[int]:
     static = type(first).__name__ == "StaticEmbedding"
-    kept = first.max_seq_length
+    length = first.max_seq_length
     try:
         if not static:
             first.max_seq_length = longest
         features = first.preprocess([text])
     finally:
         if not static:
-            first.max_seq_length = kept
+            first.max_seq_length = length
     if unknown := sorted(set(features) - PASSED):
         raise InputError(f"its tokenizer also gives {', '.join(unknown)}, which msdc does not pass to a model")
     types = features.get("token_type_ids")
@@ -100,7 +100,7 @@ def _own_ids(first: Any, text: str, longest: int) -> list[int]:
     return [int(i) for i in ids_T[mask_T.bool()]]
 
 
-def _lost_setting(first: Any, own: Sequence[int], row: Sequence[int]) -> str:
+def _lost_setting(first: Any, expected: Sequence[int], row: Sequence[int]) -> str:
     """The setting for which the ids of sentence-transformers differ from ours, in words."""
     of: Any = first.tokenizer
     truncation = (of.truncation or {}) if isinstance(of, Backend) else {}
@@ -113,5 +113,5 @@ def _lost_setting(first: Any, own: Sequence[int], row: Sequence[int]) -> str:
         return "split_special_tokens (tokenizer_config.json) is not supported"
     return (
         "a setting of its tokenizer is not supported: sentence-transformers reads a text as ids "
-        f"{', '.join(map(str, own[:6]))} ..., tokenizer.json as {', '.join(map(str, row[:6]))} ..."
+        f"{', '.join(map(str, expected[:6]))} ..., tokenizer.json as {', '.join(map(str, row[:6]))} ..."
     )
