@@ -175,12 +175,12 @@ main(['distill', 'tiny.yaml', '-o', 'run'])
 def test_the_processes_of_one_job_are_refused_together(tiny_tree, tmp_path):
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(short(tiny_tree)))
     with held(tmp_path / "run"):
-        found = together(JOB, str(tmp_path))
-        assert all(code for code, _ in found), found
-        assert not any("Traceback" in output for _, output in found), found
-        said = {line for _, output in found for line in output.splitlines() if line.startswith("error:")}
-        assert len(said) == 1
-        assert f"in use by process {os.getpid()} on" in said.pop()
+        results = together(JOB, str(tmp_path))
+        assert all(code for code, _ in results), results
+        assert not any("Traceback" in output for _, output in results), results
+        errors = {line for _, output in results for line in output.splitlines() if line.startswith("error:")}
+        assert len(errors) == 1
+        assert f"in use by process {os.getpid()} on" in errors.pop()
         assert [path.name for path in (tmp_path / "run").iterdir() if path.suffix != ".json"] == [".lock"]
 
 
@@ -207,7 +207,7 @@ main(['distill', 'tiny.yaml', '-o', 'run', '--set', rate])
 def test_processes_with_different_recipes_are_refused_together(tiny_tree, tmp_path):
     """As of two machines with different files: their weights would part in silence."""
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(short(tiny_tree)))
-    found = together(DIFFERENT, str(tmp_path))
-    assert all(code for code, _ in found), found
-    said = {line for _, output in found for line in output.splitlines() if line.startswith("error:")}
-    assert said == {"error: the processes have different recipes: start all of them with the same file and options"}
+    results = together(DIFFERENT, str(tmp_path))
+    assert all(code for code, _ in results), results
+    errors = {line for _, output in results for line in output.splitlines() if line.startswith("error:")}
+    assert errors == {"error: the processes have different recipes: start all of them with the same file and options"}
