@@ -2,7 +2,7 @@
 
     python benchmarks/encode.py --work WORK --peer-python PEER/bin/python --e5 FOLDER --write docs/results/encode.md
 
-Each figure is processor time of a process of its own, on one thread; the ways take turns. PEER has the libraries of
+Each figure is processor time of a process of its own, on one processor; the ways take turns. PEER has the libraries of
 `pip install "sentence-transformers<6" "transformers<5" optimum-onnx model2vec skeletoken`; FOLDER is
 multilingual-e5-small as a folder of sentence-transformers. Without them only msdc is measured. Texts are those of the
 embedded corpus.
@@ -87,7 +87,18 @@ def file_seconds(work: Path, texts: Path) -> float:
     joined = [" ".join(lines[(i * 5 + j) % LINES] for j in range(5)) for i in range(FILE_LINES)]
     file = work / "lines.txt"
     file.write_text("\n".join(joined) + "\n", "utf-8")
-    words = [sys.executable, "-m", "msdc.cli", "encode", "-i", file, "-o", work / "lines.npy", "--force", "-q"]
+    words: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "msdc.cli",
+        "encode",
+        "-i",
+        file,
+        "-o",
+        work / "lines.npy",
+        "--force",
+        "-q",
+    ]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(words, check=True, capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -144,7 +155,7 @@ def main() -> None:
          for row in rows],
     )  # fmt: skip
     body = (
-        f"Processor time on one thread; median [range] of {options.rounds} processes; ratios to the first row.\n\n"
+        f"Processor time on one processor; median [range] of {options.rounds} processes; ratios to the first row.\n\n"
         f"## The whole process\n\n{whole}\n\n`msdc encode -i FILE -o FILE.npy`, {FILE_LINES:,} lines of 5 sentences: "
         f"{spread(seconds, 1)} CPU s.\n\n## Milliseconds per text, one by one\n\n{single}\n\n"
         f"Lowest cosine of the int8 program to the float model over {LINES:,} lines: {lowest_cosine(texts):.4f}.\n"
