@@ -98,11 +98,16 @@ def above_numbers(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _choose_delimiter(lines: list[str]) -> str:
-    """The delimiter under which most of the first lines have the same number of cells, at least two."""
+    """The delimiter under which most of the first lines are in rows of the same number of cells, at least two."""
 
     def fit(delimiter: str) -> tuple[int, int]:
-        found = [cells for _, cells in csv_rows(lines, delimiter) if not isinstance(cells, str)]
-        ((width, count),) = Counter(len(cells) for cells in found if len(cells) > 1).most_common(1) or [(0, 0)]
+        rows = list(csv_rows(lines, delimiter))
+        ends = [number for number, _ in rows[1:]] + [len(lines) + 1]
+        lines_by_width = Counter[int]()
+        for (number, cells), end in zip(rows, ends, strict=True):
+            if not isinstance(cells, str) and len(cells) > 1:
+                lines_by_width[len(cells)] += end - number  # a row may have several lines
+        ((width, count),) = lines_by_width.most_common(1) or [(0, 0)]
         return count, width
 
     return max(DELIMITERS, key=fit)

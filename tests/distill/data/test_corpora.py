@@ -60,6 +60,11 @@ def test_csv_whatever_its_columns(tmp_path, table, delimiter):
     assert rows(path=made(tmp_path / "mine.csv.gz", gzip.compress(content)), languages=["de"]) == READ
 
 
+def test_cells_of_several_lines_with_another_delimiter_in_them(tmp_path):
+    path = made(tmp_path / "mine.en-de.csv", '"x\n\ty","v\n\tw"\n"a\n\tb","c\n\td"\n')
+    assert rows(path=path) == [("x y", "v w", "de"), ("a b", "c d", "de")]
+
+
 def test_quotes_of_tab_separated_text_are_text(tmp_path):
     path = made(tmp_path / "mine.en-de.tsv", '"Yes."\t"Ja."\n"No," she said.\tNein.\n')
     assert rows(path=path) == [('"Yes."', '"Ja."', "de"), ('"No," she said.', "Nein.", "de")]
