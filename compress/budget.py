@@ -127,20 +127,20 @@ def plan_budget(
     except ValidationError as error:
         raise InputError(f"size {budget!r} is not a number of bytes, such as 10MB or 9.5MiB") from error
     _, base, student = base_of(model, shape)
-    kept: dict[int, float] = {}
+    kept_by_width: dict[int, float] = {}
     if student is not None:
         from msdc.compress.cut import kept_shares, wide_table
 
-        kept = kept_shares(wide_table(student), [width for width in WIDTHS if width < base.table_width])
+        kept_by_width = kept_shares(wide_table(student), [width for width in WIDTHS if width < base.table_width])
     codes: list[tuple[int, int]] = []
     if base_rows is not None or nonzeros is not None:
         if nonzeros not in (None, *NONZEROS):
             raise InputError(f"`nonzeros` {nonzeros}: a coded row is a sum of 2 to 5 base rows")
         codes = list(product([base_rows] if base_rows else BASE_ROWS, [nonzeros] if nonzeros else NONZEROS))
     fixed = {name: value for name, value in fixed.items() if value is not None}
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     smallest = inf
-    for cut, points in _cuts(base, kept, codes):
+    for cut, points in _cuts(base, kept_by_width, codes):
         config = cut_config(base, **cut, place=place, max_length=max_length)
         if any(getattr(config, name) != value for name, value in fixed.items()):
             continue
@@ -157,14 +157,14 @@ def plan_budget(
                     parameters=parameter_counts(config)["total"],
                     expected_loss=round(points + PRECISION_POINTS[precision], 3),
                 )
-                found.append(candidate)
-    if not found and smallest == inf:
+                candidates.append(candidate)
+    if not candidates and smallest == inf:
         raise InputError(f"no candidate has {', '.join(f'`{name}` {value}' for name, value in fixed.items())}")
-    if not found:
+    if not candidates:
         raise InputError(f"no student of this model fits {budget_bytes} bytes; the smallest takes {smallest}")
-    front = pareto([(row.bytes, row.macs_per_token, row.expected_loss) for row in found])
-    found = [row.model_copy(update={"pareto": best}) for row, best in zip(found, front, strict=True)]
-    return sorted(found, key=lambda row: (row.expected_loss, row.bytes, row.macs_per_token))
+    front = pareto([(row.bytes, row.macs_per_token, row.expected_loss) for row in candidates])
+    candidates = [row.model_copy(update={"pareto": best}) for row, best in zip(candidates, front, strict=True)]
+    return sorted(candidates, key=lambda row: (row.expected_loss, row.bytes, row.macs_per_token))
 
 
 def _cuts(

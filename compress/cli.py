@@ -35,13 +35,13 @@ def _table(caption: str, columns: Sequence[str], rows: Sequence[tuple[str, ...]]
 
 
 def _shapes(as_json: bool) -> None:
-    found = [compress.plan(shape=name) for name in SHAPES]
+    plans = [compress.plan(shape=name) for name in SHAPES]
     if as_json:
-        click.echo(json.dumps([sizes.model_dump(mode="json") for sizes in found], indent=2))
+        click.echo(json.dumps([sizes.model_dump(mode="json") for sizes in plans], indent=2))
         return
-    rows = [(one.shape, f"{one.config.vocabulary:,}", str(one.config.hidden), str(one.config.unit * one.config.repeats),
-             f"{one.parameters / 1e6:.1f}", *(megabytes(one.bytes[name]["onnx"]) for name in ("fp32", "int8")))
-            for one in found]  # fmt: skip
+    rows = [(row.shape, f"{row.config.vocabulary:,}", str(row.config.hidden), str(row.config.unit * row.config.repeats),
+             f"{row.parameters / 1e6:.1f}", *(megabytes(row.bytes[name]["onnx"]) for name in ("fp32", "int8")))
+            for row in plans]  # fmt: skip
     columns = ["shape", "vocabulary", "hidden", "layers", "M parameters", "fp32 MB", "int8 MB"]
     _table("published shapes, for --shape NAME; bytes of ONNX files", columns, rows)
 
@@ -85,8 +85,8 @@ def plan_command(budget: str | None, runtime: str, show_all: bool, wide: bool, a
         rows = [(name, *map(megabytes, row.values())) for name, row in sizes.bytes.items()]
         _table("predicted bytes, MB", ["precision", *sizes.bytes["fp32"]], rows)
         return
-    found = compress.plan_budget(budget, runtime=runtime, **options)
-    shown = [row for row in found if show_all or row.pareto]
+    plans = compress.plan_budget(budget, runtime=runtime, **options)
+    shown = [row for row in plans if show_all or row.pareto]
     if as_json:
         click.echo(json.dumps([row.model_dump() for row in shown], indent=2))
         return
@@ -100,8 +100,8 @@ def plan_command(budget: str | None, runtime: str, show_all: bool, wide: bool, a
     ]  # fmt: skip
     columns = ["vocabulary", "bottleneck", "layers", "precision", "MB", "M MACs/token", "M parameters",
                "expected loss", "Pareto"]  # fmt: skip
-    front = sum(row.pareto for row in found)
-    fits = f"{len(found)} combinations fit {budget} ({runtime}), {front} on the Pareto set; {len(rows)} shown"
+    front = sum(row.pareto for row in plans)
+    fits = f"{len(plans)} combinations fit {budget} ({runtime}), {front} on the Pareto set; {len(rows)} shown"
     _table(fits, columns, rows, None if wide else terminal_width())
     click.echo(
         "expected loss ranks candidates (Spearman points, from published ablations); train two or three of them."
@@ -193,8 +193,8 @@ def student(layers: str | None, as_json: bool, **options: Any) -> None:
         click.echo(report.model_dump_json(indent=2))
         return
     config = report.sizes.config
-    kept = ", ".join(map(str, report.layers)) or "none"
-    click.echo(f"{report.out}: layers {kept} x {config.repeats}, table {config.vocabulary:,} x {config.table_width}, "
+    stored = ", ".join(map(str, report.layers)) or "none"
+    click.echo(f"{report.out}: layers {stored} x {config.repeats}, table {config.vocabulary:,} x {config.table_width}, "
                f"{report.sizes.parameters / 1e6:.2f} M parameters")  # fmt: skip
     if report.kept_variance is not None:
         click.echo(

@@ -138,13 +138,13 @@ def static_student(
     old, dim = large.config, large.width
     if max_length > old.positions:
         raise InputError(f"longest input {max_length} exceeds the {old.positions} positions of the model")
-    found = []
+    heads = []
     for rows_RE in large.embedding.table.weight.split(1024):
         hidden_R1H = large.embedding.eval().finish(rows_RE.unsqueeze(1))
         for _ in range(old.repeats):
             hidden_R1H = large.unit(hidden_R1H)
-        found.append(large.head(hidden_R1H, hidden_R1H.new_ones(len(hidden_R1H), 1)))
-    stored_RD, code = torch.cat(found), large.embedding.code
+        heads.append(large.head(hidden_R1H, hidden_R1H.new_ones(len(hidden_R1H), 1)))
+    stored_RD, code = torch.cat(heads), large.embedding.code
     share_V = row_weights(frequency_V, old.vocabulary).float()
     weight_V1 = (RARE / (RARE + share_V / share_V.sum())).unsqueeze(1)
     state: dict[str, Tensor] = {}
@@ -238,7 +238,7 @@ def fit_student(
     weight_V = row_weights(frequency_V, len(table_VE)).float()
     mean_E = torch.zeros_like(table_VE[0]) if config.static else (weight_V / weight_V.sum()) @ table_VE
     code = fit_code(table_VE - mean_E, base_rows, nonzeros, frequency_V)
-    kept = kept_variance(table_VE - mean_E, code.rows(), frequency_V)
+    variance = kept_variance(table_VE - mean_E, code.rows(), frequency_V)
     project = plain.embedding.project if config.place == "word" else None
     # Every token has a position: the mean of all rows is added there, after the map if the map comes first.
     if not config.static:
@@ -246,7 +246,7 @@ def fit_student(
     state |= {TABLE: code.base_RE, CODE: code.weight_Vk, INDEX: code.index_Vk}
     return with_state(
         StudentConfig(**{**config.model_dump(), "base_rows": base_rows, "nonzeros": nonzeros}), state
-    ), kept
+    ), variance
 
 
 def kept_shares(table_VH: Tensor, widths: Sequence[int], frequency_V: Tensor | None = None) -> dict[int, float]:
@@ -359,10 +359,10 @@ def cut_student(
     card = f"# {output.name}\n\nA student cut from {encoder.name}, not trained yet.\n\n"
     applied = "" if repeats == 1 else f", applied {repeats} times"
     card += f"* its layers {', '.join(map(str, picked))}{applied}\n" if picked else "* no layers: a table and a mean\n"
-    kept = None
+    share = None
     if bottleneck is not None and picked:
-        kept = kept_shares(wide_table(large), [bottleneck], frequency_V)[bottleneck]
-        card += f"* token table {bottleneck} wide ({place}), {kept:.1%} of its weighted variance kept; "
+        share = kept_shares(wide_table(large), [bottleneck], frequency_V)[bottleneck]
+        card += f"* token table {bottleneck} wide ({place}), {share:.1%} of its weighted variance kept; "
         card += f"frequencies: {source}\n"
     if materialise:
         card += "* written as the equal plain BertModel: recurrence unrolled, table multiplied out\n"
@@ -372,7 +372,7 @@ def cut_student(
         output,
         card,
         layers=picked,
-        kept_variance=kept,
+        kept_variance=share,
         frequency=source,
         force=force,
         stock=materialise,
@@ -410,10 +410,10 @@ def code_table(
     """
     output, encoder, student = open_source(model, output, force)
     frequency_V, source = row_frequency(encoder, student.config.vocabulary, corpus)
-    coded, kept = fit_student(student, base_rows, nonzeros, frequency_V)
+    coded, variance = fit_student(student, base_rows, nonzeros, frequency_V)
     card = (
         f"# {output.name}\n\n{encoder.name} with a coded token table: each row is a sum of {nonzeros} of {base_rows:,} "
-        f"base rows.\n\n* {kept:.1%} of the weighted variance of its rows kept; frequencies: {source}\n"
+        f"base rows.\n\n* {variance:.1%} of the weighted variance of its rows kept; frequencies: {source}\n"
     )
     layers = list(range(student.config.unit))
-    return _save(coded, encoder, output, card, layers=layers, kept_variance=kept, frequency=source, force=force)
+    return _save(coded, encoder, output, card, layers=layers, kept_variance=variance, frequency=source, force=force)

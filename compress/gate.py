@@ -58,9 +58,9 @@ def require_written(source: Encoder, expected: Encoder, folder: Path, texts: Seq
         GateError: naming both mean cosines.
     """
     own_ND, written = source_vectors(source, texts), load_encoder(folder, precision="float")
-    wanted, found = (float(cosine_rows(own_ND, one.encode(texts)).mean()) for one in (expected, written))
-    if not found >= wanted - WRITTEN_LOSS:
+    in_memory, reread = (float(cosine_rows(own_ND, model.encode(texts)).mean()) for model in (expected, written))
+    if not reread >= in_memory - WRITTEN_LOSS:
         raise GateError(
-            f"the written folder has mean cosine {found:.4f} to {source.name}, the student in memory {wanted:.4f}; "
+            f"the written folder has mean cosine {reread:.4f} to {source.name}, the student in memory {in_memory:.4f}; "
             "nothing was kept"
         )

@@ -50,15 +50,15 @@ def checked(function: Function) -> Function:
 
     @functools.cache
     def hints() -> dict[str, Any]:
-        found = {}
-        for name, one in signature.parameters.items():
+        types = {}
+        for name, parameter in signature.parameters.items():
             # A type that is imported for type checkers alone is checked by the function itself.
             try:
-                hint = one.annotation
-                found[name] = eval(hint, getattr(function, "__globals__")) if isinstance(hint, str) else hint  # noqa: B009
+                hint = parameter.annotation
+                types[name] = eval(hint, getattr(function, "__globals__")) if isinstance(hint, str) else hint  # noqa: B009
             except NameError:
-                found[name] = Any
-        return found
+                types[name] = Any
+        return types
 
     @functools.wraps(function)
     def call(*positional: Any, **named: Any) -> Any:

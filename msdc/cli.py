@@ -179,10 +179,10 @@ def with_options(text: str, words: list[str]) -> str:
         is_option = isinstance(param, click.Option)
         names[param.name] = max(param.opts, key=len) if is_option else param.make_metavar(context).strip("[].")
 
-    def option(found: re.Match[str]) -> str:
-        name, value = found.groups()
+    def option(match: re.Match[str]) -> str:
+        name, value = match.groups()
         if name not in names:
-            return found[0]
+            return match[0]
         return f"{names[name]}" if value in (None, "True", "False") else f"{names[name]} {value.strip(chr(34))}"
 
     return re.sub(r"`(\w+)(?:=([^`]+))?`", option, text)

@@ -163,7 +163,7 @@ def locked(path: str | os.PathLike[str], busy: Callable[[], str] | None = None) 
     path = Path(os.path.realpath(Path(path).parent)) / Path(path).name
     lock = FileLock(path, is_singleton=True)
     with disk_errors(path):
-        for left in reversed(range(20)):
+        for attempts_left in reversed(range(20)):
             try:
                 lock.acquire(blocking=busy is None)  # this also creates the folder
                 break
@@ -171,7 +171,7 @@ def locked(path: str | os.PathLike[str], busy: Callable[[], str] | None = None) 
                 assert busy is not None, "without one it waits"
                 raise InputError(busy()) from error
             except (FileExistsError, FileNotFoundError):  # its holder just creates or removes the folder
-                if not left:
+                if not attempts_left:
                     raise
                 time.sleep(0.001)
     try:
@@ -518,6 +518,6 @@ def sha256_files(paths: list[Path]) -> str:
 def sha256_named(hashes: Iterable[tuple[Path, str]]) -> str:
     """`sha256_files` from known hashes; files of one name keep their order."""
     digest = hashlib.sha256()
-    for path, found in sorted(hashes, key=lambda one: one[0].name):
+    for path, found in sorted(hashes, key=lambda pair: pair[0].name):
         digest.update(f"{path.name}\0{found}\n".encode())
     return digest.hexdigest()

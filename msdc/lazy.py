@@ -26,8 +26,8 @@ HIGHER = {
 def load(place: str) -> object:
     """The attribute at `MODULE:NAME`."""
     module, _, name = place.partition(":")
-    found: object = getattr(importlib.import_module(module), name)
-    return found
+    value: object = getattr(importlib.import_module(module), name)
+    return value
 
 
 def higher(name: str) -> Any:

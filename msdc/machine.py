@@ -106,10 +106,10 @@ def read_limits(root: str | Path = "/") -> Limits:
         fields, (kind, _, *options) = before.split(), [*after.split(), "", ""]
         if len(fields) < 5 or kind not in ("cgroup", "cgroup2"):
             continue
-        top, place = (_OCTAL.sub(lambda found: chr(int(found[1], 8)), field) for field in fields[3:5])
+        top, mount = (_OCTAL.sub(lambda match: chr(int(match[1], 8)), field) for field in fields[3:5])
         held = [""] if kind == "cgroup2" else [name for name in ",".join(options).split(",") if name in paths]
         for path in {paths[name] for name in held if name in paths}:
-            for group in _groups(root / place.lstrip("/"), top, path):
+            for group in _groups(root / mount.lstrip("/"), top, path):
                 cores += [_quota(group)]
                 memory += [_number(group / name) for name in ("memory.max", "memory.limit_in_bytes")]
     return Limits(min(filter(None, cores), default=None), min(filter(None, memory), default=None))
@@ -236,7 +236,7 @@ def read_heat() -> dict[str, Any]:
     return {
         "load_1min": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,  # psutil's starts at 0
         "thermal_c": {
-            f"{chip} {one.label or n}": one.current for chip in chips for n, one in enumerate(chips[chip], 1)
+            f"{chip} {sensor.label or n}": sensor.current for chip in chips for n, sensor in enumerate(chips[chip], 1)
         },
         "cpu_mhz": tuple(core.current for core in read("cpu_freq", percpu=True) or ()),
         "battery_percent": battery and float(battery.percent),
@@ -250,11 +250,11 @@ PACKAGES = ("msdc", "torch", "torchao", "executorch", "transformers", "tokenizer
 
 def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
     """Versions of Python and of those of `packages` that are installed."""
-    found = {"python": platform.python_version()}
+    by_name = {"python": platform.python_version()}
     for name in packages:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+            by_name[name] = importlib.metadata.version(name)
+    return by_name
 
 
 def environment() -> dict[str, Any]:

@@ -50,7 +50,7 @@ def quiet() -> Iterator[Captured]:
     captured = Captured()
     with _QUIET, tempfile.TemporaryFile() as sink:
         sys.stderr.flush()
-        kept, level = os.dup(2), logging.root.manager.disable
+        descriptor, level = os.dup(2), logging.root.manager.disable
         try:
             os.dup2(sink.fileno(), 2)
             logging.disable(logging.WARNING)
@@ -60,8 +60,8 @@ def quiet() -> Iterator[Captured]:
         finally:
             logging.disable(level)
             sys.stderr.flush()
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(descriptor, 2)
+            os.close(descriptor)
             sink.seek(max(0, sink.seek(0, os.SEEK_END) - MAX_KEPT_BYTES))
             captured.text = sink.read().decode("utf-8", "replace")
 
@@ -152,12 +152,12 @@ def run_program(
     """
     name = Path(command[0]).name
     with contextlib.ExitStack() as stack:
-        place = cwd or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="msdc-child-")))
+        folder = cwd or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="msdc-child-")))
         # Files, not pipes: they need no reading while it runs, and a process that outlives the program blocks nothing.
         streams = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(2)]
         try:
             process = subprocess.Popen(
-                list(command), cwd=place, env=env, stdin=subprocess.DEVNULL, stdout=streams[0], stderr=streams[1],
+                list(command), cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=streams[0], stderr=streams[1],
                 start_new_session=group,
             )  # fmt: skip
         except OSError as error:

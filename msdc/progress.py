@@ -38,8 +38,8 @@ def track(
 
     def state() -> str:
         rate = done / max(time.monotonic() - began, 1e-9)
-        left = f", {(total - done) / rate:,.0f} s left" if total and rate else ""
-        return f"{label}: {done:,}{f' of {total:,}' if total else ''} ({rate:,.1f} per second{left})"
+        time_left = f", {(total - done) / rate:,.0f} s left" if total and rate else ""
+        return f"{label}: {done:,}{f' of {total:,}' if total else ''} ({rate:,.1f} per second{time_left})"
 
     if not in_terminal():
         for item in items:

@@ -83,12 +83,12 @@ def pareto(costs_NK: Sequence[Sequence[float]]) -> list[bool]:
     front_N = np.zeros(len(values_NK), dtype=bool)
     if not len(values_NK):
         return []
-    kept = np.empty((0, values_NK.shape[1]))
+    front = np.empty((0, values_NK.shape[1]))
     # In lexicographic order a point can only be dominated by one before it.
     for index in np.lexsort(values_NK.T[::-1]):
         value = values_NK[index]
-        if len(kept) and bool(((kept <= value).all(1) & (kept < value).any(1)).any()):
+        if len(front) and bool(((front <= value).all(1) & (front < value).any(1)).any()):
             continue
         front_N[index] = True
-        kept = np.vstack([kept, value])
+        front = np.vstack([front, value])
     return front_N.tolist()

@@ -44,18 +44,18 @@ class Table:
 def note_of(table: Table, titles: Collection[str]) -> str:
     """The note without the sentences about other columns than `titles`, which begin with "Column: "."""
     gone = {column.title for column in table.columns} - set(titles)
-    kept = [part for part in table.note.removesuffix(".").split(". ") if part.partition(": ")[0] not in gone]
-    return ". ".join(kept) + "." * bool(kept and table.note)
+    parts = [part for part in table.note.removesuffix(".").split(". ") if part.partition(": ")[0] not in gone]
+    return ". ".join(parts) + "." * bool(parts and table.note)
 
 
 def heads(text: str) -> tuple[Column, ...]:
     """The columns of "Artifact | Device < | Load [ms]": units in brackets; `<` marks words, as the first column has."""
-    found = []
-    for i, part in enumerate(text.split(" | ")):
+    lines = []
+    for number, part in enumerate(text.split(" | ")):
         title, _, unit = part.removesuffix(" <").partition(" [")
-        left = i == 0 or part.endswith(" <")
-        found.append(Column(title, unit.removesuffix("]"), "left" if left else "right"))
-    return tuple(found)
+        is_left = number == 0 or part.endswith(" <")
+        lines.append(Column(title, unit.removesuffix("]"), "left" if is_left else "right"))
+    return tuple(lines)
 
 
 def escape_line(text: str) -> str:
@@ -104,8 +104,8 @@ def escape_latex(text: str) -> str:
 def to_latex(table: Table) -> str:
     """The table as a `tabular` with the rules of booktabs; its caption and note are comments."""
     kinds = []
-    for i, column in enumerate(table.columns):
-        words = "l" if max((len(row[i]) for row in table.rows), default=0) <= LATEX_WRAPPED else "p{6cm}"
+    for number, column in enumerate(table.columns):
+        words = "l" if max((len(row[number]) for row in table.rows), default=0) <= LATEX_WRAPPED else "p{6cm}"
         kinds.append(words if column.align == "left" else "r")
     heads = [c.title + (f" ({c.unit})" if c.unit else "") for c in table.columns]
     rows = [" & ".join(map(escape_latex, row)) + r" \\" for row in (heads, *table.rows)]
@@ -142,24 +142,24 @@ def to_text(table: Table, width: int | None = None, more: str = "more columns wi
         units = [f"[{c.unit}]" if c.unit else "" for c in table.columns]
         rows[:1] = [[printable(c.title) for c in table.columns], *([units] if any(units) else [])]
     widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
-    left, room = [column.align == "left" for column in table.columns], [*widths]
+    is_left, room = [column.align == "left" for column in table.columns], [*widths]
     if width is not None:
 
         def needed(count: int) -> int:
-            last = min(widths[count - 1], WRAPPED) if left[count - 1] else widths[count - 1]
+            last = min(widths[count - 1], WRAPPED) if is_left[count - 1] else widths[count - 1]
             return sum(widths[: count - 1]) + 2 * count + last
 
         count = len(heads)
         while count > 2 and needed(count) > width:
             count -= 1
         room = widths[:count]
-        if left[count - 1]:
+        if is_left[count - 1]:
             room[-1] = min(room[-1], max(WRAPPED, width - sum(room[:-1]) - 2 * count))
     lines = [filled(table.caption, width)] if table.caption else []
     for row in rows:
         *cells, last = (cell.ljust(size) if words else cell.rjust(size)
-                        for cell, size, words in zip(row, room, left, strict=False))  # fmt: skip
-        parts = textwrap.wrap(last, room[-1], break_on_hyphens=False) if left[len(room) - 1] else [last]
+                        for cell, size, words in zip(row, room, is_left, strict=False))  # fmt: skip
+        parts = textwrap.wrap(last, room[-1], break_on_hyphens=False) if is_left[len(room) - 1] else [last]
         before = "".join(f"  {cell}" for cell in cells)
         lines += [f"{before if i == 0 else ' ' * len(before)}  {part}".rstrip() for i, part in enumerate(parts or [""])]
     if hidden := heads[len(room) :]:

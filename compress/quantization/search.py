@@ -127,8 +127,8 @@ def search(
         return sum(plans.weight_bytes_by_dtype(config, plan).values())
 
     def step(name: str, up: int) -> Dtype | None:
-        place = allowed[name].index(weights[name]) + up
-        return allowed[name][place] if 0 <= place < len(allowed[name]) else None
+        position = allowed[name].index(weights[name]) + up
+        return allowed[name][position] if 0 <= position < len(allowed[name]) else None
 
     def worth(name: str) -> float:
         if (higher := step(name, 1)) is None:
@@ -161,12 +161,12 @@ def sqnr_db(reference: NDArray[Any], approximation: NDArray[Any]) -> float | Non
 def weight_reports(student: Student, plan: PrecisionPlan, calibration: Calibration) -> list[dict[str, Any]]:
     """For each weight that the plan names: bytes with scales, SQNR in dB (None: exact), and the cost of it alone."""
     weights = student.numbers()
-    made = plans.integers(weights, plan)
+    quantized = plans.integers(weights, plan)
     lines: list[dict[str, Any]] = []
     for name, dtype in plan.weights.items():
         size, ratio, cost = weights.arrays[name].nbytes, None, Cost(0.0, 1.0, 1.0)
-        if name in made:
-            size, ratio = made[name].bytes, sqnr_db(weights.arrays[name], made[name].dequantize())
+        if name in quantized:
+            size, ratio = quantized[name].bytes, sqnr_db(weights.arrays[name], quantized[name].dequantize())
             cost = calibration.cost({name: dtype}, plan.group)
         line = {"name": name, "dtype": dtype, "bytes": size, "sqnr_db": ratio}
         lines.append({**line, "mean_cosine": cost.mean_cosine, "loss": cost.loss})
@@ -247,11 +247,11 @@ def quantize(
         f"* on {report['texts']} texts of the {report['calibration']}: similarity ranks lose {report['loss']:.2f} "
         f"points, mean cosine {report['mean_cosine']:.5f}, min {report['min_cosine']:.5f}\n"
     )
-    kept: dict[str, Any] = {"plan": plan, "report": {"report": report}, "defaults": encoder.defaults}
+    options: dict[str, Any] = {"plan": plan, "report": {"report": report}, "defaults": encoder.defaults}
     rounded = rounding.quantize_student(student, plan)
     after = Encoder(rounded, encoder.tokenizer, student.config.positions, output.name, defaults=encoder.defaults)
-    kept["check"] = lambda stage: require_written(encoder, after, stage, texts[::8])
-    save_student(student, encoder.tokenizer, output, card=card, force=force, **kept)
+    options["check"] = lambda stage: require_written(encoder, after, stage, texts[::8])
+    save_student(student, encoder.tokenizer, output, card=card, force=force, **options)
     return QuantizeReport(
         model=encoder.name,
         out=str(output),

@@ -174,10 +174,10 @@ def _start_base(rows_VE: Tensor, weight_V: Tensor, base_rows: int) -> Tensor:
     free_V = torch.ones(len(rows_VE), dtype=torch.bool)
     picked = torch.zeros(0, dtype=torch.int64)
     while len(picked) < base_rows:
-        wanted = base_rows - len(picked)
+        missing_rows = base_rows - len(picked)
         # Half of the missing rows, then half of the rest: later choices see the error that earlier ones leave.
         left_V = torch.where(free_V, error_V, -1.0)
-        new = _distinct(rows_VE, left_V, -(-wanted // 2))
+        new = _distinct(rows_VE, left_V, -(-missing_rows // 2))
         picked, free_V[new] = torch.cat([picked, new]), False
         unit_NE = F.normalize(rows_VE[new], dim=1)
         block = max(1, BLOCK_NUMBERS // len(new))

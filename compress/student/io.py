@@ -132,5 +132,5 @@ def load_student(folder: str | Path, read: ReadBytes = Path.read_bytes) -> Stude
     The student keeps the scales of a quantized folder (`stored_scales`), so that quantizing it again gives the same
     integers.
     """
-    own = read_layout(folder).model_type == OWN_TYPE
-    return student_of(read_weights(folder, read)) if own else from_stock(folder)
+    is_student = read_layout(folder).model_type == OWN_TYPE
+    return student_of(read_weights(folder, read)) if is_student else from_stock(folder)

@@ -244,21 +244,21 @@ def integers(model: Student | StudentWeights, plan: PrecisionPlan) -> dict[str, 
     """
     check_plan(model.config, plan)
     weights: StudentWeights = model.numbers() if hasattr(model, "numbers") else model
-    made: dict[str, Integers] = {}
+    by_name: dict[str, Integers] = {}
     for name, dtype in plan.weights.items():
         if dtype == "fp32":
             continue
         weight_RC = weights.arrays[name]
         kind = scale_dtype(name, dtype)
         shape = scale_shape(name, weight_RC.shape, dtype, plan.group)
-        found = _stored(weight_RC, weights.scales.get(name), dtype, shape)
-        if found is None:
+        quantized = _stored(weight_RC, weights.scales.get(name), dtype, shape)
+        if quantized is None:
             columns = plan.group if dtype == "int4" else weight_RC.shape[1]
-            found = (
+            quantized = (
                 quantize_columns(weight_RC) if name == names.CODE else quantize_block(weight_RC, columns, dtype, kind)
             )
-        made[name] = Integers(name, dtype, *found, kind)
-    return made
+        by_name[name] = Integers(name, dtype, *quantized, kind)
+    return by_name
 
 
 def _stored(

@@ -137,19 +137,19 @@ def check_convertible(model: SentenceModel, where: str = "model") -> tuple[dict[
     if activation not in ACTIVATIONS:
         raise InputError(f"{where}: activation {activation!r} is not supported; known: {', '.join(ACTIVATIONS)}")
     _check_modules(model, where)
-    found: dict[str, Any] = {type(module).__name__: module for module in model.after}
+    by_class: dict[str, Any] = {type(module).__name__: module for module in model.after}
     kinds = [type(module).__name__ for module in model.after if type(module).__name__ != "Dropout"]
-    wanted = [kind for kind in ("Pooling", "Dense", "Normalize") if kind in found]
-    if "Pooling" not in found or kinds != wanted:
+    expected_order = [kind for kind in ("Pooling", "Dense", "Normalize") if kind in by_class]
+    if "Pooling" not in by_class or kinds != expected_order:
         raise InputError(
             f"{where}: cannot become a student: its modules {', '.join(kinds) or 'end with the transformer'}; expected "
             "Pooling, at most one Dense, and Normalize"
         )
-    pooling, dense = found["Pooling"].pooling_mode, found.get("Dense")
+    pooling, dense = by_class["Pooling"].pooling_mode, by_class.get("Dense")
     modes = [pooling] if isinstance(pooling, str) else list(pooling)
     if len(modes) != 1 or modes[0] not in ("mean", "cls", "max"):
         raise InputError(f"{where}: cannot become a student: pooling {', '.join(modes)}; known: mean, cls, max")
-    head = {"pooling": modes[0], "normalize": "Normalize" in found}
+    head = {"pooling": modes[0], "normalize": "Normalize" in by_class}
     if dense is None:
         return head, {}
     activation = type(dense.activation_function).__name__.lower()
@@ -167,12 +167,12 @@ def stock_names(kind: str, stack: Sequence[tuple[int, ...]]) -> dict[str, str]:
     family, modules = FAMILIES[kind], {"embedding.norm": "embeddings.LayerNorm"}
     if kind == "albert":
         modules["embedding.project"] = "encoder.embedding_hidden_mapping_in"
-    for index, place in enumerate(stack):
-        layer = family.layer.format(*place)
+    for index, indices in enumerate(stack):
+        layer = family.layer.format(*indices)
         modules |= {
             f"layers.{index}.{part}": f"{layer}.{other}" for part, other in zip(PARTS, family.parts, strict=True)
         }
-    return {f"{own}.{kind}": f"{other}.{kind}" for own, other in modules.items() for kind in ("weight", "bias")}
+    return {f"{ours}.{kind}": f"{other}.{kind}" for ours, other in modules.items() for kind in ("weight", "bias")}
 
 
 def student_from(model: SentenceModel, max_length: int, where: str = "model") -> Student:
@@ -180,20 +180,20 @@ def student_from(model: SentenceModel, max_length: int, where: str = "model") ->
 
     `max_length` is the longest input in tokens; later position rows are dropped.
     """
-    head, own = check_convertible(model, where)
+    head, ours = check_convertible(model, where)
     source: Any = model.body.config
     kind, stack = source.model_type, _stack(source)
     family, albert, pad_id = FAMILIES[kind], kind == "albert", int(source.pad_token_id or 0)
     state = {name: value.detach() for name, value in model.body.state_dict().items()}
-    table = own[TABLE] = state["embeddings.word_embeddings.weight"]
+    table = ours[TABLE] = state["embeddings.word_embeddings.weight"]
     position = state["embeddings.position_embeddings.weight"][pad_id + 1 if family.position_offset else 0 :]
     types = state.get("embeddings.token_type_embeddings.weight", torch.zeros(1))
-    own[POSITION] = position[:max_length] + types[0]
-    seen = set()
+    ours[POSITION] = position[:max_length] + types[0]
+    used = set()
     for name, other in stock_names(kind, stack).items():
         # A group that is applied twice in a row becomes two layers with weights of their own.
-        own[name] = state[other].clone() if other in seen else state[other]
-        seen.add(other)
+        ours[name] = state[other].clone() if other in used else state[other]
+        used.add(other)
     config = StudentConfig(
         vocabulary=table.shape[0],
         hidden=source.hidden_size,
@@ -203,7 +203,7 @@ def student_from(model: SentenceModel, max_length: int, where: str = "model") ->
         repeats=source.num_hidden_layers if albert and source.num_hidden_groups == 1 else 1,
         bottleneck=table.shape[1] if albert else None,
         place="embedding" if albert else "word",
-        positions=len(own[POSITION]),
+        positions=len(ours[POSITION]),
         activation=ACTIVATIONS[getattr(source, family.activation)],  # type: ignore[arg-type]
         # DistilBERT has no such setting; its code uses 1e-12.
         layer_norm_eps=getattr(source, "layer_norm_eps", 1e-12),
@@ -211,7 +211,7 @@ def student_from(model: SentenceModel, max_length: int, where: str = "model") ->
         pad_id=pad_id,
         **head,
     )
-    return with_state(config, own).requires_grad_(True)
+    return with_state(config, ours).requires_grad_(True)
 
 
 def from_stock(folder: str | Path) -> Student:
@@ -333,7 +333,7 @@ def write_stock(student: Student, folder: Path) -> None:
         "embeddings.token_type_embeddings.weight": torch.zeros(2, E if albert else H),
         f"{pooler}.weight": torch.zeros(H, H),
         f"{pooler}.bias": torch.zeros(H),
-        **{other: state[own] for own, other in stock_names(kind, stack).items()},
+        **{other: state[ours] for ours, other in stock_names(kind, stack).items()},
     }
     weights = {name: value.detach().cpu().float().contiguous() for name, value in weights.items()}
     write_json(folder / "config.json", settings)

@@ -91,8 +91,12 @@ def unpack(
             continue
         value, scale = tensors[name], arrays.pop(f"{name}.scale", None)
         R, C = shapes[name]
-        wanted = ("int8", (R, C)) if dtype == "int8" else ("uint8", (R, C // 2))
-        if (str(value.dtype), value.shape) != wanted or scale is None or scale.dtype != plans.scale_dtype(name, dtype):
+        expected = ("int8", (R, C)) if dtype == "int8" else ("uint8", (R, C // 2))
+        if (
+            (str(value.dtype), value.shape) != expected
+            or scale is None
+            or scale.dtype != plans.scale_dtype(name, dtype)
+        ):
             raise InputError(f"{where}: tensor {name} does not match {plans.PLAN_FILE} ({dtype})")
         fits = scale.shape == plans.scale_shape(name, (R, C), dtype, plan.group)
         if not fits or not np.isfinite(scale.astype(np.float32)).all():
@@ -104,13 +108,13 @@ def unpack(
 
 def _check_arrays(where: Path, config: StudentConfig, arrays: dict[str, NDArray[Any]]) -> None:
     """Refuse tensors that the config does not name, and indices of a code that are out of bounds."""
-    found = {name: value.shape for name, value in arrays.items()}
-    refuse_other_tensors(where.parent, found, tensor_shapes(config))
+    stored = {name: value.shape for name, value in arrays.items()}
+    refuse_other_tensors(where.parent, stored, tensor_shapes(config))
     if not config.coded:
         return
     index_Vk, rows = arrays[INDEX], config.table_rows
-    if str(index_Vk.dtype) != (wanted := f"int{8 * index_bytes(rows)}"):
-        raise InputError(f"{where}: {INDEX} is stored as {index_Vk.dtype}, expected {wanted}")
+    if str(index_Vk.dtype) != (expected := f"int{8 * index_bytes(rows)}"):
+        raise InputError(f"{where}: {INDEX} is stored as {index_Vk.dtype}, expected {expected}")
     for index in (int(index_Vk.min()), int(index_Vk.max())):
         if not 0 <= index < rows:
             raise InputError(f"{where}: {INDEX} names base row {index}; the base has rows 0 to {rows - 1}")

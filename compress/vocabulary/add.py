@@ -69,8 +69,8 @@ def in_contexts(terms: Sequence[str], sentences: Sequence[str], first: int) -> l
     """Each term in the middle of CONTEXTS sentences, which differ from term to term; `first` shifts them."""
     texts = []
     for number, term in enumerate(terms):
-        for place in range(CONTEXTS):
-            words = sentences[(number + (first + place) * 7) % len(sentences)].split()
+        for context in range(CONTEXTS):
+            words = sentences[(number + (first + context) * 7) % len(sentences)].split()
             words[len(words) // 2 : len(words) // 2 + 1] = [term]
             texts.append(" ".join(words))
     return texts
@@ -123,14 +123,14 @@ def add_words(
     sentences = [text for text in quickstart_texts(languages) if len(text.split()) > 3]
     fitting, reported = (in_contexts(listed, sentences, first) for first in (0, CONTEXTS))
     unknown = _warn_unknown(encoder, tokens)
-    with tempfile.TemporaryDirectory(prefix="msdc-vocabulary-") as place:
+    with tempfile.TemporaryDirectory(prefix="msdc-vocabulary-") as scratch:
         mean_NE = mean_rows(token_rows(student), inner_ids(encoder.tokenizer, [token.text or "" for token in tokens]))
-        first = extend(encoder, student, vocabulary, tokens, mean_NE, Path(place))
+        first = extend(encoder, student, vocabulary, tokens, mean_NE, Path(scratch))
         require_one_token(first.encoder.tokenizer, tokens, first.rows)
         texts = listed + fitting
         after = [[first.rows[i] for i in ids] for ids in first.encoder.tokenize(texts)]
         rows_NE = fit_rows(student, mean_NE, encoder.tokenize(texts), after, encoder.tokenizer.pad_id)
-        final = extend(encoder, student, vocabulary, tokens, rows_NE, Path(place))
+        final = extend(encoder, student, vocabulary, tokens, rows_NE, Path(scratch))
         proofs = [prove(encoder, final.encoder, final.rows, quickstart_texts(languages, limit=400),
                         f"embedded corpus ({', '.join(languages)})")]  # fmt: skip
         proofs += [prove(encoder, final.encoder, final.rows, read_texts(path, limit=20_000), path.name)
@@ -167,8 +167,8 @@ def _warn_unknown(encoder: Encoder, tokens: Sequence[Token]) -> int:
         name = (open_vocabulary(tokenizer).raw["model"]).get("unk_token")  # type: ignore[union-attr]
         unknown_id = next((token.row for token in open_vocabulary(tokenizer).tokens if token.name == name), None)
     words = list(dict.fromkeys(token.text or "" for token in tokens))
-    found = [word for word, ids in zip(words, inner_ids(tokenizer, words), strict=True) if unknown_id in ids]
-    if found:
-        warn(f"{len(found):,} words have characters outside the vocabulary, so their rows need training: "
-             f"{', '.join(found[:8])}")  # fmt: skip
-    return len(found)
+    unknown_words = [word for word, ids in zip(words, inner_ids(tokenizer, words), strict=True) if unknown_id in ids]
+    if unknown_words:
+        warn(f"{len(unknown_words):,} words have characters outside the vocabulary, so their rows need training: "
+             f"{', '.join(unknown_words[:8])}")  # fmt: skip
+    return len(unknown_words)

@@ -63,9 +63,9 @@ def read_languages(encoder: Encoder) -> list[str]:
     header, rows = parallel_table()
     sides = [list(side) for side in zip(*rows[:: max(1, len(rows) // READ_ROWS)][:READ_ROWS], strict=True)]
     vectors = [encoder.encode(side, prompt="") for side in sides]
-    found = [code for code, other_ND, side in zip(header[1:], vectors[1:], sides[1:], strict=True)
+    readable = [code for code, other_ND, side in zip(header[1:], vectors[1:], sides[1:], strict=True)
              if float(np.mean(nearest_accuracy(vectors[0], other_ND, sides[0], side))) >= LEAST_READ]  # fmt: skip
-    return [header[0], *found]
+    return [header[0], *readable]
 
 
 def embedded_languages(encoder: Encoder, languages: Sequence[str]) -> list[str]:
@@ -83,10 +83,10 @@ def prove(before: Encoder, after: Encoder, rows: Sequence[int], texts: Sequence[
     old_ids, new_ids = before.tokenize(texts), after.tokenize(texts)
     same = [[rows[i] for i in new] == old for old, new in zip(old_ids, new_ids, strict=True)]
     unchanged, changed = (
-        [text for text, equal in zip(texts, same, strict=True) if equal == wanted][:COMPARED]
-        for wanted in (True, False)
+        [text for text, equal in zip(texts, same, strict=True) if equal == is_same][:COMPARED]
+        for is_same in (True, False)
     )
-    old_ND, new_ND = (one.encode(unchanged, prompt="") for one in (before, after))
+    old_ND, new_ND = (model.encode(unchanged, prompt="") for model in (before, after))
     # Vectors that are not normalized are compared at the scale of a unit vector.
     length_N1 = np.maximum(np.linalg.norm(old_ND, axis=1, keepdims=True), 1.0)
     largest = float((np.abs(old_ND - new_ND) / length_N1).max()) if unchanged else 0.0
@@ -94,7 +94,7 @@ def prove(before: Encoder, after: Encoder, rows: Sequence[int], texts: Sequence[
         raise GateError(f"{source}: vectors of unchanged texts differ by {largest:.1e}; nothing was written")
     cosine = None
     if changed:
-        old_ND, new_ND = (one.encode(changed, prompt="") for one in (before, after))
+        old_ND, new_ND = (model.encode(changed, prompt="") for model in (before, after))
         cosine = float(cosine_rows(old_ND, new_ND).mean())
     share = 1 - sum(same) / len(same)
     return Proof(

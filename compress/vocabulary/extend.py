@@ -113,15 +113,15 @@ def new_tokens(vocabulary: Vocabulary, names: Iterable[str], first_row: int) -> 
     require_extendable(vocabulary)
     existing = {token.name for token in vocabulary.tokens}
     unigram = isinstance(vocabulary, PieceVocabulary) or vocabulary.kind == "Unigram"
-    wanted: dict[str, str] = {}
+    word_by_token: dict[str, str] = {}
     for name in names:
         word = name.removeprefix(SPACE) if unigram else name
-        wanted |= dict.fromkeys([name, word] if unigram and UNSPACED.fullmatch(word) else [name], word)
-    wanted = {name: word for name, word in wanted.items() if name not in existing}
-    parts = inner_ids(vocabulary.tokenizer, list(wanted.values()))
+        word_by_token |= dict.fromkeys([name, word] if unigram and UNSPACED.fullmatch(word) else [name], word)
+    word_by_token = {name: word for name, word in word_by_token.items() if name not in existing}
+    parts = inner_ids(vocabulary.tokenizer, list(word_by_token.values()))
     scores = Scores(vocabulary) if unigram else None
     return [Token(name, word, first_row + number, 0.0 if scores is None else scores.of(name, row))
-            for number, ((name, word), row) in enumerate(zip(wanted.items(), parts, strict=True))]  # fmt: skip
+            for number, ((name, word), row) in enumerate(zip(word_by_token.items(), parts, strict=True))]  # fmt: skip
 
 
 def with_new_rows(student: Student, rows_NE: Tensor) -> Student:
@@ -184,10 +184,10 @@ def fit_rows(
     stay; texts are drawn in a fixed order.
     """
     used = sorted({row for ids in (*before, *after) for row in ids if row < student.config.vocabulary} | {pad_id})
-    place = {row: number for number, row in enumerate(used)}
-    place |= {student.config.vocabulary + number: len(used) + number for number in range(len(rows_NE))}
-    small = decode(with_rows(student, used, place[pad_id])).eval()
-    texts = [([place[row] for row in old], [place[row] for row in new])
+    small_row = {row: number for number, row in enumerate(used)}
+    small_row |= {student.config.vocabulary + number: len(used) + number for number in range(len(rows_NE))}
+    small = decode(with_rows(student, used, small_row[pad_id])).eval()
+    texts = [([small_row[row] for row in old], [small_row[row] for row in new])
              for old, new in zip(before, after, strict=True)]  # fmt: skip
     table_UE = small.embedding.table.weight.detach()
     fitted_NE = rows_NE.clone().requires_grad_(True)
@@ -195,10 +195,10 @@ def fit_rows(
     order = torch.randperm(len(texts), generator=torch.Generator().manual_seed(1)).tolist()
     batches = [order[start : start + BATCH] for start in range(0, len(order), BATCH)]
     with torch.no_grad():
-        targets = [small(*pad([texts[i][0] for i in batch], place[pad_id])) for batch in batches]
+        targets = [small(*pad([texts[i][0] for i in batch], small_row[pad_id])) for batch in batches]
     for _ in track(range(STEPS), "fit the new rows"):
         for batch, target_CD in zip(batches, targets, strict=True):
-            inputs = pad([texts[i][1] for i in batch], place[pad_id])
+            inputs = pad([texts[i][1] for i in batch], small_row[pad_id])
             vectors_CD = functional_call(small, {TABLE: torch.cat([table_UE, fitted_NE])}, inputs)
             optimizer.zero_grad()
             (1 - F.cosine_similarity(vectors_CD, target_CD)).mean().backward()
@@ -214,8 +214,8 @@ def require_one_token(tokenizer: Tokenizer, tokens: Sequence[Token], rows: Seque
     """
     number = {row: index for index, row in enumerate(rows)}
     starts = [token for token in tokens if token.name != token.text or not isinstance(tokenizer, PieceTokenizer)]
-    found = inner_ids(tokenizer, [token.text or "" for token in starts])
-    wrong = [token.text or "" for token, ids in zip(starts, found, strict=True) if ids != [number[token.row]]]
+    ids_by_token = inner_ids(tokenizer, [token.text or "" for token in starts])
+    wrong = [token.text or "" for token, ids in zip(starts, ids_by_token, strict=True) if ids != [number[token.row]]]
     if wrong:
         raise GateError(f"the extended tokenizer does not read {len(wrong)} words as one token each: leave out "
                         f"{', '.join(wrong[:8])}{', ...' if len(wrong) > 8 else ''}")  # fmt: skip
@@ -245,33 +245,33 @@ def train_tokens(
         InputError: the texts need no new token, or SentencePiece cannot be trained on them.
     """
     vocabulary = PieceVocabulary(tokenizer)
-    known = {letter for token in vocabulary.tokens if token.text for letter in token.text}
+    letters_of_tokens = {letter for token in vocabulary.tokens if token.text for letter in token.text}
     spec = vocabulary.proto.normalizer_spec
     rules, standard = read_character_map(spec.precompiled_charsmap), {}
     if spec.name in (FOLDED, UNFOLDED):
         standard = standard_rules(spec.name)
         if rules.get("!") == " ! ":
             standard = marks_apart(one_spelling(standard))
-    extra = {key: text for key, text in standard.items() if key not in rules and not known.issuperset(text)}
+    extra = {key: text for key, text in standard.items() if key not in rules and not letters_of_tokens.issuperset(text)}
     spelling = _with_rules(vocabulary, {**rules, **extra} if extra else rules, folder)
     rows = [spelling.tokenizer.processor.normalize(text).replace(SPACE, " ") for text in texts]
     settings = {**SPECIAL, "character_coverage": FULL_COVERAGE, "normalization_rule_name": "identity"}
     trained = read_proto(train_unigram(rows, count + TRAINED_TOO, num_threads=1, **settings))
     existing = {token.name for token in vocabulary.tokens}
-    found = [piece for piece in trained.pieces
+    added = [piece for piece in trained.pieces
              if piece.type == NORMAL and piece.piece not in existing and not RUN.fullmatch(piece.piece)]  # fmt: skip
     # Single characters first: without one a word that has it is unknown.
-    found = sorted(found, key=lambda piece: (len(piece.piece.strip(SPACE)) > 1, -piece.score))[:count]
-    if not found:
+    added = sorted(added, key=lambda piece: (len(piece.piece.strip(SPACE)) > 1, -piece.score))[:count]
+    if not added:
         raise InputError("the text needs no new token: the vocabulary has all that are trained on it")
-    if len(found) < count:
-        warn(f"vocabulary: only {len(found):,} of {count:,} new tokens: {len(texts):,} sentences are too few for more")
-    letters = known | {letter for piece in found for letter in piece.piece} - {SPACE}
-    kept = readable(extra, letters)
-    vocabulary = _with_rules(vocabulary, {**rules, **kept}, folder) if kept else vocabulary
+    if len(added) < count:
+        warn(f"vocabulary: only {len(added):,} of {count:,} new tokens: {len(texts):,} sentences are too few for more")
+    letters = letters_of_tokens | {letter for piece in added for letter in piece.piece} - {SPACE}
+    new_rules = readable(extra, letters)
+    vocabulary = _with_rules(vocabulary, {**rules, **new_rules}, folder) if new_rules else vocabulary
     lowest = Scores(vocabulary).lowest
     tokens = [Token(piece.piece, piece.piece.replace(SPACE, ""), first_row + number,
-                    max(piece.score + math.log(SHARE), lowest)) for number, piece in enumerate(found)]  # fmt: skip
+                    max(piece.score + math.log(SHARE), lowest)) for number, piece in enumerate(added)]  # fmt: skip
     return vocabulary, tokens
 
 

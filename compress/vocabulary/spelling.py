@@ -76,16 +76,16 @@ def read_character_map(packed: bytes) -> dict[str, str]:
         while keys:
             places = bases[:, None] ^ labels
             rows, columns = np.nonzero(owner[np.minimum(places, len(units) - 1)] == labels)
-            found = places[rows, columns]
-            inside = found < len(units)
-            rows, columns, found = rows[inside], columns[inside], found[inside]
-            met += len(found)
+            values = places[rows, columns]
+            inside = values < len(units)
+            rows, columns, values = rows[inside], columns[inside], values[inside]
+            met += len(values)
             if met > MOST_NODES:
                 raise ValueError("it does not end")
             steps = zip(rows.tolist(), columns.tolist(), strict=True)
             keys = [keys[row] + bytes([column + 1]) for row, column in steps]
-            bases = found ^ offsets[found]
-            for row in np.flatnonzero(units[found] >> 8 & 1).tolist():
+            bases = values ^ offsets[values]
+            for row in np.flatnonzero(units[values] >> 8 & 1).tolist():
                 start = int(units[bases[row]]) & ((1 << 31) - 1)
                 rules[keys[row].decode()] = texts[start : texts.index(b"\0", start)].decode()
     except (ValueError, IndexError, struct.error) as error:
@@ -126,12 +126,12 @@ def one_spelling(rules: Mapping[str, str], kept: Iterable[str] = ()) -> dict[str
 
     Jamo that are signs of their own are read one by one.
     """
-    own = frozenset(kept)
+    untouched = frozenset(kept)
     rules = {key: text for key, text in rules.items() if len(key) == 1 or _SINGLE_JAMO.isdisjoint(key)}
-    spelled = {character: text for character, text in spellings().items() if character not in own}
+    spelled = {character: text for character, text in spellings().items() if character not in untouched}
     table = str.maketrans(spelled)
-    found = spelled | {"i\u0307": "i", "I\u0307": "i"}
-    return found | {
+    rules_with_dots = spelled | {"i\u0307": "i", "I\u0307": "i"}
+    return rules_with_dots | {
         key: text.replace("i\u0307", "i").translate(table) for key, text in rules.items() if key not in spelled
     }
 
@@ -148,7 +148,7 @@ def simplified_han(rules: Mapping[str, str]) -> dict[str, str]:
     import opencc
 
     convert = opencc.OpenCC("t2s").convert
-    forms = {one: form for code in chain(*_HAN) if (form := convert(one := chr(code))) != one}
+    forms = {letter: form for code in chain(*_HAN) if (form := convert(letter := chr(code))) != letter}
     table = str.maketrans(forms)
     return forms | {key: text.translate(table) for key, text in rules.items() if key not in forms}
 
@@ -158,8 +158,8 @@ def readable(rules: Mapping[str, str], characters: Iterable[str]) -> dict[str, s
 
     Text that no token can write is unknown also without its rule: nine tenths of a map are for other scripts.
     """
-    known = frozenset(characters)
-    return {key: text for key, text in rules.items() if known.issuperset(text.replace(" ", ""))}
+    alphabet = frozenset(characters)
+    return {key: text for key, text in rules.items() if alphabet.issuperset(text.replace(" ", ""))}
 
 
 def compile_rules(rules: Mapping[str, str]) -> bytes:
@@ -193,8 +193,8 @@ def respell(content: bytes) -> bytes:
     if proto.normalizer_spec.name not in (FOLDED, UNFOLDED) or rules.get("!") != " ! ":
         raise InputError("only vocabularies that set marks apart (`vocabulary: {words: ...}`) can be respelled")
     tokens = [piece for piece in proto.pieces if piece.type == NORMAL]
-    kept = {piece.piece.strip(SPACE) for piece in tokens} & set(_MARKS)
-    table = str.maketrans({character: text for character, text in spellings().items() if character not in kept})
+    marks_in_use = {piece.piece.strip(SPACE) for piece in tokens} & set(_MARKS)
+    table = str.maketrans({character: text for character, text in spellings().items() if character not in marks_in_use})
     by_name = {piece.piece: piece for piece in tokens}
     for piece in tokens:
         old, new = piece.piece, piece.piece.translate(table)
@@ -212,6 +212,6 @@ def respell(content: bytes) -> bytes:
             other = piece
         other.type = UNUSED
     characters = {character for piece in proto.pieces if piece.type == NORMAL for character in piece.piece}
-    found = marks_apart(one_spelling(standard_rules(proto.normalizer_spec.name), kept))
+    found = marks_apart(one_spelling(standard_rules(proto.normalizer_spec.name), marks_in_use))
     proto.normalizer_spec.precompiled_charsmap = compile_rules(readable(found, characters))
     return bytes(proto.SerializeToString())

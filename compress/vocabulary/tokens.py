@@ -160,12 +160,12 @@ class JsonVocabulary:
         parts: dict[str, frozenset[int]] = {}
         # A merged token is longer than its parts, so in order of length the parts come first.
         for name in sorted(direct, key=len):
-            found: set[int] = set()
+            indices: set[int] = set()
             for part in direct[name]:
                 if part in self.index:
-                    found |= {self.index[part], *parts.get(part, frozenset())}
-            parts[name] = frozenset(found)
-        return {name: tuple(sorted(found)) for name, found in parts.items()}
+                    indices |= {self.index[part], *parts.get(part, frozenset())}
+            parts[name] = frozenset(indices)
+        return {name: tuple(sorted(indices)) for name, indices in parts.items()}
 
     def words(self, text: str) -> list[str]:
         """The names that a text's words have as tokens."""
@@ -229,12 +229,12 @@ def _inner_objects(value: Any) -> Iterator[dict[str, Any]]:
 
 def _template_tokens(post_processor: Any) -> set[str]:
     """The special tokens that a post-processor adds."""
-    found: set[str] = set()
+    tokens: set[str] = set()
     for part in _inner_objects(post_processor):
         if isinstance(part.get("special_tokens"), dict):
-            found.update(part["special_tokens"])
-        found.update(part[key][0] for key in ("sep", "cls") if isinstance(part.get(key), list))
-    return found
+            tokens.update(part["special_tokens"])
+        tokens.update(part[key][0] for key in ("sep", "cls") if isinstance(part.get(key), list))
+    return tokens
 
 
 def _renumber(post_processor: Any, new_id: dict[str, int]) -> None:

@@ -151,49 +151,51 @@ def train_whole_words(
     rule_name = FOLDED if lowercase else UNFOLDED
     with tempfile.TemporaryDirectory() as folder:
         rules = Path(folder, "rules.tsv")
-        found = standard_rules(rule_name)
-        found = one_spelling(found) if spellings else found
-        found = marks_apart(simplified_han(found) if simplified else found)
-        write_rules(found, rules)
+        normalization = standard_rules(rule_name)
+        normalization = one_spelling(normalization) if spellings else normalization
+        normalization = marks_apart(simplified_han(normalization) if simplified else normalization)
+        write_rules(normalization, rules)
         trained = train_vocabulary(together, Path(folder, "parts.model"), parts, rules=rules, required=MARKS,
                                    coverage=FULL_COVERAGE)  # fmt: skip
         proto = read_proto(trained.read_bytes())
-    kept = [piece for piece in proto.pieces if not RUN.fullmatch(piece.piece) and not PHRASE.fullmatch(piece.piece)]
+    pieces_left = [
+        piece for piece in proto.pieces if not RUN.fullmatch(piece.piece) and not PHRASE.fullmatch(piece.piece)
+    ]
     del proto.pieces[:]
-    proto.pieces.extend(kept)
+    proto.pieces.extend(pieces_left)
     characters = {character for piece in proto.pieces if piece.type == NORMAL for character in piece.piece}
     if spellings:
-        proto.normalizer_spec.precompiled_charsmap = compile_rules(readable(found, characters))
+        proto.normalizer_spec.precompiled_charsmap = compile_rules(readable(normalization, characters))
     processor = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
-    known = {piece.piece for piece in proto.pieces}
+    spelled = {piece.piece for piece in proto.pieces}
 
     counts: Counter[str] = Counter()
     worth: defaultdict[str, float] = defaultdict(float)
     for code, rows in by_language.items():
-        own = Counter(word for text in rows for word in processor.normalize(text).split(SPACE) if word)
-        total = sum(own.values())
-        counts.update(own)
-        for word, count in own.items():
+        frequencies = Counter(word for text in rows for word in processor.normalize(text).split(SPACE) if word)
+        total = sum(frequencies.values())
+        counts.update(frequencies)
+        for word, count in frequencies.items():
             if count > 1 and code not in UNSPACED:
                 worth[word] += count / math.sqrt(total)
 
-    def wanted(word: str) -> bool:
-        return 1 < len(word) <= LONGEST_WORD and SPACE + word not in known and set(word) <= characters
+    def is_candidate(word: str) -> bool:
+        return 1 < len(word) <= LONGEST_WORD and SPACE + word not in spelled and set(word) <= characters
 
-    marks = [mark for mark in sorted(characters) if is_mark(mark) and SPACE + mark not in known]
+    marks = [mark for mark in sorted(characters) if is_mark(mark) and SPACE + mark not in spelled]
     openings = sorted({processor.normalize(prefix).strip(SPACE) for prefix in prefixes}, key=len, reverse=True)
-    heads = [head for head in openings if SPACE + head not in known and set(head) <= characters]
-    given = [*marks, *heads, *(word for word in dict.fromkeys(words) if wanted(word) and word not in heads)]
-    joined = _after_prefixes(counts, openings, known, {SPACE + word for word in given})
-    room = size - len(proto.pieces) - len(given) - len(joined)
+    heads = [head for head in openings if SPACE + head not in spelled and set(head) <= characters]
+    named = [*marks, *heads, *(word for word in dict.fromkeys(words) if is_candidate(word) and word not in heads)]
+    joined = _after_prefixes(counts, openings, spelled, {SPACE + word for word in named})
+    room = size - len(proto.pieces) - len(named) - len(joined)
     if room < 0:
         raise InputError(
-            f"vocabulary: {parts} word parts, {len(given)} given words and {len(joined)} after prefixes are more than "
+            f"vocabulary: {parts} word parts, {len(named)} given words and {len(joined)} after prefixes are more than "
             f"{size} tokens"
         )
-    taken = set(given)
+    taken = set(named)
     frequent = [word for word in sorted(worth, key=lambda word: (-worth[word], word))
-                if wanted(word) and word not in taken][:room]  # fmt: skip
+                if is_candidate(word) and word not in taken][:room]  # fmt: skip
     everything = sum(counts.values())
 
     def cost(word: str) -> float:
@@ -206,18 +208,18 @@ def train_whole_words(
         scores[name] = score
 
     scores = {piece.piece: piece.score for piece in proto.pieces}
-    for word in (*given, *frequent):
+    for word in (*named, *frequent):
         add(SPACE + word, counts[word], cost(word))
-    for left, before in sorted(joined.items()):
-        add(left, sum(counts[head + left] for head in before),
-            max(cost(head + left) - scores[SPACE + head] for head in before))  # fmt: skip
+    for rest, before in sorted(joined.items()):
+        add(rest, sum(counts[head + rest] for head in before),
+            max(cost(head + rest) - scores[SPACE + head] for head in before))  # fmt: skip
     proto.trainer_spec.vocab_size = len(proto.pieces)
     # The name states that case is folded; the rules are in the map.
     proto.normalizer_spec.name = rule_name
     proto.normalizer_spec.ClearField("normalization_rule_tsv")
     with atomic_path(target) as temporary:
         temporary.write_bytes(proto.SerializeToString())
-    say(f"vocabulary: {len(kept):,} parts, {len(given):,} given words, {len(frequent):,} frequent words, "
+    say(f"vocabulary: {len(pieces_left):,} parts, {len(named):,} given words, {len(frequent):,} frequent words, "
         f"{len(joined):,} words after prefixes")  # fmt: skip
     return target
 
@@ -229,13 +231,13 @@ def _after_prefixes(
 
     A word that is a token itself (`known` or `given`) is not cut.
     """
-    found: defaultdict[str, list[str]] = defaultdict(list)
+    prefixes_by_rest: defaultdict[str, list[str]] = defaultdict(list)
     tokens = {*known, *given}
     for word in counts:
         if SPACE + word not in tokens:
             for prefix in prefixes:
-                left = word.removeprefix(prefix)
-                if left != word and len(left) >= SHORTEST_AFTER_PREFIX and SPACE + left in tokens and left not in known:
-                    found[left].append(prefix)
+                rest = word.removeprefix(prefix)
+                if rest != word and len(rest) >= SHORTEST_AFTER_PREFIX and SPACE + rest in tokens and rest not in known:
+                    prefixes_by_rest[rest].append(prefix)
                     break
-    return dict(found)
+    return dict(prefixes_by_rest)

@@ -170,9 +170,9 @@ def _smaller(
     return after, file, rows
 
 
-def _size_that_passes(size: int, whole: int, passing: Callable[[int], bool]) -> int | None:
+def _size_that_passes(size: int, full_size: int, passing: Callable[[int], bool]) -> int | None:
     """The smallest of a few sizes between `size` and the `whole` vocabulary for which `passing` holds; None: none."""
-    steps = sorted({size + (whole - size) * step // SIZE_STEPS for step in range(1, SIZE_STEPS)} - {size})
+    steps = sorted({size + (full_size - size) * step // SIZE_STEPS for step in range(1, SIZE_STEPS)} - {size})
     index = bisect.bisect_left(steps, True, key=passing)
     return steps[index] if index < len(steps) else None
 
@@ -238,24 +238,24 @@ def trim(
     samples = [(f"embedded corpus ({', '.join(codes)})", quickstart_texts(codes, limit=400))] if codes else []
     # A corpus without languages names all the text that must stay as it is.
     judged = files if corpora and not languages else samples + files
-    with tempfile.TemporaryDirectory(prefix="msdc-vocabulary-") as place:
-        after, file, rows = _smaller(encoder, student, vocabulary, keep, Path(place))
+    with tempfile.TemporaryDirectory(prefix="msdc-vocabulary-") as scratch:
+        after, file, rows = _smaller(encoder, student, vocabulary, keep, Path(scratch))
         # Against the model itself, not against the student that it was converted into.
         proofs = [prove(encoder, after, rows, texts, name) for name, texts in samples + files]
         gated = proofs[-len(judged) :] if judged else []
         if not passes(gated, least_cosine):
             require_close(gated, least_cosine, _advice(
-                size, config.vocabulary, lambda wanted: _reaches(
-                    encoder, student, vocabulary, chosen(wanted), judged, least_cosine)))  # fmt: skip
+                size, config.vocabulary, lambda tried_size: _reaches(
+                    encoder, student, vocabulary, chosen(tried_size), judged, least_cosine)))  # fmt: skip
         warn_changed(proofs)
         if len(rows) == config.vocabulary:
             warn(f"nothing is removed: all {len(rows):,} tokens are among those to keep")
         small = to_student(after)
         rules = {"languages": ", ".join(languages), "tokens of": ", ".join(path.name for path in corpora)}
         rules["at most this many tokens:"] = str(size or "")
-        kept = "; ".join(f"{rule} {value}" for rule, value in rules.items() if value)
+        rules_text = "; ".join(f"{rule} {value}" for rule, value in rules.items() if value)
         card = f"# {output.name}\n\n{Path(model).name} with {len(rows)} of its {config.vocabulary} vocabulary rows: "
-        card += f"{kept}.\n\n"
+        card += f"{rules_text}.\n\n"
         for proof in proofs:
             card += (
                 f"* {proof.source}: {proof.texts} texts, {proof.changed_share:.2%} tokenized differently; "
@@ -284,14 +284,14 @@ def _reaches(
     judged: Sequence[tuple[str, Sequence[str]]], least_cosine: float,
 ) -> bool:  # fmt: skip
     """Whether the model with the tokens `keep` reaches `least_cosine` on the texts, at most 400 of each source."""
-    with tempfile.TemporaryDirectory(prefix="msdc-vocabulary-") as place:
-        after, _, rows = _smaller(encoder, student, vocabulary, keep, Path(place))
+    with tempfile.TemporaryDirectory(prefix="msdc-vocabulary-") as scratch:
+        after, _, rows = _smaller(encoder, student, vocabulary, keep, Path(scratch))
         return passes([prove(encoder, after, rows, texts[:400], name) for name, texts in judged], least_cosine)
 
 
-def _advice(size: int | None, whole: int, passing: Callable[[int], bool]) -> str:
+def _advice(size: int | None, full_size: int, passing: Callable[[int], bool]) -> str:
     """What reaches `least_cosine`: a larger `size` if one does."""
-    larger = None if size is None else _size_that_passes(size, whole, passing)
+    larger = None if size is None else _size_that_passes(size, full_size, passing)
     if larger is not None:
         return f"`size` {larger} reaches it; or lower `least_cosine`"
     return "Keep more tokens (`languages`, `corpus`), or lower `least_cosine`"

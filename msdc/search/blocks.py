@@ -54,17 +54,17 @@ class Block(NamedTuple):
         Raises:
             ValueError: another checksum, or columns that do not fit.
         """
-        own = 0
+        checksum = 0
         for column in columns:
-            own = zlib.crc32(column, own)
-        if crc not in (None, own):
+            checksum = zlib.crc32(column, checksum)
+        if crc not in (None, checksum):
             raise ValueError(f"the vectors of block {row}")
         passages_N, documents_N = (np.frombuffer(column, "<i8") for column in columns[:2])
         scales_N = np.frombuffer(columns[2], "<f4")
         codes_ND = np.frombuffer(columns[3], np.int8).reshape(len(passages_N), -1)
         if not len(passages_N) == len(documents_N) == len(scales_N):
             raise ValueError(f"the vectors of block {row}")
-        return cls(row, own, passages_N, documents_N, scales_N, codes_ND)
+        return cls(row, checksum, passages_N, documents_N, scales_N, codes_ND)
 
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
@@ -77,15 +77,15 @@ class Block(NamedTuple):
         Raises:
             ValueError: it is not in the block.
         """
-        place = int(np.searchsorted(self.passages_N, number))
-        if place == len(self.passages_N) or self.passages_N[place] != number:
+        position = int(np.searchsorted(self.passages_N, number))
+        if position == len(self.passages_N) or self.passages_N[position] != number:
             raise ValueError(f"the vector of passage {number}")
-        return Passage(start, end, float(self.scales_N[place]), self.codes_ND[place].tobytes())
+        return Passage(start, end, float(self.scales_N[position]), self.codes_ND[position].tobytes())
 
 
-def read_blocks(db: sqlite3.Connection, statement: str, *given: object) -> list[Block]:
+def read_blocks(db: sqlite3.Connection, statement: str, *arguments: object) -> list[Block]:
     """The blocks of a statement of search.sql."""
-    return [Block.of(row, columns, crc) for row, crc, *columns in db.execute(sql(statement), given)]
+    return [Block.of(row, columns, crc) for row, crc, *columns in db.execute(sql(statement), arguments)]
 
 
 def _write(db: sqlite3.Connection, row: int, columns: Sequence[bytes | bytearray]) -> None:

@@ -80,25 +80,25 @@ class VectorCache:
 
     def get(self, documents: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[Passage]]:
         """The passages of those of `documents` (title, text) that are in the cache."""
-        places = {self._key(*one): one for one in documents}
+        places = {self._key(*document): document for document in documents}
 
         def read(db: sqlite3.Connection) -> dict[tuple[str, str], list[Passage]]:
-            found, whole = dict[tuple[str, str], list[Passage]](), set[tuple[str, str]]()
-            wanted = "SELECT * FROM vectors WHERE key IN (SELECT value FROM json_each(?)) ORDER BY key, part"
-            for key, part, parts, *passage, crc in db.execute(wanted, (json.dumps(list(places)),)):
+            passages, complete = dict[tuple[str, str], list[Passage]](), set[tuple[str, str]]()
+            statement = "SELECT * FROM vectors WHERE key IN (SELECT value FROM json_each(?)) ORDER BY key, part"
+            for key, part, parts, *passage, crc in db.execute(statement, (json.dumps(list(places)),)):
                 if passage_crc(part, *passage) != crc:
                     raise ValueError("a wrong checksum")
-                found.setdefault(places[key], []).append(Passage(*passage))
-                whole |= {places[key]} if part + 1 == parts == len(found[places[key]]) else set()
-            return {one: found[one] for one in whole}
+                passages.setdefault(places[key], []).append(Passage(*passage))
+                complete |= {places[key]} if part + 1 == parts == len(passages[places[key]]) else set()
+            return {document: passages[document] for document in complete}
 
         return self._use(read, {})
 
     def put(self, passages: Mapping[tuple[str, str], Sequence[Passage]]) -> None:
         """Keep the passages of documents (title, text)."""
         rows = [
-            (self._key(*one), part, len(parts), *passage, passage_crc(part, *passage))
-            for one, parts in passages.items() for part, passage in enumerate(parts)
+            (self._key(*document), part, len(parts), *passage, passage_crc(part, *passage))
+            for document, parts in passages.items() for part, passage in enumerate(parts)
         ]  # fmt: skip
 
         def write(db: sqlite3.Connection) -> None:

@@ -95,7 +95,7 @@ def _plain(value: object, where: str, missing: Missing) -> Any:
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, (list, tuple)):
-        return [_plain(one, where, missing) for one in value]
+        return [_plain(item, where, missing) for item in value]
     if (isinstance(value, float) and not math.isfinite(value)) or type(value).__name__ in ("NaTType", "NAType"):
         if missing == "refuse":
             raise InputError(f'{where} is {value}, which JSON cannot hold; `missing="null"` stores null')
@@ -103,19 +103,19 @@ def _plain(value: object, where: str, missing: Missing) -> Any:
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, Mapping):
-        return {str(key): _plain(one, f"{where}: {str(key)!r}", missing) for key, one in value.items()}
+        return {str(key): _plain(item, f"{where}: {str(key)!r}", missing) for key, item in value.items()}
     return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)
 
 
-def _document(key: str, text: str, title: str, values: Mapping[Any, object], place: str, missing: Missing) -> Document:
-    plain = _plain(values, place, missing)
-    found = Document(key, text, title, json.dumps(plain, ensure_ascii=False, sort_keys=True, allow_nan=False))
-    for name, value in zip(found._fields, found, strict=True):
-        require_characters(value, f"{place}: {name}")
-    return found
+def _document(key: str, text: str, title: str, values: Mapping[Any, object], origin: str, missing: Missing) -> Document:
+    plain = _plain(values, origin, missing)
+    document = Document(key, text, title, json.dumps(plain, ensure_ascii=False, sort_keys=True, allow_nan=False))
+    for name, value in zip(document._fields, document, strict=True):
+        require_characters(value, f"{origin}: {name}")
+    return document
 
 
-def as_document(row: str | Mapping[str, object], place: str, missing: Missing = "refuse") -> Document:
+def as_document(row: str | Mapping[str, object], origin: str, missing: Missing = "refuse") -> Document:
     """A row of `add`: a text, or `text` with `id` (or `_id`), `title` and other values for filters.
 
     `place` names the row in errors where it has no id.
@@ -123,12 +123,12 @@ def as_document(row: str | Mapping[str, object], place: str, missing: Missing = 
     values = {"text": row} if isinstance(row, str) else dict(row)
     text, title = values.pop("text", None), values.pop("title", "") or ""
     key = values.pop("id", values.pop("_id", None))
-    place = place if key is None else f"document {str(key)!r}"
+    origin = origin if key is None else f"document {str(key)!r}"
     if not isinstance(text, str) or not isinstance(title, str):
-        raise InputError(f"{place}: text and title must be strings")
+        raise InputError(f"{origin}: text and title must be strings")
     if not text.strip():
-        raise InputError(f"{place} has no text")
-    return _document("" if key is None else require_key(key, place), text, title, values, place, missing)
+        raise InputError(f"{origin} has no text")
+    return _document("" if key is None else require_key(key, origin), text, title, values, origin, missing)
 
 
 def conditions(where: Mapping[str, object]) -> str:
@@ -146,10 +146,10 @@ def conditions(where: Mapping[str, object]) -> str:
                 raise InputError(f"filter {name!r}: {dict(required)!r}; expected {{'not': value}}")
             required = required["not"]
         alternatives = _plain(required if isinstance(required, list) else [required], f"filter {name!r}", "refuse")
-        for one in alternatives:
-            sides = one if isinstance(one, list) else [one, one]
+        for alternative in alternatives:
+            sides = alternative if isinstance(alternative, list) else [alternative, alternative]
             plain = all(isinstance(side, str | int | float | None) for side in sides)
-            if len(sides) != 2 or not plain or one == [None, None]:
+            if len(sides) != 2 or not plain or alternative == [None, None]:
                 raise InputError(
                     f"filter {name!r}: {required!r}; expected a text, a number, a date, None, a list of these, or "
                     "(least, most)"
@@ -170,7 +170,7 @@ def numbered_rows(
     """
     size = 0
     for number, text, cells in iterate_rows(file, column):
-        place, text = f"{file} line {number}", text.strip()
+        origin, text = f"{file} line {number}", text.strip()
         for option, name in (("id_column", id_column), ("title_column", title_column)):
             if name is not None and name not in cells:
                 raise InputError(
@@ -179,9 +179,9 @@ def numbered_rows(
         if text:
             size += len(text)
             if size > MAX_TEXT_BYTES:
-                raise InputError(f"{place}: more than {MAX_TEXT_BYTES >> 20} MiB of text")
+                raise InputError(f"{origin}: more than {MAX_TEXT_BYTES >> 20} MiB of text")
             named = [None if name is None else cells[name] for name in (id_column, title_column)]
             key, title = ("" if cell is None else str(cell) for cell in named)
             if id_column is not None and not key:
-                raise InputError(f"{place}: no id in column {id_column!r}")
-            yield _document(require_key(key or number, place), text, title, cells, place, missing)
+                raise InputError(f"{origin}: no id in column {id_column!r}")
+            yield _document(require_key(key or number, origin), text, title, cells, origin, missing)

@@ -66,34 +66,34 @@ class IndexFile:
             require_index(path)
             _require_its_log(path)
         state = None if path is None else index_state(path)
-        whole = path is not None and not is_verified(path, state)
+        full = path is not None and not is_verified(path, state)
         with self._errors():
             if path is not None and _has_content(_log_of(path)):
-                self._check_log(path, whole)
+                self._check_log(path, full)
             self._db = self._connect(path or ":memory:")
             try:
-                self._check(whole)
+                self._check(full)
             except sqlite3.OperationalError as error:
                 if path is None or _name_of(error) not in UNWRITABLE or not path.is_file():
                     raise
-                self._copy(path, whole)
+                self._copy(path, full)
             self._db.execute("PRAGMA foreign_keys=ON")
-        if path is not None and whole:
+        if path is not None and full:
             remember(path, state)
 
-    def _check_log(self, path: Path, whole: bool) -> None:
+    def _check_log(self, path: Path, full: bool) -> None:
         """Check a file with its log before anything can move the log to the file: it may be that of another state."""
         with closing(self._connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as self._db:
             try:
-                self._check(whole)
+                self._check(full)
             except sqlite3.OperationalError as error:
                 if _name_of(error) not in UNWRITABLE:
                     raise
 
-    def _connect(self, place: Path | str, uri: bool = False) -> sqlite3.Connection:
-        return sqlite3.connect(place, LOCK_SECONDS, isolation_level=None, check_same_thread=False, uri=uri)
+    def _connect(self, database: Path | str, uri: bool = False) -> sqlite3.Connection:
+        return sqlite3.connect(database, LOCK_SECONDS, isolation_level=None, check_same_thread=False, uri=uri)
 
-    def _copy(self, path: Path, whole: bool) -> None:
+    def _copy(self, path: Path, full: bool) -> None:
         """Open a file that this user cannot write, or in a folder of this kind: as it is now, in memory."""
         # A write-ahead log is not read with `immutable`, and without it the log's index may have to be written.
         mode = "mode=ro" if _has_content(_log_of(path)) else "immutable=1"
@@ -102,14 +102,14 @@ class IndexFile:
             self._db = self._connect(":memory:")
             disk.backup(self._db)
         self._read_only = True
-        self._check(whole)
+        self._check(full)
 
     def _empty(self) -> bool:
         return self._db.execute("SELECT 1 FROM sqlite_master").fetchone() is None
 
-    def _value(self, name: str, *given: object) -> Any:
+    def _value(self, name: str, *arguments: object) -> Any:
         """The first value of a statement's first row; None without one."""
-        return (self._db.execute(sql(name), given).fetchone() or (None,))[0]
+        return (self._db.execute(sql(name), arguments).fetchone() or (None,))[0]
 
     def check(self) -> None:
         """Compare the whole file with its checksums.
@@ -121,11 +121,11 @@ class IndexFile:
         """
         state = None if self.path is None else index_state(self.path)
         with self._lock, self._errors():
-            self._check(whole=True)
+            self._check(full=True)
         if self.path is not None:
             remember(self.path, state)
 
-    def _check(self, whole: bool) -> None:
+    def _check(self, full: bool) -> None:
         """Compare the version, and the `whole` file with its checksums; raise SQLite's error if it cannot be
         written."""
         db = self._db
@@ -140,7 +140,7 @@ class IndexFile:
                 f"{self.path}: {problem}; write its documents to a new one: msdc search {self.path} QUERY --index "
                 "NEW.sqlite"
             )
-        if whole:
+        if full:
             if damage := self._value("damage"):
                 raise ValueError(damage)
             for fields in db.execute(sql("check_documents")):
@@ -148,7 +148,7 @@ class IndexFile:
             check_passages(db)
         try:
             db.execute("PRAGMA busy_timeout = 0")
-            db.execute(sql("check_words") if whole else "DELETE FROM facts WHERE 0")
+            db.execute(sql("check_words") if full else "DELETE FROM facts WHERE 0")
         except sqlite3.OperationalError as error:
             if "locked" not in str(error):  # another process writes, which has checked the file
                 raise
@@ -158,7 +158,7 @@ class IndexFile:
     @contextmanager
     def _errors(self) -> Iterator[None]:
         """SQLite's errors as one line."""
-        place = self.path or "index"
+        label = self.path or "index"
         try:
             yield
         except InputError:  # which is a ValueError too
@@ -166,21 +166,21 @@ class IndexFile:
         except (sqlite3.Error, ValueError, TypeError, OverflowError, struct.error) as error:
             message, name = first_line(error), _name_of(error)
             if "locked" in message:
-                raise InputError(f"{place}: another process has held the lock for {LOCK_SECONDS:.0f} s") from error
+                raise InputError(f"{label}: another process has held the lock for {LOCK_SECONDS:.0f} s") from error
             if name in FULL:
-                raise MsdcError(f"disk full while writing {place}: free some space and run again") from error
+                raise MsdcError(f"disk full while writing {label}: free some space and run again") from error
             if name in UNWRITABLE and not self._read_only:  # a copy in memory is read-only if its header is damaged
-                raise MsdcError(f"cannot write {place}: {message}") from error
+                raise MsdcError(f"cannot write {label}: {message}") from error
             if "no such table" in message:
-                raise InputError(f"{place}: exists and is not a search index; choose another file") from error
+                raise InputError(f"{label}: exists and is not a search index; choose another file") from error
             if isinstance(error, sqlite3.IntegrityError):
-                raise InputError(f"{place}: {message}") from error
+                raise InputError(f"{label}: {message}") from error
             if isinstance(error, sqlite3.ProgrammingError):
-                raise InputError(f"{place}: the index is closed") from error
+                raise InputError(f"{label}: the index is closed") from error
             if self.path is not None:
                 self._written = False
                 forget(self.path)
-            raise InputError(f"{place}: damaged ({message})") from error
+            raise InputError(f"{label}: damaged ({message})") from error
 
     @contextmanager
     def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[sqlite3.Connection]:

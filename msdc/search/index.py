@@ -75,7 +75,7 @@ class Index(IndexFile):
         began = time.perf_counter()
         super().__init__(path)
         self.encoded, self._stale = 0, False
-        self._given, self._given_query, self._keep = model, query_model, keep_vectors
+        self._model_source, self._query_source, self._keep = model, query_model, keep_vectors
         self._compared: str | None = None  # the file's model, once this index's model was compared with it
         if model is not None and not callable(model):
             try:
@@ -106,14 +106,14 @@ class Index(IndexFile):
             OtherModel: the index was made with another one.
             InputError: the index was opened without a model.
         """
-        if self._given is None:
+        if self._model_source is None:
             raise InputError(f"{self.path or 'index'}: opened without a model, which only words need not")
-        return self._require_model(self._given() if callable(self._given) else self._given)
+        return self._require_model(self._model_source() if callable(self._model_source) else self._model_source)
 
     @cached_property
     def query_model(self) -> SentenceEncoder:
         """The model that encodes queries."""
-        given = self._given_query
+        given = self._query_source
         return self.model if given is None else given() if callable(given) else given
 
     @cached_property
@@ -186,8 +186,11 @@ class Index(IndexFile):
 
     def _write(self, block: Sequence[Document], passages: Sequence[Sequence[Passage]], replace: bool) -> None:
         """Write a block in one transaction, in which ids are given and compared."""
-        rows = {one.id or number: (one, parts) for number, (one, parts) in enumerate(zip(block, passages, strict=True))}
-        keys = json.dumps([one.id for one in block if one.id])
+        rows = {
+            entry.id or number: (entry, parts)
+            for number, (entry, parts) in enumerate(zip(block, passages, strict=True))
+        }
+        keys = json.dumps([entry.id for entry in block if entry.id])
         with self._transaction() as db:
             self._stale = True
             self._create(db)
@@ -196,13 +199,13 @@ class Index(IndexFile):
                 remove_documents(db, keys)
             written = list[tuple[int, Passage]]()
             # Of one id the last stays.
-            for one, parts in rows.values() if replace else zip(block, passages, strict=True):
-                one = one if one.id else one._replace(id=self._value("key", keys))
+            for entry, parts in rows.values() if replace else zip(block, passages, strict=True):
+                entry = entry if entry.id else entry._replace(id=self._value("key", keys))
                 try:
-                    row = add_document(db, *one, one.crc)
+                    row = add_document(db, *entry, entry.crc)
                 except sqlite3.IntegrityError as error:
-                    place = self.path or "index"
-                    raise InputError(f"{place}: a document {one.id!r} exists already; use update") from error
+                    label = self.path or "index"
+                    raise InputError(f"{label}: a document {entry.id!r} exists already; use update") from error
                 written += [(row, part) for part in parts]
             add_passages(db, written)
 
@@ -217,17 +220,17 @@ class Index(IndexFile):
 
     def _passages(self, block: Sequence[Document]) -> list[list[Passage]]:
         """The passages of documents: of the same id and text in the index, else of the cache or the model."""
-        texts = [(one.title, one.text) for one in block]
-        found = self._stored(block)
-        new, encoded = self._encoder.passages([one for one in dict.fromkeys(texts) if one not in found])
-        self.encoded += sum(one in encoded for one in texts)
-        return [(found | new)[one] for one in texts]
+        texts = [(document.title, document.text) for document in block]
+        stored = self._stored(block)
+        new, encoded = self._encoder.passages([document for document in dict.fromkeys(texts) if document not in stored])
+        self.encoded += sum(document in encoded for document in texts)
+        return [(stored | new)[document] for document in texts]
 
     def _stored(self, block: Sequence[Document]) -> dict[tuple[str, str], list[Passage]]:
-        found: dict[tuple[str, str], list[Passage]] = {}
+        passages: dict[tuple[str, str], list[Passage]] = {}
         keys = {one.id: (one.title, one.text) for one in block if one.id}
         if not keys or not len(self):
-            return found
+            return passages
         blocks = dict[int, Block]()
         with self._transaction("DEFERRED") as db:
             for key, title, text, document, start, end, crc, row, number in db.execute(
@@ -240,8 +243,8 @@ class Index(IndexFile):
                 if row is not None and row not in blocks:
                     (blocks[row],) = read_blocks(db, "block", row)
                 part = Passage(start, end, None, None) if row is None else blocks[row].passage(number, start, end)
-                found.setdefault((title, text), []).append(part)
-        return found
+                passages.setdefault((title, text), []).append(part)
+        return passages
 
     # --- what is stored -----------------------------------------------------------------------------------------------
 
@@ -270,15 +273,15 @@ class Index(IndexFile):
         Returns:
             The number of documents encoded now.
         """
-        given = self._given if model is None else model
-        if given is None:
+        opener = self._model_source if model is None else model
+        if opener is None:
             raise InputError("`rebuild` needs a model")
-        encoder = PassageEncoder(given() if callable(given) else given, self._keep)
+        encoder = PassageEncoder(opener() if callable(opener) else opener, self._keep)
         count = rebuild_passages(self, encoder, BLOCK, progress)
         with self._lock:
             for name in ("model", "query_model", "_vectors", "_encoder"):
                 self.__dict__.pop(name, None)
-            self._given = encoder.model
+            self._model_source = encoder.model
             _ = self.model  # compared with the file's
         self._checkpoint()
         return count
@@ -323,17 +326,17 @@ class Index(IndexFile):
             raise InputError(f"`top` {top}: must be at least 1")
         if offset < 0:
             raise InputError(f"`offset` {offset}: must be at least 0")
-        for name, value, known in (
+        for name, value, allowed_values in (
             ("mode", mode, ("words", "vectors", "both")),
             ("syntax", syntax, ("operators", "plain")),
         ):
-            if value not in known:
-                raise InputError(f"`{name}` {value!r} is unknown; known: {', '.join(known)}")
+            if value not in allowed_values:
+                raise InputError(f"`{name}` {value!r} is unknown; known: {', '.join(allowed_values)}")
         began = time.perf_counter()
         filtered = conditions(where) if where else None
         with self._lock, self._errors():
             plan = read_plan(self._db, parse_query(query, syntax))
-        if self._given is None and mode == "both":
+        if self._model_source is None and mode == "both":
             mode = "words"
         query_D = self._query_vector(plan.text) if mode != "words" else None
         encoded = time.perf_counter()
@@ -416,15 +419,15 @@ class Index(IndexFile):
         fields = self._db.execute(sql("hit"), (row,)).fetchone()
         if fields is None:
             raise ValueError(f"document {row}")
-        one = read_document(fields)
-        places = find_terms(one.text, terms)
+        entry = read_document(fields)
+        places = find_terms(entry.text, terms)
         cosines = self._vectors.cosines_of(row) if cosine is not None else {}
         stored = self._db.execute(sql("passages_of"), (row,)).fetchall()
         if any(passage_crc(row, start, end) != crc for _, start, end, crc in stored):
-            raise ValueError(f"a passage of document {one.id}")
+            raise ValueError(f"a passage of document {entry.id}")
         spans = [span for *span, _ in stored]
         if not spans:  # not encoded
-            (parts,) = split_passages([one.text], lambda texts: [len(text.split()) for text in texts], SNIPPET_WORDS)
+            (parts,) = split_passages([entry.text], lambda texts: [len(text.split()) for text in texts], SNIPPET_WORDS)
             spans = [[0, *part] for part in parts]
         if mode == "vectors":
             best = max(range(len(spans)), key=lambda number: cosines.get(spans[number][0], -2.0))
@@ -434,7 +437,17 @@ class Index(IndexFile):
         _, start, end = spans[best]
         shown = merged([span for spans in places for span in spans])
         return Hit(
-            one.id, score, cosine, words, one.text, start, end, one.title, json.loads(one.metadata), shown, count
+            entry.id,
+            score,
+            cosine,
+            words,
+            entry.text,
+            start,
+            end,
+            entry.title,
+            json.loads(entry.metadata),
+            shown,
+            count,
         )
 
 
@@ -480,17 +493,17 @@ def open_index(
         InputError: no text, a file that cannot be read, no such model.
     """
     load: Model | None = (lambda: open_model(model)) if isinstance(model, str) else model
-    place, began = None if index is None else Path(index), time.perf_counter()
-    if place is not None:
-        require_index(place)
-        refuse_existing(place, force)
+    new_index, began = None if index is None else Path(index), time.perf_counter()
+    if new_index is not None:
+        require_index(new_index)
+        refuse_existing(new_index, force)
     file = Path(source) if isinstance(source, str | Path) else None
     stored = file is not None and is_index(file)
     if (file is None or stored) and (column, id_column, title_column) != (None, None, None):
         kind = "an index" if stored else "texts in memory"
         raise InputError(f"`column`, `id_column` and `title_column` are for text files and tables, not for {kind}")
     if file is not None and stored:
-        if place is None:
+        if new_index is None:
             return Index(load, file, query_model=query_model)
         rows = list(stored_documents(file))
     elif file is not None:
@@ -500,13 +513,13 @@ def open_index(
         rows = [as_document({"id": number, "text": text}, "") for number, text in texts if text]
     if not rows:
         raise InputError(f"{file}: no text to search in" if file else "no text to search in")
-    if place is None:
+    if new_index is None:
         opened = Index(load, query_model=query_model, keep_vectors=file is not None)
         opened._put(rows, rows, False, encode=model is not None)
     else:
-        with atomic_path(place) as stage, Index(load, stage, keep_vectors=True) as written:
+        with atomic_path(new_index) as stage, Index(load, stage, keep_vectors=True) as written:
             written._put(rows, rows, False)
-        opened = Index(load, place, query_model=query_model)
+        opened = Index(load, new_index, query_model=query_model)
         opened.encoded = written.encoded
     opened.open_s = time.perf_counter() - began
     return opened

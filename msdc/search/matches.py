@@ -32,13 +32,13 @@ def _tokens(text: str) -> list[_Token]:
     origins = [number for number, part in enumerate(parts) for _ in part]
     folded = "".join(parts)
     if LETTERS.search(folded):
-        pieces, kept, end = list[str](), list[int](), 0
+        pieces, positions, end = list[str](), list[int](), 0
         for syllable in SYLLABLE.finditer(folded):
             composed = normalize("NFC", syllable[0])
             pieces += [folded[end : syllable.start()], composed]
-            kept += origins[end : syllable.start()] + [origins[syllable.start()]] * len(composed)
+            positions += origins[end : syllable.start()] + [origins[syllable.start()]] * len(composed)
             end = syllable.end()
-        folded, origins = "".join([*pieces, folded[end:]]), kept + origins[end:]
+        folded, origins = "".join([*pieces, folded[end:]]), positions + origins[end:]
 
     def end_of(position: int) -> int:
         """One past the character of a folded one, with the marks on it."""
@@ -78,8 +78,8 @@ def _other_spellings(text: str, tokens: Sequence[_Token]) -> Iterator[_Token]:
         for word in joined:
             yield _Token((word,), inside[0].start, inside[-1].end)
         for token in inside:
-            if whole := parts.get(token.words[0]):
-                words = tuple(whole.split())
+            if span := parts.get(token.words[0]):
+                words = tuple(span.split())
                 yield token._replace(words=words)
                 yield from (token._replace(words=(word,)) for word in words)
 
@@ -117,13 +117,13 @@ def find_terms(text: str, terms: str) -> list[list[Span]]:
 
 def merged(spans: Sequence[Span]) -> tuple[Span, ...]:
     """Spans in order, those that overlap or touch as one."""
-    found: list[Span] = []
+    spans_without_overlap: list[Span] = []
     for start, end in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
+        if spans_without_overlap and start <= spans_without_overlap[-1][1]:
+            spans_without_overlap[-1] = spans_without_overlap[-1][0], max(end, spans_without_overlap[-1][1])
         else:
-            found.append((start, end))
-    return tuple(found)
+            spans_without_overlap.append((start, end))
+    return tuple(spans_without_overlap)
 
 
 def passage_to_show(

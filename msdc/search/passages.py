@@ -40,21 +40,21 @@ class PassageEncoder:
 
     def passages(self, documents: Sequence[tuple[str, str]]) -> tuple[Passages, Passages]:
         """The passages of documents (title, text), and those among them that had to be encoded."""
-        found = self._cache.get(documents) if self._cache is not None else {}
-        new = self._encoded([one for one in documents if one not in found])
+        cached = self._cache.get(documents) if self._cache is not None else {}
+        new = self._encoded([document for document in documents if document not in cached])
         if self._cache is not None:
             self._cache.put(new)
-        return found | new, new
+        return cached | new, new
 
     def _encoded(self, documents: Sequence[tuple[str, str]]) -> Passages:
         if not documents:
             return {}
-        found = passage_texts(documents, self.count, self.most)
-        distinct = list(dict.fromkeys(text for parts in found for _, _, text in parts))
+        spans = passage_texts(documents, self.count, self.most)
+        distinct = list(dict.fromkeys(text for parts in spans for _, _, text in parts))
         known_N = ~self.reader.unread(distinct)
         vectors_ND = np.zeros((len(distinct), self.model.width), np.float32)
         if known_N.any():
-            readable = [text for text, known in zip(distinct, known_N, strict=True) if known]
+            readable = [text for text, is_known in zip(distinct, known_N, strict=True) if is_known]
             vectors_ND[known_N] = unit_rows(self.model.encode(readable))
         steps_N = np.maximum(np.abs(vectors_ND).max(1, initial=0.0) / 127, np.float32(1e-12))
         codes_ND = np.rint(vectors_ND / steps_N[:, None]).astype(np.int8)
@@ -63,5 +63,5 @@ class PassageEncoder:
         # No vector for a passage that the model cannot read.
         quantized = {text: (float(scale), codes.tobytes()) if codes.any() else (None, None)
                      for text, scale, codes in zip(distinct, scales_N, codes_ND, strict=True)}  # fmt: skip
-        return {one: [Passage(start, end, *quantized[text]) for start, end, text in parts]
-                for one, parts in zip(documents, found, strict=True)}  # fmt: skip
+        return {document: [Passage(start, end, *quantized[text]) for start, end, text in parts]
+                for document, parts in zip(documents, spans, strict=True)}  # fmt: skip

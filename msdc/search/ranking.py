@@ -78,16 +78,16 @@ def match_words(
 
     Where no document matches, the words of the index that are similar to those of the query are looked for.
     """
-    given = None if allowed is None else json.dumps([*allowed]), most, json.dumps([*near])
+    arguments = None if allowed is None else json.dumps([*allowed]), most, json.dumps([*near])
     if not plan.has_words:
         return {}, plan
-    rows = db.execute(sql("words"), (plan.plan, *given)).fetchall()
+    rows = db.execute(sql("words"), (plan.plan, *arguments)).fetchall()
     if not rows:
         db.execute(sql("vocabulary"))
         similar = (db.execute(sql("similar"), (plan.plan,)).fetchone() or (None,))[0]
         if similar is not None:
             plan = read_plan(db, similar)
-            rows = db.execute(sql("words"), (similar, *given)).fetchall()
+            rows = db.execute(sql("words"), (similar, *arguments)).fetchall()
     return {document: WordMatch(*match) for document, *match in rows}, plan
 
 

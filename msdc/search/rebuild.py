@@ -39,7 +39,7 @@ def rebuild_passages(
             if _state(file, identity) == "rebuilt":  # by another process
                 return count
             documents = {row: read_document(fields) for row, *fields in db.execute(sql("next_rebuilt"), (block,))}
-        passages, _ = encoder.passages(list(dict.fromkeys((one.title, one.text) for one in documents.values())))
+        passages, _ = encoder.passages(list(dict.fromkeys((entry.title, entry.text) for entry in documents.values())))
         with file._transaction() as db:
             if _state(file, identity) == "rebuilt":
                 return count

@@ -96,11 +96,11 @@ class PassageVectors:
 
     def of(self, documents: Iterable[int]) -> dict[int, float]:
         """The cosines of those of `documents` that have a vector."""
-        wanted = np.fromiter(documents, np.int64)
-        at = np.searchsorted(self.documents_M, wanted)
-        at[at == len(self.documents_M)] = 0
-        found = self.documents_M[at] == wanted if len(self.documents_M) else np.zeros(len(wanted), np.bool_)
-        return dict(zip(wanted[found].tolist(), self.best_M[at[found]].tolist(), strict=True))
+        asked = np.fromiter(documents, np.int64)
+        positions = np.searchsorted(self.documents_M, asked)
+        positions[positions == len(self.documents_M)] = 0
+        present = self.documents_M[positions] == asked if len(self.documents_M) else np.zeros(len(asked), np.bool_)
+        return dict(zip(asked[present].tolist(), self.best_M[positions[present]].tolist(), strict=True))
 
     def cosines_of(self, document: int) -> dict[int, float]:
         """The cosines of a document's passages that have a vector, by row."""

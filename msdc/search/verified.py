@@ -28,14 +28,14 @@ def index_state(path: Path) -> State | None:
 
 
 def _key(path: Path) -> str:
-    found = path.stat()
-    return f"{found.st_dev}-{found.st_ino}"
+    status = path.stat()
+    return f"{status.st_dev}-{status.st_ino}"
 
 
 def _verified() -> dict[str, State]:
     try:
-        found = json.loads((user_cache() / "search" / "verified.json").read_text(encoding="utf-8"))
-        return found if isinstance(found, dict) else {}
+        states = json.loads((user_cache() / "search" / "verified.json").read_text(encoding="utf-8"))
+        return states if isinstance(states, dict) else {}
     except (OSError, ValueError, MsdcError):
         return {}
 
@@ -71,7 +71,7 @@ def forget(path: Path) -> None:
 def _keep(path: Path, state: State | None) -> None:
     with suppress(OSError, MsdcError):  # the next opening checks again
         target = user_cache() / "search" / "verified.json"
-        kept = {key: value for key, value in _verified().items() if key != _key(path)}
+        states = {key: value for key, value in _verified().items() if key != _key(path)}
         if state is not None:
-            kept[_key(path)] = state
-        write_text(target, json.dumps(dict([*kept.items()][-MOST:])))
+            states[_key(path)] = state
+        write_text(target, json.dumps(dict([*states.items()][-MOST:])))

@@ -71,8 +71,8 @@ def fold_table() -> _Table:
 
     folds = {}
     for start, (count, step, *target) in entries(lines[0]):
-        for at in range(0, count * step, step):
-            folds[start + at] = chr(target[0] + at) if target else ""
+        for offset in range(0, count * step, step):
+            folds[start + offset] = chr(target[0] + offset) if target else ""
     folds |= {start: "".join(map(chr, targets)) for start, targets in entries(lines[1])}
     orders = {chr(start): order for start, (order,) in entries(lines[2])}
     ranges, starts = [""] * 6, [*entries(lines[3]), (0x110000, [BREAK])]
@@ -163,33 +163,33 @@ def _is_letter(char: str) -> bool:
 
 def _segments(query: str) -> list[_Segment]:
     """A query taken apart at its operators: quotes, and a minus before a word or a quote."""
-    segments, start, at = list[_Segment](), 0, 0
+    segments, start, position = list[_Segment](), 0, 0
     unclosed = set[str]()
-    while at < len(query):
-        minus = query[at] == "-"
-        first = at + minus
-        if (at and not query[at - 1].isspace()) or first == len(query):
-            at += 1
+    while position < len(query):
+        minus = query[position] == "-"
+        first = position + minus
+        if (position and not query[position - 1].isspace()) or first == len(query):
+            position += 1
             continue
         end, content = 0, ""
         if closing := QUOTES.get(query[first]):
             if closing not in unclosed:
-                end = next((place for place in range(first + 1, len(query)) if query[place] in closing), -1) + 1
+                end = next((index for index in range(first + 1, len(query)) if query[index] in closing), -1) + 1
             if not end:
                 unclosed.add(closing)  # nor for a later quote: a text of them is read once
             content = query[first + 1 : end - 1] if end else ""
             if end < len(query) and (_is_letter(query[end]) or query[end].isdecimal()):
                 end = 0  # 27" or 32"
         elif minus and _is_letter(query[first]):
-            end = next((place for place in range(first, len(query)) if query[place].isspace()), len(query))
+            end = next((index for index in range(first, len(query)) if query[index].isspace()), len(query))
             content = query[first:end]
             if content.isascii() and len(content) < 2:
                 end = 0  # an option: -v
         if end and terms_of(content):
-            segments += [_Segment(query[start:at], "words"), _Segment(content, "without" if minus else "quoted")]
-            start = at = end
+            segments += [_Segment(query[start:position], "words"), _Segment(content, "without" if minus else "quoted")]
+            start = position = end
         else:
-            at += 1
+            position += 1
     segments.append(_Segment(query[start:], "words"))
     return segments
 
@@ -244,7 +244,7 @@ def _add_chunk(chunk: str, typing: bool, shortest: int, into: _Forms) -> None:
                 forms += [f'"{term}"' for term in joined]
             expression = f'"{pair}"*' if len(letters) == 1 else _either(*forms)
             may_go_on = typing and is_last and len(word) > 1
-            prefix = _either(*(f"{one}*" for one in forms)) if may_go_on else None
+            prefix = _either(*(f"{form}*" for form in forms)) if may_go_on else None
             into.add(expression, prefix, common=len(word) >= shortest and pair in fold_table().common)
     if is_code:
         joints = [f'"{term}"' for term in joined]
@@ -261,11 +261,11 @@ def parse_query(query: str, syntax: Syntax = "operators") -> str:
     words and phrases are looked for. Operators: "words in quotes", -excluded, -"both".
     """
     segments = _segments(query) if syntax == "operators" else [_Segment(query, "words")]
-    positive = [one for one in segments if one.kind != "without"]
-    if not any(terms_of(one.text) for one in positive):
+    positive = [segment for segment in segments if segment.kind != "without"]
+    if not any(terms_of(segment.text) for segment in positive):
         segments = positive = [_Segment(query, "words")]
     forms, quoted, without = _Forms(), list[str](), list[str]()
-    shortest = 1 if sum(len(one.text.split()) for one in positive) >= SENTENCE_WORDS else 2
+    shortest = 1 if sum(len(segment.text.split()) for segment in positive) >= SENTENCE_WORDS else 2
     for number, (content, kind) in enumerate(segments):
         terms, runs = terms_of(content), list(_words(content))
         letters = runs[-1][1] if runs else []
@@ -281,7 +281,7 @@ def parse_query(query: str, syntax: Syntax = "operators") -> str:
         if kind == "quoted":
             quoted.append(_phrase(terms, letters))
             forms.add(quoted[-1])
-    text = query if len(segments) == 1 else " ".join(" ".join(one.text for one in positive).split())
+    text = query if len(segments) == 1 else " ".join(" ".join(segment.text for segment in positive).split())
     same = index_words(text)
     plan = {
         "text": text.replace("\0", " "),  # SQLite reads a text up to a NUL character

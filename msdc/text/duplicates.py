@@ -43,10 +43,10 @@ def shingles(normal: str) -> set[str]:
     return {normal[i : i + SHINGLE] for i in range(len(normal) - SHINGLE + 1)}
 
 
-def jaccard(one: set[str], two: set[str]) -> float:
+def jaccard(first: set[str], second: set[str]) -> float:
     """Shared shingles over all shingles."""
-    shared = len(one & two)
-    return shared / (len(one) + len(two) - shared)
+    shared = len(first & second)
+    return shared / (len(first) + len(second) - shared)
 
 
 def _mixed(values: np.ndarray) -> np.ndarray:
@@ -106,13 +106,13 @@ class NearIndex:
 
     def _candidates(self, texts: Sequence[str]) -> list[tuple[int, int]]:
         """(position in `texts`, position in the index) of all pairs that share a band."""
-        found: set[tuple[int, int]] = set()
+        pairs: set[tuple[int, int]] = set()
         for keys_N, (sorted_keys, order) in zip(self._band_keys(texts), self._bands, strict=True):
             first_N = np.searchsorted(sorted_keys, keys_N, side="left")
             last_N = np.searchsorted(sorted_keys, keys_N, side="right")
-            for i in np.flatnonzero(last_N > first_N).tolist():
-                found.update((i, int(j)) for j in order[first_N[i] : last_N[i]])
-        return sorted(found)
+            for row in np.flatnonzero(last_N > first_N).tolist():
+                pairs.update((row, int(j)) for j in order[first_N[row] : last_N[row]])
+        return sorted(pairs)
 
     def matches(self, texts: Sequence[str]) -> list[list[tuple[str, float]]]:
         """For each of `texts` (normal form, not empty): the indexed texts at or above `near`, with their similarity."""
@@ -120,12 +120,12 @@ class NearIndex:
         if not texts or not self.texts:
             return out
         mine: tuple[int, set[str]] = (-1, set())
-        for i, j in self._candidates(texts):
-            if mine[0] != i:
-                mine = (i, shingles(texts[i]))
-            if j not in self._parts:
-                self._parts[j] = shingles(self.texts[j])
-            similarity = jaccard(mine[1], self._parts[j])
+        for first, second in self._candidates(texts):
+            if mine[0] != first:
+                mine = (first, shingles(texts[first]))
+            if second not in self._parts:
+                self._parts[second] = shingles(self.texts[second])
+            similarity = jaccard(mine[1], self._parts[second])
             if similarity >= self.near:
-                out[i].append((self.texts[j], similarity))
+                out[first].append((self.texts[second], similarity))
         return out

@@ -24,8 +24,8 @@ def sentence_spans(text: str) -> list[Span]:
     for end, following in [*((match.start(), match.end()) for match in END.finditer(text)), (len(text), len(text))]:
         part = text[start:end]
         if part.strip():
-            left = len(part) - len(part.lstrip())
-            spans.append((start + left, start + left + len(part.strip())))
+            indent = len(part) - len(part.lstrip())
+            spans.append((start + indent, start + indent + len(part.strip())))
         start = following
     return spans
 
@@ -34,8 +34,8 @@ def _halves(text: str, span: Span) -> tuple[Span, Span]:
     """A span cut at the blank nearest to its middle, else in the middle."""
     start, end = span
     middle = (start + end) // 2
-    blanks = [at for at in (text.rfind(" ", start + 1, middle), text.find(" ", middle, end - 1)) if at > 0]
-    cut = min(blanks, key=lambda at: abs(at - middle), default=middle)
+    blanks = [blank for blank in (text.rfind(" ", start + 1, middle), text.find(" ", middle, end - 1)) if blank > 0]
+    cut = min(blanks, key=lambda blank: abs(blank - middle), default=middle)
     return (start, cut), (cut, end)
 
 
@@ -51,30 +51,30 @@ def passages(
     """
     limits = [most] * len(texts) if isinstance(most, int) else most
     spans = [sentence_spans(text) for text in texts]
-    whole: list[list[tuple[Span, int]]] = [[] for _ in texts]
-    todo = [(number, span) for number, found in enumerate(spans) for span in found]
+    parts_by_text: list[list[tuple[Span, int]]] = [[] for _ in texts]
+    todo = [(number, span) for number, spans_of_text in enumerate(spans) for span in spans_of_text]
     while todo:
         cut = []
         counts = count([texts[number][start:end] for number, (start, end) in todo])
         for (number, span), tokens in zip(todo, counts, strict=True):
             if tokens <= limits[number] or span[1] - span[0] < 2:
-                whole[number].append((span, tokens))
+                parts_by_text[number].append((span, tokens))
             else:
                 cut += [(number, half) for half in _halves(texts[number], span)]
         todo = cut
-    return [_joined(sorted(found), limit) for found, limit in zip(whole, limits, strict=True)]
+    return [_joined(sorted(spans_of_text), limit) for spans_of_text, limit in zip(parts_by_text, limits, strict=True)]
 
 
 def _joined(parts: list[tuple[Span, int]], most: int) -> list[Span]:
     """Short sentences joined to the one before, or at the start to the next, if both fit together."""
-    found: list[tuple[Span, int]] = []
+    joined: list[tuple[Span, int]] = []
     for span, tokens in parts:
-        if found and min(tokens, found[-1][1]) < SHORT and tokens + found[-1][1] <= min(most, JOINED):
-            (start, _), before = found[-1]
-            found[-1] = (start, span[1]), before + tokens
+        if joined and min(tokens, joined[-1][1]) < SHORT and tokens + joined[-1][1] <= min(most, JOINED):
+            (start, _), before = joined[-1]
+            joined[-1] = (start, span[1]), before + tokens
         else:
-            found.append((span, tokens))
-    return [span for span, _ in found]
+            joined.append((span, tokens))
+    return [span for span, _ in joined]
 
 
 def passage_texts(

@@ -97,15 +97,15 @@ def _find_layout(cells: list[Any] | str) -> _Layout | None:
 
     def find(*candidates: tuple[str, ...]) -> list[int]:
         """The first matching column of each set of names."""
-        found = ([names.index(name) for name in known if name in names] for known in candidates)
-        return [places[0] for places in found if places]
+        positions = ([names.index(name) for name in alternatives if name in names] for alternatives in candidates)
+        return [places[0] for places in positions if places]
 
     width = len(cells)
     if len(places := find(SCORE_NAMES, FIRST_NAMES, SECOND_NAMES)) == 3:
         languages = find(*LANGUAGE_NAMES)
         both = (languages[0], languages[1]) if len(languages) == 2 else None
         return _Layout((width, width), places[0], places[1], places[2], both, header=True)
-    fit = (one for one in LAYOUTS if one.widths[0] <= width <= one.widths[1] and is_number(cells[one.score]))
+    fit = (kind for kind in LAYOUTS if kind.widths[0] <= width <= kind.widths[1] and is_number(cells[kind.score]))
     return next(fit, None)
 
 
@@ -164,7 +164,7 @@ def read_pairs(
         rows.pop()
     if layout is None:
         # With `skip_bad`, rows before the first one of a known layout are a header with other names.
-        places = [at for at, (_, cells) in enumerate(rows[: None if skip_bad else 1]) if _find_layout(cells)]
+        places = [index for index, (_, cells) in enumerate(rows[: None if skip_bad else 1]) if _find_layout(cells)]
         rows = rows[places[0] if places else 0 :]
         layout = _find_layout(rows[0][1]) if rows else None
     if layout is None:

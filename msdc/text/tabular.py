@@ -136,19 +136,19 @@ def open_delimited(path: Path, is_header: IsHeader, header: bool | None = None, 
     form, rows = delimited_rows(path, lenient)
     sample = list(islice((cells for _, cells in rows() if cells and not isinstance(cells, str)), SAMPLE_ROWS))
     first, others = ([cell.strip() for cell in sample[0]], sample[1:]) if sample else ([], [])
-    known = header
-    if known is None and first:
-        known = is_header(first, others) or (looks_like_names(first) and above_numbers(first, others)) or None
-    names = tuple(first) if known else ()
-    guess = known is None and bool(first) and all(re.fullmatch(r"[^\W\d][\w-]*", cell) for cell in first)
-    form += ", header" if known else f", no header{' (a guess)' if guess else ''}"
-    body = others if known else sample
+    has_header = header
+    if has_header is None and first:
+        has_header = is_header(first, others) or (looks_like_names(first) and above_numbers(first, others)) or None
+    names = tuple(first) if has_header else ()
+    guess = has_header is None and bool(first) and all(re.fullmatch(r"[^\W\d][\w-]*", cell) for cell in first)
+    form += ", header" if has_header else f", no header{' (a guess)' if guess else ''}"
+    body = others if has_header else sample
     # A single column of tab-separated text is one too few, which every line reports.
     least = 1 if suffix_of(path) == ".csv" else 2
     width = len(names) or max(least, Counter(map(len, body)).most_common(1)[0][0] if body else 2)
 
     def read(columns: Sequence[int]) -> Iterator[Numbered]:
-        after_header = not known
+        after_header = not has_header
         for number, cells in rows():
             if cells and not isinstance(cells, str) and not after_header:
                 after_header = True
@@ -168,8 +168,8 @@ def _json_array(path: Path, lenient: bool = False) -> list[Any] | None:
     first = list(islice((line for _, line in iterate_lines(path, lenient) if line.strip()), 2))
     try:
         value = json.loads(first[0]) if first else None
-        alone = len(first) == 1 and isinstance(value, list) and all(isinstance(one, list) for one in value)
-        return value if isinstance(value, list) and (alone or any(isinstance(one, dict) for one in value)) else None
+        alone = len(first) == 1 and isinstance(value, list) and all(isinstance(item, list) for item in value)
+        return value if isinstance(value, list) and (alone or any(isinstance(item, dict) for item in value)) else None
     except (ValueError, RecursionError):
         pass
     if len(first) > 1 and first[0].lstrip()[0] in "[{":
@@ -280,8 +280,8 @@ def open_parquet(path: Path) -> TabularFile:
     """A parquet file."""
 
     def batches(names: list[str]) -> Iterator[Any]:
-        found: Iterator[Any] = _parquet_file(path).iter_batches(BATCH_ROWS, columns=names)
-        return found
+        batches_of_rows: Iterator[Any] = _parquet_file(path).iter_batches(BATCH_ROWS, columns=names)
+        return batches_of_rows
 
     return arrow_table(path, "parquet", _parquet_file(path).schema_arrow, batches)
 
@@ -381,16 +381,16 @@ def iterate_rows(
         return
     table = open_table(file, lambda cells, rows: not column.isdigit() and column in cells, header)
     if column in table.names:
-        place = table.names.index(column)
+        position = table.names.index(column)
     elif column.isdigit() and 1 <= int(column) <= table.width:
-        place = int(column) - 1
+        position = int(column) - 1
     else:
         raise InputError(f"{file}: no column {column!r} (it has {table.columns()})")
     if table.header_guess and header is None:
         warn(f"{file}: line 1 is read as a row, not as names of columns; `header` decides")
     other_names = [name for name in table.names if others and name != column]
     empty = [0, 0]  # empty lines before other rows, and since the last row
-    for number, cells in table.read([place, *map(table.names.index, other_names)]):
+    for number, cells in table.read([position, *map(table.names.index, other_names)]):
         if cells == EMPTY_LINE:
             empty[1] += 1
             continue

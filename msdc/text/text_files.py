@@ -98,10 +98,10 @@ class _Unpacked(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, place: Any) -> int:
-        found = self._read(len(place))
-        place[: len(found)] = found
-        return len(found)
+    def readinto(self, buffer: Any) -> int:
+        content = self._read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
 
 
 def unpacked(raw: BinaryIO) -> BinaryIO:
@@ -204,8 +204,8 @@ def _decoded(raw_lines: Iterable[bytes], name: object, encoding: str = "utf-8", 
         try:
             yield raw.decode(encoding, "surrogateescape" if lenient else "strict").removesuffix("\n")
         except UnicodeDecodeError as error:
-            place = f"{error.reason} at byte {offset + error.start}"
-            raise InputError(f"{name} line {number}: not valid UTF-8 ({place})") from error
+            position = f"{error.reason} at byte {offset + error.start}"
+            raise InputError(f"{name} line {number}: not valid UTF-8 ({position})") from error
         offset += len(raw)
 
 
@@ -267,7 +267,7 @@ def read_lines(path: str | Path, encoding: str = "utf-8") -> Lines:
 def _is_suspect(record: Sequence[str], cells: Sequence[str], delimiter: str, width: int) -> bool:
     """Whether a record of several lines is rather a row with a quote that was not meant to open a cell."""
     inner = [line.split(delimiter) for line in record[1:-1]]
-    rows = sum(len(one) == len(cells) and all(map(str.strip, one)) for one in inner)
+    rows = sum(len(row_cells) == len(cells) and all(map(str.strip, row_cells)) for row_cells in inner)
     like_rows = len(cells) > 1 and len(inner) >= SUSPECT_LINES and rows >= SUSPECT_SHARE * len(inner)
     return like_rows or (width > 0 and len(cells) != width)
 

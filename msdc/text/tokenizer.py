@@ -211,7 +211,7 @@ def _special_cuts(pieces: Sequence[Any]) -> list[str]:
     name, at a position that no ordinary piece crosses, prevents that and changes no other tokenization.
     """
     ordinary = [piece.piece for piece in pieces if piece.type == piece.NORMAL]
-    known = set("".join(ordinary))
+    letters = set("".join(ordinary))
     crossed = {piece[i : i + 2] for piece in ordinary for i in range(len(piece) - 1)}
     cuts = []
     for piece in pieces:
@@ -219,11 +219,11 @@ def _special_cuts(pieces: Sequence[Any]) -> list[str]:
         if piece.type == piece.NORMAL or len(name) < 2:
             continue
         # Adjacent unknown characters are one unknown piece; a split between them would make two.
-        places = [i for i in range(1, len(name)) if name[i - 1] in known or name[i] in known]
+        places = [i for i in range(1, len(name)) if name[i - 1] in letters or name[i] in letters]
         free = [i for i in places if name[i - 1 : i + 1] not in crossed]
         if free or places:
-            place = (free or places)[0]
-            cuts.append(f"{re.escape(name[:place])}(?={re.escape(name[place:])})")
+            position = (free or places)[0]
+            cuts.append(f"{re.escape(name[:position])}(?={re.escape(name[position:])})")
     return cuts
 
 
@@ -291,8 +291,8 @@ def _joined_kana_and_jamo() -> list[Any]:
     A character map does so by rules of two or three letters, which `tokenizers` does not apply.
     """
     half = [chr(letter) + mark for letter in range(0xFF66, 0xFF9E) for mark in "ﾞﾟ"]
-    whole = {pair: unicodedata.normalize("NFKC", pair) for pair in half}
-    steps = [normalizers.Replace(pair, letter) for pair, letter in whole.items() if len(letter) == 1]
+    composed = {pair: unicodedata.normalize("NFKC", pair) for pair in half}
+    steps = [normalizers.Replace(pair, letter) for pair, letter in composed.items() if len(letter) == 1]
     apart = "\x1f"  # of one byte; character maps drop it
     others = normalizers.Replace(Regex(r"(?<=[^\p{Hiragana}\p{Katakana}])(?=\p{M})"), apart)
     return [*steps, others, normalizers.NFC(), normalizers.Replace(apart, "")]
@@ -368,9 +368,9 @@ class Reader:
 
     def __init__(self, tokenizer: Tokenizer, max_length: int) -> None:
         self._tokenizer, self._max_length = tokenizer, max_length
-        empty, one, other = tokenizer.encode(["", *PROBES], max_length)
+        empty, probe, other = tokenizer.encode(["", *PROBES], max_length)
         self._special = set(empty)
-        self._unknown = (set(one) & set(other)) - self._special
+        self._unknown = (set(probe) & set(other)) - self._special
 
     def unread(self, texts: Sequence[str]) -> NDArray[np.bool_]:
         """For each text whether more than half of its tokens are unknown characters, bool [N]."""

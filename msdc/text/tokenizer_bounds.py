@@ -46,10 +46,10 @@ _HIDDEN = re.compile(rb"\\u00[4-7]")  # an escaped letter, which no library writ
 
 
 def _keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs) and not found.keys().isdisjoint(("type", "model")):
+    value = dict(pairs)
+    if len(value) != len(pairs) and not value.keys().isdisjoint(("type", "model")):
         raise ValueError("it has a key twice")
-    return found
+    return value
 
 
 def _parsed(raw: bytes) -> dict[str, Any]:
@@ -65,10 +65,10 @@ def _parsed(raw: bytes) -> dict[str, Any]:
         prefixed = (kind is None or kind[1] == b"BPE") and _PREFIX.search(raw, start.end())
         if pieces <= MOST_PIECES and not prefixed:
             raw = raw[: start.start()] + b'"model": null}'
-    found = json.loads(raw, object_pairs_hook=_keys_once)
-    if not isinstance(found, dict) or "model" not in found:
+    value = json.loads(raw, object_pairs_hook=_keys_once)
+    if not isinstance(value, dict) or "model" not in value:
         raise ValueError("it has no model")
-    return found
+    return value
 
 
 def _steps(part: Any) -> Iterator[dict[str, Any]]:
@@ -164,8 +164,8 @@ def _patterns(value: Any) -> Iterator[str]:
             yield value["Regex"]
         value = list(value.values())
     if isinstance(value, list):
-        for one in value:
-            yield from _patterns(one)
+        for item in value:
+            yield from _patterns(item)
 
 
 def _repeats(pattern: str) -> int:
@@ -218,16 +218,16 @@ def check_tokenizer(raw: bytes) -> float:
     Raises:
         ValueError: the file exceeds a bound; other errors if it is not a tokenizer.
     """
-    found = _parsed(raw)
-    _check_model(found["model"])
-    normalizing, splitting, processing = ([*_steps(found.get(part))] for part in PARTS[1:])
+    value = _parsed(raw)
+    _check_model(value["model"])
+    normalizing, splitting, processing = ([*_steps(value.get(part))] for part in PARTS[1:])
     bounded("steps", len(normalizing) + len(splitting) + len(processing), MOST_STEPS)
-    patterns = list(_patterns({**found, "model": None}))
+    patterns = list(_patterns({**value, "model": None}))
     bounded("characters of regular expressions", sum(map(len, patterns)), MOST_PATTERN)
     bounded("repeats in a row in a regular expression", max(map(_repeats, patterns), default=0), MOST_REPEATS)
     growth = _total_growth([*normalizing, *splitting])
     bounded("growth of a text, in times", growth, MOST_GROWTH)
-    added = [(len(one["content"].encode()), one.get("normalized")) for one in found.get("added_tokens") or ()]
+    added = [(len(token["content"].encode()), token.get("normalized")) for token in value.get("added_tokens") or ()]
     bounded("bytes of added tokens", sum(size for size, _ in added), MOST_ADDED)
     bounded("bytes of normalized tokens", growth * sum(size for size, again in added if again), 16 * MOST_ADDED)
     special = sum(_check_template(step) for step in processing if step["type"] == "TemplateProcessing")

@@ -66,9 +66,9 @@ def open_tmx(path: Path) -> TabularFile:
 
     def read(columns: Sequence[int]) -> Iterator[Numbered]:
         for number, texts in _tmx_units(path):
-            found = [texts.get(names[column]) or [""] for column in columns]
-            for row in range(max(map(len, found), default=1)):
-                yield number, [some[min(row, len(some) - 1)] for some in found]
+            texts_by_column = [texts.get(names[column]) or [""] for column in columns]
+            for row in range(max(map(len, texts_by_column), default=1)):
+                yield number, [variants[min(row, len(variants) - 1)] for variants in texts_by_column]
 
     sample = [cells for _, cells in islice(read(range(len(names))), FIRST_UNITS) if not isinstance(cells, str)]
     return TabularFile(path, "TMX", names, len(names), sample, read)
