@@ -50,7 +50,9 @@ def add_language(encoder: Encoder, wanted: AddedVocabulary, text: StageText, fol
     vocabulary, tokens = train_tokens(encoder.tokenizer, targets, wanted.add, student.config.vocabulary, folder)
     file, ids, _ = vocabulary.write(range(len(vocabulary.tokens)), folder, tokens)
     tokenizer = PieceTokenizer(file)
-    before, after = (sum(map(len, one.encode(targets, 512))) / len(targets) for one in (encoder.tokenizer, tokenizer))
+    before, after = (
+        sum(map(len, reader.encode(targets, 512))) / len(targets) for reader in (encoder.tokenizer, tokenizer)
+    )
     say(f"vocabulary: {len(tokens):,} new tokens; {before:.1f} > {after:.1f} tokens per sentence; aligning words")
     weights, _ = transfer.align_tokens(encoder, tokenizer, rows, "alignment", student.config.positions)
     new = [index for index, row in enumerate(ids) if row >= student.config.vocabulary]
@@ -72,16 +74,16 @@ def compare_languages(
     texts = [(HELD_OUT, code, [row.source for row in rows], [row.target for row in rows])
              for code, rows in sorted(heldout.items())]  # fmt: skip
     texts += [(EMBEDDED, code, sides[header[0]], sides[code]) for code in read]
-    found: list[dict[str, str | int | float]] = []
+    rows_by_language: list[dict[str, str | int | float]] = []
     for name, code, sources, targets in texts:
-        vectors = [(one.encode(sources), one.encode(targets)) for one in (before, after)]
+        vectors = [(model.encode(sources), model.encode(targets)) for model in (before, after)]
         accuracies = [float(np.mean(nearest_accuracy(*pair, sources, targets))) for pair in vectors]
-        found.append({
+        rows_by_language.append({
             "texts": name, "language": code, "pairs": len(targets), "accuracy_before": round(accuracies[0], 2),
             "accuracy_after": round(accuracies[1], 2),
             "cosine": round(float(cosine_rows(vectors[0][1], vectors[1][1]).mean()), 4),
         })  # fmt: skip
-    return found
+    return rows_by_language
 
 
 def comparison_table(found: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -89,8 +91,8 @@ def comparison_table(found: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = ["| texts | language | pairs | nearest translation found before, % | after, % | cosine of the vectors |",
              "|---|---|---|---|---|---|"]  # fmt: skip
     return lines + [
-        f"| {one['texts']} | {one['language']} | {one['pairs']} | {one['accuracy_before']:.1f} | "
-        f"{one['accuracy_after']:.1f} | {one['cosine']:.3f} |" for one in found
+        f"| {row['texts']} | {row['language']} | {row['pairs']} | {row['accuracy_before']:.1f} | "
+        f"{row['accuracy_after']:.1f} | {row['cosine']:.3f} |" for row in found
     ]  # fmt: skip
 
 
@@ -114,6 +116,6 @@ def compare_run(
     )
     heldout = text(recipe.stages[-1]).heldout_rows()
     pairs = {code: [row for row in rows if row.target] for code, rows in heldout.items()}
-    found = compare_languages(before, encoder, {code: rows for code, rows in pairs.items() if rows})
-    say("\n".join(["languages before and after:", *comparison_table(found)]))
-    return found
+    comparison = compare_languages(before, encoder, {code: rows for code, rows in pairs.items() if rows})
+    say("\n".join(["languages before and after:", *comparison_table(comparison)]))
+    return comparison

@@ -63,7 +63,7 @@ def with_table(teacher: Encoder, tokenizer: PieceTokenizer, wanted: Assistant, r
         raise InputError(
             f"{teacher.name}: its tokenizer adds no special ids; a new vocabulary needs a first and a last one"
         )
-    own = {tokenizer.bos_id: table_WH[ends[0]], tokenizer.eos_id: table_WH[ends[-1]]}
+    row_of_token = {tokenizer.bos_id: table_WH[ends[0]], tokenizer.eos_id: table_WH[ends[-1]]}
     if wanted.rows == "random":
         random = torch.Generator().manual_seed(1)
         state[TABLE] = torch.randn(tokenizer.size, table_WH.shape[1], generator=random) * table_WH.std()
@@ -75,17 +75,19 @@ def with_table(teacher: Encoder, tokenizer: PieceTokenizer, wanted: Assistant, r
         # Control tokens and the unknown token get the mean row.
         processor = tokenizer.processor
         special = [i for i in range(tokenizer.size) if processor.is_control(i) or processor.is_unknown(i)]
-        own = {index: table_WH.mean(0) for index in special} | own
+        row_of_token = {index: table_WH.mean(0) for index in special} | row_of_token
         if wanted.base_rows is not None:
             # The rows of special tokens and the mean row are in the base too.
-            score = transfer.most_used(transfer.strongest(score), wanted.base_rows - len(own) - 1, frequency_P)
-        code = transfer.transplant_code(transfer.strongest(score, wanted.nonzeros), table_WH, wanted.nonzeros, own)
+            score = transfer.most_used(transfer.strongest(score), wanted.base_rows - len(row_of_token) - 1, frequency_P)
+        code = transfer.transplant_code(
+            transfer.strongest(score, wanted.nonzeros), table_WH, wanted.nonzeros, row_of_token
+        )
         changes |= {"base_rows": len(code.base_RE), "nonzeros": wanted.nonzeros}
         state |= {TABLE: code.base_RE, CODE: code.weight_Vk, INDEX: code.index_Vk}
     else:
         if wanted.rows != "random":
             state[TABLE] = transfer.transplant_rows(transfer.strongest(score), table_WH)
-        for token, row_H in own.items():
+        for token, row_H in row_of_token.items():
             state[TABLE][token] = row_H
     assistant = Student(body.config.model_copy(update=changes))
     assistant.load_state_dict(state)
@@ -123,9 +125,9 @@ def make_vocabulary(
 
 def make_assistant(recipe: Recipe, text: StageText, folder: Path) -> None:
     """Write the untrained assistant's model folder."""
-    wanted = recipe.assistant
-    if isinstance(wanted, (str, NamedModel)):
-        named = recipe.teacher if wanted == TEACHER else wanted
+    settings = recipe.assistant
+    if isinstance(settings, (str, NamedModel)):
+        named = recipe.teacher if settings == TEACHER else settings
         say(f"assistant: {model_name(named)}")
         encoder = load_named(named)
         student = to_student(encoder)
@@ -133,12 +135,12 @@ def make_assistant(recipe: Recipe, text: StageText, folder: Path) -> None:
             student = shrink(student, max_length=POSITIONS)
         save_student(student, encoder.tokenizer, folder, defaults=trained_defaults(encoder))
         return
-    assert wanted is not None
-    body = load_named(recipe.teacher if wanted.body == "teacher" else wanted.body)
-    words = transfer.own_words(body) if wanted.vocabulary.parts is not None else ()
-    model_file, rows = make_vocabulary(wanted.vocabulary, text, folder.parent, words)
-    say(f"assistant: table rows by {wanted.rows}")
-    student = with_table(body, PieceTokenizer(model_file), wanted, rows)
+    assert settings is not None
+    body = load_named(recipe.teacher if settings.body == "teacher" else settings.body)
+    words = transfer.own_words(body) if settings.vocabulary.parts is not None else ()
+    model_file, rows = make_vocabulary(settings.vocabulary, text, folder.parent, words)
+    say(f"assistant: table rows by {settings.rows}")
+    student = with_table(body, PieceTokenizer(model_file), settings, rows)
     save_student(student, model_file, folder, defaults=trained_defaults(body))
 
 
@@ -187,8 +189,8 @@ def cut_from_assistant(recipe: Recipe, assistant_folder: Path, text: StageText) 
     )  # fmt: skip
     if shape.base_rows is not None and shape.nonzeros is not None:
         say(f"student: coding its table, {shape.nonzeros} of {shape.base_rows} base rows per token")
-        student, kept = fit_student(student, shape.base_rows, shape.nonzeros, frequency)
-        say(f"student: the code keeps {kept:.1%} of the table's variance")
+        student, variance = fit_student(student, shape.base_rows, shape.nonzeros, frequency)
+        say(f"student: the code keeps {variance:.1%} of the table's variance")
     return student, encoder.tokenizer
 
 

@@ -51,18 +51,18 @@ def wanted_files(recipe: Recipe, data: Path, sets: dict[str, SourceSet]) -> tupl
     ]  # fmt: skip
     patterns += [(path, ()) for path in (*recipe.exclude, *recipe.heldout.graded)]
     files = [(file, name, code) for name, entry in sets.items() for file, (code, _) in entry.targets.items()]
-    found: dict[str, str] = {}
+    set_of_file: dict[str, str] = {}
     unknown: dict[str, None] = {}
     for path, languages in patterns:
         if not Path(path).is_relative_to(data):
             continue
         pattern = Path(path).relative_to(data).as_posix()
         hits = [one for one in files if fnmatch.fnmatchcase(one[0], pattern)]
-        found |= {file: name for file, name, code in hits if not languages or not code or code in languages}
+        set_of_file |= {file: name for file, name, code in hits if not languages or not code or code in languages}
         if not hits:
             unknown[pattern] = None
     remote = [f"hub {one.hub}" if one.hub else f"opus {one.opus}" for one in corpora if one.is_remote]
-    return found, list(unknown), remote
+    return set_of_file, list(unknown), remote
 
 
 def cleaned(rows: Iterable[TextRow]) -> Iterable[TextRow]:
@@ -101,43 +101,45 @@ def build_data(
     Raises:
         InputError: `only` names a set that the recipe does not read.
     """
-    wanted, unknown, remote = wanted_files(recipe, data, sets)
-    if strange := [name for name in only if name not in wanted.values()]:
-        raise InputError(f"`only` {strange[0]}: {recipe.name} reads {', '.join(dict.fromkeys(wanted.values()))}")
-    found = [FileOutcome(name, "", "training", why="downloaded by training") for name in remote if not only]
-    for file, name in wanted.items():
+    set_of_file, unknown, remote = wanted_files(recipe, data, sets)
+    if strange := [name for name in only if name not in set_of_file.values()]:
+        raise InputError(f"`only` {strange[0]}: {recipe.name} reads {', '.join(dict.fromkeys(set_of_file.values()))}")
+    results = [FileOutcome(name, "", "training", why="downloaded by training") for name in remote if not only]
+    for file, name in set_of_file.items():
         if only and name not in only:
             continue
         entry = sets[name]
         origin = ", ".join(map(str, entry.origins.values()))
         if (present := (data / file).is_file()) or dry_run:
-            found.append(FileOutcome(file, name, "present" if present else "planned", origin=origin))
+            results.append(FileOutcome(file, name, "present" if present else "planned", origin=origin))
             continue
         say(f"{name}: {file}")
         try:
             rows = entry.rows(file, copies)
             unchanged = any(part.paste for part in entry.targets[file][1])
             count = write_rows(rows if unchanged else cleaned(rows), data / file)
-            found.append(FileOutcome(file, name, "built", count, origin))
+            results.append(FileOutcome(file, name, "built", count, origin))
         except InputError as error:
-            found.append(FileOutcome(file, name, "missing", origin=origin, why=str(error)))
+            results.append(FileOutcome(file, name, "missing", origin=origin, why=str(error)))
     states = {pattern: "present" if any(data.glob(pattern)) else "missing" for pattern in unknown if not only}
-    return found + [FileOutcome(pattern, "", state, why="no known source") for pattern, state in states.items()]
+    return results + [FileOutcome(pattern, "", state, why="no known source") for pattern, state in states.items()]
 
 
 def to_table(outcomes: Sequence[FileOutcome], sets: dict[str, SourceSet]) -> str:
     """One row per set and outcome: files, rows, the license, and the source or why it is unavailable."""
     groups: dict[tuple[str, str, str], list[FileOutcome]] = {}
-    for one in outcomes:
-        groups.setdefault((one.set or one.file, one.state, one.why or one.origin), []).append(one)
+    for outcome in outcomes:
+        groups.setdefault((outcome.set or outcome.file, outcome.state, outcome.why or outcome.origin), []).append(
+            outcome
+        )
     rows = []
     for (name, state, reason), files in groups.items():
-        count = sum(one.rows or 0 for one in files)
+        count = sum(outcome.rows or 0 for outcome in files)
         license = sets[name].license if name in sets else ""
         rows.append((name, state, str(len(files)), f"{count:,}" if count else "", license, reason[:SHOWN]))
     names = ("set", "state", "files", "rows", "license", "source, or why it is missing")
     columns = tuple(Column(name, align="right" if name in ("files", "rows") else "left") for name in names)
-    missing = sum(one.state == "missing" for one in outcomes)
+    missing = sum(outcome.state == "missing" for outcome in outcomes)
     caption = f"{len(outcomes) - missing} files of {len(outcomes)}, {missing} missing"
     return to_text(Table(caption, columns, tuple(rows)))
 
@@ -172,7 +174,11 @@ def command(
     output, sets = output.resolve(), read_sources()
     resolved = load_recipe(recipe, data=output)
     outcomes = build_data(resolved, output, sets, only=only, copies=copies, dry_run=dry_run)
-    text = json.dumps([asdict(one) for one in outcomes], ensure_ascii=False) if as_json else to_table(outcomes, sets)
+    text = (
+        json.dumps([asdict(outcome) for outcome in outcomes], ensure_ascii=False)
+        if as_json
+        else to_table(outcomes, sets)
+    )
     click.echo(printable(text))
-    if any(one.state == "missing" for one in outcomes) and not allow_missing:
+    if any(outcome.state == "missing" for outcome in outcomes) and not allow_missing:
         context.exit(MsdcError.exit_code)

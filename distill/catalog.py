@@ -61,20 +61,22 @@ class Variant(Strict):
         for key, value in self.set.items():
             if key in NAMED:
                 tree[key], before = copy.deepcopy(value), tree.get(key) or []
-                own = set(names.of(tree[key], key))
-                spare = [one for one, name in zip(known[key], names.of(known[key], key), strict=True)
-                         if name not in own and not any(one is old for old in before)]  # fmt: skip
+                present = set(names.of(tree[key], key))
+                spare = [label for label, name in zip(known[key], names.of(known[key], key), strict=True)
+                         if name not in present and not any(label is old for old in before)]  # fmt: skip
                 known[key] = [*tree[key], *spare]
             else:
                 set_value(known if key.split(".")[0] in NAMED else tree, key, value, names)
-        for key, wanted in (("corpora", self.corpora), ("stages", self.stages)):
+        for key, chosen_names in (("corpora", self.corpora), ("stages", self.stages)):
             if not isinstance(tree.get(key), list):
                 continue  # the schema will refuse it
             have = dict(zip(names.of(known[key], key), known[key], strict=True))
-            if missing := [one for one in wanted or () if one not in have]:
+            if missing := [label for label in chosen_names or () if label not in have]:
                 raise InputError(f"variant {name}: {key} has no {missing[0]!r} (have {', '.join(have)})")
-            entries = tree[key] if wanted is None else [have[one] for one in wanted]
-            tree[key] = [e for e, one in zip(entries, names.of(entries, key), strict=True) if one not in self.without]
+            entries = tree[key] if chosen_names is None else [have[label] for label in chosen_names]
+            tree[key] = [
+                e for e, label in zip(entries, names.of(entries, key), strict=True) if label not in self.without
+            ]
         if self.differs:
             tree["differs"] = [*tree.get("differs", ()), *self.differs]
 
@@ -117,14 +119,14 @@ class RecipeFile:
         """
         named = {part for table in self.tables.values() for row in table.rows for part in row.split("+")}
         parts = [part for part in chosen.split("+") if part in named]
-        found: dict[str, Any] = {}
+        figures_by_name: dict[str, Any] = {}
         for number, table in self.tables.items():
             for row, figures in table.rows.items():
                 if sorted(row.split("+")) == sorted(parts):
-                    found.setdefault("tables", []).append(number)
-                    found |= {k: v for k, v in zip(table.columns, figures, strict=False) if v is not None}
+                    figures_by_name.setdefault("tables", []).append(number)
+                    figures_by_name |= {k: v for k, v in zip(table.columns, figures, strict=False) if v is not None}
         abouts = [self.variants[part].about or part for part in parts]
-        return {"row": ", ".join(abouts), **found} if found else {}
+        return {"row": ", ".join(abouts), **figures_by_name} if figures_by_name else {}
 
 
 # --- changes by key ---------------------------------------------------------------------------------------------------
@@ -158,16 +160,16 @@ def set_value(node: Any, key: str, value: Any, names: Names | None = None, insid
     part, _, rest = key.partition(".")
     whole, names = whole or key, names or Names()
     places: list[Any] = [part] if isinstance(node, dict) else list(_entries(node, part, names, inside, whole))
-    for at in places:
+    for position in places:
         if rest:
-            if isinstance(node, dict) and not isinstance(node.get(at), (dict, list)):
-                node[at] = {}
-            set_value(node[at], rest, value, names, part, whole)
-        elif isinstance(node, list) and isinstance(node[at], dict) and isinstance(value, dict):
-            node[at].clear()  # in place: a variant's entry is also the recipe's
-            node[at].update(copy.deepcopy(value))
+            if isinstance(node, dict) and not isinstance(node.get(position), (dict, list)):
+                node[position] = {}
+            set_value(node[position], rest, value, names, part, whole)
+        elif isinstance(node, list) and isinstance(node[position], dict) and isinstance(value, dict):
+            node[position].clear()  # in place: a variant's entry is also the recipe's
+            node[position].update(copy.deepcopy(value))
         else:
-            node[at] = copy.deepcopy(value)
+            node[position] = copy.deepcopy(value)
 
 
 def _entries(entries: Any, part: str, names: Names, inside: str, key: str) -> list[int]:
@@ -178,15 +180,17 @@ def _entries(entries: Any, part: str, names: Names, inside: str, key: str) -> li
     if part == "*":
         return list(range(len(entries)))
     now = [_name_of(entry, inside) for entry in entries]
-    found = next(filter(None, ([n for n, name in enumerate(known) if name == part] for known in (first, now))), [])
-    if len(found) == 1:
-        return found
-    if found:
-        several = "; ".join(str(Corpus.model_construct(**entries[n]).origin) for n in found)
+    positions = next(
+        filter(None, ([n for n, name in enumerate(choices) if name == part] for choices in (first, now))), []
+    )
+    if len(positions) == 1:
+        return positions
+    if positions:
+        several = "; ".join(str(Corpus.model_construct(**entries[n]).origin) for n in positions)
         raise InputError(f"`overrides` {key}: {part!r} means several, give them a `name`: {several}")
     if not part.isdigit() or int(part) >= len(entries):
-        known = ", ".join(str(name) for name in dict.fromkeys(first))
-        raise InputError(f"`overrides` {key}: no entry {part!r} (have {known})")
+        choices = ", ".join(str(name) for name in dict.fromkeys(first))
+        raise InputError(f"`overrides` {key}: no entry {part!r} (have {choices})")
     if inside in NAMED:
         raise InputError(f"`overrides` {key}: use the name of an entry: {part} is {inside}.{first[int(part)]}")
     return [int(part)]
@@ -331,11 +335,11 @@ def load_recipe(
     tree = file.tree
     tree.setdefault("name", file.path.stem)
     names = Names()
-    known = {k: [*(tree[k] if isinstance(tree.get(k), list) else ()), *spare] for k, spare in file.spare.items()}
+    entries = {k: [*(tree[k] if isinstance(tree.get(k), list) else ()), *spare] for k, spare in file.spare.items()}
     for part in filter(None, chosen.split("+")):
         if part not in file.variants:
             raise InputError(f"{base}: no variant {part!r}; it has {', '.join(file.variants) or 'none'}")
-        file.variants[part].apply(tree, known, part, names)
+        file.variants[part].apply(tree, entries, part, names)
         tree["name"] += f"-{part}"
     if row := file.paper_row(chosen):
         tree["paper"] = row

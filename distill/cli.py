@@ -167,20 +167,20 @@ def _list(recipe: str | None, as_json: bool) -> None:
         click.echo(to_text(Table("Shipped recipes", heads("Recipe | Rows | What it is <"), shown), width))
         click.echo("rows and figures of one: msdc distill --list RECIPE")
         return
-    whole, *others = rows
+    recipe_row, *others = rows
     lines: list[tuple[str, str]] = []
-    differs = {text: ["all rows"] for text in whole["differs"]}
+    differs = {text: ["all rows"] for text in recipe_row["differs"]}
     for row in others:
         figures = dict(row["paper"])
         figures.pop("row", None)
-        tables = [f"table {one}" if one[0].isdigit() else one for one in figures.pop("tables", ())]
+        tables = [f"table {number}" if number[0].isdigit() else number for number in figures.pop("tables", ())]
         numbers = ", ".join(f"{key} {value:g}" for key, value in figures.items())
         texts = (row["about"], f"[{', '.join(tables)}]" if tables else "", numbers)
         lines.append((row["name"].partition(":")[2], "  ".join(filter(None, texts))))
         for text in row["differs"]:
-            if text not in whole["differs"]:  # those of all rows are printed once
+            if text not in recipe_row["differs"]:  # those of all rows are printed once
                 differs.setdefault(text, []).append(lines[-1][0])
-    caption = f"{whole['name']}: {whole['about']} Its rows, as {whole['name']}:ROW"
+    caption = f"{recipe_row['name']}: {recipe_row['about']} Its rows, as {recipe_row['name']}:ROW"
     click.echo(to_text(Table(caption, heads("Row | What it is, tables and figures of the paper <"), lines), width))
     for text, named in differs.items():
         click.echo("\n" + filled(f"Differs from the paper ({', '.join(named)}): {text}", width))

@@ -63,7 +63,7 @@ def _read_source(
     limit = min(filter(None, (most, source.corpus.limit)), default=None)
     source = replace(source, corpus=source.corpus.model_copy(update={"limit": limit}))
     text = [file for file in source.files if len(source.files) == 1 and suffix_of(file) != ".parquet"]
-    found = Part(source.name, source.form, source.language, source.why, encoding="".join(map(describe_text, text)))
+    part = Part(source.name, source.form, source.language, source.why, encoding="".join(map(describe_text, text)))
     first: list[Row] = []
     hashes: list[int] = []
     warnings: list[str] = []
@@ -88,12 +88,12 @@ def _read_source(
                 hashes.append(hash((row.source, row.target, *row.negatives, source.language, row.label)))
             dropped = source.drops()
     except InputError as error:
-        return replace(found, rows=source.taken, dropped=source.drops(), error=str(error))
+        return replace(part, rows=source.taken, dropped=source.drops(), error=str(error))
     shown = [[text for text in (row.source, row.target, *row.negatives) if text] for row in first]
     before, rows = len(seen), len(hashes)
     seen.update(hashes)
     duplicates = rows - (len(seen) - before)
-    return replace(found, rows=rows, all_rows=rows != most, dropped=dropped, duplicates=duplicates, examples=shown,
+    return replace(part, rows=rows, all_rows=rows != most, dropped=dropped, duplicates=duplicates, examples=shown,
                    warnings=[line.removeprefix(f"{source.name}: ") for line in warnings])  # fmt: skip
 
 
@@ -131,8 +131,10 @@ def _open(corpus: Corpus, exclusion: Exclusion | None) -> list[TextSource]:
             raise
     least, most = min(0.0, float(gold_N.min())), float(gold_N.max())
     scale = (least, next((end for end in (1.0, GOLD_RANGE[1]) if most <= end), most))
-    found = open_corpora([corpus.model_copy(update={"kind": "scored", "scale": scale})], exclusion)
-    return [replace(one, form=f"{one.form}; in a recipe `kind: scored`, `scale: {[*scale]}`") for one in found]
+    opened = open_corpora([corpus.model_copy(update={"kind": "scored", "scale": scale})], exclusion)
+    return [
+        replace(source, form=f"{source.form}; in a recipe `kind: scored`, `scale: {[*scale]}`") for source in opened
+    ]
 
 
 def describe_corpus(
@@ -162,15 +164,15 @@ def describe_corpus(
             files = dict.fromkeys((*recipe.heldout.graded, *recipe.report))
             graded = [read_graded(path, choosing=False) for path in files]
     exclusion, seen = read_exclusion(excluded), set[int]()
-    found: list[Part] = []
+    parts: list[Part] = []
     for corpus in corpora:
         try:
             sources = _open(corpus, exclusion)
-            found += [_read_source(source, folder, examples, rows, seen, graded) for source in sources]
-            found += [Part(corpus.origin, error=error) for error in unread(corpus, sources)]
+            parts += [_read_source(source, folder, examples, rows, seen, graded) for source in sources]
+            parts += [Part(corpus.origin, error=error) for error in unread(corpus, sources)]
         except InputError as error:
-            found.append(Part(corpus.origin, error=str(error)))
-    return found
+            parts.append(Part(corpus.origin, error=str(error)))
+    return parts
 
 
 @click.command()
@@ -207,21 +209,21 @@ def command(
     For each part: format, encoding, language, rows, lines without a row by reason, duplicates and examples. Exit code 2
     if a part cannot be read. The options are the keys of a corpus in a recipe.
     """
-    given = [cell.strip() for cell in columns.split(",") if cell.strip()]
-    numbers = [int(cell) for cell in given if cell.isdigit()]
+    names = [cell.strip() for cell in columns.split(",") if cell.strip()]
+    numbers = [int(cell) for cell in names if cell.isdigit()]
     settings = {
         "source": source,
         "languages": tuple(code.strip() for code in languages.split(",") if code.strip()),
         "kind": kind,
-        "columns": tuple(numbers) if len(numbers) == len(given) else tuple(given),
+        "columns": tuple(numbers) if len(numbers) == len(names) else tuple(names),
         "header": header,
     }
     readings = [
-        one
+        reading
         for file in files
-        for one in describe_corpus(file, settings, rows=rows, examples=examples, data=data, exclude=exclude)
+        for reading in describe_corpus(file, settings, rows=rows, examples=examples, data=data, exclude=exclude)
     ]
-    shown = json.dumps([asdict(one) for one in readings], ensure_ascii=False)
+    shown = json.dumps([asdict(reading) for reading in readings], ensure_ascii=False)
     click.echo(shown if as_json else "\n".join(map(_to_text, readings)))
-    if any(one.error for one in readings):
+    if any(reading.error for reading in readings):
         context.exit(InputError.exit_code)

@@ -43,26 +43,26 @@ def read_inputs(recipe: Recipe) -> Inputs:
     """The hashes of all that a recipe reads from this machine, without `exclude` applied."""
     from msdc.distill.objectives import find_objective  # imports torch
 
-    folder, found = tables_folder(recipe), Inputs()
+    folder, inputs = tables_folder(recipe), Inputs()
     for source in open_corpora(tuple(dict.fromkeys(recipe.all_corpora)), languages=recipe.languages):
         if source.files and not source.corpus.is_remote:
-            found[f"corpus {source.name}"] = source_key(source, folder)
+            inputs[f"corpus {source.name}"] = source_key(source, folder)
     files = [*excluded_files(recipe.exclude), *map(Path, (*recipe.heldout.graded, *recipe.report))]
     vocabularies = [one.vocabulary.file for one in (recipe.assistant,) if isinstance(one, Assistant)]
     if isinstance(recipe.student, StudentShape) and recipe.student.scratch is not None:
         vocabularies.append(recipe.student.scratch.vocabulary.file)
     for path in [*files, *(Path(name) for name in vocabularies if name)]:
         for one in matching_files(str(path)):
-            found[f"file {path}"] = file_hash(one, folder)
+            inputs[f"file {path}"] = file_hash(one, folder)
     for objective in {
         use.name: find_objective(use.name) for stage in recipe.stages for use in stage.objective
     }.values():
         if objective.file is not None:
-            found[f"file {objective.file}"] = objective.content
+            inputs[f"file {objective.file}"] = objective.content
     for name in _models(recipe):
         if Path(name).expanduser().is_dir():
-            found[f"model {name}"] = ModelSource(locate_model(name)).identity()
-    return found
+            inputs[f"model {name}"] = ModelSource(locate_model(name)).identity()
+    return inputs
 
 
 def is_folder(model: object) -> bool:
@@ -94,8 +94,8 @@ def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 def _revision(path: Path) -> str | None:
     """The commit of a file or folder in the hub's cache (`.../snapshots/COMMIT/...`)."""
-    found = re.search(r"snapshots[/\\]([0-9a-f]{40})(?=[/\\]|$)", str(path))
-    return found and found[1]
+    match = re.search(r"snapshots[/\\]([0-9a-f]{40})(?=[/\\]|$)", str(path))
+    return match and match[1]
 
 
 def _hub_entry(corpus: Corpus) -> dict[str, Any]:
@@ -109,7 +109,9 @@ def _hub_entry(corpus: Corpus) -> dict[str, Any]:
     files = {}
     for data, _ in load_hub(corpus):
         sums = data.info.download_checksums or {}
-        files |= {str(url): str(one.get("checksum") or f"{one.get('num_bytes')} bytes") for url, one in sums.items()}
+        files |= {
+            str(url): str(facts.get("checksum") or f"{facts.get('num_bytes')} bytes") for url, facts in sums.items()
+        }
         if not sums:
             files[str(data.info.config_name)] = str(data._fingerprint)
     return {"files": files}
@@ -117,11 +119,11 @@ def _hub_entry(corpus: Corpus) -> dict[str, Any]:
 
 def find_downloads(recipe: Recipe) -> dict[str, Any]:
     """Files and hashes, by name, of corpora from the hub and OPUS, and of models in the hub's cache."""
-    found: dict[str, Any] = {}
+    downloads: dict[str, Any] = {}
 
     def add(name: str, entry: dict[str, Any]) -> None:
-        old = found.setdefault(name, {"files": {}})
-        found[name] = old | entry | {"files": old["files"] | entry["files"]}
+        old = downloads.setdefault(name, {"files": {}})
+        downloads[name] = old | entry | {"files": old["files"] | entry["files"]}
 
     for corpus in dict.fromkeys(recipe.all_corpora):
         if corpus.hub is not None:
@@ -135,7 +137,7 @@ def find_downloads(recipe: Recipe) -> dict[str, Any]:
             paths = [p for p in sorted(folder.rglob("*")) if p.is_file() and _MODEL_FILES.match(p.name)]
             files = {path.relative_to(folder).as_posix(): sha256_file(path) for path in paths}
             add(f"model {name}", {"files": files, "revision": revision})
-    return found
+    return downloads
 
 
 def record_downloads(recipe: Recipe, folder: Path) -> None:

@@ -62,7 +62,9 @@ def _metadata(recipe: Recipe, languages: list[str], report: Mapping[str, float],
                    round(value, 2), task_name="Nearest translation", dataset_config=code, metric_name="Accuracy, %")
         for code, value in heldout.items()
     ]  # fmt: skip
-    hubs = [one.hub.partition("@")[0] for one in recipe.all_corpora if one.hub and not Path(one.hub).exists()]
+    hubs = [
+        corpus.hub.partition("@")[0] for corpus in recipe.all_corpora if corpus.hub and not Path(corpus.hub).exists()
+    ]
     named: Any = {"model_name": recipe.name, "eval_results": results} if results else {}
     return ModelCardData(
         language=languages, license=license_of(recipe), library_name="sentence-transformers", tags=TAGS,
@@ -165,7 +167,10 @@ def model_card(
     lines += ["", "## Data", "", *dict.fromkeys(map(_corpus_line, recipe.all_corpora))]
     lines += [f"* {source}" for source in recipe.data_sources]
     if read:
-        rows, lost = sum(one["rows"] for one in read), sum(drop["rows"] for one in read for drop in one["dropped"])
+        rows, lost = (
+            sum(reading["rows"] for reading in read),
+            sum(drop["rows"] for reading in read for drop in reading["dropped"]),
+        )
         lines.append(f"* {_count(rows, 'row')} in {_count(len(read), 'part')}; {_count(lost, 'row')} dropped")
     if warnings:
         lines += ["", "## Warnings of the training run", "", *(f"* {escape_line(text)}" for text in warnings)]

@@ -103,17 +103,17 @@ def from_first(work: Callable[[], Found]) -> Found:
         failed = (InputError if shared[1][0] else MsdcError)(shared[1][1])
     if failed is not None:
         raise failed
-    found: Found = shared[0]
-    return found
+    outcome: Found = shared[0]
+    return outcome
 
 
 def exchange(value: Any) -> list[Any]:
     """The values of all processes, in their order."""
     _, world = rank_and_world()
-    found = [value] * world
+    values = [value] * world
     if world > 1:
-        dist.all_gather_object(found, value, group=_patient)
-    return found
+        dist.all_gather_object(values, value, group=_patient)
+    return values
 
 
 def meet(value: Any) -> list[Any]:
@@ -125,19 +125,19 @@ def meet(value: Any) -> list[Any]:
         MsdcError: not all processes come here within MEETING_LIMIT.
     """
     world = rank_and_world()[1]
-    found = [value] * world
+    values = [value] * world
     if world > 1:
         try:
             dist.monitored_barrier(_meeting, MEETING_LIMIT)
-            dist.all_gather_object(found, value, group=_meeting)
+            dist.all_gather_object(values, value, group=_meeting)
         except RuntimeError as error:
             raise MsdcError(f"another process failed alone: {first_line(error)}") from error
-    return found
+    return values
 
 
 def demand_same(value: Any, problem: str) -> None:
     """Raise an InputError with `problem` in all processes unless all have an equal `value`."""
-    if any(one != value for one in exchange(value)):
+    if any(other != value for other in exchange(value)):
         raise InputError(problem)
 
 

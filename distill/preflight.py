@@ -103,10 +103,10 @@ def _check_recipe_settings(recipe: Recipe) -> None:
         ((recipe.threads or 0) > cores, f"threads: {recipe.threads}: this machine grants {cores}, and more are slower"),
         (any(len(recipe.corpora_of(stage)) == 1 and recipe.corpora_of(stage)[0].weight != 1 for stage in recipe.stages),
          "weight has no effect on the only corpus of a stage"),
-        *((bool(one.languages) and set(one.languages) != {one.source} and one.files is None
-           and one.kind in ("text", "triples", "nli", "nli-pairs"),
-           f"{corpus_label(one.model_dump())}: languages has no effect with kind: {one.kind}: `source` is its language")
-          for one in dict.fromkeys(recipe.all_corpora)),
+        *((bool(c.languages) and set(c.languages) != {c.source} and c.files is None
+           and c.kind in ("text", "triples", "nli", "nli-pairs"),
+           f"{corpus_label(c.model_dump())}: languages has no effect with kind: {c.kind}: `source` is its language")
+          for c in dict.fromkeys(recipe.all_corpora)),
     ):  # fmt: skip
         if unused:
             warn(problem)
@@ -127,9 +127,14 @@ def _check_samples(
     for name, by_language in texts.items():
         for line in language_warnings(name, by_language):
             warn(line)
-    seen = {text.lower() for by_language in texts.values() for some in by_language.values() for text in some}
+    sampled = {
+        text.lower()
+        for by_language in texts.values()
+        for texts_of_side in by_language.values()
+        for text in texts_of_side
+    }
     for use, pairs in graded:
-        for line in overlap_warning(pairs, use, seen, f"the first {SAMPLED} rows of a part"):
+        for line in overlap_warning(pairs, use, sampled, f"the first {SAMPLED} rows of a part"):
             warn(line)
     lines: dict[str, None] = {}  # stages that train the same model say the same
     for stage in recipe.stages:
@@ -287,23 +292,25 @@ def card_languages(folder: Path) -> set[str]:
     from huggingface_hub import ModelCard
 
     try:
-        found = ModelCard((folder / "README.md").read_text(encoding="utf-8")).data.get("language")
+        languages = ModelCard((folder / "README.md").read_text(encoding="utf-8")).data.get("language")
     except (OSError, ValueError, TypeError, yaml.YAMLError):  # without a card, or one with metadata of another shape
-        found = None
-    codes = {str(code).lower() for code in (found if isinstance(found, list) else [found] if found else [])}
+        languages = None
+    codes = {
+        str(code).lower() for code in (languages if isinstance(languages, list) else [languages] if languages else [])
+    }
     return codes if all(map(is_language, codes)) else set()
 
 
 def _check_languages(recipe: Recipe, stage: Stage, folder: Path) -> None:
     """Warn of text in a language that is none of the teacher's."""
-    known = card_languages(folder)
+    card = card_languages(folder)
     read = {corpus.source for corpus in recipe.corpora_of(stage)}
     if TARGETS & teacher_inputs(recipe, stage):
         read |= {code for corpus in recipe.corpora_of(stage) for code in corpus.languages}
-    unknown = sorted(code for code in read if not any(fits(code, one) for one in known))
-    if known and unknown:
+    unknown = sorted(code for code in read if not any(fits(code, language) for language in card))
+    if card and unknown:
         warn(
-            f"stage {stage.name}: by its card the teacher knows {', '.join(sorted(known))}, and it is given text in "
+            f"stage {stage.name}: by its card the teacher knows {', '.join(sorted(card))}, and it is given text in "
             f"{', '.join(unknown)}: name a multilingual teacher, such as {MULTILINGUAL}"
         )
 

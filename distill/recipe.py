@@ -77,15 +77,15 @@ def parse(model: type[Parsed], tree: Any, origin: str) -> Parsed:
         return model.model_validate(tree)
     except ValidationError as error:
         first = error.errors()[0]
-        node, place = tree, ""
+        node, path = tree, ""
         for part in first["loc"]:
             if isinstance(part, str) and part.startswith("="):
                 continue  # the member of a union, not a key
             node = node.get(part) if isinstance(node, dict) else node[part] if isinstance(part, int) else None
             name = node.get("name", part) if isinstance(part, int) and isinstance(node, dict) else part
-            place += f"{name}."
+            path += f"{name}."
         message = first["msg"].removeprefix("Value error, ")
-        raise InputError(f"{origin}: {f'{place[:-1]}: ' if place else ''}{message}") from error
+        raise InputError(f"{origin}: {f'{path[:-1]}: ' if path else ''}{message}") from error
 
 
 def corpus_label(entry: Mapping[str, Any]) -> str:
@@ -481,14 +481,14 @@ class Recipe(Strict):
     def _wanted(cls, corpora: tuple[Corpus, ...], info: ValidationInfo) -> tuple[Corpus, ...]:
         """Those with a language that the recipe trains, translated into no other; the others need not be there."""
         wanted = set(info.data.get("languages", ()))
-        kept = []
-        for one in corpora if wanted else ():
-            codes = tuple(code for code in one.word_by_word if code in wanted)
-            if wanted.intersection(one.languages or wanted) and bool(codes) == bool(one.word_by_word):
-                kept.append(one.model_copy(update={"word_by_word": codes}))
-        if wanted and not kept:
+        corpora_read = []
+        for corpus in corpora if wanted else ():
+            codes = tuple(code for code in corpus.word_by_word if code in wanted)
+            if wanted.intersection(corpus.languages or wanted) and bool(codes) == bool(corpus.word_by_word):
+                corpora_read.append(corpus.model_copy(update={"word_by_word": codes}))
+        if wanted and not corpora_read:
             raise ValueError(f"no corpus has text in any of languages ({', '.join(sorted(wanted))})")
-        return tuple(kept) if wanted else corpora
+        return tuple(corpora_read) if wanted else corpora
 
     @field_validator("stages", "corpora", mode="after")
     @classmethod

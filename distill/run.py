@@ -246,10 +246,10 @@ class Run:
     @cached_property
     def _excluded(self) -> Exclusion | None:
         """The sentences that the recipe excludes, if any."""
-        found = read_exclusion(self.recipe.exclude)
-        if found is not None:
-            say(f"exclude: {len(found.sentences)} sentences, and rows that are equal or nearly equal to one")
-        return found
+        exclusion = read_exclusion(self.recipe.exclude)
+        if exclusion is not None:
+            say(f"exclude: {len(exclusion.sentences)} sentences, and rows that are equal or nearly equal to one")
+        return exclusion
 
     def tables(self, corpora: tuple[Corpus, ...]) -> list[Table]:
         """The tables of corpora; files that were not read before are read now."""
@@ -385,8 +385,8 @@ class Run:
                 folder.drop_checkpoints()
                 self.trackers.skip(self.folder.metrics.last_step(stage.name))
                 return done
-            found = newest(folder.checkpoints) if self.resume else None
-            self.folder.metrics.rewind(stage.name, -1 if found is None else step_of(found))
+            checkpoint_file = newest(folder.checkpoints) if self.resume else None
+            self.folder.metrics.rewind(stage.name, -1 if checkpoint_file is None else step_of(checkpoint_file))
             return None
 
         done = parallel.from_first(reopen)
@@ -437,14 +437,14 @@ class Run:
         # A model that was trained before may be better than what it becomes.
         trainer.start_counts = isinstance(recipe.student, (str, NamedModel)) and stage.start == "keep"
         trainer.limit_seconds = self._stage_seconds(number)
-        place = f"stage {number + 1}/{len(recipe.stages)} {stage.name}"
-        say(f"{place}: {steps} steps of {_step_size(stage)}, {self.precision}, train {stage.train}")
+        label = f"stage {number + 1}/{len(recipe.stages)} {stage.name}"
+        say(f"{label}: {steps} steps of {_step_size(stage)}, {self.precision}, train {stage.train}")
         truncated, texts = feed.truncated()
         if truncated:
             share = f"{truncated:,} of {texts:,} texts ({100 * truncated / texts:.1f} %)"
             line = f"{share} are cut to the stage's max_length of {stage.max_length} tokens"
             if truncated < MANY_CUT * texts:
-                say(f"{place}: {line}")
+                say(f"{label}: {line}")
             elif self.rank == 0:
                 warn(f"stage {stage.name}: {line}")
         for line in [*untrained_parts(stage, text), *repeated(stage, text, steps)] if self.rank == 0 else ():
@@ -538,15 +538,15 @@ def best_model(run: Path) -> Path:
         return folder.student
     recipe = read_recipe(run)
     for number, stage in reversed(list(enumerate(recipe.stages))):
-        place = folder.stage(number, stage)
-        if place.done() is not None:
+        stage_folder = folder.stage(number, stage)
+        if stage_folder.done() is not None:
             say(f"{run}: the model of stage {stage.name}, which is finished")
-            return place.model
-        if place.best.is_file():
-            target = run / "snapshot" / f"{stage.name}-{sha256_file(place.best)[:12]}"
+            return stage_folder.model
+        if stage_folder.best.is_file():
+            target = run / "snapshot" / f"{stage.name}-{sha256_file(stage_folder.best)[:12]}"
             say(f"{run}: the best weights so far of stage {stage.name}, which is not finished")
             if not target.is_dir():
-                _save_snapshot(folder.trained(recipe, stage.role), place.best, stage, target)
+                _save_snapshot(folder.trained(recipe, stage.role), stage_folder.best, stage, target)
             return target
     raise InputError(f"{run}: no stage of this run has been validated yet, so it has no weights to open")
 

@@ -211,8 +211,8 @@ class RunFolder:
         if not self.path.is_dir():
             return not os.path.lexists(self.path)
         early = ("environment.json", "inputs.json", LOCK_FILE, HOLDER_FILE)
-        left = [path for path in without_system_files(self.path.iterdir()) if path.name not in early]
-        return all(path.name.startswith(".") and path.suffix == ".partial" for path in left)
+        remaining = [path for path in without_system_files(self.path.iterdir()) if path.name not in early]
+        return all(path.name.startswith(".") and path.suffix == ".partial" for path in remaining)
 
     def started(self) -> bool:
         """Whether it has the files that a run writes first; a recipe alone may be the user's."""
@@ -259,9 +259,9 @@ class RunFolder:
             return
         if not self.inputs_file.is_file():
             warn(f"{self.path} was started by an earlier version: rows come in another order from here on")
-        elif found := changes(read_json(self.inputs_file), inputs):
+        elif changed := changes(read_json(self.inputs_file), inputs):
             raise InputError(
-                f"{self.path} was started with other inputs: {_first_of(found)}. Restore them, or choose another "
+                f"{self.path} was started with other inputs: {_first_of(changed)}. Restore them, or choose another "
                 "`output`"
             )
 
@@ -270,11 +270,11 @@ class RunFolder:
 
         A recipe with more steps replaces the one that the run was started with, and its last stage continues.
         """
-        for left in [*self.path.rglob(".*.partial"), *self.path.rglob(".*.old")]:
-            if left.is_dir():
-                shutil.rmtree(left)
+        for leftover in [*self.path.rglob(".*.partial"), *self.path.rglob(".*.old")]:
+            if leftover.is_dir():
+                shutil.rmtree(leftover)
             else:
-                left.unlink(missing_ok=True)
+                leftover.unlink(missing_ok=True)
         before = read_recipe(self.path) if self.recipe_file.is_file() else None
         number, last = len(recipe.stages) - 1, recipe.stages[-1]
         extended = before is not None and self.stage(number, last).done() is not None
@@ -404,8 +404,8 @@ def _with_paths_of(new: Any, old: Any, key: str = "") -> Any:
 
 
 def _first_of(reasons: Sequence[str]) -> str:
-    more = f", and {len(reasons) - 3} more" if len(reasons) > 3 else ""
-    return "; ".join(reasons[:3]) + more
+    others = f", and {len(reasons) - 3} more" if len(reasons) > 3 else ""
+    return "; ".join(reasons[:3]) + others
 
 
 def _link_hashes(source: Path, target: Path) -> None:

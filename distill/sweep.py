@@ -148,10 +148,10 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float | None]:
 
 def by_setting(sweep: SweepTable) -> dict[str, list[SweepRow]]:
     """The points of each setting: those that differ only in their seed."""
-    found: dict[str, list[SweepRow]] = {}
+    rows_by_setting: dict[str, list[SweepRow]] = {}
     for row in sweep.rows:
-        found.setdefault(row.setting, []).append(row)
-    return found if len(found) < len(sweep.rows) else {row.label: [row] for row in sweep.rows}
+        rows_by_setting.setdefault(row.setting, []).append(row)
+    return rows_by_setting if len(rows_by_setting) < len(sweep.rows) else {row.label: [row] for row in sweep.rows}
 
 
 def leading(sweep: SweepTable) -> tuple[str, float, float | None] | None:
@@ -163,13 +163,13 @@ def leading(sweep: SweepTable) -> tuple[str, float, float | None] | None:
     if len({row.measure for row in sweep.rows if row.curve}) > 1:
         return None
     ends = {name: [row.curve[-1].score for row in rows if row.curve] for name, rows in by_setting(sweep).items()}
-    known = {name: mean_and_interval(scores) for name, scores in ends.items() if scores}
-    if not known:
+    intervals = {name: mean_and_interval(scores) for name, scores in ends.items() if scores}
+    if not intervals:
         return None
-    best = max(known, key=lambda name: known[name][0])
-    least = known[best][0] - (known[best][1] or 0)
-    met = any(mean + (half or 0) >= least for name, (mean, half) in known.items() if name != best)
-    return "" if met else best, *known[best]
+    best = max(intervals, key=lambda name: intervals[name][0])
+    least = intervals[best][0] - (intervals[best][1] or 0)
+    met = any(mean + (half or 0) >= least for name, (mean, half) in intervals.items() if name != best)
+    return "" if met else best, *intervals[best]
 
 
 def _names(sweep: SweepTable, kind: str) -> list[str]:
@@ -201,7 +201,7 @@ def table_of(sweep: SweepTable) -> Table:
     columns = [(key, kind) for key in measured for kind in ("paper", "ours") if kind == "ours" or key in published]
     columns += [(key, "paper") for key in published if key not in measured]
     named = any(row.row for row in sweep.rows)
-    shown = [one for one in (("parameters", 0), ("bytes", 0), ("ms", 2)) if one[0] in _names(sweep, "program")]
+    shown = [column for column in (("parameters", 0), ("bytes", 0), ("ms", 2)) if column[0] in _names(sweep, "program")]
     settings = by_setting(sweep)
     seeds = max((sum(not row.failed for row in rows) for rows in settings.values()), default=1)
     any_failed = any(row.failed for row in sweep.rows)
@@ -226,8 +226,8 @@ def table_of(sweep: SweepTable) -> Table:
         Column(key) for key, _ in shown
     )
     keys = [*dict.fromkeys(key for key, _ in columns), *(key for key, _ in shown)]
-    found = [(form, [name for name in names if name in keys]) for names, form in NOTES.items()]
-    note = " ".join(form.format(", ".join(names)) for form, names in found if names)
+    notes_by_form = [(form, [name for name in names if name in keys]) for names, form in NOTES.items()]
+    note = " ".join(form.format(", ".join(names)) for form, names in notes_by_form if names)
     note += " The paper's columns: its models, data and test sets." if published else ""
     note = note + (f" Mean of {seeds} seeds, ± half of the 95 % interval over seeds." if seeds > 1 else "")
     return Table(f"{sweep.recipe}, {sweep.sweep}", (*heads, *numbers, Column("seconds")), tuple(rows), note)
@@ -252,24 +252,24 @@ def points(
     if both := next((key for key in keys if key in {change.partition("=")[0].strip() for change in overrides}), None):
         raise InputError(f"`overrides` sets {both}, which `over` varies: give it once")
     base, chosen = split_name(recipe)
-    found = {}
+    recipe_of_label = {}
     for combination in product(*(_axis(recipe, axis) for axis in axes)):
         changes = [value for value in combination if "=" in value]
         variants = "+".join(filter(None, [chosen, *(value for value in combination if "=" not in value)]))
         name = f"{base}:{variants}" if variants else base
         label = " ".join(combination)
-        if label in found:
+        if label in recipe_of_label:
             raise InputError(f"`over` has the point {label!r} twice; give each value once")
-        found[label] = load_recipe(name, (*overrides, *changes), data)
+        recipe_of_label[label] = load_recipe(name, (*overrides, *changes), data)
     labels: dict[str, str] = {}  # by recipe
-    for label, one in found.items():
-        if (other := labels.setdefault(one.model_dump_json(exclude=UNTRAINED), label)) != label:
+    for label, recipe_of_point in recipe_of_label.items():
+        if (other := labels.setdefault(recipe_of_point.model_dump_json(exclude=UNTRAINED), label)) != label:
             raise InputError(f"`over`: {other!r} and {label!r} are the same recipe; give each setting once")
     labels.clear()
-    for label, one in found.items():
-        if (other := labels.setdefault(_effective(one), label)) != label:
+    for label, recipe_of_point in recipe_of_label.items():
+        if (other := labels.setdefault(_effective(recipe_of_point), label)) != label:
             warn(f"sweep: {other} and {label} differ only in a setting without effect (steps replace epochs)")
-    return found
+    return recipe_of_label
 
 
 def _effective(recipe: Recipe) -> str:
@@ -310,16 +310,19 @@ def _axis(recipe: str, over: str) -> list[str]:
     if key == "variant":
         return values
     if key != "table":
-        return [f"{key}={one}" for one in values]
+        return [f"{key}={variant}" for variant in values]
     file, chosen = read_file(recipe), split_name(recipe)[1].split("+")
-    tables, skips = file.tables, {one for part in chosen if part in file.variants for one in file.variants[part].skips}
+    tables, skips = (
+        file.tables,
+        {variant for part in chosen if part in file.variants for variant in file.variants[part].skips},
+    )
     names = dict.fromkeys(name for number in values if number in tables for name in tables[number].rows)
-    known = ", ".join(number for number, table in tables.items() if table.rows)
+    numbers = ", ".join(number for number, table in tables.items() if table.rows)
     if unknown := [number for number in values if number not in tables]:
-        raise InputError(f"{recipe} has no table {', '.join(unknown)}; it has tables {known}")
+        raise InputError(f"{recipe} has no table {', '.join(unknown)}; it has tables {numbers}")
     if fitting := [name for name in names if skips.isdisjoint(name.split("+"))]:
         return fitting
-    raise InputError(f"{recipe} has no rows of table {value}; it has tables {known}")
+    raise InputError(f"{recipe} has no rows of table {value}; it has tables {numbers}")
 
 
 def point_names(labels: Iterable[str]) -> dict[str, str]:
@@ -387,24 +390,26 @@ def run_sweep(
     axes = over if isinstance(over, str) else " x ".join(over)
 
     def train(label: str) -> None:
-        place = folders[label]
+        run_path = folders[label]
         # A run may be resumed with some other settings; a point is what its label and the recipe say.
-        if (place / "recipe.yaml").is_file() and (changed := changed_settings(read_recipe(place), recipes[label])):
-            raise InputError(f"{place} was started with other settings: {changed[0]}; choose another `output`")
+        if (run_path / "recipe.yaml").is_file() and (
+            changed := changed_settings(read_recipe(run_path), recipes[label])
+        ):
+            raise InputError(f"{run_path} was started with other settings: {changed[0]}; choose another `output`")
         # Any run of the sweep may have trained a stage that this point shares.
-        others = sorted(path.parent for path in folder.glob("*/recipe.yaml") if path.parent != place)
-        Run(recipes[label], place, (place / "recipe.yaml").is_file(), list(filter(_is_intact, others))).run()
+        others = sorted(path.parent for path in folder.glob("*/recipe.yaml") if path.parent != run_path)
+        Run(recipes[label], run_path, (run_path / "recipe.yaml").is_file(), list(filter(_is_intact, others))).run()
 
     def result(label: str) -> SweepRow:
-        place, failed = folders[label], ""
-        if measure is not None and not (place / PROGRAM_FILE).is_file():
+        run_path, failed = folders[label], ""
+        if measure is not None and not (run_path / PROGRAM_FILE).is_file():
             try:
-                write_json(place / PROGRAM_FILE, measure(place / "student"))
+                write_json(run_path / PROGRAM_FILE, measure(run_path / "student"))
             except Exception as error:
                 if _is_full(error):
                     raise
                 failed = f"its program: {_reason(error)}"
-        return _row(label, recipes[label], place, published).model_copy(update={"failed": failed})
+        return _row(label, recipes[label], run_path, published).model_copy(update={"failed": failed})
 
     published = _published(recipe, over)
 
@@ -429,8 +434,8 @@ def run_sweep(
     def open_folder() -> dict[str, SweepRow]:
         """Lock the folder; returns the rows of the points that are finished."""
         stack.enter_context(held(folder))
-        for left in folder.glob(".*.partial"):
-            left.unlink(missing_ok=True)  # of a process that was killed while it wrote a table
+        for leftover in folder.glob(".*.partial"):
+            leftover.unlink(missing_ok=True)  # of a process that was killed while it wrote a table
         finished = {}
         for label in recipes:
             # A damaged folder is an error of its point.
@@ -483,11 +488,11 @@ def _failure(work: Callable[[], object]) -> str:
     alone = parallel.rank_and_world()[1] > 1 and not isinstance(error, MsdcError)
     ends = error is not None and (alone or _is_full(error))
     try:
-        found: list[tuple[str, bool]] = parallel.meet((_reason(error), ends))
+        reasons: list[tuple[str, bool]] = parallel.meet((_reason(error), ends))
     except MsdcError as missing:
         raise error or missing from missing
-    reason = next((text for text, _ in found if text), "")
-    if any(one for _, one in found):
+    reason = next((text for text, _ in reasons if text), "")
+    if any(ends_here for _, ends_here in reasons):
         raise error or MsdcError(reason)
     if error is not None:
         # The tensors of the failed point are in the frames of its error.
@@ -657,20 +662,20 @@ def plan_text(plan: Plan) -> str:
 
 def _count(recipe: Recipe, corpora: tuple[Corpus, ...], excluded: Exclusion | None) -> list[Plan]:
     """Usable rows of every source (all languages of word_by_word together); None for one that is not here."""
-    found: list[Plan] = []
+    plans: list[Plan] = []
     here = [corpus for corpus in corpora if is_here(corpus)]
     most = COUNTED_ROWS // max(1, sum(len(open_corpora((corpus,), languages=recipe.languages)) for corpus in here))
     for corpus in corpora:
         if corpus not in here:
-            found.append({"name": corpus.origin, "language": ", ".join(corpus.languages), "rows": None, "dropped": []})
+            plans.append({"name": corpus.origin, "language": ", ".join(corpus.languages), "rows": None, "dropped": []})
             continue
         for source in open_corpora((corpus,), excluded, recipe.languages):
             about = known(source, tables_folder(recipe))
             rows = _rows(source, most) if about is None else about["rows"]
             dropped = source.drops() if about is None else about["dropped"]
             rows *= max(1, len(corpus.word_by_word))
-            found.append({"name": source.name, "language": source.language, "rows": rows, "dropped": dropped})
-    return found
+            plans.append({"name": source.name, "language": source.language, "rows": rows, "dropped": dropped})
+    return plans
 
 
 def _rows(source: TextSource, most: int) -> int:
@@ -680,7 +685,7 @@ def _rows(source: TextSource, most: int) -> int:
     path = Path(source.name.split(" + ")[0])
     if taken < most or suffix_of(path) not in LINES or not path.is_file():
         return taken + sum(1 for _ in rows)
-    usable = taken / (taken + sum(one["rows"] for one in source.drops()))
+    usable = taken / (taken + sum(drop["rows"] for drop in source.drops()))
     with open(path, "rb") as raw, unpacked(raw) as text:
         lines = sum(block.count(b"\n") for block in iter(partial(text.read, BLOCK), b""))
     return min(round(lines * usable), source.corpus.limit or lines)

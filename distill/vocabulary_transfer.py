@@ -70,9 +70,9 @@ class _Candidates:
         old_slot = (old.indptr[sentence] + within % old_lengths[sentence]).astype(np.int32)
         pairs = new.indices[new_slot].astype(np.int64) * wordpieces + old.indices[old_slot]
         entry = np.minimum(np.searchsorted(keys, pairs), len(keys) - 1).astype(np.int32)
-        found = keys[entry] == pairs
-        self.entry = entry[found]
-        self.slots = {False: (new_slot[found], new.nnz), True: (old_slot[found], old.nnz)}  # by_old
+        matches = keys[entry] == pairs
+        self.entry = entry[matches]
+        self.slots = {False: (new_slot[matches], new.nnz), True: (old_slot[matches], old.nnz)}  # by_old
 
     def expected(self, table: np.ndarray, by_old: bool) -> np.ndarray:
         """Expected counts per table entry (one E step); the alignments of a slot compete."""
@@ -89,8 +89,8 @@ def _candidates(score: sparse.csr_matrix) -> tuple[np.ndarray, np.ndarray, np.nd
     best_P, best_W = np.zeros(score.shape[0]), np.zeros(score.shape[1])
     np.maximum.at(best_P, row, score.data)
     np.maximum.at(best_W, column, score.data)
-    kept = (score.data >= FAINT * best_P[row]) | (score.data >= FAINT * best_W[column])
-    return row[kept], column[kept], score.data[kept].astype(np.float64)
+    strong = (score.data >= FAINT * best_P[row]) | (score.data >= FAINT * best_W[column])
+    return row[strong], column[strong], score.data[strong].astype(np.float64)
 
 
 def align(
@@ -113,7 +113,7 @@ def align(
         axis, size = (row, tokens) if by_old else (column, wordpieces)
         table = expected = start
         for _ in range(ROUNDS):
-            expected = sum((one.expected(table + NULL, by_old) for one in chunks), np.zeros(len(table)))
+            expected = sum((chunk.expected(table + NULL, by_old) for chunk in chunks), np.zeros(len(table)))
             table = expected / np.maximum(np.bincount(axis, weights=expected, minlength=size)[axis], 1e-30)
         return expected
 
@@ -163,8 +163,8 @@ def with_twins(weights: sparse.csr_matrix, seen_P: np.ndarray, twins: Mapping[in
     tokens = np.fromiter(twins, dtype=np.int64, count=len(twins))
     share_P[tokens] = TWIN / (TWIN + seen_P[tokens])
     others = np.fromiter(twins.values(), dtype=np.int64, count=len(twins))
-    given = sparse.csr_matrix((share_P[tokens], (tokens, others)), shape=(len(seen_P), len(seen_P)))
-    return (sparse.diags(1.0 - share_P) @ weights + given @ weights).tocsr()
+    shared = sparse.csr_matrix((share_P[tokens], (tokens, others)), shape=(len(seen_P), len(seen_P)))
+    return (sparse.diags(1.0 - share_P) @ weights + shared @ weights).tocsr()
 
 
 def strongest(score: sparse.csr_matrix, candidates: int = CANDIDATES) -> sparse.csr_matrix:
@@ -187,9 +187,9 @@ def most_used(weights: sparse.csr_matrix, count: int, frequency_P: np.ndarray) -
     share_W = np.asarray((sparse.diags(np.sqrt(frequency_P)) @ weights).sum(0)).ravel()
     kept_W = np.zeros(len(share_W))
     kept_W[np.argsort(-share_W, kind="stable")[:count]] = 1.0
-    left = (weights @ sparse.diags(kept_W)).tocsr()
-    left.eliminate_zeros()
-    return left
+    remaining = (weights @ sparse.diags(kept_W)).tocsr()
+    remaining.eliminate_zeros()
+    return remaining
 
 
 def align_tokens(
@@ -243,11 +243,11 @@ def _twins(tokenizer: PieceTokenizer) -> dict[int, int]:
     """
     name = tokenizer.processor.id_to_piece
     number = {name(token): token for token in range(tokenizer.size)}
-    found: dict[int, int] = {}
+    twins: dict[int, int] = {}
     for text, inside in number.items():
         if (start := number.get(SPACE + text)) is not None and min(text) > LAST_LATIN and text[0].isalpha():
-            found |= {inside: start, start: inside}
-    return found
+            twins |= {inside: start, start: inside}
+    return twins
 
 
 def _spelled(teacher: Encoder, tokenizer: PieceTokenizer, known: Mapping[int, str]) -> dict[int, list[int]]:
@@ -256,26 +256,26 @@ def _spelled(teacher: Encoder, tokenizer: PieceTokenizer, known: Mapping[int, st
     starts = [token for token in range(tokenizer.size) if name(token).startswith(SPACE) and name(token) != SPACE]
     starts = [token for token in starts if all(c <= LAST_LATIN or not c.isalpha() for c in name(token)[1:])]
     read = teacher.tokenizer.encode([name(token)[1:] for token in starts], 32)
-    found = {token: [row for row in ids[1:-1] if row in known] for token, ids in zip(starts, read, strict=True)}
-    return {token: row for token, row in found.items() if row}
+    rows_of_token = {token: [row for row in ids[1:-1] if row in known] for token, ids in zip(starts, read, strict=True)}
+    return {token: row for token, row in rows_of_token.items() if row}
 
 
 def _spelled_inside(teacher: Encoder, texts: Mapping[int, str], tokenizer: PieceTokenizer) -> dict[int, list[int]]:
     """The teacher's WordPieces (`##owski`), longest first, of every token of Latin letters inside words."""
     tokens = open_vocabulary(teacher.tokenizer).tokens
     known = {token.text: token.row for token in tokens if token.text and token.name.startswith("##")}
-    found = {}
+    rows_of_token = {}
     for token, text in texts.items():
-        left = "".join(letter for letter in unicodedata.normalize("NFD", text) if not unicodedata.combining(letter))
+        rest = "".join(letter for letter in unicodedata.normalize("NFD", text) if not unicodedata.combining(letter))
         if tokenizer.processor.id_to_piece(token).startswith(SPACE) or max(text) > LAST_LATIN:
             continue
         rows = []
-        while left and (fits := [end for end in range(len(left), 0, -1) if left[:end] in known]):
-            rows.append(known[left[: fits[0]]])
-            left = left[fits[0] :]
-        if not left:
-            found[token] = rows
-    return found
+        while rest and (fits := [end for end in range(len(rest), 0, -1) if rest[:end] in known]):
+            rows.append(known[rest[: fits[0]]])
+            rest = rest[fits[0] :]
+        if not rest:
+            rows_of_token[token] = rows
+    return rows_of_token
 
 
 def transplant_rows(weights: sparse.csr_matrix, teacher_table_WH: Tensor) -> Tensor:

@@ -93,10 +93,10 @@ def _numbered(sentences: Sequence[list[str]]) -> tuple[list[str], np.ndarray, li
     """Words in at least MIN_COUNT sentences, their counts, and the sentences as word numbers."""
     # In the order of the text: that of a set differs between processes, and the dictionary with it.
     counts = Counter(word for words in sentences for word in dict.fromkeys(words))
-    kept = [word for word, count in counts.items() if count >= MIN_COUNT]
-    number = {word: i for i, word in enumerate(kept)}
+    frequent = [word for word, count in counts.items() if count >= MIN_COUNT]
+    number = {word: i for i, word in enumerate(frequent)}
     rows = [[number[word] for word in words if word in number] for words in sentences]
-    return kept, np.array([counts[word] for word in kept]), rows
+    return frequent, np.array([counts[word] for word in frequent]), rows
 
 
 def learn_dictionary(rows: Sequence[Row]) -> Dictionary:
@@ -186,8 +186,8 @@ def translate_sources(sources: Sequence[TextSource], dictionary: PendingDictiona
             variant=f"{dictionary.digest} {None if source.excluded is None else source.excluded.digest}",
         )  # fmt: skip
 
-    found = []
+    translations = []
     for source in sources:
         codes = source.corpus.word_by_word
-        found += [translated(source, code) for code in codes] if codes else [source]
-    return found
+        translations += [translated(source, code) for code in codes] if codes else [source]
+    return translations

@@ -67,7 +67,7 @@ def _profiles() -> tuple[dict[str, int], np.ndarray, list[str]]:
     """
     codes, rows = parallel_table()
     counts = [Counter(gram for row in rows for gram in _grams(row[column])) for column in range(len(codes))]
-    number = {gram: place for place, gram in enumerate(sorted(set().union(*counts)))}
+    number = {gram: position for position, gram in enumerate(sorted(set().union(*counts)))}
     values_GL = np.ones((len(number) + 1, len(codes)))
     for column, count in enumerate(counts):
         values_GL[[number[gram] for gram in count], column] += list(count.values())
@@ -89,9 +89,9 @@ def likely_language(text: str, expected: str) -> str:
 def language_warnings(name: str, texts: dict[str, list[str]]) -> list[str]:
     """Texts in another language than that of their column: by their letters, or by their trigrams."""
     warnings = []
-    for code, some in texts.items():
+    for code, side in texts.items():
         base = code.split("_")[0].split("-")[0].lower()
-        words = [text for text in some if sum(map(str.isalpha, text)) >= 3]
+        words = [text for text in side if sum(map(str.isalpha, text)) >= 3]
         if len(words) < LEAST_TEXTS:
             continue
         if base in LANGUAGES:
@@ -131,22 +131,22 @@ def vocabulary_warnings(
     if (unknown := unknown_id(tokenizer)) is None:
         return []
     warnings = []
-    for code, some in texts.items():
-        rows = tokenizer.encode(some, 512)
+    for code, side in texts.items():
+        rows = tokenizer.encode(side, 512)
         # Special ids at both ends say nothing.
         mostly = sum(row.count(unknown) >= MOSTLY_UNKNOWN * max(1, len(row) - 2) for row in rows)
         any_unknown = sum(unknown in row for row in rows)
-        if mostly > 0.5 * len(some) and len(some) >= LEAST_TEXTS // 2:
+        if mostly > 0.5 * len(side) and len(side) >= LEAST_TEXTS // 2:
             line = (
-                f"{name}: the vocabulary of {model} cannot read {code}: {mostly:,} of {len(some):,} texts are mostly "
+                f"{name}: the vocabulary of {model} cannot read {code}: {mostly:,} of {len(side):,} texts are mostly "
                 f"unknown to it. Give it tokens of {code} (`msdc distill new-language`), or leave the text out"
             )
             if refuse:
                 raise InputError(line)
             warnings.append(line)
-        elif any_unknown > SOME_UNKNOWN * len(some):
+        elif any_unknown > SOME_UNKNOWN * len(side):
             warnings.append(
-                f"{name}: {any_unknown:,} of {len(some):,} texts in {code} have characters that are unknown to the "
+                f"{name}: {any_unknown:,} of {len(side):,} texts in {code} have characters that are unknown to the "
                 f"vocabulary of {model}"
             )
     return warnings
@@ -161,8 +161,8 @@ def copies(table: Table) -> float:
     hashes = keys[:, 0].copy()
     for side in range(1, table.sides):
         hashes = hashes * np.uint64(0x9E3779B97F4A7C15) + keys[:, side]
-    some = hashes if table.rows < 100_000 else hashes[hashes % np.uint64(64) == 0]
-    return len(some) / max(1, len(np.unique(some)))
+    sampled = hashes if table.rows < 100_000 else hashes[hashes % np.uint64(64) == 0]
+    return len(sampled) / max(1, len(np.unique(sampled)))
 
 
 def copies_warnings(tables: Sequence[Table]) -> list[str]:
@@ -227,9 +227,9 @@ def overlap_warning(pairs: ScoredPairs, use: str, texts: set[str], training: str
 
 def overlap_warnings(pairs: ScoredPairs, use: str, tables: Iterable[Table]) -> list[str]:
     """The same for the rows of tables."""
-    wanted = {text.lower().strip() for text in pairs.texts()}
+    graded_texts = {text.lower().strip() for text in pairs.texts()}
     inside: set[str] = set()
     for table in tables:
-        for row in table.read(table.rows_with(wanted)):
+        for row in table.read(table.rows_with(graded_texts)):
             inside.update(text.lower() for text in (row.source, row.target, *row.negatives))
-    return overlap_warning(pairs, use, inside & wanted)
+    return overlap_warning(pairs, use, inside & graded_texts)

@@ -119,8 +119,8 @@ def code_of(name: str) -> str | None:
     last = name.rsplit(".", 1)[-1].strip()
     if last.lower() in LANGUAGE_NAMES:
         return LANGUAGE_NAMES[last.lower()]
-    found = re.fullmatch(r"([a-z]{2,3})([_-]\w+)*", last)
-    return str(_parsed(last)) if found and found[1] not in NO_CODES and is_language(last) else None
+    match = re.fullmatch(r"([a-z]{2,3})([_-]\w+)*", last)
+    return str(_parsed(last)) if match and match[1] not in NO_CODES and is_language(last) else None
 
 
 def is_header(corpus: Corpus, cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
@@ -129,7 +129,7 @@ def is_header(corpus: Corpus, cells: Sequence[str], rows: Sequence[Sequence[str]
         return True
     names = {cell.lower() for cell in cells}
     labelled = LABELLED_NAMES if corpus.kind in ("nli", "nli-pairs") else ()
-    if any(set(known) <= names for known in (*PAIR_NAMES, *TRIPLE_NAMES, *labelled)):
+    if any(set(names_of_kind) <= names for names_of_kind in (*PAIR_NAMES, *TRIPLE_NAMES, *labelled)):
         return True
     if corpus.kind == "text" and names & {*TEXT_NAMES, corpus.source.lower()}:
         return True
@@ -162,12 +162,12 @@ def find_columns(table: TabularFile, corpus: Corpus, what: str, known: Sequence[
 
     `what` describes the columns in errors; plain text may have several.
     """
-    wanted = len(known[0])
+    count = len(known[0])
     if corpus.columns:
         found = named_columns(corpus.columns, table.path, table.names, table.width, table.columns())
-        more = corpus.kind == "triples" and len(found) > wanted  # negatives
-        if len(found) != wanted and corpus.kind != "text" and not more:
-            raise InputError(f"{table.path}: {what} need {wanted} columns, `columns` has {len(found)}")
+        has_negatives = corpus.kind == "triples" and len(found) > count  # negatives
+        if len(found) != count and corpus.kind != "text" and not has_negatives:
+            raise InputError(f"{table.path}: {what} need {count} columns, `columns` has {len(found)}")
         return found
     names = [name.lower() for name in table.names]
     lasts = [name.rsplit(".", 1)[-1] for name in names]
@@ -176,36 +176,38 @@ def find_columns(table: TabularFile, corpus: Corpus, what: str, known: Sequence[
             if set(one) <= set(have):
                 found = [have.index(name) for name in one]
                 numbered = re.sub(r"_1$", "", one[-1]) + r"_\d+"  # negative_1, negative_2, ... of a triple
-                others = [at for at, name in enumerate(have) if at not in found and re.fullmatch(numbered, name)]
+                others = [
+                    column for column, name in enumerate(have) if column not in found and re.fullmatch(numbered, name)
+                ]
                 return found + (others if corpus.kind == "triples" else [])
     for columns in (list(range(table.width)), _text_columns(table)):
-        if len(columns) == wanted:
+        if len(columns) == count:
             return columns
-    hint = f"choose the {what}: `columns: [{', '.join('ABC'[:wanted])}]`"
+    hint = f"choose the {what}: `columns: [{', '.join('ABC'[:count])}]`"
     raise InputError(f"{table.path}: not in a known format: {table.seen()}; {hint}. Known: {KNOWN_FORMATS}")
 
 
 def _matching(codes: Mapping[int, str], asked: str) -> list[int]:
     """The columns in a language, the closest first; those in another script than the closest one are left out."""
-    found = [column for column, code in codes.items() if fits(code, asked)]
-    if len(found) > 1:
+    matching = [column for column, code in codes.items() if fits(code, asked)]
+    if len(matching) > 1:
         import langcodes
 
-        found.sort(key=lambda column: langcodes.tag_distance(asked, codes[column]))
-        script = _parsed(codes[found[0]]).maximize().script
-        found = [column for column in found if _parsed(codes[column]).maximize().script == script]
-    return found
+        matching.sort(key=lambda column: langcodes.tag_distance(asked, codes[column]))
+        script = _parsed(codes[matching[0]]).maximize().script
+        matching = [column for column in matching if _parsed(codes[column]).maximize().script == script]
+    return matching
 
 
 def _by_language(table: TabularFile, codes: Mapping[int, str]) -> dict[str, list[int]]:
     """Columns by language code; variants of a language that no row has both of, such as de-AT and de, are one."""
-    found: dict[str, list[int]] = {}
+    columns_by_language: dict[str, list[int]] = {}
     for column, code in codes.items():
         language = _parsed(code)
         like = [at for at, other in codes.items() if _parsed(other).language == language.language]
         apart = any(sum(bool(row[at]) for at in like if at < len(row)) > 1 for row in table.sample)
-        found.setdefault(code if apart else language.language, []).append(column)
-    return found
+        columns_by_language.setdefault(code if apart else language.language, []).append(column)
+    return columns_by_language
 
 
 def _languages(table: TabularFile, corpus: Corpus) -> list[Pair] | None:
@@ -237,9 +239,9 @@ def find_pairs(table: TabularFile, corpus: Corpus, language: str | None, why: st
     """
     if not corpus.columns and (pairs := _languages(table, corpus)) is not None:
         return pairs
-    one, two = find_columns(table, corpus, "pairs (source, target)", PAIR_NAMES)
-    if table.names and corpus.columns and not corpus.languages and (code := code_of(table.names[two])) is not None:
+    source, target = find_columns(table, corpus, "pairs (source, target)", PAIR_NAMES)
+    if table.names and corpus.columns and not corpus.languages and (code := code_of(table.names[target])) is not None:
         language, why = code, "by the column"
     if language is None:
         raise unnamed_language(table.path)
-    return [Pair([one], [two], language, why)]
+    return [Pair([source], [target], language, why)]

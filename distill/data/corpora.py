@@ -152,9 +152,9 @@ def refuse_test_set(path: Path, what: str) -> None:
 
 def _named_language(path: Path, corpus: Corpus) -> str | None:
     """The target language in a name like `x.en-de.tsv.gz`: only if the other one is the source language."""
-    for one, two in (match.groups() for match in LANGUAGE_IN_NAME.finditer(bare_name(path.name))):
-        if fits(one, corpus.source) or fits(two, corpus.source):
-            return two if fits(one, corpus.source) else one
+    for first, second in (match.groups() for match in LANGUAGE_IN_NAME.finditer(bare_name(path.name))):
+        if fits(first, corpus.source) or fits(second, corpus.source):
+            return second if fits(first, corpus.source) else first
     return None
 
 
@@ -194,12 +194,12 @@ def _read_scores(cells: Sequence[object], scale: tuple[float, float] | None) -> 
     """Scores, those of `scale` as 0 .. 1; the reason why they are none."""
     low, high = scale or (-sys.float_info.max, sys.float_info.max)
     try:
-        found = [float(str(cell)) for cell in cells]
+        scores = [float(str(cell)) for cell in cells]
     except ValueError:
-        found = [math.nan]
-    if not all(low <= score <= high for score in found):
+        scores = [math.nan]
+    if not all(low <= score <= high for score in scores):
         return "a score is not a number" + (f" of {low:g} to {high:g}" if scale else "")
-    return tuple((score - low) / (high - low) if scale else score for score in found)
+    return tuple((score - low) / (high - low) if scale else score for score in scores)
 
 
 def table_sources(table: TabularFile, corpus: Corpus, language: str | None, why: str = "") -> list[TextSource]:
@@ -322,12 +322,12 @@ def scored_translations(first: Path, second: Path, corpus: Corpus, language: str
         refuse_test_set(path, "be trained on; name the training part")
 
     def entries() -> Iterator[Entry]:
-        one, two = read_pairs(first), read_pairs(second)
-        both = zip_longest(one.gold_N.tolist(), two.gold_N.tolist())
+        first_pairs, second_pairs = read_pairs(first), read_pairs(second)
+        both = zip_longest(first_pairs.gold_N.tolist(), second_pairs.gold_N.tolist())
         if (row := next((n for n, (a, b) in enumerate(both, 1) if a != b), None)) is not None:
             raise InputError(f"{first} and {second}: not the same pairs, row {row} has another score or is missing")
-        for texts in ((one.first, two.first), (one.second, two.second)):
-            yield from ((n, Row(a, b, language)) for n, a, b in zip(one.lines, *texts, strict=True))
+        for texts in ((first_pairs.first, second_pairs.first), (first_pairs.second, second_pairs.second)):
+            yield from ((n, Row(a, b, language)) for n, a, b in zip(first_pairs.lines, *texts, strict=True))
 
     return [TextSource(f"{first} + {second.name}", language, corpus, entries, "scored pairs in two languages")]
 
@@ -474,12 +474,12 @@ def _in_other_language(path: Path, corpus: Corpus) -> bool:
 
 def corpus_files(corpus: Corpus) -> tuple[list[Path], list[str]]:
     """The files of a corpus' path, glob or folder, and the others with the reason why they are not read."""
-    whole = Path(str(corpus.path)).expanduser()
-    if whole.is_file():
-        return [whole], []
-    inside = [p for p in whole.iterdir() if p.is_file()] if whole.is_dir() else matching_files(str(whole))
+    pattern = Path(str(corpus.path)).expanduser()
+    if pattern.is_file():
+        return [pattern], []
+    inside = [p for p in pattern.iterdir() if p.is_file()] if pattern.is_dir() else matching_files(str(pattern))
     every = without_system_files(inside)
-    wrong = [p for p in every if whole.is_dir() and suffix_of(p) not in CORPUS_SUFFIXES]
+    wrong = [p for p in every if pattern.is_dir() and suffix_of(p) not in CORPUS_SUFFIXES]
     other = [p for p in every if p not in wrong and _in_other_language(p, corpus)]
     reasons = [f"{p}: no file of text, by its name" for p in wrong] + [f"{p}: in another language" for p in other]
     return [p for p in every if p not in wrong and p not in other], reasons
@@ -512,10 +512,10 @@ def open_corpus(corpus: Corpus) -> list[TextSource]:
         if fetched := fetch_hub(corpus):
             return [source for path, code in fetched for source in _read_file(path, corpus, code)]
         return [source for table, code in hub_tables(corpus) for source in table_sources(table, corpus, code)]
-    whole = Path(str(corpus.path)).expanduser()
-    if is_saved(whole):
-        files = without_system_files(path for path in whole.rglob("*") if path.is_file())
-        return _with_files(table_sources(saved_table(whole), corpus, *language_of(whole, corpus)), *files)
+    pattern = Path(str(corpus.path)).expanduser()
+    if is_saved(pattern):
+        files = without_system_files(path for path in pattern.rglob("*") if path.is_file())
+        return _with_files(table_sources(saved_table(pattern), corpus, *language_of(pattern, corpus)), *files)
     paths, others = corpus_files(corpus)
     if not paths and not others:
         raise InputError(f"{corpus.path}: no such corpus file")

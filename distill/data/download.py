@@ -68,8 +68,8 @@ def download(url: str, target: Path) -> Path:
                     mark.write_text(tag if tag.startswith('"') else answer.headers.get("Last-Modified") or "", "utf-8")
                 with open(part, "ab" if begun else "wb") as out:
                     shutil.copyfileobj(answer, out)
-                whole = answer.headers.get("Content-Length")
-                if whole is not None and part.stat().st_size != begun + int(whole):
+                length = answer.headers.get("Content-Length")
+                if length is not None and part.stat().st_size != begun + int(length):
                     raise InputError(f"{url}: the connection ended early; run again to continue")
         except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
             code = error.code if isinstance(error, urllib.error.HTTPError) else 0
@@ -97,10 +97,10 @@ def fetch_opus(corpus: Corpus) -> list[tuple[Path, Path, str]]:
     if not corpus.languages:
         raise InputError(f"OPUS corpus {corpus.opus}: name the languages (`languages: [de]`)")
     pairs = [(_opus_pair(name, version, corpus.source, code), code) for code in corpus.languages]
-    found = [(*files, code) for files, code in pairs if files is not None]
-    if not found:
+    downloaded = [(*files, code) for files, code in pairs if files is not None]
+    if not downloaded:
         raise InputError(f"OPUS corpus {corpus.opus}: cannot be fetched (has none of {', '.join(corpus.languages)})")
-    return found
+    return downloaded
 
 
 def _opus_pair(name: str, version: str, source: str, code: str) -> tuple[Path, Path] | None:
@@ -115,11 +115,13 @@ def _opus_pair(name: str, version: str, source: str, code: str) -> tuple[Path, P
         download(url, archive)
         with zipfile.ZipFile(archive) as content:
             for path in files:
-                wanted = [one for one in content.namelist() if one.endswith(path.suffix) and "/" not in one]
-                if len(wanted) != 1:
+                members = [
+                    member for member in content.namelist() if member.endswith(path.suffix) and "/" not in member
+                ]
+                if len(members) != 1:
                     raise InputError(f"{url}: does not contain exactly one {path.suffix} text file")
                 # Written under our own name, not the archive's, which could leave the folder.
-                with atomic_path(path) as part, content.open(wanted[0]) as text, open(part, "wb") as out:
+                with atomic_path(path) as part, content.open(members[0]) as text, open(part, "wb") as out:
                     shutil.copyfileobj(text, out)
     except NotServed as error:
         warn(f"warning: OPUS corpus {name}/{version} {pair}: {error}; skipped")
@@ -173,10 +175,10 @@ def saved_table(folder: Path) -> TabularFile:
     import datasets
 
     try:
-        found = datasets.load_from_disk(str(folder))
+        saved = datasets.load_from_disk(str(folder))
     except Exception as error:
         raise InputError(f"{folder}: not a folder that datasets.load_from_disk opens ({first_line(error)})") from error
-    return _table(folder, _train_part(folder, found), "data set of save_to_disk")
+    return _table(folder, _train_part(folder, saved), "data set of save_to_disk")
 
 
 def _table(path: Path, data: Any, form: str) -> TabularFile:
@@ -189,15 +191,15 @@ def _table(path: Path, data: Any, form: str) -> TabularFile:
     return arrow_table(path, form, data.features.arrow_schema, batches)
 
 
-def _train_part(name: object, found: Any) -> Any:
+def _train_part(name: object, dataset: Any) -> Any:
     """The data set itself, or its part `train` if it has parts."""
-    if not isinstance(found, dict):
-        return found
-    if len(found) == 1:
-        return next(iter(found.values()))
-    if "train" not in found:
-        raise InputError(f"{name}: no part `train` (has {', '.join(found)}); name the folder of one part")
-    return found["train"]
+    if not isinstance(dataset, dict):
+        return dataset
+    if len(dataset) == 1:
+        return next(iter(dataset.values()))
+    if "train" not in dataset:
+        raise InputError(f"{name}: no part `train` (has {', '.join(dataset)}); name the folder of one part")
+    return dataset["train"]
 
 
 def _configurations(name: str, known: list[str], corpus: Corpus) -> list[tuple[str, str | None]]:
@@ -223,14 +225,17 @@ def load_hub(corpus: Corpus) -> list[tuple[Any, str | None]]:
     name, _, tag = str(corpus.hub).partition("@")
     try:
         datasets.disable_progress_bars()
-        known = [corpus.subset] if corpus.subset is not None else datasets.get_dataset_config_names(name, tag or None)
-        wanted = _configurations(name, known, corpus)
-        found = [(datasets.load_dataset(name, one, revision=tag or None), code) for one, code in wanted]
+        names = [corpus.subset] if corpus.subset is not None else datasets.get_dataset_config_names(name, tag or None)
+        configurations = _configurations(name, names, corpus)
+        loaded = [
+            (datasets.load_dataset(name, configuration, revision=tag or None), code)
+            for configuration, code in configurations
+        ]
     except InputError:
         raise
     except Exception as error:
         raise InputError(f"hub corpus {name}: cannot be opened ({first_line(error)})") from error
-    return [(_train_part(f"hub corpus {name}", data), language) for data, language in found]
+    return [(_train_part(f"hub corpus {name}", data), language) for data, language in loaded]
 
 
 def hub_tables(corpus: Corpus) -> list[tuple[TabularFile, str | None]]:

@@ -43,10 +43,10 @@ def sentences_of(path: Path) -> set[str]:
 
     Cells without a letter (scores, numbers) are skipped.
     """
-    found = {normal for _, cell in iterate_cells(path) if any(map(str.isalpha, normal := normalise(cell)))}
-    if not found:
+    sentences = {normal for _, cell in iterate_cells(path) if any(map(str.isalpha, normal := normalise(cell)))}
+    if not sentences:
         raise InputError(f"exclude: {path}: contains no text")
-    return found
+    return sentences
 
 
 class Exclusion:
@@ -74,13 +74,13 @@ class Exclusion:
     def judge(self, key: Hashable, entries: Iterator[tuple[int, Row | str]]) -> Iterator[tuple[int, Row | str]]:
         """The entries; a row with an excluded sentence is the reason. `key` identifies them in later readings."""
         verdicts = self._verdicts.setdefault(key, array("b"))
-        at, size = 0, FIRST_BATCH
+        start, size = 0, FIRST_BATCH
         while batch := list(islice(entries, size)):
             rows = [row for _, row in batch if not isinstance(row, str)]
-            if at + len(rows) > len(verdicts):
-                verdicts.extend(self._verdicts_of(rows)[len(verdicts) - at :])
-            out = iter(verdicts[at : at + len(rows)])
-            at, size = at + len(rows), min(2 * size, BATCH)
+            if start + len(rows) > len(verdicts):
+                verdicts.extend(self._verdicts_of(rows)[len(verdicts) - start :])
+            out = iter(verdicts[start : start + len(rows)])
+            start, size = start + len(rows), min(2 * size, BATCH)
             for line, row in batch:
                 verdict = 0 if isinstance(row, str) else next(out)
                 yield line, EXCLUDED[verdict - 1] if verdict else row

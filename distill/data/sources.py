@@ -70,10 +70,10 @@ class Origin(Strict):
             web = f"https://raw.githubusercontent.com/{self.github}/{self.commit}/{name}"
             download(web if copies is None else (copies.resolve() / checkout / name).as_uri(), file)
         listed = "".join(f"{sha256_file(file)}  {name}\n" for name, file in files.items())
-        if (found := hashlib.sha256(listed.encode()).hexdigest()) != self.sha256:
+        if (digest := hashlib.sha256(listed.encode()).hexdigest()) != self.sha256:
             for file in files.values():
                 file.unlink()
-            raise InputError(f"{self}: other files than expected (sha256 {found}, expected {self.sha256})")
+            raise InputError(f"{self}: other files than expected (sha256 {digest}, expected {self.sha256})")
         return files
 
 
@@ -105,8 +105,8 @@ def _unpacked(file: Path, member: str) -> Path:
 def _select(value: Any, keys: Sequence[str]) -> Iterator[str]:
     """The texts at a path of keys in a JSON value, of all entries of its lists; `*` is every key, sorted."""
     if isinstance(value, list):
-        for one in value:
-            yield from _select(one, keys)
+        for item in value:
+            yield from _select(item, keys)
     elif isinstance(value, str) and not keys:
         yield value
     elif isinstance(value, dict) and keys:
@@ -220,10 +220,10 @@ class Output(Strict):
 
     def targets(self) -> Iterator[tuple[str, str, tuple[SourcePart, ...]]]:
         """(file, language, parts) of each language, placeholders replaced; language "" if there are none."""
-        codes = self.languages if isinstance(self.languages, dict) else {one: one for one in self.languages}
+        codes = self.languages if isinstance(self.languages, dict) else {code: code for code in self.languages}
         for language, code in (codes or {"": ""}).items():
-            known = {"{language}": language, "{code}": code}
-            parts = tuple(part.filled(known | {"{name}": name}) for part in self.read for name in part.names)
+            fields = {"{language}": language, "{code}": code}
+            parts = tuple(part.filled(fields | {"{name}": name}) for part in self.read for name in part.names)
             yield self.file.replace("{language}", language), language, parts
 
 
@@ -239,7 +239,7 @@ class SourceSet(Strict):
     @functools.cached_property
     def targets(self) -> dict[str, tuple[str, tuple[SourcePart, ...]]]:
         """(language, parts) of each file."""
-        return {file: (language, parts) for one in self.make for file, language, parts in one.targets()}
+        return {file: (language, parts) for output in self.make for file, language, parts in output.targets()}
 
     def place(self, path: str) -> tuple[str, str, str]:
         """(key of the origin, name in it, member of the archive) of `KEY:name!member`."""

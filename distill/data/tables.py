@@ -105,15 +105,15 @@ def file_hash(path: Path, folder: Path, note_it: bool = True) -> str:
     note, state = folder / "files" / f"{_hash(str(path.absolute()))}.json", file_state(path)
     if note.is_file():
         try:
-            known = read_json(note)
-            if known["state"] == list(state or ()):
-                return str(known["sha256"])
+            stored = read_json(note)
+            if stored["state"] == list(state or ()):
+                return str(stored["sha256"])
         except (InputError, KeyError, TypeError):
             pass  # a note of another version
-    found = sha256_file(path)
+    digest = sha256_file(path)
     if note_it:
-        write_json(note, {"file": str(path), "state": state, "sha256": found})
-    return found
+        write_json(note, {"file": str(path), "state": state, "sha256": digest})
+    return digest
 
 
 def source_key(source: TextSource, folder: Path | None = None, note_it: bool = True) -> str:
@@ -143,44 +143,44 @@ def open_table(source: TextSource, folder: Path | None = None) -> Table:
     """
     folder = tables_folder() if folder is None else folder
     key = source_key(source, folder)
-    place = folder / _hash(key, _readers())
+    target = folder / _hash(key, _readers())
 
     def write(stage: Path) -> None:
-        if place.exists():
-            warn(f"{place}: damaged; {source.name} is read again")
+        if target.exists():
+            warn(f"{target}: damaged; {source.name} is read again")
         _write_table(source, stage)
 
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    _once(place, lambda: _is_whole(place) or None, write)
-    return Table(place, source, key)
+    _once(target, lambda: _is_whole(target) or None, write)
+    return Table(target, source, key)
 
 
-def _once(place: Path, read: Callable[[], Read | None], write: Callable[[Path], None]) -> Read:
+def _once(target: Path, read: Callable[[], Read | None], write: Callable[[Path], None]) -> Read:
     """What `read` finds in a folder, which `write` fills if it finds None: one process writes, the others wait."""
-    if (found := read()) is None:
-        with locked(place.with_name(f"{place.name}.lock")):
-            if (found := read()) is None:
-                with staged_folder(place, force=True) as stage:
+    if (stored := read()) is None:
+        with locked(target.with_name(f"{target.name}.lock")):
+            if (stored := read()) is None:
+                with staged_folder(target, force=True) as stage:
                     write(stage)
-                found = read()
-    assert found is not None
-    return found
+                stored = read()
+    assert stored is not None
+    return stored
 
 
 _verified: set[Path] = set()  # folders whose files this process has compared with their hashes
 
 
-def _is_whole(place: Path) -> bool:
+def _is_whole(folder: Path) -> bool:
     """Whether a folder is there, with the files that were written: compared with their sha256 once per process."""
     try:
-        about = read_json(place / ABOUT)
-        if any((place / name).stat().st_size != size for name, size in about["bytes"].items()):
+        about = read_json(folder / ABOUT)
+        if any((folder / name).stat().st_size != size for name, size in about["bytes"].items()):
             return False
-        hashes = {place / name: sha256 for name, sha256 in about["sha256"].items()}
-        if place not in _verified and first_damaged(hashes) is not None:
+        hashes = {folder / name: sha256 for name, sha256 in about["sha256"].items()}
+        if folder not in _verified and first_damaged(hashes) is not None:
             return False
-        _verified.add(place)
+        _verified.add(folder)
         return True
     except (InputError, OSError, KeyError, TypeError, AttributeError):
         return False
@@ -266,8 +266,8 @@ class Table:
         for number in np.unique(rows // READ).tolist():
             here = np.flatnonzero(rows // READ == number)
             taken = self._batches[number].column(side).take(rows[here] % READ).to_pylist()
-            for at, text in zip(here.tolist(), taken, strict=True):
-                found[at] = text
+            for position, text in zip(here.tolist(), taken, strict=True):
+                found[position] = text
         return found
 
     def read(self, rows: np.ndarray) -> list[Row]:
@@ -279,8 +279,8 @@ class Table:
         labels = [tuple(label) if isinstance(label, list) else label for label in labels]
         language, domain = self.source.language, self.source.domain
         return [
-            Row(one, two, language, tuple(more), domain, label)
-            for one, two, more, label in zip(source, target, negatives, labels, strict=True)
+            Row(first, second, language, tuple(more), domain, label)
+            for first, second, more, label in zip(source, target, negatives, labels, strict=True)
         ]
 
     def heldout(self, share: float, most: int) -> np.ndarray:
@@ -322,10 +322,10 @@ class Table:
         if not path.is_file() or path.stat().st_size % 4:
             trained = self.drawn(share, sample)
             trained[heldout.rows_of(self)] = False
-            found = np.flatnonzero(trained).astype("<u4")
-            np.random.default_rng(0).shuffle(found)
+            trained_rows = np.flatnonzero(trained).astype("<u4")
+            np.random.default_rng(0).shuffle(trained_rows)
             with atomic_path(path) as part:
-                found.tofile(part)
+                trained_rows.tofile(part)
         return _mapped(path, "<u4")
 
     def tokens(
@@ -336,10 +336,10 @@ class Table:
         They are computed once for a tokenizer, a length and the prompts of the source and of the other sides.
         """
         dtype = "<u2" if tokenizer.size <= 65_536 else "<i4"
-        place = self._tokens_place(tokenizer, max_length, prompts)
+        folder = self._tokens_place(tokenizer, max_length, prompts)
         return _once(
-            place,
-            lambda: self._stored_tokens(place, dtype),
+            folder,
+            lambda: self._stored_tokens(folder, dtype),
             lambda stage: self._tokenize(stage, tokenizer, max_length, prompts, dtype),
         )
 
@@ -360,24 +360,26 @@ class Table:
     def _prompted(self, prompts: tuple[str, str]) -> Iterator[list[str]]:
         """All texts with their prompts, row after row and side after side, in batches."""
         for batch in track(self._batches, f"tokenize {self.about['name']}"):
-            sides = [with_prompt(prompts[min(side, 1)], one.to_pylist()) for side, one in enumerate(batch.columns)]
+            sides = [
+                with_prompt(prompts[min(side, 1)], column.to_pylist()) for side, column in enumerate(batch.columns)
+            ]
             yield list(chain.from_iterable(zip(*sides, strict=True)))
 
     def _tokens_place(self, tokenizer: Tokenizer, max_length: int, prompts: tuple[str, str]) -> Path:
         kind, content = type(tokenizer).__name__, hashlib.sha256(tokenizer.content).hexdigest()
         return self.folder / _hash(content, kind, tokenizer.size, max_length, *prompts)
 
-    def _stored_tokens(self, place: Path, dtype: str) -> tuple[np.ndarray, np.ndarray] | None:
+    def _stored_tokens(self, folder: Path, dtype: str) -> tuple[np.ndarray, np.ndarray] | None:
         """The ids and ends in a folder; None if they are absent, or not of the sizes that were written."""
         try:
-            ids, ends = _mapped(place / "ids", dtype), _mapped(place / "ends", "<i8")
-            int((place / TRUNCATED).read_bytes())
+            ids, ends = _mapped(folder / "ids", dtype), _mapped(folder / "ends", "<i8")
+            int((folder / TRUNCATED).read_bytes())
         except (OSError, ValueError):
             return None
-        if not _is_whole(place):
+        if not _is_whole(folder):
             return None
-        whole = len(ends) == self.rows * self.sides + 1 and len(ids) == ends[-1]
-        return (ids, ends) if whole else None
+        is_complete = len(ends) == self.rows * self.sides + 1 and len(ids) == ends[-1]
+        return (ids, ends) if is_complete else None
 
     def _tokenize(
         self, stage: Path, tokenizer: Tokenizer, max_length: int, prompts: tuple[str, str], dtype: str
@@ -386,11 +388,11 @@ class Table:
         with open(stage / "ids", "wb") as ids, open(stage / "ends", "wb") as ends:
             last.tofile(ends)
             for texts in self._prompted(prompts):
-                found = tokenizer.encode(texts, max_length)
-                full = [text for text, row in zip(texts, found, strict=True) if len(row) >= max_length]
+                encoded = tokenizer.encode(texts, max_length)
+                full = [text for text, row in zip(texts, encoded, strict=True) if len(row) >= max_length]
                 truncated += count_truncated(tokenizer, full, max_length)
-                here = last[-1] + np.cumsum(np.fromiter(map(len, found), "<i8", len(found)))
-                np.fromiter(chain.from_iterable(found), dtype, here[-1] - last[-1]).tofile(ids)
+                here = last[-1] + np.cumsum(np.fromiter(map(len, encoded), "<i8", len(encoded)))
+                np.fromiter(chain.from_iterable(encoded), dtype, here[-1] - last[-1]).tofile(ids)
                 here.tofile(ends)
                 last = here
         (stage / TRUNCATED).write_text(f"{truncated}\n", encoding="ascii")
@@ -431,8 +433,8 @@ def heldout_texts(tables: Sequence[Table], share: float) -> HeldOutTexts:
 def reading_lines(about: Mapping[str, Any]) -> list[str]:
     """The lines for a person of what was read: format, language, rows, and lines without a row by reason."""
     language = f"language {about['language']}" + (f" ({about['why']})" if about["why"] else "")
-    found = [f"{about['name']}: {'; '.join(filter(None, (about['form'], language)))}; {about['rows']:,} rows"]
+    lines = [f"{about['name']}: {'; '.join(filter(None, (about['form'], language)))}; {about['rows']:,} rows"]
     for drop in about["dropped"]:
         places = ", ".join(map(str, drop["lines"])) + (", ..." if drop["rows"] > len(drop["lines"]) else "")
-        found.append(f"  dropped {drop['rows']:,}: {drop['why']} (line {places})")
-    return found
+        lines.append(f"  dropped {drop['rows']:,}: {drop['why']} (line {places})")
+    return lines

@@ -40,8 +40,8 @@ def shares(tables: Sequence[Table], rows: Sequence[int], balance: str) -> np.nda
     power = {"proportional": 1.0, "root": 0.5, "equal": 0.0}[balance]
     languages = [table.source.language for table in tables]
     total = {code: sum(z for z, c in zip(size, languages, strict=True) if c == code) for code in set(languages)}
-    found = np.array([z / total[c] * total[c] ** power for z, c in zip(size, languages, strict=True)])
-    return found / found.sum()
+    raised = np.array([z / total[c] * total[c] ** power for z, c in zip(size, languages, strict=True)])
+    return raised / raised.sum()
 
 
 class Order:
@@ -53,8 +53,8 @@ class Order:
         self.blocks = self.own.copy()
         if shares is not None:
             # In rows, not in blocks: a table's last block is short.
-            wanted = shares * self.rows.sum() / (self.rows / np.maximum(self.own, 1)).clip(1)
-            self.blocks = np.where(self.rows > 0, np.maximum(1, np.rint(wanted)), 0).astype(np.int64)
+            blocks_wanted = shares * self.rows.sum() / (self.rows / np.maximum(self.own, 1)).clip(1)
+            self.blocks = np.where(self.rows > 0, np.maximum(1, np.rint(blocks_wanted)), 0).astype(np.int64)
         self.starts = np.concatenate([[0], self.blocks.cumsum()])
         self.chunks = int(-(-self.starts[-1] // CHUNK))
         self._epoch: tuple[int, np.ndarray] | None = None
@@ -126,10 +126,10 @@ class StageText:
     @cached_property
     def kept(self) -> list[np.ndarray]:
         """The rows of each table to train on, shuffled; an error if there are none at all."""
-        found = [table.kept(self.heldout.share, self.sample, self._untrained) for table in self.tables]
-        if not sum(map(len, found)):
+        rows = [table.kept(self.heldout.share, self.sample, self._untrained) for table in self.tables]
+        if not sum(map(len, rows)):
             raise InputError("the corpora have no sentences for training besides the held-out ones")
-        return found
+        return rows
 
     @cached_property
     def order(self) -> Order:
@@ -139,8 +139,8 @@ class StageText:
 
     def distinct_sources(self) -> int:
         """About how many different source sentences the tables have, from one in 64."""
-        some = [keys[keys % np.uint64(64) == 0] for keys in (table.keys[:, 0] for table in self.tables)]
-        return 64 * len(np.unique(np.concatenate([np.zeros(0, np.uint64), *some])))
+        sampled = [keys[keys % np.uint64(64) == 0] for keys in (table.keys[:, 0] for table in self.tables)]
+        return 64 * len(np.unique(np.concatenate([np.zeros(0, np.uint64), *sampled])))
 
     def untrained_rows(self) -> int:
         """Rows of the sample that are not trained: they have a text of a held-out pair, in another order or pair."""
@@ -149,14 +149,14 @@ class StageText:
 
     def heldout_rows(self) -> dict[str, list[Row]]:
         """Up to `heldout.pairs` different held-out rows per language, the first ones of each table."""
-        found: dict[str, dict[tuple[str, str], Row]] = {}
+        by_language: dict[str, dict[tuple[str, str], Row]] = {}
         for table in self.tables:
-            rows = found.setdefault(table.source.language, {})
+            rows = by_language.setdefault(table.source.language, {})
             if not table.source.synthetic and len(rows) < self.heldout.pairs:
                 for row in table.read(table.heldout(self.heldout.share, 4 * self.heldout.pairs)):
                     if len(rows) < self.heldout.pairs:
                         rows.setdefault((row.source, row.target), row)
-        return {code: list(rows.values()) for code, rows in found.items() if rows}
+        return {code: list(rows.values()) for code, rows in by_language.items() if rows}
 
     def sample_rows(self, per_language: int) -> list[Row]:
         """Up to `per_language` rows of each language that are not held out, drawn from all rows of each table."""
@@ -167,10 +167,10 @@ class StageText:
         picked: list[Row] = []
         rng = np.random.default_rng([self.seed, 3])
         for _, some in sorted(by_language.items()):
-            kept = [table.kept(self.heldout.share, heldout=self._untrained) for table in some]
-            starts = np.cumsum([0, *map(len, kept)])
+            rows_by_table = [table.kept(self.heldout.share, heldout=self._untrained) for table in some]
+            starts = np.cumsum([0, *map(len, rows_by_table)])
             drawn = np.sort(rng.permutation(int(starts[-1]))[:per_language])
-            for table, rows, start in zip(some, kept, starts.tolist(), strict=False):
+            for table, rows, start in zip(some, rows_by_table, starts.tolist(), strict=False):
                 here = drawn[(drawn >= start) & (drawn < start + len(rows))] - start
                 picked += table.read(rows[here].astype(np.int64))
         return picked

@@ -102,7 +102,7 @@ class CachedTeacher:
         # In the order of the texts, as one process computes them.
         missing = missing[np.argsort(first[missing])]
         mine = missing[rank::world]
-        fresh_MW = self._compute([texts[first[at]] for at in mine], progress)
+        fresh_MW = self._compute([texts[first[index]] for index in mine], progress)
         if not np.isfinite(fresh_MW).all():
             wrong = texts[first[mine[np.flatnonzero(~np.isfinite(fresh_MW).all(1))[0]]]]
             raise MsdcError(f"teacher {self.encoder.name}: its output for {wrong[:60]!r} is not finite")

@@ -41,7 +41,10 @@ def mined(
     answers: dict[str, set[str]] = {}  # normal forms that are no negatives, by that of the source
     for row in rows:
         answers.setdefault(normal[row.source], {normal[row.source]}).add(normal[row.target or row.source])
-    excluded = {source: [at for text in some for at in equal.get(text, ())] for source, some in answers.items()}
+    excluded = {
+        source: [at for text in targets_of_source for at in equal.get(text, ())]
+        for source, targets_of_source in answers.items()
+    }
     found_ND = teacher.vectors(
         [*(prompts[0] + row.source for row in rows), *(prompts[1] + text for text in targets)], shared=True
     )

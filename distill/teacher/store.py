@@ -73,21 +73,21 @@ class VectorStore:
     def read(self, keys: np.ndarray) -> np.ndarray:
         """Vectors float32 [N, W] of keys uint64 [N]; NaN where one is missing."""
         keys = _nonzero(keys)
-        out, wanted, damaged = np.empty((len(keys), self.width), np.float32), np.arange(len(keys)), 0
+        out, missing, damaged = np.empty((len(keys), self.width), np.float32), np.arange(len(keys)), 0
         for level in self._levels():
-            if not len(wanted):
+            if not len(missing):
                 break
-            slots = self._find(level, keys[wanted])
+            slots = self._find(level, keys[missing])
             here = np.flatnonzero(slots >= 0)
             here = here[np.argsort(slots[here], kind="stable")]
             records = _read(self._path(level, "vectors"), slots[here], self.record)
-            good = _checks(keys[wanted[here]], records) == records[:, :4].view("<u4")[:, 0]
+            good = _checks(keys[missing[here]], records) == records[:, :4].view("<u4")[:, 0]
             if not good.all():
                 damaged += int(np.count_nonzero(records[~good].any(1)))
                 here, records = here[good], records[good]
-            out[wanted[here]] = _values(records)
-            wanted = np.delete(wanted, here)
-        out[wanted] = np.nan
+            out[missing[here]] = _values(records)
+            missing = np.delete(missing, here)
+        out[missing] = np.nan
         if damaged and not self._warned:
             self._warned = True
             warn(f"{self.folder}: {damaged} damaged vectors are computed again")
@@ -95,24 +95,24 @@ class VectorStore:
 
     def _find(self, level: int, keys: np.ndarray) -> np.ndarray:
         """The slot of each key in a level, int64 [N]; -1 if it is not there."""
-        slots, left = np.full(len(keys), -1, np.int64), np.arange(len(keys))
+        slots, pending = np.full(len(keys), -1, np.int64), np.arange(len(keys))
         for step in range(TRIED):
-            buckets, at, held = self._buckets(level, keys[left], step)
-            same = held[at] == keys[left][:, None]
-            found = same.any(1)
-            slots[left[found]] = (buckets[at] * BUCKET + same.argmax(1))[found]
+            buckets, bucket_of_key, held = self._buckets(level, keys[pending], step)
+            same = held[bucket_of_key] == keys[pending][:, None]
+            matched = same.any(1)
+            slots[pending[matched]] = (buckets[bucket_of_key] * BUCKET + same.argmax(1))[matched]
             # A key is in a later bucket only if all before it are taken.
-            left = left[~found & np.all(held, axis=1)[at]]
-            if not len(left):
+            pending = pending[~matched & np.all(held, axis=1)[bucket_of_key]]
+            if not len(pending):
                 break
         return slots
 
     def _buckets(self, level: int, keys: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The distinct buckets [U] number `step` of keys, the one of each key [N], and what they have [U, BUCKET]."""
         count = (FIRST << level) // BUCKET
-        buckets, at = np.unique((keys // BUCKET + np.uint64(step)) % np.uint64(count), return_inverse=True)
+        buckets, inverse = np.unique((keys // BUCKET + np.uint64(step)) % np.uint64(count), return_inverse=True)
         buckets = buckets.astype(np.int64)
-        return buckets, at, _read(self._path(level, "keys"), buckets, 8 * BUCKET).view("<u8")
+        return buckets, inverse, _read(self._path(level, "keys"), buckets, 8 * BUCKET).view("<u8")
 
     # --- write --------------------------------------------------------------------------------------------------------
 
@@ -143,18 +143,20 @@ class VectorStore:
         """Write each key to a free slot and return the slots; -1 where all its buckets are taken."""
         slots, step, file = np.full(len(keys), -1, np.int64), 0, self._path(level, "keys")
         for _ in range(2 * TRIED):
-            left = np.flatnonzero(slots < 0)
-            if step == TRIED or not len(left):
+            pending = np.flatnonzero(slots < 0)
+            if step == TRIED or not len(pending):
                 break
-            buckets, at, held = self._buckets(level, keys[left], step)
-            for place, key, bucket in zip(left.tolist(), keys[left].tolist(), at.tolist(), strict=True):
+            buckets, bucket_of_key, held = self._buckets(level, keys[pending], step)
+            for position, key, bucket in zip(
+                pending.tolist(), keys[pending].tolist(), bucket_of_key.tolist(), strict=True
+            ):
                 free = np.flatnonzero(held[bucket] == 0)
                 if len(free):
                     # Two writers begin at places that follow from their keys: they rarely choose the same.
                     slot = int(free[(key >> 48) % len(free)])
                     held[bucket, slot] = key
-                    slots[place] = buckets[bucket] * BUCKET + slot
-            here = left[slots[left] >= 0]
+                    slots[position] = buckets[bucket] * BUCKET + slot
+            here = pending[slots[pending] >= 0]
             order = here[np.argsort(slots[here])]
             _write(file, slots[order], keys[order].astype("<u8").view(np.uint8).reshape(-1, 8))
             # Another writer may have taken a slot meanwhile: choose again.
@@ -207,8 +209,8 @@ def _records(keys: np.ndarray, vectors_NW: np.ndarray) -> np.ndarray:
 def _checks(keys: np.ndarray, records: np.ndarray) -> np.ndarray:
     """The checksum of each record with its key, uint32 [N], never 0: missing records are zeros."""
     starts = (keys ^ keys >> np.uint64(32)) & np.uint64(0xFFFFFFFF)
-    found = (zlib.crc32(one[4:], start) or 1 for one, start in zip(records, starts.tolist(), strict=True))
-    return np.fromiter(found, "<u4", len(records))
+    sums = (zlib.crc32(record[4:], start) or 1 for record, start in zip(records, starts.tolist(), strict=True))
+    return np.fromiter(sums, "<u4", len(records))
 
 
 def _runs(places: np.ndarray) -> list[tuple[int, int, int]]:
@@ -217,11 +219,11 @@ def _runs(places: np.ndarray) -> list[tuple[int, int, int]]:
     return [(a, b, int(places[a])) for a, b in pairwise(edges)]
 
 
-def _read_at(file: FileIO, view: memoryview, place: int) -> None:
+def _read_at(file: FileIO, view: memoryview, position: int) -> None:
     if hasattr(os, "preadv"):  # one call instead of two
-        os.preadv(file.fileno(), [view], place)
+        os.preadv(file.fileno(), [view], position)
     else:
-        file.seek(place)
+        file.seek(position)
         file.readinto(view)
 
 
@@ -234,11 +236,11 @@ def _read(path: Path, places: np.ndarray, size: int) -> np.ndarray:
             number = file.fileno()
             if hasattr(os, "posix_fadvise") and os.fstat(number).st_size > IN_MEMORY:
                 # Read at random: ask the disk for all of them at once.
-                for a, b, place in runs:
-                    os.posix_fadvise(number, place * size, (b - a) * size, os.POSIX_FADV_WILLNEED)
-            for a, b, place in runs:
+                for a, b, position in runs:
+                    os.posix_fadvise(number, position * size, (b - a) * size, os.POSIX_FADV_WILLNEED)
+            for a, b, position in runs:
                 try:
-                    _read_at(file, view[a * size : b * size], place * size)
+                    _read_at(file, view[a * size : b * size], position * size)
                 except OSError as error:
                     if error.errno != errno.EIO:  # a bad sector: its items are missing
                         raise
@@ -254,8 +256,8 @@ def _write(path: Path, places: np.ndarray, items: np.ndarray) -> None:
     size, view = items.shape[1], np.ascontiguousarray(items).reshape(-1).data
     mode = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
     with open(os.open(path, mode, 0o666), "r+b", buffering=0) as file:
-        for a, b, place in _runs(places):
-            file.seek(place * size)
-            left = view[a * size : b * size]
-            while left:  # a full disk first gives a short write
-                left = left[file.write(left) or 0 :]
+        for a, b, position in _runs(places):
+            file.seek(position * size)
+            remaining = view[a * size : b * size]
+            while remaining:  # a full disk first gives a short write
+                remaining = remaining[file.write(remaining) or 0 :]

@@ -69,9 +69,9 @@ class TrainState:
         try:
             self.task.load_state_dict(saved["task"])
             # Rates and decay are the recipe's, which may have changed since.
-            kept = [{key: group[key] for key in ("base", "weight_decay")} for group in self.optimizer.param_groups]
+            rates = [{key: group[key] for key in ("base", "weight_decay")} for group in self.optimizer.param_groups]
             self.optimizer.load_state_dict(saved["optimizer"])
-            for group, settings in zip(self.optimizer.param_groups, kept, strict=True):
+            for group, settings in zip(self.optimizer.param_groups, rates, strict=True):
                 group.update(settings)
             self.average = saved["average"]
             if self.average is not None:
@@ -137,11 +137,11 @@ def remove(path: Path) -> None:
 
 def restore_best(path: Path) -> None:
     """Restore the best weights of a checkpoint: those in the folder may be of steps after it."""
-    kept = path.with_suffix(".safetensors")
-    if kept.is_file():  # older versions did not keep them
+    weights_file = path.with_suffix(".safetensors")
+    if weights_file.is_file():  # older versions did not keep them
         with atomic_path(path.with_name(BEST)) as temporary:
             temporary.unlink()
-            link_file(kept, temporary)
+            link_file(weights_file, temporary)
 
 
 def step_of(path: Path) -> int:
@@ -151,8 +151,8 @@ def step_of(path: Path) -> int:
 
 def checkpoints(folder: Path) -> list[Path]:
     """Finished checkpoints, newest first."""
-    found = without_system_files(folder.glob("*-*.json"))
-    return [path.with_suffix(".pt") for path in sorted(found, key=step_of, reverse=True)]
+    files = without_system_files(folder.glob("*-*.json"))
+    return [path.with_suffix(".pt") for path in sorted(files, key=step_of, reverse=True)]
 
 
 def newest(folder: Path) -> Path | None:
@@ -161,19 +161,19 @@ def newest(folder: Path) -> Path | None:
     Raises:
         MsdcError: there are checkpoints, and none is whole.
     """
-    found = checkpoints(folder)
-    for number, path in enumerate(found):
+    stored = checkpoints(folder)
+    for number, path in enumerate(stored):
         if path.is_file():
             regular_size(path)  # refuses a pointer of Git LFS, which is not damaged
         if not (damaged := _damaged_file(path)):
-            for other in found[:number]:
+            for other in stored[:number]:
                 remove(other)
             return path
-        if number + 1 < len(found):
-            warn(f"{damaged}: this checkpoint is damaged; the stage continues from {found[number + 1].name}")
-    if found:
+        if number + 1 < len(stored):
+            warn(f"{damaged}: this checkpoint is damaged; the stage continues from {stored[number + 1].name}")
+    if stored:
         raise MsdcError(
-            f"{_damaged_file(found[0])}: this checkpoint is damaged, and no other one of the stage is whole; remove "
+            f"{_damaged_file(stored[0])}: this checkpoint is damaged, and no other one of the stage is whole; remove "
             f"{folder.parent} to train the stage again with `resume`"
         )
     return None

@@ -131,28 +131,30 @@ class BatchFeed:
         drawn = self.text.order.chunk(epoch, number)
         tables, tokens = [self.text.tables[at] for at in drawn], [self._tokens[at] for at in drawn]
         rows = [self.text.kept[at][places].astype(np.int64) for at, places in drawn.items()]
-        wanted = np.arange(1 + self.paired + (0 if self.stage.mine else self.each))
+        side_numbers = np.arange(1 + self.paired + (0 if self.stage.mine else self.each))
         starts, lengths, keys, stored = [], [], [], []
         prompts = self.stage.teacher_prompts if self.teacher is not None else None
-        for table, (_, ends), some in zip(tables, tokens, rows, strict=True):
-            sides = np.minimum(wanted, table.sides - 1)
-            texts_RS = some[:, None] * table.sides + sides
+        for table, (_, ends), rows_of_table in zip(tables, tokens, rows, strict=True):
+            sides = np.minimum(side_numbers, table.sides - 1)
+            texts_RS = rows_of_table[:, None] * table.sides + sides
             starts.append(ends[texts_RS])
             lengths.append(ends[texts_RS + 1] - ends[texts_RS])
-            keys.append(table.keys[some][:, sides])
-            stored.append(keys[-1] if prompts is None else table.prompted_keys(prompts)[some][:, sides])
+            keys.append(table.keys[rows_of_table][:, sides])
+            stored.append(keys[-1] if prompts is None else table.prompted_keys(prompts)[rows_of_table][:, sides])
         counts, row_R = list(map(len, rows)), np.concatenate(rows)
         of_R = np.repeat(np.arange(len(tables)), counts)
         labels_R = None
         if all(len(table.labels) for table in tables):
-            labels_R = np.concatenate([table.labels[some] for table, some in zip(tables, rows, strict=True)])
+            labels_R = np.concatenate(
+                [table.labels[rows_of_table] for table, rows_of_table in zip(tables, rows, strict=True)]
+            )
 
         def read(pick: np.ndarray) -> list[Row]:
-            found: dict[int, Row] = {}
+            read_rows: dict[int, Row] = {}
             for at in np.unique(of_R[pick]):
                 here = pick[of_R[pick] == at]
-                found |= zip(here.tolist(), tables[at].read(row_R[here]), strict=True)
-            return [found[number] for number in pick.tolist()]
+                read_rows |= zip(here.tolist(), tables[at].read(row_R[here]), strict=True)
+            return [read_rows[number] for number in pick.tolist()]
 
         return _Chunk(
             [ids for ids, _ in tokens], of_R, np.concatenate(starts), np.concatenate(lengths),
@@ -168,7 +170,7 @@ class BatchFeed:
         every = chunk.read(np.arange(len(chunk.of_R)))
         rows = mined(every, self.teacher, stage.mine, stage.mine_margin, stage.teacher_prompts or NO_PROMPTS)
         texts = [text for row in rows for text in (row.source, row.target or row.source, *row.negatives)]
-        prompted, asked = (self._prompted(texts, some) for some in (self.prompts, stage.teacher_prompts or NO_PROMPTS))
+        prompted, asked = (self._prompted(texts, pair) for pair in (self.prompts, stage.teacher_prompts or NO_PROMPTS))
         ids = self.tokenizer.encode(prompted, stage.max_length)
         length = np.fromiter(map(len, ids), np.int64, len(ids))
         shape = (len(rows), self.sides)
@@ -179,7 +181,7 @@ class BatchFeed:
             np.fromiter(map(text_key, asked), np.uint64, len(texts)).reshape(shape),
             np.array([row.language for row in rows], object), np.array([row.domain for row in rows]),
             None if rows[0].label is None else np.array([row.label for row in rows], np.float32),
-            lambda some: [rows[at] for at in some],
+            lambda pick: [rows[index] for index in pick],
         )  # fmt: skip
 
     def _prompted(self, texts: Sequence[str], prompts: tuple[str, str]) -> list[str]:
@@ -196,13 +198,13 @@ class BatchFeed:
         chunks = self.text.order.chunks
         if self.stage.batch_tokens is None:
             return self.text.order.epoch_rows / self.stage.batch
-        some = range(0, chunks, -(-chunks // PLANNED))
+        counted = range(0, chunks, -(-chunks // PLANNED))
         rows = batches = 0
-        for number in some:
+        for number in counted:
             chunk = self._chunk(0, number)
             batches += len(self.cuts(chunk, 0, number))
             rows += len(chunk.of_R)
-        return batches * self.text.order.epoch_rows / max(1, rows) if len(some) < chunks else batches
+        return batches * self.text.order.epoch_rows / max(1, rows) if len(counted) < chunks else batches
 
     # --- batches ------------------------------------------------------------------------------------------------------
 
@@ -216,54 +218,55 @@ class BatchFeed:
                 cuts = self.cuts(rows, epoch, number)
                 for first in range(batch - batch % READ, len(cuts), READ):
                     start = max(first, batch)
-                    some = self._batches(rows, cuts[start : first + READ])
-                    for at, (one, rows_BSW) in enumerate(some, start + 1):
-                        yield Position(0, epoch, number, at), one, rows_BSW
+                    batches = self._batches(rows, cuts[start : first + READ])
+                    for position, (prepared, rows_BSW) in enumerate(batches, start + 1):
+                        yield Position(0, epoch, number, position), prepared, rows_BSW
                 batch = 0
             epoch, chunk = epoch + 1, 0
 
     def _batches(self, chunk: _Chunk, cuts: list[np.ndarray]) -> Iterator[tuple[Batch, np.ndarray | None]]:
         """Some batches of a chunk: their rows of this process are read together."""
-        picks = [one[self.rank :: self.world] for one in cuts]
+        picks = [batch[self.rank :: self.world] for batch in cuts]
         mine = np.sort(np.concatenate([np.zeros(0, np.int64), *picks]))
         length_RS, keys_RS, of_R = chunk.length_RS[mine], chunk.keys_RS[mine], chunk.of_R[mine]
         stored_RS = chunk.stored_RS[mine]
         ids = np.concatenate([
-            _flat(ids, chunk.start_RS[mine[of_R == at]].ravel(), length_RS[of_R == at].ravel())
-            for at, ids in enumerate(chunk.ids)
+            _flat(ids, chunk.start_RS[mine[of_R == number]].ravel(), length_RS[of_R == number].ravel())
+            for number, ids in enumerate(chunk.ids)
         ])  # fmt: skip
         flat = length_RS.ravel()
         start_RS = (np.cumsum(flat) - flat).reshape(length_RS.shape)
-        known = None
+        stored_rows = None
         if self.teacher is not None:
             asked = stored_RS if self.teacher_targets else stored_RS[:, :1]
-            known = self.teacher.stored(asked.ravel()).reshape(*asked.shape, -1)
-        for whole, pick in zip(cuts, picks, strict=True):
-            at = np.searchsorted(mine, pick)
+            stored_rows = self.teacher.stored(asked.ravel()).reshape(*asked.shape, -1)
+        for cut_rows, pick in zip(cuts, picks, strict=True):
+            positions = np.searchsorted(mine, pick)
             pads = [
-                _padded(ids, start_RS[at, s], length_RS[at, s], self.tokenizer.pad_id) for s in range(1 + self.paired)
+                _padded(ids, start_RS[positions, s], length_RS[positions, s], self.tokenizer.pad_id)
+                for s in range(1 + self.paired)
             ]
             negatives = None
             if self.each:
-                some = start_RS[at, 2:].ravel(), length_RS[at, 2:].ravel()
-                negative_ids, negative_mask = _padded(ids, *some, self.tokenizer.pad_id)
-                shape = len(at), self.each, negative_ids.shape[1]
+                negative_spans = start_RS[positions, 2:].ravel(), length_RS[positions, 2:].ravel()
+                negative_ids, negative_mask = _padded(ids, *negative_spans, self.tokenizer.pad_id)
+                shape = len(positions), self.each, negative_ids.shape[1]
                 negatives = negative_ids.view(shape), negative_mask.view(shape)
-            one = Batch(
+            batch = Batch(
                 partial(chunk.read, pick), pads[0], pads[1] if self.paired else None, negatives,
                 languages=chunk.language_R[pick].tolist(), domain_B=torch.from_numpy(chunk.domain_R[pick]),
                 label_B=None if chunk.labels_R is None else torch.from_numpy(chunk.labels_R[pick]),
-                texts_BS=torch.from_numpy(keys_RS[at].view(np.int64)), whole=len(whole),
+                texts_BS=torch.from_numpy(keys_RS[positions].view(np.int64)), whole=len(cut_rows),
             )  # fmt: skip
-            yield one, None if known is None else known[at]
+            yield batch, None if stored_rows is None else stored_rows[positions]
 
     def batches(self) -> Generator[Batch, None, None]:
         """Batches without end; the position moves past each batch before it is yielded."""
-        made = self._made(self.position.epoch, self.position.chunk, self.position.batch)
+        prepared = self._made(self.position.epoch, self.position.chunk, self.position.batch)
         # Mining needs the model and the other processes: it runs here, not in the thread.
-        with closing(made if self.stage.mine is not None else ahead(made, AHEAD)) as source:
+        with closing(prepared if self.stage.mine is not None else ahead(prepared, AHEAD)) as source:
             # Windows begin at fixed positions: a resumed run computes the same texts together.
-            windows = groupby(source, lambda one: (one[0].epoch, one[0].chunk, (one[0].batch - 1) // WINDOW))
+            windows = groupby(source, lambda item: (item[0].epoch, item[0].chunk, (item[0].batch - 1) // WINDOW))
             for _, window in windows:
                 for position, batch in self._window(window):
                     position.step = self.position.step
@@ -273,12 +276,12 @@ class BatchFeed:
     def _window(self, window: Iterator[_Made]) -> Iterator[tuple[Position, Batch]]:
         """The batches of a window with all vectors of the teacher."""
         waiting: list[_Made] = []
-        for one in window:
-            missing = one[2] is not None and np.isnan(one[2][:, :, 0]).any()
+        for prepared in window:
+            missing = prepared[2] is not None and np.isnan(prepared[2][:, :, 0]).any()
             if not missing and not waiting:
-                yield one[0], self._with_vectors(one[1], one[2])
+                yield prepared[0], self._with_vectors(prepared[1], prepared[2])
             else:
-                waiting.append(one)
+                waiting.append(prepared)
         if waiting:
             self._compute([(batch, rows_BSW) for _, batch, rows_BSW in waiting if rows_BSW is not None])
             for position, batch, rows_BSW in waiting:
@@ -289,12 +292,12 @@ class BatchFeed:
         assert self.teacher is not None
         places, texts, prompts = [], [], self.stage.teacher_prompts or NO_PROMPTS
         for batch, rows_BSW in window:
-            wanted = np.argwhere(np.isnan(rows_BSW[:, :, 0]))
-            if len(wanted):
+            absent = np.argwhere(np.isnan(rows_BSW[:, :, 0]))
+            if len(absent):
                 rows = batch.read()
-                for row, side in wanted.tolist():
-                    one = rows[row]
-                    text = (one.source, one.target or one.source, *one.negatives)[side]
+                for row, side in absent.tolist():
+                    row_texts = rows[row]
+                    text = (row_texts.source, row_texts.target or row_texts.source, *row_texts.negatives)[side]
                     texts.append(prompts[min(side, 1)] + text)
                     places.append((rows_BSW, row, side))
         for (rows_BSW, row, side), value in zip(places, self.teacher.rows(texts), strict=True):
@@ -315,14 +318,14 @@ class BatchFeed:
         return batch
 
 
-def ahead(made: Generator[_Made, None, None], depth: int) -> Generator[_Made, None, None]:
+def ahead(prepared: Generator[_Made, None, None], depth: int) -> Generator[_Made, None, None]:
     """The same items, `depth` of them made in advance by a thread, which ends with this generator."""
     pool = ThreadPoolExecutor(1, "feed")
     try:
-        waiting = deque(pool.submit(next, made, None) for _ in range(depth))
-        while (one := waiting.popleft().result()) is not None:
-            waiting.append(pool.submit(next, made, None))
-            yield one
+        waiting = deque(pool.submit(next, prepared, None) for _ in range(depth))
+        while (item := waiting.popleft().result()) is not None:
+            waiting.append(pool.submit(next, prepared, None))
+            yield item
     finally:
         # The thread is joined: at exit none may be in library code.
         pool.shutdown(cancel_futures=True)

@@ -132,8 +132,8 @@ def _mlflow(folder: Path, name: str, settings: dict[str, Any], ident: str) -> Op
     import mlflow
 
     mlflow.set_experiment(PROJECT)
-    if known := mlflow.search_runs(filter_string=f"tags.msdc_id = '{ident}'", output_format="list"):
-        mlflow.start_run(run_id=known[0].info.run_id)
+    if runs := mlflow.search_runs(filter_string=f"tags.msdc_id = '{ident}'", output_format="list"):
+        mlflow.start_run(run_id=runs[0].info.run_id)
     else:
         mlflow.start_run(run_name=name, tags={"msdc_id": ident})
         for key, value in settings.items():  # in one call at most 100
@@ -160,13 +160,13 @@ def require_trackers(names: Sequence[str]) -> None:
 
 def flat_numbers(row: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
     """The finite numbers of a row of metrics; those of inner mappings as `outer/inner`."""
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for key, value in row.items():
         if isinstance(value, Mapping):
-            found |= flat_numbers(value, f"{prefix}{key}/")
+            numbers |= flat_numbers(value, f"{prefix}{key}/")
         elif isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
-            found[f"{prefix}{key}"] = float(value)
-    return found
+            numbers[f"{prefix}{key}"] = float(value)
+    return numbers
 
 
 class _Tracker:
@@ -244,8 +244,8 @@ class Trackers:
         step = int(row.get("step", self._last))
         self._last = max(self._last, step)
         numbers = flat_numbers({key: value for key, value in row.items() if key != "step"}, f"{stage}/")
-        for one in self._open:
-            one.log(numbers, self._before + step)
+        for tracker in self._open:
+            tracker.log(numbers, self._before + step)
 
     def skip(self, steps: int) -> None:
         """Count the steps of a stage that an earlier session finished."""
@@ -253,6 +253,6 @@ class Trackers:
 
     def close(self) -> None:
         """Flush all of them."""
-        for one in self._open:
-            one.close()
+        for tracker in self._open:
+            tracker.close()
         self._open = []

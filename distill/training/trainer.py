@@ -123,7 +123,12 @@ def make_optimizer(task: TrainingTask) -> torch.optim.Optimizer:
         ([p for p in (weight,) if p is not None and p.requires_grad], stage.code_learning_rate or rate, 0.0),
     ]
     return torch.optim.AdamW(
-        [{"params": some, "lr": lr, "base": lr, "weight_decay": wd} for some, lr, wd in groups if some], fused=True
+        [
+            {"params": parameters, "lr": lr, "base": lr, "weight_decay": wd}
+            for parameters, lr, wd in groups
+            if parameters
+        ],
+        fused=True,
     )
 
 
@@ -224,7 +229,7 @@ class Trainer:
         assert state.best is not None
         if state.best[1] == 0 and self.rank == 0:
             warn(f"{self.stage.name}: no validation is as good as at the start, whose weights are kept")
-        choices = {one["choice"] for one in state.history}
+        choices = {entry["choice"] for entry in state.history}
         if len(choices) == 1 < len(state.history) and self.rank == 0:
             warn(f"{self.stage.name}: all {len(state.history)} validations score the same: the last weights are kept")
         if keep_end:
@@ -315,11 +320,11 @@ class Trainer:
         parts: dict[str, Tensor] = {}
         self.state.optimizer.zero_grad(set_to_none=True)
         for number, batch in enumerate(batches):
-            own, weight = self._local(batch, self._seed(number)), batch.size / pairs
+            local, weight = self._local(batch, self._seed(number)), batch.size / pairs
             last = number == len(batches) - 1
             with nullcontext() if last else parallel.without_sync(self.model):
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
-                    result = self.model(own, train_source)
+                    result = self.model(local, train_source)
                 (weight * result["loss"]).backward()
             self.task.after_backward()
             for name, value in result.items():
@@ -334,9 +339,9 @@ class Trainer:
         self.position.step += 1
         return _Step(self.position.step, batches, rate, list(parts), torch.stack(list(parts.values())))
 
-    def _seed(self, *more: int) -> int:
+    def _seed(self, *numbers: int) -> int:
         """A seed of the next step: for `more`, with any number of processes."""
-        return int(np.random.SeedSequence([self.feed.seed, self.position.step, *more]).generate_state(1)[0])
+        return int(np.random.SeedSequence([self.feed.seed, self.position.step, *numbers]).generate_state(1)[0])
 
     def _local(self, batch: Batch, seed: int) -> Batch:
         """The batch on the device of this process."""
@@ -385,8 +390,8 @@ class Trainer:
             for path in checkpoint.checkpoints(self.folder):
                 if checkpoint.step_of(path) >= step - 1:
                     checkpoint.remove(path)
-        left = checkpoint.checkpoints(self.folder)
-        start = f"from step {checkpoint.step_of(left[0])}" if left else "from the start of the stage"
+        remaining = checkpoint.checkpoints(self.folder)
+        start = f"from step {checkpoint.step_of(remaining[0])}" if remaining else "from the start of the stage"
         return MsdcError(
             f"stage {self.stage.name}, step {step - 1}, epoch {self.position.epoch}: {why}. Lower learning_rate (now "
             f"{self.stage.learning_rate}) or check the corpus; `resume` continues {start}"
@@ -452,7 +457,7 @@ class Trainer:
         best, history = self.state.best, self.state.history
         if self.stage.patience is None or best is None or not history:
             return False
-        first = next(number for number, one in enumerate(history) if one["choice"] >= best[0])
+        first = next(number for number, entry in enumerate(history) if entry["choice"] >= best[0])
         if self.stage.steps is not None:
             return len(history) - 1 - first >= self.stage.patience
         return bool(history[-1]["epoch"] - history[first]["epoch"] >= self.stage.patience)

@@ -119,11 +119,11 @@ class Validator:
                 numbers[f"spearman_{graded.name}" + (f"_{width}" if width else "")] = score
             correlations.append(numbers[f"spearman_{graded.name}"])
         means = {"heldout_mse": errors, "heldout_accuracy": accuracies, "graded": correlations}
-        found = {name: float(np.mean(values)) for name, values in means.items() if values}
+        scores = {name: float(np.mean(values)) for name, values in means.items() if values}
         width = encoder.width if teacher is None else teacher.width
-        choice = chosen_by(stage.choose, width, *(found.get(name) for name in means))
-        graded_mean = {"graded": found.pop("graded")} if correlations else {}
-        return {**numbers, **found, "choice": choice, **graded_mean}
+        choice = chosen_by(stage.choose, width, *(scores.get(name) for name in means))
+        graded_mean = {"graded": scores.pop("graded")} if correlations else {}
+        return {**numbers, **scores, "choice": choice, **graded_mean}
 
 
 def chosen_by(choose: str, width: int, error: float | None, accuracy: float | None, graded: float | None) -> float:

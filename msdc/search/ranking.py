@@ -5,17 +5,20 @@ relevance = bm25 x coverage + 4 x matched + 20 x cosine + 100 x quoted phrases (
 
 from __future__ import annotations
 
+import heapq
 import json
 import sqlite3
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from msdc.search.words import index_words
 
 SEARCH_SQL = Path(__file__).with_name("search.sql")
+NEAREST = 100  # documents without a word of the query that are ranked first: most pages need no more
 Mode = Literal["words", "vectors", "both"]
 Ranked = tuple[int, float, float | None, float | None]  # document, score, cosine, words part
 
@@ -95,7 +98,25 @@ def rank(
     db: sqlite3.Connection, cosines: Mapping[int, float], words: Mapping[int, WordMatch], mode: Mode,
     threshold: float | None = None,
 ) -> Iterator[Ranked]:  # fmt: skip
-    """Documents best first. A document without a vector has no cosine."""
-    rows = [(document, cosines.get(document), *match) for document, match in words.items()]
+    """Documents best first. A document without a vector has no cosine.
+
+    Those without a word are ranked by their cosine: the nearest of them decide alone, down to the score of the last.
+    """
+    rows = json.dumps([(document, cosines.get(document), *match) for document, match in words.items()])
     others = {document: cosine for document, cosine in cosines.items() if document not in words}
-    return db.execute(sql("ranked"), (json.dumps(rows), json.dumps(others), mode, threshold))
+
+    def ranked(others: Mapping[int, float]) -> Iterator[Ranked]:
+        return db.execute(sql("ranked"), (rows, json.dumps(others), mode, threshold))
+
+    count = 0
+    if len(others) > 2 * NEAREST:
+        nearest = dict(heapq.nlargest(NEAREST, others.items(), key=lambda pair: pair[1]))
+        lowest = min(nearest.values())
+        lowest = lowest if mode == "vectors" else 20 * max(lowest, 0)
+        certain = lowest + 1e-4 * abs(lowest)  # scores are rounded to six digits
+        for scores in ranked(nearest):
+            if scores[1] <= certain:
+                break
+            count += 1
+            yield scores
+    yield from islice(ranked(others), count, None)

@@ -17,6 +17,7 @@ import msdc
 from msdc.errors import InputError
 from msdc.search import index as indexes
 from msdc.search.index import Index
+from msdc.search.ranking import WordMatch, rank
 
 COLLECTIONS = sorted((Path(__file__).parents[2] / "benchmarks" / "collections").glob("*.json"))
 NOTES = ["Kubernetes upgrade on Friday", "Photosynthesis in algae", "Geburtstagsgeschenke für Oma",
@@ -321,3 +322,22 @@ def test_of_frequent_words_the_rarest_choose_what_is_scored(monkeypatch):
         assert fewer[0] == every[0], case
         words = {hit.id: hit.words for hit in every}
         assert all(words.get(hit.id, hit.words) == hit.words for hit in fewer), case
+
+
+@pytest.mark.parametrize("mode", ["vectors", "both"])
+@pytest.mark.parametrize("threshold", [None, 0.3])
+def test_the_nearest_are_ranked_as_if_all_were(mode, threshold, monkeypatch):
+    """Also with equal, negative and barely different cosines, and far beyond the nearest."""
+    chance = np.random.default_rng(3)
+    with closing(sqlite3.connect(":memory:")) as db:
+        for spread in (1.0, 1e-6, 0.0):
+            cosines = dict(enumerate((0.4 + spread * chance.normal(size=900)).round(7).tolist()))
+            cosines |= {number: -0.1 for number in range(900, 950)}
+            rows = {int(n): WordMatch(float(chance.integers(9)), 0.5, 0, 0) for n in chance.integers(0, 990, 40)}
+            expected = None
+            for nearest in (10**6, 100, 7):
+                monkeypatch.setattr("msdc.search.ranking.NEAREST", nearest)
+                ranked = list(rank(db, cosines, {} if mode == "vectors" else rows, mode, threshold))
+                expected = expected or ranked
+                assert ranked == expected
+            assert len(expected) > 200
