@@ -20,10 +20,7 @@ NAMED = re.compile(r"`((?:bench|benchmarks|compress|distill|docs|examples|export
 # Generated pages name files of the measured version.
 FIXED = ("docs/results/",)
 # Of the msdc-mini of eight languages, as docs/results/README.md says; nothing in them depends on what it learned.
-NOT_MEASURED_AGAIN = (
-    "install.md",
-    "scale.md",
-)
+NOT_MEASURED_AGAIN = ("install.md",)
 
 
 def relative(path: Path) -> str:
