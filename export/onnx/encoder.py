@@ -95,7 +95,7 @@ class ProgramEncoder(Encoder):
         weights: StudentWeights | None = None,
     ) -> None:
         super().__init__(None, tokenizer, max_length, name, folder, defaults)
-        self.precision, self.weights = "int8" if program_sha256 else "float", weights
+        self._precision, self.weights = "int8" if program_sha256 else "float", weights
         self._runner, self._lazy, self._width, self._sha256 = functools.cache(runner), module, width, program_sha256
 
     def __reduce__(self) -> tuple[Callable[..., Encoder], tuple[Any, ...]]:
@@ -114,7 +114,7 @@ class ProgramEncoder(Encoder):
 
     @module.setter
     def module(self, value: Any) -> None:
-        self._module, self.precision = value, "float"
+        self._module, self._precision = value, "float"
 
     @property
     def full_width(self) -> int:
@@ -197,8 +197,8 @@ class Program(NamedTuple):
 
 @functools.cache
 def _writer_sha256() -> str:
-    """Hash of the code that writes programs."""
-    return sha256_files([PACKAGE / "export" / name for name in WRITERS])
+    """Hash of the code that writes programs; of nothing in an app that was packed without its source."""
+    return sha256_files([path for path in (PACKAGE / "export" / name for name in WRITERS) if path.is_file()])
 
 
 def _kept_program(identity: str, write: Callable[[], bytes]) -> Program:

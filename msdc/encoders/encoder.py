@@ -402,13 +402,12 @@ class Encoder(SentenceEncoder):
     """A model with its weights.
 
     `folder` is where it was loaded from, None for one in memory only; `identity` the hash of the bytes that were loaded
-    (`msdc.encoders.source`), which may differ from the folder's bytes now. `precision` is that of its vectors: "float",
-    or "int8" where the program of an export computes them.
+    (`msdc.encoders.source`), which may differ from the folder's bytes now. `precision` is "float", or "int8" where the
+    program of an export computes the vectors.
     """
 
     folder: Path | None
     identity: str | None
-    precision: Precision
 
     def __init__(
         self,
@@ -420,11 +419,17 @@ class Encoder(SentenceEncoder):
         defaults: EncodeDefaults | None = None,
     ) -> None:
         super().__init__(name, tokenizer, max_length, defaults or EncodeDefaults())
-        self._module, self.folder, self.identity, self.precision = module, folder, None, "float"
+        self._module, self.folder, self.identity = module, folder, None
+        self._precision: Precision = "float"
 
     def __repr__(self) -> str:
         shown = f"width={self.width}, max_length={self.max_length}, precision={self.precision!r}"
         return f"Encoder({self.name!r}, {shown})"
+
+    @property
+    def precision(self) -> Precision:
+        """That of the vectors; another one is chosen when the model is loaded."""
+        return self._precision
 
     @property
     def module(self) -> Any:
@@ -437,7 +442,7 @@ class Encoder(SentenceEncoder):
 
     @module.setter
     def module(self, value: Any) -> None:
-        self._module, self.precision = value, "float"
+        self._module, self._precision = value, "float"
 
     @property
     def full_width(self) -> int:

@@ -206,6 +206,8 @@ def test_a_model_of_standard_classes_may_take_its_int8_program(tmp_path):
 
 def test_what_int8_does_not_do_is_said(folder):
     encoder = load_encoder(folder, precision="int8")
+    with pytest.raises(AttributeError):
+        encoder.precision = "float"  # type: ignore[misc]
     with pytest.raises(InputError, match='precision="float"'):
         encoder.encode(TEXTS, precision="bfloat16")
     with pytest.raises(InputError, match="precision"):
