@@ -103,11 +103,14 @@ def _bench(bundle: str | Path | None = None, *, options: BenchOptions) -> BenchR
         if undecided and not slower and repeated:
             say(f"inconclusive ({'; '.join(undecided)}): measuring a second time")
             try:
-                again, more = run_devices(repeated, folder, options)
+                again, more_notes = run_devices(repeated, folder, options)
             except MsdcError as error:
-                again, more = [], [f"second measurement: {error}"]
+                again, more_notes = [], [f"second measurement: {error}"]
             latest = {place_key(run): run for run in [*measured, *again]}
-            measured, failures = [latest[key] for key in dict.fromkeys(map(place_key, measured))], [*failures, *more]
+            measured, failures = (
+                [latest[key] for key in dict.fromkeys(map(place_key, measured))],
+                [*failures, *more_notes],
+            )
             slower, undecided = regressions(compare_results(before, BenchFile(runs=tuple(measured))), gate)
             undecided = [f"{line}, measured twice" for line in undecided]
     results = BenchFile(runs=tuple(measured))

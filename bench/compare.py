@@ -132,9 +132,9 @@ def _resampled(
         sizes = [min(rows, resamples - done) for done in range(0, resamples, rows)]
         return np.concatenate([np.percentile(_blocks(runs[0], size, generator), percent, axis=1) for size in sizes])
     values = np.empty(resamples)
-    for i in range(resamples):
+    for row in range(resamples):
         chosen = generator.integers(len(runs), size=len(runs))
-        values[i] = np.percentile(np.concatenate([_blocks(runs[r], 1, generator)[0] for r in chosen]), percent)
+        values[row] = np.percentile(np.concatenate([_blocks(runs[r], 1, generator)[0] for r in chosen]), percent)
     return values
 
 
@@ -204,8 +204,8 @@ def _groups(*files: BenchFile) -> list[Groups]:
 def _latest(runs: Sequence[DeviceRun]) -> tuple[list[DeviceRun], list[DeviceRun]]:
     """The runs of the program that was measured last, and those of other programs of that name."""
     program = max(runs, key=lambda run: run.created).artifact.sha256 if runs else ""
-    kept = [run for run in runs if run.artifact.sha256 == program]
-    return kept, [run for run in runs if run.artifact.sha256 != program]
+    of_program = [run for run in runs if run.artifact.sha256 == program]
+    return of_program, [run for run in runs if run.artifact.sha256 != program]
 
 
 class _Figure(NamedTuple):
@@ -218,13 +218,13 @@ class _Figure(NamedTuple):
 
 def _figures(runs: Sequence[DeviceRun]) -> dict[str, _Figure]:
     """All figures of one artifact on one device, by what they are, in the order of the table."""
-    found = {"program bytes": _Figure("bytes", runs[0].artifact.bytes)}
+    figures = {"program bytes": _Figure("bytes", runs[0].artifact.bytes)}
 
     def timed(what: str, timings: Sequence[Timing | None]) -> None:
         held = tuple(timing for timing in timings if timing is not None)
         if held:
             median = float(np.median(np.concatenate([timing.samples for timing in held])))
-            found[what] = _Figure(held[0].unit, median, held)
+            figures[what] = _Figure(held[0].unit, median, held)
 
     for length in dict.fromkeys(timing.length for run in runs for timing in run.latency):
         every = [timing for run in runs for timing in run.latency if timing.length == length]
@@ -233,17 +233,17 @@ def _figures(runs: Sequence[DeviceRun]) -> dict[str, _Figure]:
     timed("text to vector, median", [run.pipeline for run in runs])
     loads = [run.load for run in runs if run.load is not None]
     if loads:
-        found["load"] = _Figure(UNITS[runs[0].clock], loads[0])
+        figures["load"] = _Figure(UNITS[runs[0].clock], loads[0])
     rises = [run.memory.warm.anon_mib - run.memory.start.anon_mib for run in runs if run.memory is not None]
     if rises:
-        found["rise of anonymous memory"] = _Figure("MiB", rises[0])
+        figures["rise of anonymous memory"] = _Figure("MiB", rises[0])
     for run in runs:
         for entry in run.accuracy:
             if entry.spearman is not None:
-                found.setdefault(f"Spearman, {entry.name}", _Figure("x100", entry.spearman))
+                figures.setdefault(f"Spearman, {entry.name}", _Figure("x100", entry.spearman))
             else:
-                found.setdefault(f"scores, {entry.name}", _Figure(SCORES, math.nan))
-    return found
+                figures.setdefault(f"scores, {entry.name}", _Figure(SCORES, math.nan))
+    return figures
 
 
 def _difference(what: str, old: _Figure, new: _Figure, seed: int) -> Difference | Unmatched:
@@ -270,16 +270,16 @@ def _compared(
     for what in dict.fromkeys([*before, *after]):
         was, now = before.get(what), after.get(what)
         if was is None or now is None:
-            one = was or now
-            assert one is not None
+            present = was or now
+            assert present is not None
             side = BEFORE_ONLY if now is None else NOW_ONLY
-            unmatched.append(Unmatched(what, one.unit, was and was.value, now and now.value, side))
+            unmatched.append(Unmatched(what, present.unit, was and was.value, now and now.value, side))
         elif was.unit != SCORES:
-            found = _difference(what, was, now, seed)
-            if isinstance(found, Difference):
-                differences.append(found)
+            difference = _difference(what, was, now, seed)
+            if isinstance(difference, Difference):
+                differences.append(difference)
             else:
-                unmatched.append(found)
+                unmatched.append(difference)
     return tuple(differences), tuple(unmatched)
 
 
@@ -313,7 +313,9 @@ def compare_results(old: BenchFile, new: BenchFile, seed: int = 0) -> list[Compa
         (old_runs, old_rest), (new_runs, new_rest) = (_latest(side.get(key, [])) for side in (before, after))
         for rest, where in ((old_rest, BEFORE_ONLY), (new_rest, NOW_ONLY)):
             programs = dict.fromkeys(run.artifact.sha256 for run in rest)
-            alone += [_one_sided([run for run in rest if run.artifact.sha256 == one], where) for one in programs]
+            alone += [
+                _one_sided([run for run in rest if run.artifact.sha256 == program], where) for program in programs
+            ]
         if not (old_runs and new_runs):
             alone.append(_one_sided(old_runs or new_runs, BEFORE_ONLY if old_runs else NOW_ONLY))
             continue
@@ -346,15 +348,15 @@ def compare_results(old: BenchFile, new: BenchFile, seed: int = 0) -> list[Compa
 
 def not_compared(comparisons: Sequence[Comparison]) -> list[str]:
     """One line per figure, artifact or device that only one of the results holds."""
-    return [line for one in comparisons for line in one.not_compared]
+    return [line for comparison in comparisons for line in comparison.not_compared]
 
 
 def shares_nothing(comparisons: Sequence[Comparison]) -> bool:
     """Whether the two results have no artifact on the same device in common."""
-    return all(one.missing for one in comparisons)
+    return all(comparison.missing for comparison in comparisons)
 
 
-def slower_timings(one: Comparison, percent: float | None = None) -> tuple[list[str], list[str]]:
+def slower_timings(comparison: Comparison, percent: float | None = None) -> tuple[list[str], list[str]]:
     """Timings that rose by more than a gate of `percent`: those of the artifact, and those that cannot be decided.
 
     A time is decided by the smaller of the changes of median and fastest tenth. It is not decided where either side was
@@ -363,10 +365,10 @@ def slower_timings(one: Comparison, percent: float | None = None) -> tuple[list[
     """
     certain: list[str] = []
     undecided: list[str] = []
-    for item in () if percent is None and one.same_program else one.differences:
+    for item in () if percent is None and comparison.same_program else comparison.differences:
         slower = item.verdict == "slower" or (percent is not None and item.noisy != "")
         if item.unit in TIMED and slower and 100 * item.certain > (percent or 0):
-            doubts = [] if item.unit == "instructions" else [*one.doubts, *filter(None, [item.noisy])]
+            doubts = [] if item.unit == "instructions" else [*comparison.doubts, *filter(None, [item.noisy])]
             now = f"{item.new:,.0f}" if item.unit == "instructions" else f"{item.new:.3g}"
             rose = f"{item.what} rose by {100 * item.certain:.1f} % to {now} {item.unit}"
             (undecided if doubts else certain).append(rose + (f" ({', '.join(doubts)})" if doubts else ""))
@@ -377,14 +379,18 @@ def regressions(comparisons: Sequence[Comparison], percent: float) -> tuple[list
     """One line per timing that is more than `percent` above the earlier result, and per one that cannot be decided."""
     certain: list[str] = []
     undecided: list[str] = []
-    for one in comparisons:
-        for found, lines in zip((certain, undecided), slower_timings(one, percent), strict=True):
-            found += [f"{one.where}: {line} (gate {percent:g} %)" for line in lines]
+    for comparison in comparisons:
+        for reasons, lines in zip((certain, undecided), slower_timings(comparison, percent), strict=True):
+            reasons += [f"{comparison.where}: {line} (gate {percent:g} %)" for line in lines]
     return certain, undecided
 
 
 def ungated(comparisons: Sequence[Comparison]) -> list[str]:
     """Why a gate may not pass although nothing rose: `not_compared`, or both results hold no time and no count."""
     lines = not_compared(comparisons)
-    judged = any(item.verdict != "unknown" and item.unit in TIMED for one in comparisons for item in one.differences)
+    judged = any(
+        item.verdict != "unknown" and item.unit in TIMED
+        for comparison in comparisons
+        for item in comparison.differences
+    )
     return lines if lines or judged else ["no time and no count is in both results: the gate compared nothing"]

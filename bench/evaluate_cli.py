@@ -21,7 +21,7 @@ def _listing(context: click.Context, _: click.Parameter, asked: bool) -> None:
     lines = ["Tasks (score a file or folder of your own with TASK=PATH):"]
     lines += [f"  {task.name:15} {task.summary}" for task in TASKS.values()]
     lines += ["Sets (found under --data; SET/PART names one part):"]
-    lines += [f"  {one.name:15} {one.summary}" for one in SETS.values()]
+    lines += [f"  {data_set.name:15} {data_set.summary}" for data_set in SETS.values()]
     lines += ["Tasks of mteb by name: mteb:STS17, mteb:STS17/en-en (`mteb available-tasks` lists them)"]
     lines += ["Suites:"] + [f"  {name:15} {', '.join(members)}" for name, members in SUITES.items()]
     click.echo("\n".join(lines))

@@ -79,14 +79,14 @@ class Tasks:
 def collect(settings: BenchSettings) -> Tasks:
     """Read the data of every requested task, by the names of `msdc evaluate`: graded-pairs, sts17/es-en, sts=FILE."""
     tasks = (USUAL_TASKS if settings.data is None else USUAL_DATA_TASKS) if settings.tasks is None else settings.tasks
-    found, absent = select_sets([name for name in tasks if name != "none"], find_data_folder(settings.data))
-    if absent and not found:
-        looked = ", ".join(dict.fromkeys(one["looked_for"] for one in absent))
+    sets, absent = select_sets([name for name in tasks if name != "none"], find_data_folder(settings.data))
+    if absent and not sets:
+        looked = ", ".join(dict.fromkeys(source["looked_for"] for source in absent))
         raise InputError(f"{settings.data}: no {looked} in it; name other tasks")
-    for job in found:
+    for job in sets:
         if job.task.needs_reference:
             raise InputError(f"task {job.name} compares two models: run it with msdc evaluate")
-    return Tasks(tuple((job.name, job.task, job.load()) for job in found))
+    return Tasks(tuple((job.name, job.task, job.load()) for job in sets))
 
 
 def artifact_of(bundle: Path, manifest: Manifest, runtime: RuntimeName) -> Artifact:
@@ -157,12 +157,12 @@ def compare_golden(
 
 def parity_failures(runs: Sequence[DeviceRun]) -> list[str]:
     """One line per run whose golden vectors or token ids differ from those of the export."""
-    found = []
+    failures = []
     for run in runs:
         if run.parity is not None and not vectors_agree(run.parity):
             mean, least = f"{run.parity.mean_cosine:.4f}", f"{run.parity.min_cosine:.4f}"
             gates = f"(gates {PARITY_GATE} and {SINGLE_GATE:.3g})"
-            found.append(f"{run.title}: golden vectors agree only to mean cosine {mean}, lowest {least} {gates}")
+            failures.append(f"{run.title}: golden vectors agree only to mean cosine {mean}, lowest {least} {gates}")
         if run.parity is not None and not run.parity.ids_equal:
-            found.append(f"{run.title}: {len(run.parity.ids_differ)} golden texts get other token ids")
-    return found
+            failures.append(f"{run.title}: {len(run.parity.ids_differ)} golden texts get other token ids")
+    return failures

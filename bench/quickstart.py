@@ -110,7 +110,7 @@ def score_model(
         embedding = sum(n for key, n in counts.items() if key.startswith("embedding.") and ".norm." not in key)
         layers = sum(n for key, n in counts.items() if key.startswith("layers."))
     except InputError:
-        total, embedding, layers = sum(one.numel() for one in encoder.module.parameters()), None, None
+        total, embedding, layers = sum(parameter.numel() for parameter in encoder.module.parameters()), None, None
     return ModelScores(
         role=role,
         name=name,

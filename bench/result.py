@@ -89,8 +89,8 @@ NOISY = 0.25
 
 def moments(created: Sequence[str]) -> list[str]:
     """Dates and times to the minute; to the second where two of them would read the same."""
-    digits = 16 if len({one[:16] for one in created}) == len(set(created)) else 19
-    return [one[:digits].replace("T", " ") for one in created]
+    digits = 16 if len({moment[:16] for moment in created}) == len(set(created)) else 19
+    return [moment[:digits].replace("T", " ") for moment in created]
 
 
 def percentile(samples: Sequence[float], percent: float) -> float:
@@ -289,8 +289,8 @@ def _timing(raw: Any) -> Any:
     if not isinstance(raw, dict):
         return raw
     unit = "instructions" if "samples_instructions" in raw else "ms"
-    found = {"unit": unit, "samples": raw.get(f"samples_{unit}")}
-    return found | {key: raw[key] for key in ("length", "warmup") if key in raw}
+    timing = {"unit": unit, "samples": raw.get(f"samples_{unit}")}
+    return timing | {key: raw[key] for key in ("length", "warmup") if key in raw}
 
 
 def _current(raw: Any) -> Any:
@@ -324,8 +324,8 @@ def _imported(raw: Any) -> Any:
         return raw
     run = {"threads": 1, "latency": None, **_upgraded(raw), "origin": "imported", "harness": "other", "clock": "wall"}
     if isinstance(device := run.get("device"), dict):
-        kept = {name: device[name] for name in DeviceInfo.model_fields if name in device}
-        run["device"] = {**kept, "kind": "other", "emulated": False}
+        fields = {name: device[name] for name in DeviceInfo.model_fields if name in device}
+        run["device"] = {**fields, "kind": "other", "emulated": False}
     return run
 
 
@@ -367,7 +367,7 @@ def result_files(paths: Sequence[Path]) -> list[Path]:
 
 def read_results(paths: Sequence[Path]) -> BenchFile:
     """The results of several files and folders as one; duplicate runs are dropped."""
-    found = [read_result(path) for path in result_files(paths)]
-    runs = {run.model_dump_json(): run for file in found for run in file.runs}
-    models = {model.model_dump_json(): model for file in found for model in file.models}
+    results = [read_result(path) for path in result_files(paths)]
+    runs = {run.model_dump_json(): run for file in results for run in file.runs}
+    models = {model.model_dump_json(): model for file in results for model in file.models}
     return BenchFile(runs=tuple(runs.values()), models=tuple(models.values()))

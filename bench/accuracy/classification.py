@@ -54,9 +54,9 @@ class LabelledSet(NamedTuple):
         """As the data of a task, read from `files`."""
         tested = list(self.tests.values()) or [self.training]
         others = [part for part in (self.training, self.development) if part and part not in tested]
-        texts, more = ([text for part in parts for text in part.texts + part.second] for parts in (tested, others))
-        notes = [*notes, *(f"{one.path.name} {note}" for one in files for note in one.notes)]
-        return TaskData(self.name, self, texts, more, [one.source for one in files], notes)
+        texts, seconds = ([text for part in parts for text in part.texts + part.second] for parts in (tested, others))
+        notes = [*notes, *(f"{file.path.name} {note}" for file in files for note in file.notes)]
+        return TaskData(self.name, self, texts, seconds, [file.source for file in files], notes)
 
 
 def _labelled(lines: Lines, pattern: str, expected: str, skip: int = 0) -> Labelled:
@@ -226,10 +226,10 @@ def read_senteval(path: str | Path) -> TaskData:
             return LabelledSet(name, Labelled(positive + negative, labels, []), {}).data(read)
     for name, (by_part, pattern, expected, header) in BY_PART.items():
         if (folder / by_part["training"]).is_file():
-            found = {part: _read_latin(folder / file) for part, file in by_part.items()}
-            parts = {part: _labelled(lines, pattern, expected, header) for part, lines in found.items()}
+            tables = {part: _read_latin(folder / file) for part, file in by_part.items()}
+            parts = {part: _labelled(lines, pattern, expected, header) for part, lines in tables.items()}
             tests = {"test": parts["test"]}
-            return LabelledSet(name, parts["training"], tests, parts.get("development")).data(list(found.values()))
+            return LabelledSet(name, parts["training"], tests, parts.get("development")).data(list(tables.values()))
     raise InputError(f"{folder}: no files of a SentEval task ({', '.join(SENTEVAL)})")
 
 

@@ -132,21 +132,25 @@ def check(
     by_corpus = []
     for stream in track(corpus_streams(corpora, data), "contamination", enabled=progress):
         sentences = 0
-        found: dict[str, set[str]] = {"exact": set(), "near": set()}
+        normals_by_kind: dict[str, set[str]] = {"exact": set(), "near": set()}
         rows = ((line, normal) for line, text in stream.sentences() if (normal := normalise(text)))
         while batch := list(itertools.islice(rows, BATCH)):
             sentences += len(batch)
             for (line, normal), matches in zip(batch, matcher([normal for _, normal in batch]), strict=True):
                 for match, similarity in matches:
                     kind = "exact" if match == normal else "near"
-                    found[kind].add(match)
+                    normals_by_kind[kind].add(match)
                     for name, number in places[match]:
                         if match not in seen[name] and len(examples[name]) < EXAMPLES:
-                            place = {"kind": kind, "similarity": round(similarity, 3), "test_text": number}
-                            examples[name].append(place | {"corpus": stream.name, "line": line})
+                            position = {"kind": kind, "similarity": round(similarity, 3), "test_text": number}
+                            examples[name].append(position | {"corpus": stream.name, "line": line})
                         seen[name].add(match)
-        kinds = {kind: kinds[kind] | found[kind] for kind in kinds}
-        counts = {"sentences": sentences, "exact": len(found["exact"]), "near": len(found["near"] - found["exact"])}
+        kinds = {kind: kinds[kind] | normals_by_kind[kind] for kind in kinds}
+        counts = {
+            "sentences": sentences,
+            "exact": len(normals_by_kind["exact"]),
+            "near": len(normals_by_kind["near"] - normals_by_kind["exact"]),
+        }
         by_corpus.append({"file": stream.name, "sha256": stream.sha256, **counts})
     by_set = {
         name: {

@@ -70,8 +70,8 @@ def load_sets(
     """The data sets that `tasks` name, with their content; and those that are absent."""
     if not tasks:
         raise InputError(f"no tasks; give sets ({', '.join(SETS)}) or suites ({', '.join(SUITES)})")
-    found, absent = select_sets(tasks, folder)
-    return [(one, one.load()) for one in found], absent
+    sets, absent = select_sets(tasks, folder)
+    return [(data_set, data_set.load()) for data_set in sets], absent
 
 
 @dataclass
@@ -218,13 +218,13 @@ def document_of(
     settings: Settings,
 ) -> Evaluation:
     """All results, the papers' tables and what was measured with."""
-    by_model = {one.label: {r["name"]: r for r in results if r["model"] == one.label} for one in models}
+    by_model = {model.label: {r["name"]: r for r in results if r["model"] == model.label} for model in models}
     return read_document({
         "format": FORMAT,
         "kind": KIND,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "tasks": list(words),
-        "models": [one.record() for one in models],
+        "models": [model.record() for model in models],
         "results": results,
         "tables": paper_tables(words, by_model),
         "absent": absent,
@@ -292,6 +292,6 @@ def unseen(findings: Findings, name: str, data: Parallel, items: Items, settings
     count = int(kept_N.sum())
     if not count:
         return {"accuracy": None, "interval": None, "pairs": 0}
-    kept = Items(items.values_N[kept_N])
-    bounds = interval(kept, settings.resamples, settings.seed)
-    return {"accuracy": 100.0 * float(kept.values_N.mean()), "interval": bounds, "pairs": count}
+    unseen_items = Items(items.values_N[kept_N])
+    bounds = interval(unseen_items, settings.resamples, settings.seed)
+    return {"accuracy": 100.0 * float(unseen_items.values_N.mean()), "interval": bounds, "pairs": count}

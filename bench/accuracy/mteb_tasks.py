@@ -29,9 +29,13 @@ BATCH = 1024  # texts; a model of ours splits them by length
 
 def _near(name: str, known: Sequence[str]) -> str:
     """`; similar: STS17, STS16`, or nothing."""
-    lower = {one.lower(): one for one in known}
+    lower = {name_of_task.lower(): name_of_task for name_of_task in known}
     near = difflib.get_close_matches(name.lower(), lower, n=5)
-    return f"; similar: {', '.join(lower[one] for one in near)}" if near else "; `mteb available-tasks` lists them"
+    return (
+        f"; similar: {', '.join(lower[name_of_task] for name_of_task in near)}"
+        if near
+        else "; `mteb available-tasks` lists them"
+    )
 
 
 def select_tasks(words: Sequence[str], languages: Sequence[str] | None) -> list[AbsTask]:
@@ -47,14 +51,14 @@ def select_tasks(words: Sequence[str], languages: Sequence[str] | None) -> list[
     from mteb.get_tasks import _TASKS_REGISTRY
 
     # ISO 639-3, which has several codes for some languages.
-    wanted = None
+    languages_iso = None
     if languages:
         import langcodes
 
         codes = {"en", *languages}
-        wanted = sorted({langcodes.Language.get(one).to_alpha3() for one in codes}
-                        | {CODES[one][0] for one in codes & CODES.keys()})  # fmt: skip
-    found = []
+        languages_iso = sorted({langcodes.Language.get(code).to_alpha3() for code in codes}
+                        | {CODES[code][0] for code in codes & CODES.keys()})  # fmt: skip
+    tasks_found = []
     for word in words:
         name, _, subset = word.removeprefix(PREFIX).partition("/")
         if name not in _TASKS_REGISTRY:
@@ -68,12 +72,12 @@ def select_tasks(words: Sequence[str], languages: Sequence[str] | None) -> list[
         try:
             if subset:
                 task.filter_languages(None, hf_subsets=[subset])
-            elif wanted is not None:
-                task.filter_languages(wanted, exclusive_language_filter=True)
+            elif languages_iso is not None:
+                task.filter_languages(languages_iso, exclusive_language_filter=True)
         except ValueError as error:
             raise InputError(f"mteb:{name} has nothing in {', '.join(languages or ())}") from error
-        found.append(task)
-    return found
+        tasks_found.append(task)
+    return tasks_found
 
 
 def score_task(
@@ -92,16 +96,16 @@ def score_task(
     for label, model in models:
         if isinstance(model, TruncatedVectors) and isinstance(model.store.model, SentenceEncoder):
             model = configured(model.store.model, truncate_dim=model.width)
-        known = isinstance(model, SentenceEncoder)
-        meta = model_meta(model) if known else mteb.models.ModelMeta.create_empty({"name": f"msdc/{label}"})
+        is_ours = isinstance(model, SentenceEncoder)
+        meta = model_meta(model) if is_ours else mteb.models.ModelMeta.create_empty({"name": f"msdc/{label}"})
         adapter: Any = MtebEncoder(model, meta)
         started = time.perf_counter()
         try:
-            (found,) = mteb.evaluate(
+            (outcome,) = mteb.evaluate(
                 adapter, task, encode_kwargs={"batch_size": BATCH}, show_progress_bar=progress,
                 cache=None if folder is None else mteb.ResultCache(folder), co2_tracker=False,
                 # Nothing identifies a model that is not ours: its earlier results may be another's.
-                overwrite_strategy="only-missing" if known else "always",
+                overwrite_strategy="only-missing" if is_ours else "always",
             ).task_results  # fmt: skip
         except MsdcError:
             raise
@@ -109,8 +113,8 @@ def score_task(
             reason = str(error).strip().partition("\n")[0]
             raise MsdcError(f"mteb:{task.metadata.name}: mteb failed: {type(error).__name__}: {reason}") from error
         seconds = round(time.perf_counter() - started, 3)
-        results += [_result(task, label, split, scores, seconds, found.mteb_version)
-                    for split, some in found.scores.items() for scores in some
+        results += [_result(task, label, split, scores, seconds, outcome.mteb_version)
+                    for split, subsets in outcome.scores.items() for scores in subsets
                     if scores["hf_subset"] in task.hf_subsets]  # fmt: skip
     return results
 

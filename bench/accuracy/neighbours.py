@@ -71,9 +71,9 @@ def both_ways(
             torch.topk(similarity_BM, k_row, dim=1, out=(row_values[rows], row_index[rows]))
             better = torch.nonzero(similarity_BM.amax(0) > best_MK[:, -1]).squeeze(1)
             if len(better):
-                found = similarity_BM[:, better].T.topk(min(k_column, len(similarity_BM)), dim=1)
-                values = torch.cat([best_MK[better], found.values], dim=1)
-                index = torch.cat([best_index_MK[better], found.indices + start], dim=1)
+                best = similarity_BM[:, better].T.topk(min(k_column, len(similarity_BM)), dim=1)
+                values = torch.cat([best_MK[better], best.values], dim=1)
+                index = torch.cat([best_index_MK[better], best.indices + start], dim=1)
                 best_MK[better], order = values.topk(k_column, dim=1)
                 best_index_MK[better] = index.gather(1, order)
     return row_values.numpy(), row_index.numpy(), best_MK.numpy(), best_index_MK.numpy()

@@ -81,12 +81,12 @@ def _cells(scores: Mapping[str, Any], sets: Columns, means: Mapping[str, Iterabl
     """Our row of a table. A mean is None unless all its columns are present: a mean over fewer is another number."""
     cells: dict[str, float | None] = {}
     for column, keys in sets.items():
-        value: Any = functools.reduce(lambda found, key: found.get(key, {}), keys, scores)
+        value: Any = functools.reduce(lambda node, key: node.get(key, {}), keys, scores)
         cells[column] = float(value) if isinstance(value, (int, float)) else None
     for mean, columns in means.items():
         numbers = [cells[column] for column in columns]
-        known = [number for number in numbers if number is not None]
-        cells[mean] = sum(known) / len(known) if len(known) == len(numbers) else None
+        values = [number for number in numbers if number is not None]
+        cells[mean] = sum(values) / len(values) if len(values) == len(numbers) else None
     return cells
 
 

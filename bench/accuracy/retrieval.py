@@ -77,8 +77,8 @@ def score_xsr(store: VectorStore, data: tuple[Parallel, list[str]], settings: Se
     """
     pairs, distractors = data
     queries, answers = (side[: settings.queries] for side in pairs.two_sides())
-    own = dict.fromkeys(answers)
-    distinct = list(dict.fromkeys([*own, *distractors]))[: max(len(own), settings.candidates)]
+    unique = dict.fromkeys(answers)
+    distinct = list(dict.fromkeys([*unique, *distractors]))[: max(len(unique), settings.candidates)]
     rows: dict[str, list[int]] = {}  # candidates by their equal form
     for row, text in enumerate(distinct):
         rows.setdefault(equal_form(text), []).append(row)
@@ -129,7 +129,9 @@ class Split(NamedTuple):
         """The same with each sentence once: an equal one is as right a translation."""
         source, target = list(dict.fromkeys(self.source)), list(dict.fromkeys(self.target))
         rows = [{text: row for row, text in enumerate(side)} for side in (source, target)]
-        pairs = self.gold and {(rows[0][self.source[one]], rows[1][self.target[two]]) for one, two in self.gold}
+        pairs = self.gold and {
+            (rows[0][self.source[first]], rows[1][self.target[second]]) for first, second in self.gold
+        }
         return Split(source, target, pairs)
 
 
@@ -161,10 +163,10 @@ def _read_split(prefix: Path) -> tuple[Split, list[Lines]]:
     codes = sorted(files, key=lambda code: order.index(code) if code in order else 9)
     read = [read_lines(files[code]) for code in codes]
     rows = [_two_columns(lines) for lines in read]
-    places = [{identifier: place for place, (identifier, _) in enumerate(side)} for side in rows]
+    places = [{identifier: row for row, (identifier, _) in enumerate(side)} for side in rows]
     for lines, side, index in zip(read, rows, places, strict=True):
         if len(index) < len(side):
-            repeated = next(place for place, (identifier, _) in enumerate(side) if index[identifier] != place)
+            repeated = next(row for row, (identifier, _) in enumerate(side) if index[identifier] != row)
             raise lines.error(index[side[repeated][0]] + 1, f"the id {side[repeated][0]!r} is a duplicate")
     source, target = ([text for _, text in side] for side in rows)
     gold: set[tuple[int, int]] | None = None
@@ -185,17 +187,17 @@ def read_bucc(path: str | Path) -> TaskData:
     pattern = "*.training.gold*" if path.is_dir() else f"{path.name.split('.')[0]}.training.gold*"
     golds = without_system_files(folder.glob(pattern))
     if len(golds) != 1:
-        found = ", ".join(p.name for p in golds) or "none"
-        raise InputError(f"{path}: expected one XX-en.training.gold, found {found}; name one pair as FOLDER/de-en")
+        names = ", ".join(p.name for p in golds) or "none"
+        raise InputError(f"{path}: expected one XX-en.training.gold, found {names}; name one pair as FOLDER/de-en")
     pair = golds[0].name.split(".training.gold")[0]
     training, lines = _read_split(folder / f"{pair}.training")
-    test, more = _read_split(folder / f"{pair}.test") if list(folder.glob(f"{pair}.test.*")) else (None, [])
-    lines += more
-    notes = [f"{one.path.name} {note}" for one in lines for note in one.notes]
+    test, more_lines = _read_split(folder / f"{pair}.test") if list(folder.glob(f"{pair}.test.*")) else (None, [])
+    lines += more_lines
+    notes = [f"{file.path.name} {note}" for file in lines for note in file.notes]
     if test is not None and test.gold is None:
         notes.append("the test split has no gold file: scored on the training split only")
         test = None
-    return mining_data(pair, training, test, [one.source for one in lines], notes)
+    return mining_data(pair, training, test, [file.source for file in lines], notes)
 
 
 def best_threshold(score_C: np.ndarray, right_C: np.ndarray, gold: int) -> float:

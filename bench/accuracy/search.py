@@ -50,8 +50,8 @@ def _data(name: str, collection: Collection, sources: list[Lines]) -> TaskData:
     if missing:
         raise InputError(f"{name}: question {missing[0]!r} is answered by a document that is not in the corpus")
     others = [text for _, text in collection.documents.values()]
-    found = collection._replace(queries=answered)
-    return TaskData(name, found, list(answered.values()), others, [one.source for one in sources])
+    answerable = collection._replace(queries=answered)
+    return TaskData(name, answerable, list(answered.values()), others, [one.source for one in sources])
 
 
 def read_collection(path: str | Path) -> TaskData:
@@ -109,10 +109,10 @@ def _read_squad(path: Path) -> TaskData:
             for paragraph in article["paragraphs"]:
                 key = str(len(documents))
                 documents[key] = str(article.get("title", "")).replace("_", " "), str(paragraph["context"])
-                for one in paragraph["qas"]:
-                    if not one.get("is_impossible"):
-                        queries[str(one["id"])] = str(one["question"])
-                        grades[str(one["id"])] = {key: 1.0}
+                for question in paragraph["qas"]:
+                    if not question.get("is_impossible"):
+                        queries[str(question["id"])] = str(question["question"])
+                        grades[str(question["id"])] = {key: 1.0}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: neither a folder of a retrieval set nor SQuAD's JSON") from error
     return _data(path.name.split(".")[0], Collection(documents, queries, grades), [lines])
@@ -166,8 +166,8 @@ def vector_scores(
     most = WORDS_PER_PASSAGE
     if isinstance(index.model, SentenceEncoder):
         count, most = index.model.token_counter()
-    found = passage_texts(documents, count, most)
-    parts = [(number, text) for number, some in enumerate(found) for _, _, text in some]
+    parts_by_document = passage_texts(documents, count, most)
+    parts = [(number, text) for number, document_parts in enumerate(parts_by_document) for _, _, text in document_parts]
     passages_ND = unit_rows(index.encode([text for _, text in parts]))
     owner_N = np.array([d for d, _ in parts])
     queries_QD = unit_rows(store.encode(list(queries)))
@@ -189,20 +189,22 @@ def ranking(score_QM: np.ndarray, grades: Sequence[dict[int, float]]) -> dict[st
 
     Of documents with equal scores the relevant ones come last: a constant score earns nothing.
     """
-    found = {name: np.zeros(len(grades)) for name in ("acc1", "acc5", "mrr", "ndcg")}
+    sums = {name: np.zeros(len(grades)) for name in ("acc1", "acc5", "mrr", "ndcg")}
     discount = 1 / np.log2(np.arange(2, TOP + 2))
     for number, (score_M, graded) in enumerate(zip(score_QM, grades, strict=True)):
         relevant = np.array(list(graded))
         grade = np.array([graded[row] for row in relevant.tolist()])
         others = np.delete(score_M, relevant)
         order = np.argsort(-score_M[relevant], kind="stable")
-        ranks = np.array([(others >= score_M[relevant[at]]).sum() for at in order]) + np.arange(1, len(order) + 1)
-        found["acc1"][number], found["acc5"][number] = ranks[0] <= 1, ranks[0] <= 5
-        found["mrr"][number] = 1 / ranks[0] if ranks[0] <= TOP else 0.0
+        ranks = np.array([(others >= score_M[relevant[position]]).sum() for position in order]) + np.arange(
+            1, len(order) + 1
+        )
+        sums["acc1"][number], sums["acc5"][number] = ranks[0] <= 1, ranks[0] <= 5
+        sums["mrr"][number] = 1 / ranks[0] if ranks[0] <= TOP else 0.0
         gains = (grade[order] * np.append(discount, 0.0)[np.minimum(ranks, TOP + 1) - 1]).sum()
         ideal = float((np.sort(grade)[::-1][:TOP] * discount[: len(grade)]).sum())
-        found["ndcg"][number] = gains / ideal
-    return found
+        sums["ndcg"][number] = gains / ideal
+    return sums
 
 
 def score_retrieval(store: VectorStore, data: Collection, settings: Settings) -> Outcome:
@@ -212,16 +214,18 @@ def score_retrieval(store: VectorStore, data: Collection, settings: Settings) ->
     """
     step = max(1, -(-len(data.queries) // settings.queries))
     keys = list(data.queries)[::step]
-    documents, place = list(data.documents.values()), {key: row for row, key in enumerate(data.documents)}
-    grades = [{place[one]: grade for one, grade in data.grades[key].items()} for key in keys]
+    documents, row_of_key = list(data.documents.values()), {key: row for row, key in enumerate(data.documents)}
+    grades = [
+        {row_of_key[key_of_document]: grade for key_of_document, grade in data.grades[key].items()} for key in keys
+    ]
     queries = [data.queries[key] for key in keys]
     vectors_QM, count = vector_scores(store, documents, queries, settings.index)
     relevance = relevance_scores(documents, queries, vectors_QM)
 
     def summary(score_QM: np.ndarray) -> tuple[dict[str, Any], Items]:
-        found = ranking(score_QM, grades)
-        items = Items(found["mrr"])
-        means = {name: 100.0 * float(values.mean()) for name, values in found.items()}
+        measures = ranking(score_QM, grades)
+        items = Items(measures["mrr"])
+        means = {name: 100.0 * float(values.mean()) for name, values in measures.items()}
         return {**means, "interval": interval(items, settings.resamples, settings.seed)}, items
 
     scores, items = summary(vectors_QM)

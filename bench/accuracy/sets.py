@@ -87,7 +87,10 @@ class DataFolder:
     def flores(self, codes: Iterable[str], name: str, split: str = "devtest") -> Parallel:
         """FLORES sentences of several languages, row by row."""
         looked = {code: _flores_pattern(code, split) for code in codes}
-        paths = {c: self.first(one) or Path(self.folder or "", one.removesuffix("*")) for c, one in looked.items()}
+        paths = {
+            c: self.first(pattern) or Path(self.folder or "", pattern.removesuffix("*"))
+            for c, pattern in looked.items()
+        }
         return read_aligned(paths, name)
 
     def has_flores(self, code: str, split: str = "devtest") -> bool:
@@ -157,13 +160,13 @@ def _pairs(data: DataFolder, name: str, *patterns: str, extra: bool = False) -> 
 
 def _sts17(data: DataFolder) -> Iterator[SetPart]:
     for track in TRACKS:
-        a, b = track.split("-")
-        if data.languages and not {a, b} <= {*data.languages, "en"}:
+        first, second = track.split("-")
+        if data.languages and not {first, second} <= {*data.languages, "en"}:
             continue
         # our layout, then the extended files of MKD, then SemEval's own
         patterns = [
             pattern.format(pair)
-            for pair in dict.fromkeys((f"{a}-{b}", f"{b}-{a}"))
+            for pair in dict.fromkeys((f"{first}-{second}", f"{second}-{first}"))
             for pattern in (
                 "sts2017/STS2017.{}.tsv*",
                 "[Ss][Tt][Ss]2017*/**/STS2017.{}.t[sx][vt]*",
@@ -219,22 +222,27 @@ def _by_language(name: str, part: str, summary: str, pattern: str) -> NamedSet:
 def _cross_dev(data: DataFolder) -> Iterator[SetPart]:
     """STSb dev, English first sentences with second ones of each other language: also for languages without a test."""
     english = data.first("stsb/sts-dev.tsv*")
-    own = {"tr": "stsb-tr/stsb_tr_dev.tsv*", "ko": "korsts/sts-dev.tsv*"}
+    file_by_language = {"tr": "stsb-tr/stsb_tr_dev.tsv*", "ko": "korsts/sts-dev.tsv*"}
     for code in data.others():
-        looked, name = own.get(code, f"stsb-multi-mt/stsb-{code}-dev.csv*"), f"stsb-cross-dev/en-{code}"
+        looked, name = file_by_language.get(code, f"stsb-multi-mt/stsb-{code}-dev.csv*"), f"stsb-cross-dev/en-{code}"
         file = data.first(looked)
         yield SetPart(name, partial(_load, _crossed, english, file, name) if english and file else None, looked)
 
 
 def _crossed(first: Path, second: Path, name: str) -> ScoredPairs:
-    one, two = read_pairs(first, name), read_pairs(second, name)
-    if one.gold_N.tolist() != two.gold_N.tolist():
+    pairs_one, pairs_two = read_pairs(first, name), read_pairs(second, name)
+    if pairs_one.gold_N.tolist() != pairs_two.gold_N.tolist():
         raise InputError(f"{second}: not the pairs of {first}, row by row")
-    return replace(one, second=two.second, sources=[*one.sources, *two.sources], notes=[*one.notes, *two.notes])
+    return replace(
+        pairs_one,
+        second=pairs_two.second,
+        sources=[*pairs_one.sources, *pairs_two.sources],
+        notes=[*pairs_one.notes, *pairs_two.notes],
+    )
 
 
 def _bias(data: DataFolder) -> Iterator[SetPart]:
-    stsb = [part for one in _STSB for part in one.parts(data)]
+    stsb = [part for pair_set in _STSB for part in pair_set.parts(data)]
     for name, parts in (("bias/sts17", list(_sts17(data))), ("bias/stsb", stsb)):
         loads = [part.load for part in parts if part.load is not None and not part.extra]
         load = partial(_load_bias, data, name, loads) if len(loads) >= 2 else None
@@ -301,9 +309,9 @@ def _named(read: Callable[[Path], TaskData], path: Path, name: str) -> TaskData:
 
 
 def _quickstart(data: DataFolder) -> Iterator[SetPart]:
-    known, _ = parallel_table()
+    codes, _ = parallel_table()
     for code in data.others():
-        if code in known:
+        if code in codes:
             name = f"quickstart/en-{code}"
             yield SetPart(name, partial(_load, _shipped_pair, code, name))
 
@@ -334,10 +342,10 @@ def _flores_mining(data: DataFolder) -> Iterator[SetPart]:
 def _load_flores_mining(data: DataFolder, code: str) -> TaskData:
     name, splits = f"flores-mining/{code}-en", []
     both = [data.flores([code, "en"], name, split) for split in ("dev", "devtest")]
-    for one in both:
-        third = len(one) // 3
+    for side in both:
+        third = len(side) // 3
         # sources are rows 0..2t, targets rows t..3t: only the middle third has a translation
-        source, target = one.sides[code][: 2 * third], one.sides["en"][third : 3 * third]
+        source, target = side.sides[code][: 2 * third], side.sides["en"][third : 3 * third]
         splits.append(Split(source, target, {(third + row, row) for row in range(third)}))
     training, test = splits
     return mining_data(name, training, test, both[0].sources + both[1].sources, both[0].notes + both[1].notes)
@@ -346,10 +354,10 @@ def _load_flores_mining(data: DataFolder, code: str) -> TaskData:
 def _xsr(data: DataFolder) -> Iterator[SetPart]:
     for code in data.others():
         for query, answer in ((code, "en"), ("en", code)):
-            wanted = "english/*.txt*" if answer == "en" else f"*/*.en-{code}.tsv*"
-            pools = data.all(wanted) if data.has_flores(code, "dev") else []
+            pattern = "english/*.txt*" if answer == "en" else f"*/*.en-{code}.tsv*"
+            pools = data.all(pattern) if data.has_flores(code, "dev") else []
             load = partial(_load_xsr, data, query, answer, pools) if pools else None
-            yield SetPart(f"xsr/{query}-{answer}", load, f"{_flores_pattern(code, 'dev')} and {wanted}")
+            yield SetPart(f"xsr/{query}-{answer}", load, f"{_flores_pattern(code, 'dev')} and {pattern}")
 
 
 def _load_xsr(data: DataFolder, query: str, answer: str, distractors: list[Path]) -> TaskData:
@@ -398,8 +406,8 @@ def _mldoc(data: DataFolder) -> Iterator[SetPart]:
 def _senteval(data: DataFolder) -> Iterator[SetPart]:
     for name in SENTEVAL:
         folder = "SST/binary" if name == "SST2" else name
-        found = data.first(f"[Ss]ent[Ee]val/{folder}", f"[Ss]ent[Ee]val/data/downstream/{folder}")
-        load = partial(read_senteval, found) if found else None
+        file = data.first(f"[Ss]ent[Ee]val/{folder}", f"[Ss]ent[Ee]val/data/downstream/{folder}")
+        load = partial(read_senteval, file) if file else None
         yield SetPart(f"senteval/{name}", load, f"**/[Ss]ent[Ee]val/**/{folder}")
 
 
@@ -507,8 +515,8 @@ def _find_parts(word: str, data: DataFolder, suite: bool) -> list[SetPart]:
     name, _, part_name = word.partition("/")
     if name not in SETS:
         if word in TASKS:
-            own = [one.name for one in SETS.values() if one.task.name == word]
-            raise InputError(f"{word} is a task, not a set; its sets: {', '.join(own)}; a file of yours: {word}=PATH")
+            names = [data_set.name for data_set in SETS.values() if data_set.task.name == word]
+            raise InputError(f"{word} is a task, not a set; its sets: {', '.join(names)}; a file of yours: {word}=PATH")
         raise InputError(
             f"unknown set {word!r}{did_you_mean(word, [*SETS, *SUITES])}; a file of yours: TASK=PATH with TASK one of "
             f"{', '.join(TASKS)}"

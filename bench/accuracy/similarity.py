@@ -74,10 +74,10 @@ def score_sts(store: VectorStore, pairs: ScoredPairs, settings: Settings) -> Out
         scores["subsets"] = {}
         for subset in dict.fromkeys(pairs.subsets):
             mine_N = np.array(pairs.subsets) == subset
-            own, own_gold = cosines_N[mine_N], gold_N[mine_N]
-            scorable = len(own) >= 2 and np.ptp(own_gold) > 0 and np.ptp(own) > 0
-            scores["subsets"][subset] = {"pairs": len(own)} | (
-                _correlations(own, own_gold, settings) if scorable else {}
+            subset_cosines, own_gold = cosines_N[mine_N], gold_N[mine_N]
+            scorable = len(subset_cosines) >= 2 and np.ptp(own_gold) > 0 and np.ptp(subset_cosines) > 0
+            scores["subsets"][subset] = {"pairs": len(subset_cosines)} | (
+                _correlations(subset_cosines, own_gold, settings) if scorable else {}
             )
         scores["mean"] = float(np.mean([one["spearman"] for one in scores["subsets"].values() if "spearman" in one]))
     return Outcome(scores, Items(cosines_N, gold_N))
@@ -117,8 +117,8 @@ def principal_plane(vectors_PD: np.ndarray) -> tuple[np.ndarray, list[float]]:
     The sign of a component is that of its largest coordinate, so that the picture is the same on every machine.
     """
     centred_PD = vectors_PD.astype(np.float64) - vectors_PD.mean(0, dtype=np.float64)
-    left, strength, _ = np.linalg.svd(centred_PD, full_matrices=False)
-    plane_P2 = left[:, :2] * strength[:2]
+    left_vectors, strength, _ = np.linalg.svd(centred_PD, full_matrices=False)
+    plane_P2 = left_vectors[:, :2] * strength[:2]
     plane_P2 = plane_P2 * np.sign(plane_P2[np.abs(plane_P2).argmax(0), [0, 1]])
     total = float((strength**2).sum())
     return plane_P2, [float(s**2) / total if total else 0.0 for s in strength[:2]]
@@ -300,9 +300,9 @@ def score_drift(store: VectorStore, sides: dict[str, list[str]], settings: Setti
     lengths_N = np.array([len(text) for text in texts])
 
     def summary(chosen_N: np.ndarray) -> dict[str, Any]:
-        own = cosine_N[chosen_N]
-        p1, lowest = float(np.quantile(own, 0.01)), float(own.min())
-        return {"texts": len(own), "mean": float(own.mean()), "p1": p1, "min": lowest}
+        cosines = cosine_N[chosen_N]
+        p1, lowest = float(np.quantile(cosines, 0.01)), float(cosines.min())
+        return {"texts": len(cosines), "mean": float(cosines.mean()), "p1": p1, "min": lowest}
 
     by_length = {
         f"{low}-{high}" if high else f"{low}+": summary(mine_N)
@@ -310,13 +310,13 @@ def score_drift(store: VectorStore, sides: dict[str, list[str]], settings: Setti
         if (mine_N := (lengths_N >= low) & (lengths_N <= (high or np.inf))).any()
     }
     bounds = interval(Items(cosine_N), settings.resamples, settings.seed)
-    whole, worst = summary(np.full(len(texts), True)), int(cosine_N.argmin())
+    overall, worst = summary(np.full(len(texts), True)), int(cosine_N.argmin())
     return Outcome(
         {
-            "cosine": whole["mean"],
+            "cosine": overall["mean"],
             "interval": [bound / 100.0 for bound in bounds] if bounds else None,
-            "p1": whole["p1"],
-            "min": whole["min"],
+            "p1": overall["p1"],
+            "min": overall["min"],
             "histogram": {"edges": list(EDGES), "counts": np.histogram(cosine_N, EDGES)[0].tolist()},
             "languages": {language: summary(languages_N == language) for language in sides},
             "lengths": by_length,

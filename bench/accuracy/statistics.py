@@ -66,10 +66,10 @@ def resampled_scores(items: list[Items], resamples: int, seed: int) -> np.ndarra
     for size in chunks(resamples, count):
         picks_RN = generator.integers(0, count, size=(size, count))
         blocks.append([
-            100.0 * one.values_N[picks_RN].mean(axis=1)
-            if one.gold_N is None
-            else resampled_spearman(one.values_N, one.gold_N, picks_RN)
-            for one in items
+            100.0 * sample_items.values_N[picks_RN].mean(axis=1)
+            if sample_items.gold_N is None
+            else resampled_spearman(sample_items.values_N, sample_items.gold_N, picks_RN)
+            for sample_items in items
         ])  # fmt: skip
     return np.concatenate(blocks, axis=1)
 
@@ -116,19 +116,25 @@ def paired_test(first: Items, second: Items, resamples: int = RESAMPLES, seed: i
 
 def _permutation(first: Items, second: Items, resamples: int, seed: int) -> tuple[float, float]:
     generator = np.random.default_rng(seed)
-    one, two, gold_N = first.values_N.astype(np.float64), second.values_N.astype(np.float64), first.gold_N
+    first_values, second_values, gold_N = (
+        first.values_N.astype(np.float64),
+        second.values_N.astype(np.float64),
+        first.gold_N,
+    )
     if gold_N is not None:
-        one, two, gold_N = ranks(one), ranks(two), ranks(gold_N)
+        first_values, second_values, gold_N = ranks(first_values), ranks(second_values), ranks(gold_N)
 
     def score(values_RN: np.ndarray) -> np.ndarray:
         if gold_N is None:
             return 100.0 * values_RN.mean(-1)
         return 100.0 * _pearson_rows(values_RN, np.broadcast_to(gold_N, values_RN.shape))
 
-    observed = float((score(one[None]) - score(two[None]))[0])
+    observed = float((score(first_values[None]) - score(second_values[None]))[0])
     extreme = 0
-    for size in chunks(resamples, len(one)):
-        swap_RN = generator.random((size, len(one))) < 0.5
-        difference_R = score(np.where(swap_RN, two, one)) - score(np.where(swap_RN, one, two))
+    for size in chunks(resamples, len(first_values)):
+        swap_RN = generator.random((size, len(first_values))) < 0.5
+        difference_R = score(np.where(swap_RN, second_values, first_values)) - score(
+            np.where(swap_RN, first_values, second_values)
+        )
         extreme += int((np.abs(difference_R) >= abs(observed) - 1e-12).sum())
     return observed, (extreme + 1) / (resamples + 1)

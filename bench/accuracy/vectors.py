@@ -83,8 +83,8 @@ class VectorStore:
                 raise MsdcError(f"{self.name}: encode of {len(chunk)} texts gave an array of shape {block_ND.shape}")
             bad = np.flatnonzero(~np.isfinite(block_ND).all(axis=1))
             if len(bad):
-                place = where(chunk[bad[0]]) if where else f"text {chunk[bad[0]] + 1}"
-                raise MsdcError(f"{place}: {self.name} gave a vector with NaN or infinity ({len(bad)} such vectors)")
+                origin = where(chunk[bad[0]]) if where else f"text {chunk[bad[0]] + 1}"
+                raise MsdcError(f"{origin}: {self.name} gave a vector with NaN or infinity ({len(bad)} such vectors)")
             blocks.append(block_ND)
         self._table_UD = np.concatenate(blocks)
         self.encoded += len(positions)
@@ -92,8 +92,8 @@ class VectorStore:
     def count_truncated(self, texts: Sequence[str]) -> int | None:
         """How many of `texts` the model reads only in part; None of a model that does not tell."""
         count = getattr(self.model, "count_truncated", None)
-        found = None if count is None else count(texts)
-        return None if found is None else int(found)
+        truncated = None if count is None else count(texts)
+        return None if truncated is None else int(truncated)
 
     @contextmanager
     def counted(self) -> Iterator[Callable[[], int | None]]:

@@ -99,8 +99,8 @@ class EvaluateAll(Protocol[P]):
 
 
 def _verbs(options: Callable[P, EvaluateOptions]) -> tuple[Evaluate[P], EvaluateAll[P]]:
-    found = [takes(EvaluateOptions, function) for function in (_evaluate, _evaluate_all)]
-    return cast(Evaluate[P], found[0]), cast(EvaluateAll[P], found[1])
+    verbs = [takes(EvaluateOptions, function) for function in (_evaluate, _evaluate_all)]
+    return cast(Evaluate[P], verbs[0]), cast(EvaluateAll[P], verbs[1])
 
 
 def _evaluate(
@@ -126,8 +126,8 @@ def _evaluate(
         MsdcError: vectors that cannot be scored (NaN, all the same).
     """
     languages = tuple(options.languages) if options.languages else None
-    one = load_one(task, path, find_data_folder(options.data, languages))
-    result: dict[str, Any] = _evaluate_all(model, [one], options=options).as_json()["results"][0]
+    data_set = load_one(task, path, find_data_folder(options.data, languages))
+    result: dict[str, Any] = _evaluate_all(model, [data_set], options=options).as_json()["results"][0]
     return result
 
 
@@ -183,30 +183,33 @@ def _evaluate_all(model: ModelLike, tasks: str | Sequence[str | DataSet], *, opt
         goal = None if reference is None else main if reference == model else opened(reference, precision="float")
 
         if options.documents is not None:
-            names = {one.task.name for one, _ in loaded} | {word for word in words if word.startswith(PREFIX)}
+            names = {data_set.task.name for data_set, _ in loaded} | {word for word in words if word.startswith(PREFIX)}
             if other := sorted(names - {SEARCH.name}):
                 raise InputError(f"`documents` is for the task {SEARCH.name}, not for {other[0]}")
             index = main if options.documents == model else opened(options.documents)
             options = options.model_copy(update={"index": index.store})
         findings, near = None, options.near or None
         if corpora:
-            tests = {one.name: content.tested for one, content in loaded if one.task.name != "drift"}
+            tests = {data_set.name: content.tested for data_set, content in loaded if data_set.task.name != "drift"}
             findings = contamination.check(tests, corpora, near=near, progress=options.progress, data=folder.folder)
         results: list[dict[str, Any]] = []
         for task in external:
             results += score_task(
-                task, [(one.label, one.store.model) for one in scored], options.mteb_output, options.progress
+                task,
+                [(data_set.label, data_set.store.model) for data_set in scored],
+                options.mteb_output,
+                options.progress,
             )
         named = set(words) - SUITES.keys()
-        for one, content in loaded:
-            found = score_set(one, content, scored, goal, options, findings)
-            if not found and len(scored) == 1 and not named.isdisjoint((one.name, one.name.split("/")[0])):
-                raise InputError(f"{one.name} compares with another model: name it as `reference`")
-            if not found:
-                absent.append({"task": one.task.name, "name": one.name, "looked_for": "a reference model"})
-            results += found
-        for each in [*scored, *([goal] if goal else [])]:
-            each.store.save()
+        for data_set, content in loaded:
+            scores = score_set(data_set, content, scored, goal, options, findings)
+            if not scores and len(scored) == 1 and not named.isdisjoint((data_set.name, data_set.name.split("/")[0])):
+                raise InputError(f"{data_set.name} compares with another model: name it as `reference`")
+            if not scores:
+                absent.append({"task": data_set.task.name, "name": data_set.name, "looked_for": "a reference model"})
+            results += scores
+        for scored_model in [*scored, *([goal] if goal else [])]:
+            scored_model.store.save()
         searched: dict[str, Any] = {"checked": False, "reason": reason}
         if findings is not None:
             searched = {"checked": True, "near_at": near, "corpora": findings.corpora}

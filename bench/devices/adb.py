@@ -68,11 +68,11 @@ class DeviceGone(MsdcError):
 def attached(program: str) -> dict[str, str]:
     """Serial -> state of every attached device."""
     listing = run_tool([program, "devices"], "adb devices", timeout_s=30)
-    found: dict[str, str] = {}
+    states: dict[str, str] = {}
     for serial, state in re.findall(r"^(\S[^\t\r\n]*)\t *(.*\S)", listing, re.M):
         # Cheap phones of one kind share a serial, and adb reaches none of them by it.
-        found[serial] = "one of several with this serial" if serial in found else state
-    return found
+        states[serial] = "one of several with this serial" if serial in states else state
+    return states
 
 
 def choose_serial(program: str, wanted: str | None) -> str:

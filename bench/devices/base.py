@@ -192,7 +192,7 @@ def run_devices(devices: Sequence[Device], bundle: Path, settings: BenchSettings
     whatever a device raises is its failure, since its answers are not under our control.
     """
     asked = {"address": settings.address is not None, "tls": settings.tls, "expect": settings.expect != 1}
-    named = [name for name, given in asked.items() if given]
+    named = [name for name, value in asked.items() if value]
     if named and not any(device.kind == "link" for device in devices):
         raise InputError(f"`{named[0]}` is for device link, which is not requested")
     if len(devices) == 1:
@@ -217,8 +217,8 @@ def run_devices(devices: Sequence[Device], bundle: Path, settings: BenchSettings
             pool.shutdown(wait=False, cancel_futures=True)
             kill_children()
             raise
-    found = [outcomes[device] for device in devices]
-    return [run for runs, _ in found for run in runs], [line for _, lines in found for line in lines]
+    results = [outcomes[device] for device in devices]
+    return [run for runs, _ in results for run in runs], [line for _, lines in results for line in lines]
 
 
 def _line(device: Device, error: Exception) -> str:
@@ -265,9 +265,9 @@ def _run(device: Device, bundle: Path, settings: BenchSettings) -> RunsAndFailur
         raise
     except Exception as error:
         raise MsdcError(_line(device, error)) from error
-    for place, run in enumerate(runs):
+    for position, run in enumerate(runs):
         try:
-            runs[place] = _sustained(device, bundle, settings, run)
+            runs[position] = _sustained(device, bundle, settings, run)
         except Exception as error:
             failures.append(f"{_line(device, error)} (under sustained load)")
     return runs, failures

@@ -82,10 +82,10 @@ def _initrd(busybox: bytes, kernel: Path) -> bytes:
     entries = [(name, folder, b"") for name in ("bin", "modules", "newroot", "proc", "sys", "dev")]
     entries += [("init", program, INITRD_INIT.encode()), ("bin/busybox", program, busybox)]
     for name in MODULES:
-        found = list((kernel / "usr/lib/modules").glob(f"*/kernel/{name}.ko.xz"))
-        if len(found) != 1:
+        modules = list((kernel / "usr/lib/modules").glob(f"*/kernel/{name}.ko.xz"))
+        if len(modules) != 1:
             raise MsdcError(f"the kernel package holds no module {name}")
-        entries.append((f"modules/{Path(name).name}.ko", 0o100644, lzma.decompress(found[0].read_bytes())))
+        entries.append((f"modules/{Path(name).name}.ko", 0o100644, lzma.decompress(modules[0].read_bytes())))
     # No time stamp: equal packages give equal bytes.
     return gzip.compress(write_cpio(entries), compresslevel=1, mtime=0)
 

@@ -81,13 +81,13 @@ def sample_ns(calls: Sequence[Callable[[], Any]], warmup: int, runs: int, stop_m
     gc.collect()
     gc.disable()
     try:
-        for i in range(warmup):
-            calls[i % len(calls)]()
+        for number in range(warmup):
+            calls[number % len(calls)]()
         samples: list[int] = []
-        left = 1e6 * stop_ms or math.inf
-        while len(samples) < runs and left > 0:
+        remaining_ns = 1e6 * stop_ms or math.inf
+        while len(samples) < runs and remaining_ns > 0:
             samples.append(timed_ns(calls[len(samples) % len(calls)]))
-            left -= samples[-1]
+            remaining_ns -= samples[-1]
         return samples
     finally:
         gc.enable()
@@ -139,10 +139,10 @@ def measure(request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         return run_rows(runner, rows, skipped, manifest.width)
 
     golden_rows = tokenizer.encode(texts, longest)
-    found = [vectors(golden_rows, defaults_of(manifest).prompt())]
+    results = [vectors(golden_rows, defaults_of(manifest).prompt())]
     embedded = Path(request["embed_file"]).read_text(encoding="utf-8").split("\0")[:-1] if request["embed_file"] else []
     if embedded:
-        found.append(vectors(tokenizer.encode(embedded, longest), request["prompt"]))
+        results.append(vectors(tokenizer.encode(embedded, longest), request["prompt"]))
     answer = {
         "versions": {"python": ".".join(map(str, sys.version_info[:3])), **versions},
         "runtime": request["runtime"],
@@ -157,7 +157,7 @@ def measure(request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         "golden": {"ids": golden_rows, "texts": len(texts)},
         "embedded": len(embedded),
     }
-    return answer, np.concatenate(found).astype("<f4").tobytes()
+    return answer, np.concatenate(results).astype("<f4").tobytes()
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -116,9 +116,9 @@ def read_answer(job: Job, where: str, folder: Path, hashes: tuple[str, str], clo
         raise MsdcError(f"{where}: the answer was damaged on its way back; run again")
     value = parse_json(raw.decode("utf-8"))
     expected = {"format": ANSWER_FORMAT, "kind": "runner-answer", "clock": clock, "runtime": job.runtime}
-    found = {key: value.get(key) for key in expected}
-    if found != expected:
-        raise MsdcError(f"{where}: the runner answers {found}, not {expected}: run `msdc bench --build-runner`")
+    answer = {key: value.get(key) for key in expected}
+    if answer != expected:
+        raise MsdcError(f"{where}: the runner answers {answer}, not {expected}: run `msdc bench --build-runner`")
     width, golden, embedded = job.manifest.width, value["golden"]["texts"], value["embedded"]
     rows_RD = np.frombuffer(numbers, dtype="<f4")
     if rows_RD.size != (golden + embedded) * width:

@@ -189,11 +189,11 @@ def native_runner(runtime: RuntimeName, machine: str | None = None, own: str | P
     """
     if own is None:
         return build_runner(runtime, machine)
-    found = own_runner(Path(own))
-    wanted = machine or platform.machine()
-    if found.machine not in (None, wanted):
-        raise MsdcError(f"{own}: a runner for {found.machine}, but the device is {wanted}")
-    return found
+    runner = own_runner(Path(own))
+    target_machine = machine or platform.machine()
+    if runner.machine not in (None, target_machine):
+        raise MsdcError(f"{own}: a runner for {runner.machine}, but the device is {target_machine}")
+    return runner
 
 
 def build_runners(machines: Sequence[str | None] = (None, "aarch64")) -> list[str]:

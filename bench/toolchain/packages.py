@@ -35,14 +35,14 @@ def recipe_key(recipe: dict[str, Any]) -> str:
 
 def contents(folder: Path) -> dict[str, str]:
     """Relative path -> sha256 of each file, or `-> TARGET` of a link; without the list itself."""
-    found = {}
+    files = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if path.is_symlink():
-            found[name] = f"-> {os.readlink(path)}"
+            files[name] = f"-> {os.readlink(path)}"
         elif path.is_file() and name != CONTENTS:
-            found[name] = sha256_file(path)
-    return found
+            files[name] = sha256_file(path)
+    return files
 
 
 def _intact(folder: Path) -> bool:

@@ -61,9 +61,9 @@ class Engine:
         if self.display and find("Xvfb") is None:
             raise MsdcError(f"{self.title} needs a virtual display: apt-get install xvfb")
         for name in self.programs:
-            found = find(name) if "/" not in name else next(iter(sorted(glob.glob(name))), None)
-            if found is not None:
-                return found
+            path = find(name) if "/" not in name else next(iter(sorted(glob.glob(name))), None)
+            if path is not None:
+                return path
         raise MsdcError(f"{self.title} is not installed: apt-get install {self.package}")
 
     def command(self, profile: Path, *more: str) -> list[str]:

@@ -127,9 +127,9 @@ def qr_code(link: str) -> str:
 def browser_of(answer: PageAnswer) -> tuple[str, str | None, str]:
     """Engine, version and title of the browser; `unknown` without a title for an engine that is not known."""
     for engine, title, pattern in AGENTS:
-        found = re.search(pattern, answer.page.agent)
-        if found:
-            version = (answer.hints.version if answer.hints else None) or found[1]
+        match = re.search(pattern, answer.page.agent)
+        if match:
+            version = (answer.hints.version if answer.hints else None) or match[1]
             # Chromium reports 156.0.0.0 whatever the rest of its version is.
             return (engine, re.sub(r"(\.0)+$", "", plain(version)) if version else None, title)
     return "unknown", None, ""

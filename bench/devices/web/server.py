@@ -271,8 +271,8 @@ class AnswerServer(socketserver.ThreadingTCPServer):
             return self._answer(seat, raw)
         seat.beat(raw)
         # A page that has answered may send one more sign of life before it reads the reply.
-        wanted = seat.state == "answered" or (self._open and seat.state == "measuring")
-        return (204 if wanted else 410), b""
+        is_awaited = seat.state == "answered" or (self._open and seat.state == "measuring")
+        return (204 if is_awaited else 410), b""
 
     @contextlib.contextmanager
     def replying(self) -> Iterator[None]:
@@ -296,11 +296,11 @@ class AnswerServer(socketserver.ThreadingTCPServer):
 
     def _join(self, raw: bytes) -> Reply:
         try:
-            wanted = answer_object(raw)
+            request = answer_object(raw)
         except MsdcError as error:
             return 400, json_bytes({"error": str(error)})
         with self._lock:
-            seat, _ = self.seat_of(f"{wanted.get('seat') or ''}/")
+            seat, _ = self.seat_of(f"{request.get('seat') or ''}/")
             if seat is not None and seat.state == "failed":
                 seat = None  # it starts over
             if refusal := self._refusal(seat):
@@ -313,7 +313,7 @@ class AnswerServer(socketserver.ThreadingTCPServer):
                 seat = Seat(secrets.token_urlsafe(16), number, f"phone {number}")
                 self.seats.append(seat)
             seat.beat(b"")
-            seat.title = plain(str(wanted.get("name") or "")) or seat.title
+            seat.title = plain(str(request.get("name") or "")) or seat.title
         if started:
             self.report(f"{seat.title} has opened the link; its page shows: phone {seat.number}, {seat.words}")
         return 200, json_bytes({"seat": seat.token, "number": seat.number, "words": seat.words})
@@ -324,15 +324,15 @@ class AnswerServer(socketserver.ThreadingTCPServer):
             if refusal := self._refusal(seat):
                 return refusal
             try:
-                kept, shown = self.accept(answer_object(raw), seat.title)
+                accepted, shown = self.accept(answer_object(raw), seat.title)
             except Exception as error:
                 # Whatever an answer does to what reads it, it is this page's failure.
-                known = isinstance(error, MsdcError)
-                line = " ".join(str(error).split()) if known else f"the page's answer: {type(error).__name__}"
+                is_ours = isinstance(error, MsdcError)
+                line = " ".join(str(error).split()) if is_ours else f"the page's answer: {type(error).__name__}"
                 self._fail(seat, line)
                 return 400, json_bytes({"error": line})
             with self._lock:
-                self.answers.append(kept)
+                self.answers.append(accepted)
                 seat.state, seat.title = "answered", shown.get("name", seat.title)
                 self.settled.set()
         self.report(f"{seat.title} has answered")
@@ -365,9 +365,9 @@ class AnswerServer(socketserver.ThreadingTCPServer):
             for seat in self.seats:
                 if self._lost(seat) and seat.phase != "silent":
                     seat.phase = "silent"
-                    left = max(1, round((end - time.monotonic()) / 60))
+                    minutes = max(1, round((end - time.monotonic()) / 60))
                     self.report(
-                        f"{seat.title} {SILENT}; it may open the link again for {left} min, Ctrl-C ends the wait"
+                        f"{seat.title} {SILENT}; it may open the link again for {minutes} min, Ctrl-C ends the wait"
                     )
             show([seat.status() for seat in self.seats])
             time.sleep(STEP_S)
