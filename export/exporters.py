@@ -155,7 +155,7 @@ def float_model(encoder: Encoder) -> TorchModel | FloatProgram:
 
 def canonical_obstacle(encoder: Encoder) -> str | None:
     """Why the canonical exporter does not take a model, in words; None where it does."""
-    if isinstance(encoder, ProgramEncoder):  # a student of ours
+    if isinstance(encoder, ProgramEncoder):  # a student
         return None
     from msdc.compress.student.model import Student
     from msdc.compress.student.stock import FAMILIES, check_convertible
@@ -310,8 +310,7 @@ def load_int8_encoder(source: ModelSource, name: str) -> Encoder:
     bundle = load_bundle(_cached_bundle(folder, name, identity, "onnx", "int8"), "onnx")
     if bundle.source != identity:
         raise InputError(f"{folder}: changed while it was loaded; load it again")
-    encoder = ProgramEncoder(
+    return ProgramEncoder(
         lambda: bundle.runner, Module(lambda: float_module(folder, identity)), bundle.full_width, bundle.tokenizer,
         bundle.max_length, name, folder, bundle.defaults, program_sha256=bundle.fingerprint(),
     )  # fmt: skip
-    return encoder

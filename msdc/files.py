@@ -510,6 +510,15 @@ def first_damaged(hashes: Mapping[Path, str]) -> Path | None:
     return None
 
 
+def drop_oldest(folder: Path, pattern: str, most: int) -> None:
+    """Keep the `most` newest files of a cache, which other processes may drop too."""
+    states = {path: state for path in folder.glob(pattern) if (state := file_state(path)) is not None}
+    newest_first = sorted(states, key=lambda path: states[path][2], reverse=True)
+    for path in newest_first[most:]:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
 def sha256_files(paths: list[Path]) -> str:
     """One hex sha256 over several files, by name and content, independent of their folder."""
     return sha256_named((path, sha256_file(path)) for path in paths)

@@ -19,7 +19,7 @@ from typing import Any
 
 from msdc.errors import InputError, MsdcError, printable
 from msdc.extras import named_extras
-from msdc.files import user_cache, write_json
+from msdc.files import drop_oldest, user_cache, write_json
 from msdc.processes import end_of_signal, python_child, run_program
 
 TIMEOUT_S = 300.0
@@ -93,10 +93,8 @@ def remember(sha256: str, why: str, package: str = "executorch") -> None:
     with contextlib.suppress(MsdcError, OSError):
         place = _place(sha256, package)
         place.parent.mkdir(parents=True, exist_ok=True)
-        records = sorted(place.parent.glob("*.json"), key=lambda path: path.stat().st_mtime)
-        for old in records[: max(len(records) - MAX_RECORDS + 1, 0)]:
-            old.unlink(missing_ok=True)
         write_json(place, {"sha256": sha256, package: version(package), "why": why})
+        drop_oldest(place.parent, "*.json", MAX_RECORDS)
 
 
 def require_known(path: Path, sha256: str, facts: dict[str, Any], package: str = "executorch") -> None:

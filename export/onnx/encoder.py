@@ -25,7 +25,7 @@ from msdc.encoders.source import ModelSource
 from msdc.errors import InputError, MsdcError, first_line
 from msdc.export.onnx.runner import OnnxRunner
 from msdc.extras import require
-from msdc.files import PACKAGE, atomic_path, sha256_file, sha256_files, user_cache
+from msdc.files import PACKAGE, atomic_path, drop_oldest, sha256_file, sha256_files, user_cache
 from msdc.progress import warn
 from msdc.text.tokenizer import Tokenizer, load_tokenizer
 
@@ -73,9 +73,8 @@ def _versions(module: Any) -> tuple[Any, ...]:
 class ProgramEncoder(Encoder):
     """A model that ONNX Runtime runs.
 
-    In float its module, once it was used, computes the vectors in place of the program. An int8 program keeps to the
-    weights of the folder: it refuses to encode after the module was trained. `weights` are those of a student of ours
-    in float.
+    In float, its module computes the vectors once it has been used. In int8, the program always does, from the weights
+    of the folder; after the module was trained, `encode` is an error. `weights` are those of a float student.
     """
 
     weights: StudentWeights | None
@@ -107,14 +106,8 @@ class ProgramEncoder(Encoder):
         state = {key: vars(self)[key] for key in ("identity", "_mark", "_max_length", "defaults")}
         return *opened, state
 
-    @property
-    def module(self) -> Any:
-        """The torch module of the float model; see `Encoder.module`."""
-        return self._lazy.value if self._module is None else self._module
-
-    @module.setter
-    def module(self, value: Any) -> None:
-        self._module, self._precision = value, "float"
+    def _open_module(self) -> Any:
+        return self._lazy.value
 
     @property
     def full_width(self) -> int:
@@ -148,7 +141,7 @@ def open_again(folder: Path, name: str, precision: Precision, fingerprint: str) 
 
 
 def load_program_encoder(source: ModelSource, name: str, precision: Precision) -> Encoder:
-    """A student of ours whose float program, or the int8 program of its export, ONNX Runtime runs."""
+    """A student; ONNX Runtime runs its float program, or the int8 program of its export."""
     folder = source.folder
     if precision == "int8":
         identity = source.identity()
@@ -207,35 +200,22 @@ def _kept_program(identity: str, write: Callable[[], bytes]) -> Program:
     Its file is named by the model, the code that writes it, and the sha256 of its bytes.
     """
     key = hashlib.sha256(f"{__version__} {_writer_sha256()} {identity}".encode()).hexdigest()[:32]
-    try:
-        folder = user_cache() / "int8"
-        for path in sorted(folder.glob(f"{key}-*.onnx")):
-            with suppress(OSError):
-                if (sha256 := sha256_file(path)) == path.stem.split("-")[1]:
-                    return Program(path, sha256)
-                path.unlink()
-    except (OSError, MsdcError):
-        folder = None
+    with suppress(OSError, MsdcError):
+        for path in sorted((user_cache() / "int8").glob(f"{key}-*.onnx")):
+            if (sha256 := sha256_file(path)) == path.stem.split("-")[1]:
+                return Program(path, sha256)
+            path.unlink()
     content = write()
     sha256 = hashlib.sha256(content).hexdigest()
     try:
-        path = (user_cache() if folder is None else folder) / f"{key}-{sha256}.onnx"
+        path = user_cache() / "int8" / f"{key}-{sha256}.onnx"
         with atomic_path(path) as stage:
             stage.write_bytes(content)
     except (OSError, MsdcError) as error:
         warn(f"the int8 program is written anew by every process: {first_line(error)}")
         return Program(content, sha256)
-    for old in sorted(path.parent.glob("*.onnx"), key=_last_change)[:-MOST_PROGRAMS]:
-        with suppress(OSError):
-            old.unlink()
+    drop_oldest(path.parent, "*.onnx", MOST_PROGRAMS)
     return Program(path, sha256)
-
-
-def _last_change(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 def _int8_program(source: ModelSource) -> bytes:

@@ -85,10 +85,6 @@ prompt_options = _combined(
     click.option("--prompt-name", help="Name of one of the model's prompts. Default: the model's default prompt."),
     click.option("--prompt", help="Text to put before every text; an empty text disables the default prompt."),
 )
-precision_option = click.option(
-    "--precision", type=click.Choice(["float", "int8"]),
-    help="Precision of a model that is no bundle. Default: int8 for a shipped model, else float.",
-)  # fmt: skip
 # Arguments of `encode`.
 encode_options = _combined(
     prompt_options,
@@ -161,7 +157,14 @@ class RuntimeName(click.ParamType[str]):
         return self._choice().convert(value, param, ctx)
 
 
-runtime_option = click.option("--runtime", type=RuntimeName(), help="Runtime of a bundle.")
+# Which program of a model computes the vectors.
+program_options = _combined(
+    click.option("--runtime", type=RuntimeName(), help="Runtime of a bundle."),
+    click.option(
+        "--precision", type=click.Choice(["float", "int8"]),
+        help="Precision of a model that is no bundle. Default: int8 for a shipped model, else float.",
+    ),
+)  # fmt: skip
 
 
 def require_utf8(texts: Sequence[str], what: str) -> list[str]:

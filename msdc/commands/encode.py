@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from msdc.commands import (
-    encode_options,
-    json_option,
-    precision_option,
-    quiet_option,
-    require_utf8,
-    runtime_option,
-)
+from msdc.commands import encode_options, json_option, program_options, quiet_option, require_utf8
 from msdc.encoders.folder import DEFAULT_MODEL, bare_names, is_reserved
 from msdc.errors import InputError, printable
 from msdc.extras import require
@@ -172,8 +165,7 @@ def _print(model: SentenceEncoder, texts: Iterator[str], as_json: bool) -> None:
 @click.option("--header/--no-header", default=None, help="Whether the first row of a table names its columns.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write: .npy, .parquet or .jsonl.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
-@runtime_option
-@precision_option
+@program_options
 @encode_options
 @json_option
 @quiet_option
@@ -230,8 +222,7 @@ def command(
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[MODEL] [TEXT]...")
-@runtime_option
-@precision_option
+@program_options
 @encode_options
 @json_option
 @quiet_option

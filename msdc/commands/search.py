@@ -12,14 +12,7 @@ from typing import Any
 
 import click
 
-from msdc.commands import (
-    encode_options,
-    json_option,
-    precision_option,
-    quiet_option,
-    require_utf8,
-    runtime_option,
-)
+from msdc.commands import encode_options, json_option, program_options, quiet_option, require_utf8
 from msdc.encoders.encoder import Precision, SentenceEncoder, configured, open_model
 from msdc.encoders.folder import DEFAULT_MODEL
 from msdc.errors import InputError, printable
@@ -70,8 +63,7 @@ def _row(hit: Hit) -> tuple[str, ...]:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("queries", nargs=-1, required=True, metavar="QUERY...")
 @click.option("--model", "-m", default=DEFAULT_MODEL, show_default=True, help="A shipped name, a folder, or a bundle.")
-@runtime_option
-@precision_option
+@program_options
 @click.option("--top", "-k", type=click.IntRange(1, 1000), default=5, show_default=True, help="Entries shown.")
 @click.option("--mode", type=click.Choice(["words", "vectors", "both"]), default="both", show_default=True,
               help="Rank by words (BM25), by meaning, or by both.")  # fmt: skip

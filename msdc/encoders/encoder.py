@@ -181,7 +181,7 @@ class SentenceEncoder:
         return self._marked(self._fingerprint())
 
     def _marked(self, identity: str) -> str:
-        """`own` together with the settings that differ from those that the model was loaded with."""
+        """`identity` together with the settings that differ from those that the model was loaded with."""
         mark = self._mark
         (length, named, first), before = (
             self._effective(*pair) for pair in ((self.max_length, self.defaults), self._loaded)
@@ -438,11 +438,15 @@ class Encoder(SentenceEncoder):
 
         One that is assigned computes the vectors from then on.
         """
-        return self._module
+        return self._open_module() if self._module is None else self._module
 
     @module.setter
     def module(self, value: Any) -> None:
         self._module, self._precision = value, "float"
+
+    def _open_module(self) -> Any:
+        """The module of an encoder that was created without one."""
+        return None
 
     @property
     def full_width(self) -> int:

@@ -37,6 +37,7 @@ class ModelSource:
     def __init__(self, folder: Path) -> None:
         self.folder, self.layout = folder, read_layout(folder)
         self._weights: dict[Path, str] = {}
+        self._unread: dict[Path, str] = {}  # hashes of weights files that no model has read
         self._settings, self._states = self._settings_now()
 
     @property
@@ -87,13 +88,14 @@ class ModelSource:
             InputError: the folder has changed since this object was created.
         """
         try:
-            unread = {path: _hash(path) for path in self._states if path not in self._weights}
+            for path in self._states.keys() - self._weights.keys() - self._unread.keys():
+                self._unread[path] = _hash(path)
             same = self._settings_now() == (self._settings, self._states) and read_layout(self.folder) == self.layout
         except (InputError, OSError):
             same = False
         if not same:
             raise self._changed()
-        hashes = {**self._settings, **unread, **self._weights}
+        hashes = {**self._settings, **self._unread, **self._weights}
         # Sorted: files of one name (config.json of two modules) keep their order in a copied folder.
         return sha256_named(sorted(hashes.items()))
 

@@ -126,8 +126,8 @@ class IndexFile:
             remember(self.path, state)
 
     def _check(self, full: bool) -> None:
-        """Compare the version, and the `whole` file with its checksums; raise SQLite's error if it cannot be
-        written."""
+        """Compare the version, and with `full` all content with its checksums; raise SQLite's error if the file cannot
+        be written."""
         db = self._db
         if self._empty():
             # Tables are written before the write-ahead log begins: a file without them is new, or a cut one.

@@ -45,7 +45,8 @@ internal class Block(val row: Long, val columns: List<ByteArray>) {
 
     /** The block without the passages of [removed] documents. */
     fun without(removed: Set<Long>): Block {
-        val left = documents().indices.filter { documents()[it] !in removed }
+        val owners = documents()
+        val left = owners.indices.filter { owners[it] !in removed }
         return Block(row, columns.map { column ->
             val size = column.size / count
             ByteArray(left.size * size).also { to ->
