@@ -24,7 +24,7 @@ from msdc.arguments import checked
 from msdc.compress.gate import require_written
 from msdc.compress.size import SizePlan, cut_config, default_repeats, size_plan
 from msdc.compress.student.coded_table import fit_code, kept_variance, row_weights
-from msdc.compress.student.config import CODE, DENSE, INDEX, POSITION, TABLE, StudentConfig
+from msdc.compress.student.config import CODE, DENSE, DENSE_BIAS, INDEX, POSITION, TABLE, StudentConfig
 from msdc.compress.student.io import Written, open_source, save_student
 from msdc.compress.student.model import Embedding, Student, with_state
 from msdc.compress.student.stock import decode
@@ -36,9 +36,14 @@ from msdc.scores import cosine_rows
 RARE = 1e-3  # a of SIF
 
 
-def linear_head(width: int | None, own: int) -> dict[str, Any]:
-    """The settings of a linear map from vectors of width `own` to `width`; none where they are equal, or it is None."""
-    return {} if width in (None, own) else {"dense": width, "dense_activation": "identity", "dense_bias": False}
+def linear_head(width: int | None, own: int, bias: bool = False) -> dict[str, Any]:
+    """The settings of a linear map from vectors of width `own` to `width`; none if it is None.
+
+    Without `bias` there is none between equal widths either.
+    """
+    if width is None or (width == own and not bias):
+        return {}
+    return {"dense": width, "dense_activation": "identity", "dense_bias": bias}
 
 
 def wide_table(student: Student, stored: bool = False) -> Tensor:
@@ -64,6 +69,7 @@ def shrink(
     dropout: float | None = None,
     keep_bottleneck: bool = False,
     width: int | None = None,
+    head_bias: bool = False,
 ) -> Student:
     """A student with `layers` of `large` as its unit (None: all of them), applied `repeats` times.
 
@@ -71,12 +77,14 @@ def shrink(
     table, with `place: embedding` of table and positions, whose sum the narrow layer norm scales slightly differently.
     `bottleneck: None` multiplies the bottleneck of `large` out to a V x H table, unless `keep_bottleneck`. A coded
     table keeps its code: changes of rows are linear and are applied to the base rows. `width`, where it is another than
-    that of `large`, is that of the vectors after a new dense layer. Without `layers` see `static_student`.
+    that of `large`, is that of the vectors after a new dense layer, which has a bias with `head_bias` (then also at an
+    equal width). Without `layers` see `static_student`.
     """
     old = large.config
-    head = linear_head(width, old.width)
+    head = linear_head(width, old.width, head_bias)
     if layers is not None and not layers:
-        return static_student(large, bottleneck, frequency_V, max_length or old.positions, dropout or 0.0, width)
+        length = max_length or old.positions
+        return static_student(large, bottleneck, frequency_V, length, dropout or 0.0, width, head_bias)
     keep_bottleneck = keep_bottleneck and bottleneck is None and old.bottleneck is not None
     if old.place == "embedding" and old.bottleneck is not None and not keep_bottleneck:
         raise InputError("this model already has its bottleneck before positions and norm; it cannot be cut again")
@@ -129,6 +137,7 @@ def static_student(
     max_length: int,
     dropout: float = 0.0,
     width: int | None = None,
+    head_bias: bool = False,
 ) -> Student:
     """A table and a mean: a row per token, with a `bottleneck` this narrow and mapped to the vector after the mean.
 
@@ -156,12 +165,14 @@ def static_student(
     if bottleneck is not None:
         _, project_ED = weighted_svd(table_VD, frequency_V, bottleneck)
         stored_RD, state[DENSE] = stored_RD @ project_ED.T, project_ED.T
-    if width not in (None, dim):
+    if width is not None and (width != dim or (head_bias and DENSE not in state)):
         state[DENSE] = torch.randn(width, bottleneck or dim) * 0.02
+    if head_bias and DENSE in state:
+        state[DENSE_BIAS] = torch.zeros(len(state[DENSE]))
     changes: dict[str, Any] = {"unit": 0, "repeats": 1, "heads": 1, "hidden": bottleneck or dim, "bottleneck": None}
     changes |= {"place": "word", "positions": max_length, "dropout": dropout, "pooling": "mean", "dense": None,
                 "dense_activation": "identity"}  # fmt: skip
-    changes |= linear_head(len(state[DENSE]), 0) if DENSE in state else {}
+    changes |= linear_head(len(state[DENSE]), 0, head_bias) if DENSE in state else {}
     config = StudentConfig(**(old.model_dump() | changes))
     return with_state(config, {name: value.contiguous() for name, value in (state | {TABLE: stored_RD}).items()})
 

@@ -33,7 +33,12 @@ from msdc.files import staged_folder
 from msdc.progress import say
 from msdc.text.tokenizer import PieceTokenizer, Tokenizer
 
-POSITIONS = 128  # of an assistant that is a model by name
+POSITIONS = 128  # of an assistant that is a model by name, unless the student's texts are longer
+
+
+def named_positions(recipe: Recipe) -> int:
+    """The positions that an assistant by name keeps, if it has as many."""
+    return max(POSITIONS, 0 if recipe.cut_shape is None else recipe.cut_shape.max_length)
 
 
 def load_named(model: NamedModel | str | Path, new_head_seed: int | None = None) -> Encoder:
@@ -131,8 +136,8 @@ def make_assistant(recipe: Recipe, text: StageText, folder: Path) -> None:
         say(f"assistant: {model_name(named)}")
         encoder = load_named(named)
         student = to_student(encoder)
-        if student.config.positions > POSITIONS:
-            student = shrink(student, max_length=POSITIONS)
+        if student.config.positions > named_positions(recipe):
+            student = shrink(student, max_length=named_positions(recipe))
         save_student(student, encoder.tokenizer, folder, defaults=trained_defaults(encoder))
         return
     assert settings is not None
@@ -185,7 +190,7 @@ def cut_from_assistant(recipe: Recipe, assistant_folder: Path, text: StageText) 
     frequency = corpus_frequency(encoder.tokenizer, texts, encoder.tokenizer.size, shape.max_length, smoothing=1.0)
     student = shrink(
         large, layers=layers, repeats=repeats, bottleneck=shape.bottleneck, place=shape.place, frequency_V=frequency,
-        max_length=length, dropout=shape.dropout, width=_head_width(recipe),
+        max_length=length, dropout=shape.dropout, width=_head_width(recipe), head_bias=shape.head == "ridge",
     )  # fmt: skip
     if shape.base_rows is not None and shape.nonzeros is not None:
         say(f"student: coding its table, {shape.nonzeros} of {shape.base_rows} base rows per token")
@@ -212,7 +217,7 @@ def _from_scratch(recipe: Recipe, text: StageText, folder: Path) -> None:
         **shape.model_dump(include={"bottleneck", "place", "base_rows", "nonzeros", "dropout"}),
         unit=plan.layers, repeats=shape.repeats or 1, positions=shape.max_length,
         vocabulary=tokenizer.size, pad_id=tokenizer.pad_id,
-        **linear_head(width, plan.hidden),
+        **linear_head(width, plan.hidden, shape.head == "ridge"),
     )  # fmt: skip
     torch.manual_seed(text.seed)
     save_student(Student(config), model_file, folder)

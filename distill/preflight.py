@@ -20,7 +20,7 @@ from torch import Tensor
 from msdc.compress.student.config import StudentConfig, tensor_shapes
 from msdc.compress.student.model import Student
 from msdc.compress.student.plan import plan_for
-from msdc.distill.assistant import POSITIONS
+from msdc.distill.assistant import named_positions
 from msdc.distill.data import Row
 from msdc.distill.data.checks import (
     SAMPLED,
@@ -342,7 +342,7 @@ def _check_models(recipe: Recipe, download: bool) -> list[str]:
             )
     elif recipe.assistant is not None:
         body = teacher if recipe.assistant == TEACHER else layout(recipe.assistant)
-        positions["assistant"] = None if body is None else min(POSITIONS, body.max_length)
+        positions["assistant"] = None if body is None else min(named_positions(recipe), body.max_length)
     if isinstance(recipe.student, StudentShape):
         positions["student"] = _check_shape(recipe, recipe.student, body, positions["assistant"])
     elif recipe.student is not None:

@@ -136,6 +136,9 @@ class Corpus(Strict):
     word_by_word: tuple[str, ...] = ()
     recombine: float = Field(default=0.0, ge=0, le=1)  # word_by_word: share of words to replace by others first
     max_characters: Count = 250  # longer sentences are skipped (MSD code: 250)
+    # Up to so many consecutive texts of a file become one, a passage, within max_characters; how many is drawn by the
+    # text. Pairs are joined on both sides.
+    join: int = Field(default=1, ge=1, le=1000)
     weight: PositiveFloat = 1.0  # multiplies its size in the balance of a stage
     on_bad: Literal["skip", "stop"] = "skip"  # lines that cannot be read, and the rest of a torn file
     most_bad: Share = 0.5  # of the lines of a file that may be skipped; more are an error, from 100 on
@@ -181,6 +184,8 @@ class Corpus(Strict):
         scaled = self.kind == "scored" or self.scores
         if self.scale is not None and not (scaled and self.scale[0] < self.scale[1]):
             raise ValueError("scale requires `kind: scored` or scores, and is [lowest, highest], such as [0, 1]")
+        if self.join > 1 and (self.kind not in ("auto", "text", "pairs") or self.word_by_word):
+            raise ValueError("join is for text and pairs, not translated word by word")
         if self.recombine and not self.word_by_word:
             raise ValueError("recombine requires word_by_word")
         return self
@@ -275,8 +280,8 @@ class StudentShape(Strict):
     max_length: Length = 128  # tokens of a text
     dropout: Fraction = 0.0  # during training
     # teacher: a linear map to the teacher's width is part of the student, so that its vectors can be compared with the
-    # teacher's
-    head: Literal["teacher"] | None = None
+    # teacher's; ridge: the same with a bias, at any width, fitted to the teacher's vectors before the first step
+    head: Literal["teacher", "ridge"] | None = None
 
     @model_validator(mode="after")
     def _code_is_whole(self) -> StudentShape:

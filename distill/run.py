@@ -18,6 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from msdc.compress.quantization import rounding
@@ -47,7 +48,7 @@ from msdc.distill.inputs import is_folder, read_inputs, record_downloads
 from msdc.distill.model_card import model_card
 from msdc.distill.objectives import find_objective
 from msdc.distill.preflight import check_recipe, require_languages
-from msdc.distill.recipe import Corpus, HeldOut, NamedModel, Recipe, Stage
+from msdc.distill.recipe import Corpus, HeldOut, NamedModel, Recipe, Stage, StudentShape
 from msdc.distill.run_folder import RunFolder, damaged_file, has_hashes, leaves, note_hashes, read_recipe
 from msdc.distill.tasks import EmbeddingTask, make_task
 from msdc.distill.tasks.hidden_states import layer_pairs
@@ -56,10 +57,12 @@ from msdc.distill.teacher import CachedTeacher, JoinedTeacher, Teacher, default_
 from msdc.distill.training.checkpoint import newest, step_of
 from msdc.distill.training.feed import BatchFeed
 from msdc.distill.training.progress import Trackers, require_trackers
+from msdc.distill.training.ridge_head import fit_head, pooled_states
 from msdc.distill.training.trainer import Trainer, check_warmup
 from msdc.distill.training.validation import Validator
 from msdc.distill.word_translation import Dictionary, PendingDictionary, learn_dictionary, translate_sources
 from msdc.encoders.encoder import Encoder, load_encoder
+from msdc.encoders.folder import with_prompt
 from msdc.errors import InputError, MsdcError
 from msdc.files import HOLDER_FILE, sha256_file, staged_folder, write_json, write_text
 from msdc.machine import quota_threads, read_machine
@@ -69,6 +72,7 @@ from msdc.text.tokenizer import Tokenizer
 
 TOKENS_OF_PAIR = 32  # of its longer side, to estimate the pairs of a batch that is cut by tokens
 MANY_CUT = 0.05  # of the texts: so many that are cut to max_length are a warning
+HEAD_TEXTS = 4_000  # rows that a head is fitted on, of all languages together
 DICTIONARY_PAIRS = 60_000  # per language; more pairs add rare words only
 
 
@@ -373,6 +377,37 @@ class Run:
             loaded[CachedTeacher(teacher, self.cache, stage.max_length, self.precision, layers, prompted)] = weight
         return JoinedTeacher(loaded) if len(loaded) > 1 else next(iter(loaded), None)
 
+    def _fits_head(self, number: int) -> bool:
+        """Whether a stage is the first that trains the head of a student whose shape asks for `ridge`."""
+        shape, stages = self.recipe.student, self.recipe.stages
+        first = next((i for i, stage in enumerate(stages) if stage.train == "student"), None)
+        return isinstance(shape, StudentShape) and shape.head == "ridge" and number == first
+
+    def _fit_head(self, learner: Encoder, teacher: Teacher, stage: Stage, text: StageText, both_sides: bool) -> None:
+        """Fit the student's head to the teacher's vectors of both sides of some rows."""
+        rows = text.sample_rows(max(1, HEAD_TEXTS // max(1, len({table.source.language for table in text.tables}))))
+        prompt = learner.defaults.prompt()
+        own, theirs = stage.prompts or (prompt, prompt), stage.teacher_prompts or ("", "")
+        targets = [row for row in rows if row.target]
+
+        def fit() -> tuple[float, dict[str, Any]]:
+            sources, others = [row.source for row in rows], [row.target for row in targets]
+            pooled = [pooled_states(learner, sources, own[0], self.precision)]
+            aimed = [teacher.vectors(with_prompt(theirs[0], sources))]
+            if others:
+                pooled.append(pooled_states(learner, others, own[1], self.precision))
+                aimed.append(
+                    teacher.vectors(with_prompt(theirs[1], others))
+                    if both_sides
+                    else teacher.vectors(with_prompt(theirs[0], [row.source for row in targets]))
+                )
+            share = fit_head(learner, np.concatenate(pooled), np.concatenate(aimed))
+            return share, dict(learner.module.state_dict())
+
+        share, state = parallel.from_first(fit)
+        learner.module.load_state_dict(state)
+        say(f"head: explains {share:.1%} of the teacher's variance before the first step")
+
     # --- one stage ------------------------------------------------------------------------------------------------
 
     def run_stage(self, number: int, stage: Stage) -> dict[str, float]:
@@ -405,6 +440,10 @@ class Run:
         parallel.from_first(lambda: self._check_vocabulary(stage, text, stage.role, learner.tokenizer, True))
         student: Any = learner.module
         teacher = self._load_teacher(stage, student)
+        # An assistant is multilingual: it reads the target side too.
+        both_sides = list(stage.teachers) == ["assistant"] or bool(TARGETS & teacher_inputs(recipe, stage))
+        if teacher is not None and self._fits_head(number):
+            self._fit_head(learner, teacher, stage, text, both_sides)
         if stage.quantize is not None:
             rounding.prepare_qat(student, stage.quantize)
         if recipe.compile:
@@ -413,8 +452,6 @@ class Run:
                 layer.compile(dynamic=True)
         task = make_task(student, stage, teacher, getattr(learner.tokenizer, "unk_id", None)).train()
         task.prepare(text)
-        # An assistant is multilingual: it reads the target side too.
-        both_sides = list(stage.teachers) == ["assistant"] or bool(TARGETS & teacher_inputs(recipe, stage))
         cached = None if isinstance(task, EmbeddingTask) else teacher  # it reads the teacher's embedding layer
         prompts = stage.prompts or (learner.defaults.prompt(), learner.defaults.prompt())
         feed = BatchFeed(

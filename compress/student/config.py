@@ -28,6 +28,7 @@ INDEX = "embedding.code.index"
 PROJECT = "embedding.project.weight"
 POSITION = "embedding.position.weight"
 DENSE = "dense.weight"
+DENSE_BIAS = "dense.bias"
 LINEARS = ("query", "key", "value", "output", "up", "down")
 
 # Indices of a code are stored in two bytes where these suffice.

@@ -11,12 +11,13 @@ import glob
 import math
 import re
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, chain, islice, product, zip_longest
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from msdc.distill.data import Row
 from msdc.distill.data.columns import (
@@ -45,6 +46,7 @@ from msdc.text.translations import open_gettext
 # `test` as a word of its own: not in `latest` or `contest`
 TEST_SET_IN_NAME = re.compile(r"(?<![a-z])(?:dev|my)?tests?(?:set|data)?(?![a-z])|sts-?20\d\d|sts1[2-6]")
 LANGUAGE_IN_NAME = re.compile(r"(?:^|[._-])([a-z]{2,3}(?:_[A-Za-z]+)?)-([a-z]{2,3}(?:_[A-Za-z]+)?)(?=[._]|$)")
+UNSPACED = ("ja", "km", "lo", "my", "th", "zh")  # languages without spaces between sentences
 UNSPACED_LETTERS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u9fff\uff00-\uffef"  # of `join_unspaced`
 LANGUAGE_AT_END = re.compile(r"(?:^|[._-])(?!po$)([a-z]{2})(?:\.(?:txt|po))*$")
 ONE_LANGUAGE = ("nli", "nli-pairs", "scored", "text", "triples")  # kinds without a target language
@@ -114,6 +116,10 @@ class TextSource:
         return self.excluded.judge(key, self._usable())
 
     def read(self) -> Generator[Row, None, None]:
+        """Rows cleaned and filtered by the corpus' limits, joined to passages if it asks for them."""
+        return joined(self._lines(), self.corpus) if self.corpus.join > 1 else self._lines()
+
+    def _lines(self) -> Generator[Row, None, None]:
         """Rows cleaned and filtered by the corpus' limits; every other line is counted in `dropped`."""
         self.taken, self.dropped = 0, {}
         longest, limit = self.corpus.max_characters, self.corpus.limit
@@ -142,6 +148,38 @@ class TextSource:
         if not self.taken:
             none = f"{self.name}: no usable sentence" + ("" if reasons else " (empty)")
             raise InputError("; ".join(filter(None, (none, *reasons.values(), self.form and f"read as {self.form}"))))
+
+
+def joined(rows: Iterable[Row], corpus: Corpus) -> Generator[Row, None, None]:
+    """Consecutive rows as passages of 2 to `join` rows each, or fewer where they would exceed `max_characters`.
+
+    The first row's hash draws the number, so that it depends on the text alone. A passage of one row is left out, as it
+    is a row of the corpus without `join`; so is a row that can have no neighbour (with a label or negatives).
+    """
+
+    def passage(some: Sequence[Row]) -> Row:
+        source = _separator(corpus.source).join(row.source for row in some)
+        target = _separator(some[0].language).join(row.target for row in some) if some[0].target else ""
+        return some[0]._replace(source=source, target=target)
+
+    taken: list[Row] = []
+    aim = 0
+    for row in rows:
+        longer = passage([*taken, row])
+        if taken and (len(taken) == aim or max(len(longer.source), len(longer.target)) > corpus.max_characters):
+            if len(taken) > 1:
+                yield passage(taken)
+            taken = []
+        if not taken:
+            aim = 2 + crc32(row.source.encode()) % (corpus.join - 1)
+        taken.append(row)
+    if len(taken) > 1:
+        yield passage(taken)
+
+
+def _separator(language: str) -> str:
+    """What stands between two sentences of a language."""
+    return "" if re.split(r"[_-]", language)[0] in UNSPACED else " "
 
 
 def refuse_test_set(path: Path, what: str) -> None:

@@ -61,7 +61,7 @@ ABOUT = "about.json"  # of a table, and of its ids: with bytes and sha256 of the
 TRUNCATED = "truncated"  # next to the ids: the number of texts that are longer
 # Settings of a corpus that change its rows.
 SETTINGS = {"kind", "source", "languages", "limit", "columns", "header", "scores", "scale", "tokenized",
-            "max_characters", "recombine", "on_bad", "most_bad"}  # fmt: skip
+            "max_characters", "join", "recombine", "on_bad", "most_bad"}  # fmt: skip
 
 
 def tables_folder(recipe: Recipe | None = None) -> Path:

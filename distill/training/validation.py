@@ -20,7 +20,7 @@ from msdc.distill.tasks.sentence import TrainingTask
 from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import with_prompt
 from msdc.progress import warn
-from msdc.scores import cosine_rows, mse, spearman
+from msdc.scores import cosine_rows, explained_variance, mse, spearman
 from msdc.text.answers import nearest_accuracy
 from msdc.text.scored_pairs import ScoredPairs
 
@@ -52,7 +52,9 @@ FEW_GRADED = 50  # pairs
 class Validator:
     """Scores a student: MSE and nearest-neighbour accuracy on held-out pairs by language, Spearman on graded pairs.
 
-    The MSE compares vectors of the teacher's width: the student's own, or those of the task's learned map to it.
+    MSE and explained variance (R²) compare vectors of the teacher's width: the student's own, or those of the task's
+    learned map to it. Where all of a teacher's vectors are near each other, cosines are high from the first step on and
+    only the explained variance shows what the student has learned.
     """
 
     def __init__(self, task: TrainingTask, text: StageText, recipe: Recipe) -> None:
@@ -94,6 +96,7 @@ class Validator:
         teacher, project, stage = self.task.teacher, self.task.project, self.task.stage
         numbers: dict[str, float] = {}
         errors, accuracies, correlations = [], [], []
+        aimed, reached = [], []
         for code, rows in sorted(self.heldout.items()):
             sources = [row.source for row in rows]
             targets = [row.target or row.source for row in rows]
@@ -106,7 +109,9 @@ class Validator:
                     compared_ND = projected_ND.float().cpu().numpy()
             if teacher is not None and teacher.width == compared_ND.shape[1]:
                 prompt = (stage.teacher_prompts or NO_PROMPTS)[0]
-                errors.append(mse(teacher.vectors(with_prompt(prompt, sources)), compared_ND))
+                aimed.append(teacher.vectors(with_prompt(prompt, sources)))
+                reached.append(compared_ND)
+                errors.append(mse(aimed[-1], compared_ND))
                 numbers[f"mse_{code}"] = errors[-1]
             accuracies.append(float(np.mean(nearest_accuracy(source_ND, target_ND, sources, targets))))
             numbers[f"accuracy_{code}"] = accuracies[-1]
@@ -120,6 +125,8 @@ class Validator:
             correlations.append(numbers[f"spearman_{graded.name}"])
         means = {"heldout_mse": errors, "heldout_accuracy": accuracies, "graded": correlations}
         scores = {name: float(np.mean(values)) for name, values in means.items() if values}
+        if aimed:
+            scores["explained_variance"] = explained_variance(np.concatenate(aimed), np.concatenate(reached))
         width = encoder.width if teacher is None else teacher.width
         choice = chosen_by(stage.choose, width, *(scores.get(name) for name in means))
         graded_mean = {"graded": scores.pop("graded")} if correlations else {}

@@ -36,6 +36,9 @@ KINDS = {
     "static, fitted": {"layers": [], "bottleneck": 16, "base_rows": 90, "nonzeros": 2},
     "head": {"scratch": SCRATCH, "bottleneck": None, "head": "teacher"},
     "static, head": {"layers": [], "bottleneck": 16, "head": "teacher"},
+    "ridge head": {"layers": [0], "bottleneck": 16, "head": "ridge"},
+    "static, ridge head": {"layers": [], "bottleneck": 16, "head": "ridge"},
+    "static, ridge": {"layers": [], "bottleneck": None, "head": "ridge"},
 }
 
 

@@ -442,3 +442,40 @@ def test_a_table_of_scored_pairs_is_described_with_the_range_of_its_scores(tmp_p
     (tmp_path / "other.csv").write_text("a,b\nx,y\n")
     (part,) = describe_corpus(str(tmp_path / "other.csv"), {})
     assert "language of its translations is unknown" in part.error
+
+
+# --- passages
+
+
+def lines_of(count):
+    return "".join(f"Line {number} is here.\tZeile {number} ist da.\n" for number in range(count))
+
+
+def test_consecutive_rows_become_passages_on_both_sides(tmp_path):
+    """Every row is in one passage at most, in order; the limit of characters holds; a passage has two rows or more."""
+    path = made(tmp_path / "mine.en-de.tsv", lines_of(200))
+    passages = rows(path=path, join=5, max_characters=90)
+    numbers = [[int(word) for word in re.findall(r"\d+", source)] for source, _, _ in passages]
+    assert {len(some) for some in numbers} == {2, 3, 4, 5}
+    flat = [number for some in numbers for number in some]
+    assert flat == sorted(set(flat))
+    assert len(flat) > 150
+    for some, (source, target, _) in zip(numbers, passages, strict=True):
+        assert source == " ".join(f"Line {number} is here." for number in some)
+        assert target == " ".join(f"Zeile {number} ist da." for number in some)
+        assert max(len(source), len(target)) <= 90
+    assert rows(path=path, join=5, max_characters=90) == passages
+    assert rows(path=path, join=5, max_characters=30) == []
+
+
+def test_passages_of_languages_without_spaces_have_none(tmp_path):
+    path = made(tmp_path / "mine.en-ja.tsv", "One.\t一つ。\nTwo.\t二つ。\n")
+    assert rows(path=path, join=2) == [("One. Two.", "一つ。二つ。", "ja")]
+    text = made(tmp_path / "mine.txt", "一つ。\n二つ。\n")
+    assert rows(path=text, kind="text", source="ja", join=2) == [("一つ。二つ。", "", "ja")]
+
+
+@pytest.mark.parametrize("kind", ["triples", "scored", "nli"])
+def test_only_text_and_pairs_are_joined(kind):
+    with pytest.raises(ValueError, match="join is for text and pairs"):
+        Corpus(path="x", kind=kind, join=2)
