@@ -157,10 +157,10 @@ def joined(rows: Iterable[Row], corpus: Corpus) -> Generator[Row, None, None]:
     is a row of the corpus without `join`; so is a row that can have no neighbour (with a label or negatives).
     """
 
-    def passage(some: Sequence[Row]) -> Row:
-        source = _separator(corpus.source).join(row.source for row in some)
-        target = _separator(some[0].language).join(row.target for row in some) if some[0].target else ""
-        return some[0]._replace(source=source, target=target)
+    def passage(parts: Sequence[Row]) -> Row:
+        source = _separator(corpus.source).join(row.source for row in parts)
+        target = _separator(parts[0].language).join(row.target for row in parts) if parts[0].target else ""
+        return parts[0]._replace(source=source, target=target)
 
     taken: list[Row] = []
     aim = 0

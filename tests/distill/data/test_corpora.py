@@ -456,13 +456,13 @@ def test_consecutive_rows_become_passages_on_both_sides(tmp_path):
     path = made(tmp_path / "mine.en-de.tsv", lines_of(200))
     passages = rows(path=path, join=5, max_characters=90)
     numbers = [[int(word) for word in re.findall(r"\d+", source)] for source, _, _ in passages]
-    assert {len(some) for some in numbers} == {2, 3, 4, 5}
-    flat = [number for some in numbers for number in some]
+    assert set(map(len, numbers)) == {2, 3, 4, 5}
+    flat = [number for passage in numbers for number in passage]
     assert flat == sorted(set(flat))
     assert len(flat) > 150
-    for some, (source, target, _) in zip(numbers, passages, strict=True):
-        assert source == " ".join(f"Line {number} is here." for number in some)
-        assert target == " ".join(f"Zeile {number} ist da." for number in some)
+    for lines, (source, target, _) in zip(numbers, passages, strict=True):
+        assert source == " ".join(f"Line {number} is here." for number in lines)
+        assert target == " ".join(f"Zeile {number} ist da." for number in lines)
         assert max(len(source), len(target)) <= 90
     assert rows(path=path, join=5, max_characters=90) == passages
     assert rows(path=path, join=5, max_characters=30) == []
