@@ -387,21 +387,21 @@ class Run:
         """Fit the student's head to the teacher's vectors of both sides of some rows."""
         rows = text.sample_rows(max(1, HEAD_TEXTS // max(1, len({table.source.language for table in text.tables}))))
         prompt = learner.defaults.prompt()
-        own, theirs = stage.prompts or (prompt, prompt), stage.teacher_prompts or ("", "")
+        prompts, teacher_prompts = stage.prompts or (prompt, prompt), stage.teacher_prompts or ("", "")
         targets = [row for row in rows if row.target]
 
         def fit() -> tuple[float, dict[str, Any]]:
             sources, others = [row.source for row in rows], [row.target for row in targets]
-            pooled = [pooled_states(learner, sources, own[0], self.precision)]
-            aimed = [teacher.vectors(with_prompt(theirs[0], sources))]
+            pooled = [pooled_states(learner, sources, prompts[0], self.precision)]
+            expected = [teacher.vectors(with_prompt(teacher_prompts[0], sources))]
             if others:
-                pooled.append(pooled_states(learner, others, own[1], self.precision))
-                aimed.append(
-                    teacher.vectors(with_prompt(theirs[1], others))
+                pooled.append(pooled_states(learner, others, prompts[1], self.precision))
+                expected.append(
+                    teacher.vectors(with_prompt(teacher_prompts[1], others))
                     if both_sides
-                    else teacher.vectors(with_prompt(theirs[0], [row.source for row in targets]))
+                    else teacher.vectors(with_prompt(teacher_prompts[0], [row.source for row in targets]))
                 )
-            share = fit_head(learner, np.concatenate(pooled), np.concatenate(aimed))
+            share = fit_head(learner, np.concatenate(pooled), np.concatenate(expected))
             return share, dict(learner.module.state_dict())
 
         share, state = parallel.from_first(fit)
