@@ -24,6 +24,7 @@ VERBS = {
     "encode": ("msdc.commands.encode:command", "Print or write the vectors of texts."),
     "compare": ("msdc.commands.encode:compare", "Print the similarity of texts."),
     "search": ("msdc.commands.search:command", "Find the lines of a text file closest in meaning to a query."),
+    "models": ("msdc.commands.models:command", "List the models of this package: what each is for, and its size."),
     "quickstart": (
         "msdc.bench.cli:quickstart",
         "The whole workflow on the embedded corpus and teacher, in minutes.",
@@ -49,6 +50,7 @@ EXAMPLES = {
     "encode": 'msdc encode "Where is the station?"',
     "compare": 'msdc compare msdc-mini "Where is the station?" "Wo ist der Bahnhof?"',
     "search": 'msdc search notes.txt "Where is the car?"',
+    "models": "msdc models",
     "quickstart": "msdc quickstart -o first",
     "corpus": "msdc corpus mine.csv",
     "build-data": "msdc build-data msdc-mini -o data --dry-run",

@@ -74,7 +74,7 @@ def test_defaults_are_derived_from_the_function():
 
 
 # Both are short and print no remarks.
-WITHOUT_REMARKS = {"msdc doctor", "msdc compress plan"}
+WITHOUT_REMARKS = {"msdc doctor", "msdc models", "msdc compress plan"}
 
 
 def run(*words: str, code: int = 0, text: str | None = None):
