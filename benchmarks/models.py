@@ -140,7 +140,7 @@ def plot(points: list[tuple[float, list[str]]]) -> str:
             parts.append(f'<text x="{x - 9 if end else x + 9:.0f}" y="{y + 4:.0f}" fill="{color}" '
                          f'text-anchor="{"end" if end else "start"}">{name}</text>')  # fmt: skip
     parts.append(f'<text x="{width / 2:.0f}" y="{height - 6}" text-anchor="middle">Weights and tokenizer, int8; '
-                 "mean Spearman x 100 of six tracks of STS2017; without a name: MSD's students</text></svg>")  # fmt: skip
+                 "mean Spearman x 100, six tracks of STS2017; no name: MSD's students</text></svg>")  # fmt: skip
     return "\n".join(parts) + "\n"
 
 
