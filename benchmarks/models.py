@@ -77,7 +77,7 @@ def xquad(store: VectorStore, data: Path) -> dict[str, float]:
 def measured(name: str, model: Any, data: Path) -> dict[str, Any]:
     """All scores of a model."""
     document = json.loads(json.dumps(evaluate_all(model, TASKS, data=data).as_json()))
-    scores = {one["name"]: one[one["main"]] for one in document["results"]}
+    scores = {result["name"]: result[result["main"]] for result in document["results"]}
     return {"name": name, "scores": scores | {f"xquad/{key}": x for key, x in xquad(VectorStore(model), data).items()}}
 
 
@@ -88,12 +88,12 @@ def mean(scores: dict[str, float], names: list[str]) -> str:
 
 def field(rows: list[dict[str, Any]]) -> list[tuple[float, list[str]]]:
     """(megabytes, cells) of ours and of the published models, the smallest first."""
-    found = []
+    entries = []
     for row in rows:
         if row["name"] == E5:
             continue
         values = [row["scores"][f"sts17/{track}"] for track in TRACKS]
-        found.append((megabytes(row["name"]), [f"**{row['name']}**", f"{megabytes(row['name']):.1f}", *values]))
+        entries.append((megabytes(row["name"]), [f"**{row['name']}**", f"{megabytes(row['name']):.1f}", *values]))
     for file in ("msd_sts2017", "mteb_sts17"):
         for line in csv.DictReader((PUBLISHED / f"{file}.csv").read_text("utf-8").splitlines()[1:]):
             student = line["system"].startswith("MSD ") or file == "mteb_sts17"
@@ -101,11 +101,11 @@ def field(rows: list[dict[str, Any]]) -> list[tuple[float, list[str]]]:
                 continue
             size = float(line.get("parameters_M") or float(line["embedding_M"]) + float(line["encoder_M"]))
             size += TOKENIZER_MB
-            found.append((size, [line["system"].replace(", B ", ", bottleneck "), f"{size:.0f}",
+            entries.append((size, [line["system"].replace(", B ", ", bottleneck "), f"{size:.0f}",
                                  *(float(line[track]) for track in TRACKS)]))  # fmt: skip
     return [
         (size, [*cells[:2], *(f"{x:.1f}" for x in cells[2:]), f"{np.mean(cells[2:]):.1f}"])
-        for size, cells in sorted(found, key=lambda one: one[0])
+        for size, cells in sorted(entries, key=lambda entry: entry[0])
     ]
 
 
@@ -164,14 +164,14 @@ def main() -> None:
     times: dict[str, list[list[float]]] = {name: [[], []] for name in models}
     for _ in range(ROUNDS):
         for name, model in models.items():
-            for kept, some in zip(times[name], (texts, long), strict=True):
-                kept.append(milliseconds(model, some))
+            for rounds, batch in zip(times[name], (texts, long), strict=True):
+                rounds.append(milliseconds(model, batch))
     ordered = [next(row for row in rows if row["name"] == name) for name in models]
     within, across = [f"sts17/{t}" for t in TRACKS[:3]], [f"sts17/{t}" for t in TRACKS[3:]]
     columns: list[tuple[str, list[str]]] = []
     for row in ordered:
         scores, name = row["scores"], row["name"]
-        flores = [one for one in scores if one.startswith("flores/")]
+        flores = [key for key in scores if key.startswith("flores/")]
         columns.append((name, [
             f"{megabytes(name):.1f}" if name != E5 else "71.6 + 5.1",
             spread(times[name][0]), spread(times[name][1]),
