@@ -52,7 +52,7 @@ from msdc.distill.recipe import Corpus, HeldOut, NamedModel, Recipe, Stage, Stud
 from msdc.distill.run_folder import RunFolder, damaged_file, has_hashes, leaves, note_hashes, read_recipe
 from msdc.distill.tasks import EmbeddingTask, make_task
 from msdc.distill.tasks.hidden_states import layer_pairs
-from msdc.distill.tasks.sentence import TARGETS, teacher_inputs
+from msdc.distill.tasks.sentence import TARGETS, reads_targets, teacher_inputs
 from msdc.distill.teacher import CachedTeacher, JoinedTeacher, Teacher, default_cache
 from msdc.distill.training.checkpoint import newest, step_of
 from msdc.distill.training.feed import BatchFeed
@@ -440,8 +440,7 @@ class Run:
         parallel.from_first(lambda: self._check_vocabulary(stage, text, stage.role, learner.tokenizer, True))
         student: Any = learner.module
         teacher = self._load_teacher(stage, student)
-        # An assistant is multilingual: it reads the target side too.
-        both_sides = list(stage.teachers) == ["assistant"] or bool(TARGETS & teacher_inputs(recipe, stage))
+        both_sides = reads_targets(recipe, stage)
         if teacher is not None and self._fits_head(number):
             self._fit_head(learner, teacher, stage, text, both_sides)
         if stage.quantize is not None:

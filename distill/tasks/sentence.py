@@ -49,6 +49,11 @@ def teacher_inputs(recipe: Recipe, stage: Stage) -> set[str]:
     return {name for name in stage_inputs(stage) if name.startswith("teacher_")} - given
 
 
+def reads_targets(recipe: Recipe, stage: Stage) -> bool:
+    """Whether the teacher encodes the target side too: an assistant, which is multilingual, does."""
+    return list(stage.teachers) == ["assistant"] or bool(TARGETS & teacher_inputs(recipe, stage))
+
+
 def encode_sides(student: Any, sides: Sequence[tuple[Tensor, Tensor]], mini_batch: int | None = None) -> list[Tensor]:
     """Sentence vectors of each side, [B, D] each, computed in groups of near-equal length over all sides.
 

@@ -16,7 +16,7 @@ from msdc.distill.data.tables import NO_PROMPTS
 from msdc.distill.data.text import StageText
 from msdc.distill.parallel import rank_and_world
 from msdc.distill.recipe import Corpus, Recipe
-from msdc.distill.tasks.sentence import TrainingTask
+from msdc.distill.tasks.sentence import TrainingTask, reads_targets
 from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import with_prompt
 from msdc.progress import warn
@@ -59,6 +59,7 @@ class Validator:
 
     def __init__(self, task: TrainingTask, text: StageText, recipe: Recipe) -> None:
         self.task, self.heldout = task, text.heldout_rows()
+        self.both_sides = reads_targets(recipe, task.stage)
         self.graded = [read_graded(path, limit=recipe.heldout.graded_pairs) for path in recipe.heldout.graded]
         if not self.graded:
             self.graded, self.heldout = scored_heldout(self.heldout, recipe.corpora_of(task.stage))
@@ -96,7 +97,7 @@ class Validator:
         teacher, project, stage = self.task.teacher, self.task.project, self.task.stage
         numbers: dict[str, float] = {}
         errors, accuracies, correlations = [], [], []
-        aimed, reached = [], []
+        expected, compared = [], []
         for code, rows in sorted(self.heldout.items()):
             sources = [row.source for row in rows]
             targets = [row.target or row.source for row in rows]
@@ -108,10 +109,12 @@ class Validator:
                     projected_ND = project(torch.from_numpy(target_ND).to(project.weight.device))
                     compared_ND = projected_ND.float().cpu().numpy()
             if teacher is not None and teacher.width == compared_ND.shape[1]:
-                prompt = (stage.teacher_prompts or NO_PROMPTS)[0]
-                aimed.append(teacher.vectors(with_prompt(prompt, sources)))
-                reached.append(compared_ND)
-                errors.append(mse(aimed[-1], compared_ND))
+                # What the stage trains: a teacher that reads the targets has vectors of their own.
+                side = int(self.both_sides and targets != sources)
+                prompt = (stage.teacher_prompts or NO_PROMPTS)[side]
+                expected.append(teacher.vectors(with_prompt(prompt, targets if side else sources)))
+                compared.append(compared_ND)
+                errors.append(mse(expected[-1], compared_ND))
                 numbers[f"mse_{code}"] = errors[-1]
             accuracies.append(float(np.mean(nearest_accuracy(source_ND, target_ND, sources, targets))))
             numbers[f"accuracy_{code}"] = accuracies[-1]
@@ -125,8 +128,8 @@ class Validator:
             correlations.append(numbers[f"spearman_{graded.name}"])
         means = {"heldout_mse": errors, "heldout_accuracy": accuracies, "graded": correlations}
         scores = {name: float(np.mean(values)) for name, values in means.items() if values}
-        if aimed:
-            scores["explained_variance"] = explained_variance(np.concatenate(aimed), np.concatenate(reached))
+        if expected:
+            scores["explained_variance"] = explained_variance(np.concatenate(expected), np.concatenate(compared))
         width = encoder.width if teacher is None else teacher.width
         choice = chosen_by(stage.choose, width, *(scores.get(name) for name in means))
         graded_mean = {"graded": scores.pop("graded")} if correlations else {}

@@ -173,3 +173,17 @@ def test_few_graded_pairs_and_weights_that_are_no_numbers_are_named(tuned, tmp_p
     stages = [tree["stages"][0] | {"evaluate_every": 1}]
     with pytest.raises(MsdcError, match=r"weights are not finite\. Lower learning_rate .* from the start of the stage"):
         distill(tree | {"stages": stages}, tmp_path / "other")
+
+
+def test_where_the_teacher_reads_the_targets_they_are_compared_with_its_own_vectors(tiny_teacher, tmp_path):
+    """A student that equals the assistant has no error: its target's vector is the assistant's of the target."""
+    stage = {"name": "only", "objective": "multilingual_mse", "teacher": "assistant", "steps": 1, "batch": 8,
+             "max_length": 20, "learning_rate": 1e-9}  # fmt: skip
+    tree = tiny_models.recipe(tiny_teacher, tmp_path / "outputs", [stage])
+    tree |= {"student": {"max_length": 20, "bottleneck": None}, "precision": "float32"}
+    distill(tree, tmp_path / "run")
+    rows = [row["evaluation"] for row in Metrics(tmp_path / "run" / "metrics.jsonl").rows() if "evaluation" in row]
+    assert rows
+    for row in rows:
+        assert row["heldout_mse"] < 1e-5
+        assert row["explained_variance"] > 0.999
