@@ -111,33 +111,33 @@ def field(rows: list[dict[str, Any]]) -> list[tuple[float, list[str]]]:
 
 def plot(points: list[tuple[float, list[str]]]) -> str:
     """Mean Spearman of the tracks against megabytes (logarithmic), as SVG."""
-    width, height, left, bottom = 760, 400, 56, 46
+    width, height, margin, bottom = 760, 400, 56, 46
     sizes, means = [size for size, _ in points], [float(cells[-1]) for _, cells in points]
     low, high = np.log10(min(sizes) * 0.85), np.log10(max(sizes) * 1.6)
     floor, top = min(means) - 2, max(means) + 2
 
-    def place(size: float, value: float) -> tuple[float, float]:
-        x = left + (np.log10(size) - low) / (high - low) * (width - left - 10)
-        return float(x), float(height - bottom - (value - floor) / (top - floor) * (height - bottom - 14))
+    def position(size: float, value: float) -> tuple[float, float]:
+        across = margin + (np.log10(size) - low) / (high - low) * (width - margin - 10)
+        return float(across), float(height - bottom - (value - floor) / (top - floor) * (height - bottom - 14))
 
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" '
              f'font-size="11"><rect width="{width}" height="{height}" fill="white"/>']  # fmt: skip
     for tick in (10, 20, 50, 100, 200):
-        x, y = place(tick, floor)
-        parts.append(f'<line x1="{x:.0f}" y1="14" x2="{x:.0f}" y2="{y:.0f}" stroke="#ddd"/>'
-                     f'<text x="{x:.0f}" y="{y + 16:.0f}" text-anchor="middle">{tick} MB</text>')  # fmt: skip
+        column, line = position(tick, floor)
+        parts.append(f'<line x1="{column:.0f}" y1="14" x2="{column:.0f}" y2="{line:.0f}" stroke="#ddd"/>'
+                     f'<text x="{column:.0f}" y="{line + 16:.0f}" text-anchor="middle">{tick} MB</text>')  # fmt: skip
     for tick in range(int(floor) // 5 * 5 + 5, int(top) + 1, 5):
-        _, y = place(min(sizes), tick)
-        parts.append(f'<line x1="{left}" y1="{y:.0f}" x2="{width - 10}" y2="{y:.0f}" stroke="#ddd"/>'
-                     f'<text x="{left - 6}" y="{y + 4:.0f}" text-anchor="end">{tick}</text>')  # fmt: skip
+        _, line = position(min(sizes), tick)
+        parts.append(f'<line x1="{margin}" y1="{line:.0f}" x2="{width - 10}" y2="{line:.0f}" stroke="#ddd"/>'
+                     f'<text x="{margin - 6}" y="{line + 4:.0f}" text-anchor="end">{tick}</text>')  # fmt: skip
     for (size, cells), value in zip(points, means, strict=True):
-        x, y = place(size, value)
+        column, line = position(size, value)
         ours, name = cells[0].startswith("**"), cells[0].strip("*")
         color = "#c0392b" if ours else "#34495e"
-        parts.append(f'<circle cx="{x:.0f}" cy="{y:.0f}" r="{6 if ours else 4}" fill="{color}"/>')
+        parts.append(f'<circle cx="{column:.0f}" cy="{line:.0f}" r="{6 if ours else 4}" fill="{color}"/>')
         if not name.startswith("MSD "):
-            end = x > 0.72 * width
-            parts.append(f'<text x="{x - 9 if end else x + 9:.0f}" y="{y + 4:.0f}" fill="{color}" '
+            end = column > 0.72 * width
+            parts.append(f'<text x="{column - 9 if end else x + 9:.0f}" y="{line + 4:.0f}" fill="{color}" '
                          f'text-anchor="{"end" if end else "start"}">{name}</text>')  # fmt: skip
     parts.append(f'<text x="{width / 2:.0f}" y="{height - 6}" text-anchor="middle">Weights and tokenizer, int8; '
                  "mean Spearman x 100, six tracks of STS2017; no name: MSD's students</text></svg>")  # fmt: skip

@@ -52,8 +52,8 @@ def drawing(lines: list[str]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", type=Path, default=Path("docs/images/search.svg"), metavar="FILE")
-    given = parser.parse_args()
-    write_text(given.write, drawing(first_lines(QUESTIONS)))
+    options = parser.parse_args()
+    write_text(options.write, drawing(first_lines(QUESTIONS)))
 
 
 if __name__ == "__main__":
