@@ -137,7 +137,7 @@ def plot(points: list[tuple[float, list[str]]]) -> str:
         parts.append(f'<circle cx="{column:.0f}" cy="{line:.0f}" r="{6 if ours else 4}" fill="{color}"/>')
         if not name.startswith("MSD "):
             end = column > 0.72 * width
-            parts.append(f'<text x="{column - 9 if end else x + 9:.0f}" y="{line + 4:.0f}" fill="{color}" '
+            parts.append(f'<text x="{column - 9 if end else column + 9:.0f}" y="{line + 4:.0f}" fill="{color}" '
                          f'text-anchor="{"end" if end else "start"}">{name}</text>')  # fmt: skip
     parts.append(f'<text x="{width / 2:.0f}" y="{height - 6}" text-anchor="middle">Weights and tokenizer, int8; '
                  "mean Spearman x 100, six tracks of STS2017; no name: MSD's students</text></svg>")  # fmt: skip
