@@ -367,7 +367,7 @@ def page(tables: Sequence[PaperTable], results: Sequence[RowResult], gold: Gold,
         "A cell is the mean over seeds, in brackets the 95 % interval over seeds and test items together (variance of "
         "the mean over seeds plus that over resampled items, Student's t), then the lowest and highest score of a "
         f"seed. {JUDGED} "
-        "Test sets were scored once per student, after training; checkpoints were chosen on held-out pairs and STSb "
+        "Test sets were scored once, after training; checkpoints were chosen on held-out pairs and STSb "
         "dev.",
         *(_section(table, [one for one in results if one.key[0] == table.name], lines.get(table.name, ()), gold, notes)
           for table in tables),

@@ -47,8 +47,8 @@ def sets(options: argparse.Namespace) -> str:
                 ])  # fmt: skip
     return f"""## In one language
 
-The ranking and msdc-mini's vocabulary and table were chosen on squad-it and squad-es; XQuAD was never used for choosing. Neither
-is training text. In brackets: 95 % bootstrap interval.
+The ranking and msdc-mini's vocabulary and table were chosen on squad-it and squad-es; XQuAD was never used to choose.
+Neither is training text. In brackets: 95 % bootstrap interval.
 
 {table(("set", "model", "ranked by", "acc@1", "MRR@10"), rows)}"""
 
