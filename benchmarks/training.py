@@ -94,11 +94,11 @@ def sentence_transformers(folder: Path, pairs: list[list[str]], steps: int, opti
     english, others = map(list, zip(*pairs, strict=True))
     labels = load_encoder(MODEL).encode(english)
     data = Dataset.from_dict({"english": english, "non_english": others, "label": labels.tolist()})
-    model = SentenceTransformer(str(locate_model(MODEL)), device="cpu")
+    model = SentenceTransformer(str(locate_model(MODEL)), device="cuda" if torch.cuda.is_available() else "cpu")
     model.max_seq_length = MAX_LENGTH
     arguments = Arguments(
         output_dir=str(folder), max_steps=steps, per_device_train_batch_size=BATCH, learning_rate=RATE,
-        warmup_ratio=0.1, save_strategy="no", report_to="none", use_cpu=True,
+        warmup_ratio=0.1, save_strategy="no", report_to="none", use_cpu=not torch.cuda.is_available(),
         disable_tqdm=True, logging_strategy="no",
     )  # fmt: skip
     SentenceTransformerTrainer(model=model, args=arguments, train_dataset=data, loss=losses.MSELoss(model)).train()

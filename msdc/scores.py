@@ -77,11 +77,11 @@ def mse(first_ND: np.ndarray, second_ND: np.ndarray) -> float:
 def explained_variance(teacher_ND: np.ndarray, student_ND: np.ndarray) -> float:
     """R²: 1 - the student's squared error over the teacher's variance, both summed over all dimensions.
 
-    0 is as good as the teacher's mean vector, 1 is the teacher itself. NaN if the teacher's vectors are all equal.
+    0 is as good as the teacher's mean vector, 1 is the teacher itself, also where its vectors are all equal.
     """
     teacher, student = teacher_ND.astype(np.float64), student_ND.astype(np.float64)
-    spread = float(((teacher - teacher.mean(0)) ** 2).sum())
-    return 1.0 - float(((teacher - student) ** 2).sum()) / spread if spread > 0 else float("nan")
+    error, spread = float(((teacher - student) ** 2).sum()), float(((teacher - teacher.mean(0)) ** 2).sum())
+    return 1.0 - error / spread if spread > 0 else float(error == 0)
 
 
 def pareto(costs_NK: Sequence[Sequence[float]]) -> list[bool]:

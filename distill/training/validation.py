@@ -128,7 +128,7 @@ class Validator:
             correlations.append(numbers[f"spearman_{graded.name}"])
         means = {"heldout_mse": errors, "heldout_accuracy": accuracies, "graded": correlations}
         scores = {name: float(np.mean(values)) for name, values in means.items() if values}
-        if expected:
+        if sum(map(len, expected)) > 1:  # one vector has no variance
             scores["explained_variance"] = explained_variance(np.concatenate(expected), np.concatenate(compared))
         width = encoder.width if teacher is None else teacher.width
         choice = chosen_by(stage.choose, width, *(scores.get(name) for name in means))

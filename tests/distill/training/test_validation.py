@@ -187,3 +187,18 @@ def test_where_the_teacher_reads_the_targets_they_are_compared_with_its_own_vect
     for row in rows:
         assert row["heldout_mse"] < 1e-5
         assert row["explained_variance"] > 0.999
+
+
+def test_one_held_out_pair_ends_a_run(tiny_teacher, tmp_path):
+    """Of one vector there is no variance to explain: the other numbers are written, and they are JSON."""
+    (tmp_path / "pairs.tsv").write_text("".join(f"a cat {n}\teine Katze {n}\n" for n in range(60)), encoding="utf-8")
+    stage = {"name": "only", "objective": "multilingual_mse", "steps": 1, "batch": 8, "max_length": 20}
+    tree = tiny_models.recipe(tiny_teacher, tmp_path / "outputs", [stage])
+    tree |= {
+        "corpora": [{"path": str(tmp_path / "pairs.tsv"), "languages": ["de"]}],
+        "heldout": {"pairs": 1, "share": 0.1, "least": 0},
+    }
+    distill(tree, tmp_path / "run")
+    (row,) = [row["evaluation"] for row in Metrics(tmp_path / "run" / "metrics.jsonl").rows() if "evaluation" in row]
+    assert "explained_variance" not in row
+    assert "heldout_mse" in row
