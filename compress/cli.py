@@ -226,6 +226,24 @@ def code(as_json: bool, **options: Any) -> None:
     click.echo(f"mean cosine to {report.model} before training: {report.cosine:.4f}")
 
 
+@command.command("centre")
+@MODEL
+@OUTPUT
+@click.option("--corpus", type=FILE, help="Text like that which will be encoded; default: the embedded corpus.")
+@FORCE
+@json_option
+@quiet_option
+def centre_command(as_json: bool, **options: Any) -> None:
+    """Subtract the mean vector, so that the cosines of a model such as E5 use their range."""
+    report = compress.centre(**options)
+    if as_json:
+        click.echo(report.model_dump_json(indent=2))
+        return
+    click.echo(
+        f"{report.out}: mean cosine of two of {report.texts:,} texts {report.after:.3f}, before {report.before:.3f}"
+    )
+
+
 @command.command("quantize")
 @MODEL
 @OUTPUT

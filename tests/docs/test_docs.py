@@ -19,8 +19,6 @@ PAGES = [path for path in pages() if path.is_file()]
 NAMED = re.compile(r"`((?:bench|benchmarks|compress|distill|docs|examples|export|msdc|tests)/[\w./*-]+)`")
 # Generated pages name files of the measured version.
 FIXED = ("docs/results/",)
-# Of the msdc-mini of eight languages, as docs/results/README.md says; nothing in them depends on what it learned.
-NOT_MEASURED_AGAIN = ("install.md",)
 
 
 def relative(path: Path) -> str:
@@ -151,7 +149,7 @@ def test_pages_are_about_the_shipped_model():
     for page in ROOT.glob("docs/results/*.md"):
         model = re.search(r"^\* Model: (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
         if model and "msdc-mini" in model[1]:
-            assert page.name in NOT_MEASURED_AGAIN or weights in model[1], relative(page)
+            assert weights in model[1], relative(page)
 
 
 def test_results_are_listed_with_their_origin():

@@ -97,7 +97,7 @@ def test_quiet_and_output_are_spelled_the_same():
             assert "--output" in shown and "--out " not in shown, path
     assert {path.removeprefix("msdc ") for path in writes} == {
         "quickstart", "distill", "build-data", "compress student", "compress vocabulary", "compress code",
-        "compress quantize", "export", "bench", "evaluate", "report", "encode",
+        "compress quantize", "compress centre", "export", "bench", "evaluate", "report", "encode",
     }  # fmt: skip
 
 
