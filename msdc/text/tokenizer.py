@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -267,6 +267,7 @@ def write_fast_copy(model_file: Path, target: Path) -> None:
         if full:
             steps += [normalizers.Replace(Regex(rf"(?<=\P{{M}}){apart}"), ""), normalizers.NFC()]
         steps.append(normalizers.Replace(apart, ""))
+        steps = [*_rules_of_two_marks(normalize, normalizers.Sequence(steps)), *steps]
     if proto.normalizer_spec.remove_extra_whitespaces:
         steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(r"\A +| +\z"), "")]
     backend.normalizer = normalizers.Sequence(steps)
@@ -283,6 +284,21 @@ def write_fast_copy(model_file: Path, target: Path) -> None:
     )
     with disk_errors(target):
         backend.save(str(target), pretty=False)
+
+
+def _rules_of_two_marks(normalize: Callable[[str], str], others: Any) -> list[Any]:
+    """Steps for letters with two marks or more that a character map joins at once and `others` do not (U+1EC7, \u1ec7).
+
+    A map may have a rule of three characters whose first two have none.
+    """
+    steps = []
+    for letter in map(chr, [*range(0xC0, 0x250), *range(0x370, 0x530), *range(0x1E00, 0x2000)]):
+        parts = unicodedata.normalize("NFD", letter)
+        if len(parts) > 2:
+            joined = normalize(f"x{parts}x").strip("▁")[1:-1]
+            if len(joined) < len(parts) and others.normalize_str(f"x{parts}x").strip("▁ ")[1:-1] != joined:
+                steps.append(normalizers.Replace(parts, joined))
+    return steps
 
 
 def _joined_kana_and_jamo() -> list[Any]:

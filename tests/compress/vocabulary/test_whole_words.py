@@ -10,7 +10,7 @@ from msdc.compress.texts import quickstart_texts
 from msdc.compress.vocabulary.spelling import marks_apart, read_character_map, respell, spellings
 from msdc.compress.vocabulary.tokens import NORMAL, UNUSED, read_proto
 from msdc.compress.vocabulary.train import PHRASE, train_vocabulary, train_whole_words
-from msdc.encoders.folder import locate_model
+from msdc.encoders.folder import SHIPPED, locate_model, shipped_names
 from msdc.errors import InputError
 from msdc.export.golden import golden_texts
 from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, write_fast_copy
@@ -257,3 +257,18 @@ def test_the_shipped_copies_of_the_tokenizer_read_alike():
     rows = [*golden_texts(), *quickstart_texts()[:200]]
     one, other = PieceTokenizer(folder / "tokenizer.model"), FastTokenizer(folder / "tokenizer.json")
     assert one.encode(rows, 128) == other.encode(rows, 128)
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_both_files_of_a_shipped_model_read_letters_with_two_marks_alike(name):
+    """Decomposed letters of all scripts with two marks or more, and words of Vietnamese; the copies that are stored."""
+    folder = SHIPPED / name
+    letters = [chr(code) for code in [*range(0xC0, 0x250), *range(0x370, 0x530), *range(0x1E00, 0x2000)]]
+    decomposed = [unicodedata.normalize("NFD", letter) for letter in letters]
+    texts = [f"x{parts}y {parts}" for parts in decomposed if len(parts) > 2]
+    texts += [
+        unicodedata.normalize("NFD", text) for text in ("Tiếng Việt", "Đường phố Nguyễn Huệ", "một tách cà phê đấy")
+    ]
+    pieces, copy = PieceTokenizer(folder / "tokenizer.model"), FastTokenizer(folder / "tokenizer.json")
+    for text, expected, read in zip(texts, pieces.encode(texts, 99), copy.encode(texts, 99), strict=True):
+        assert expected == read, ascii(text)
