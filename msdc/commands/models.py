@@ -16,7 +16,6 @@ from msdc.files import read_json
 from msdc.tables import Column, Table, megabytes, terminal_width, to_text
 
 CARD, FENCE = "README.md", "---\n"
-STORED = ("model.safetensors", "tokenizer.model")  # what a device gets, nearly: a program has the size of its weights
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,12 @@ def read_card(folder: Path) -> dict[str, object]:
     return metadata
 
 
+def stored_bytes(folder: Path) -> int:
+    """Bytes of the weights and of the tokenizer; a program has about the size of its weights."""
+    tokenizer = next(path for name in ("tokenizer.model", "tokenizer.json") if (path := folder / name).is_file())
+    return (folder / "model.safetensors").stat().st_size + tokenizer.stat().st_size
+
+
 def shipped_models() -> list[ShippedModel]:
     """The models of this package, the smallest first."""
     models = []
@@ -61,7 +66,7 @@ def shipped_models() -> list[ShippedModel]:
             ShippedModel(
                 name=name,
                 about=str(card.get("about", "")),
-                bytes=sum((folder / file).stat().st_size for file in STORED),
+                bytes=stored_bytes(folder),
                 layers=config["unit"] * config["repeats"],
                 width=config["dense"] or config["hidden"],
                 max_length=config["positions"],
