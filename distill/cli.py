@@ -12,7 +12,7 @@ from msdc.commands import quiet_option
 from msdc.distill import distill
 from msdc.distill.training.progress import TRACKERS
 from msdc.files import read_json
-from msdc.lazy import higher
+from msdc.lazy import import_from_upper_layer
 from msdc.tables import Table, filled, heads, terminal_width, to_text
 
 
@@ -99,7 +99,10 @@ def command(
     elif over:
         from msdc.distill.sweep import FailedPointsError, run_sweep
 
-        draw, measure = higher("sweep_page"), higher("program_numbers") if programs else None
+        draw, measure = (
+            import_from_upper_layer("sweep_page"),
+            import_from_upper_layer("program_numbers") if programs else None,
+        )
         try:
             _print_sweep(
                 run_sweep(recipe, over, output, overrides=overrides, data=data, draw=draw, measure=measure), as_json

@@ -85,7 +85,7 @@ def barrier() -> None:
         dist.barrier(group=_patient)
 
 
-def from_first(work: Callable[[], Found]) -> Found:
+def on_rank_zero(work: Callable[[], Found]) -> Found:
     """What `work` returns in the first process, in all of them, which wait for it; its error is raised in all."""
     rank, world = rank_and_world()
     if world == 1:

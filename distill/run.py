@@ -122,7 +122,7 @@ class RunResult:
 class Run:
     """One recipe in one folder; arguments as of `msdc.distill.distill`."""
 
-    trackers: Trackers  # of the first process, from `prepare_qat` on
+    trackers: Trackers  # of the first process, from `prepare` on
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class Run:
         if self.recipe.compile and self.device.type == "cpu" and not compiler:
             raise InputError("compile: true needs a C++ compiler on a CPU (g++), and none is installed")
         require_trackers(self.tracker_names)
-        self.resume = parallel.from_first(self._open_folder)
+        self.resume = parallel.on_rank_zero(self._open_folder)
         settings = self.recipe.model_dump(mode="json", exclude={"threads", "cache"})
         parallel.demand_same(
             json.dumps(_without_paths(settings), sort_keys=True),
@@ -334,9 +334,9 @@ class Run:
 
     def _model(self, role: str) -> Path:
         """The model folder of a role after the stages so far."""
-        parallel.from_first(lambda: self._create(role))
+        parallel.on_rank_zero(lambda: self._create(role))
         model = self.folder.trained(self.recipe, role)
-        if (damaged := parallel.from_first(lambda: damaged_file(model))) is not None:
+        if (damaged := parallel.on_rank_zero(lambda: damaged_file(model))) is not None:
             raise MsdcError(f"{damaged}: damaged; remove {model.parent} to train its stage again with `resume`")
         return model
 
@@ -404,7 +404,7 @@ class Run:
             share = fit_head(learner, np.concatenate(pooled), np.concatenate(expected))
             return share, dict(learner.module.state_dict())
 
-        share, state = parallel.from_first(fit)
+        share, state = parallel.on_rank_zero(fit)
         learner.module.load_state_dict(state)
         say(f"head: explains {share:.1%} of the teacher's variance before the first step")
 
@@ -424,7 +424,7 @@ class Run:
             self.folder.metrics.rewind(stage.name, -1 if checkpoint_file is None else step_of(checkpoint_file))
             return None
 
-        done = parallel.from_first(reopen)
+        done = parallel.on_rank_zero(reopen)
         if done is not None:
             return done
         text = self.text(stage)
@@ -437,7 +437,7 @@ class Run:
         # Models and task.
         learner = self.load_learner(number, stage)
         # An error of the first process is one of all.
-        parallel.from_first(lambda: self._check_vocabulary(stage, text, stage.role, learner.tokenizer, True))
+        parallel.on_rank_zero(lambda: self._check_vocabulary(stage, text, stage.role, learner.tokenizer, True))
         student: Any = learner.module
         teacher = self._load_teacher(stage, student)
         both_sides = reads_targets(recipe, stage)
@@ -463,7 +463,7 @@ class Run:
         parallel.barrier()
         steps = stage.steps
         if steps is None:
-            epoch = parallel.from_first(feed.epoch_batches)
+            epoch = parallel.on_rank_zero(feed.epoch_batches)
             steps = max(1, round(stage.epochs * epoch / stage.accumulate))
         if stage.steps is None and self.rank == 0:
             check_warmup(stage, steps)
@@ -501,7 +501,7 @@ class Run:
             folder.finish(numbers)
             return numbers
 
-        return parallel.from_first(end)
+        return parallel.on_rank_zero(end)
 
     def _stage_seconds(self, number: int) -> float | None:
         """The time that a stage has: of what is left its share by the pairs of all stages from here on."""
@@ -539,7 +539,7 @@ class Run:
             result = {"stages": results, "report": report, "seconds": seconds}
             write_json(self.folder.result_file, result | ({"languages": languages} if languages else {}))
 
-        parallel.from_first(write)
+        parallel.on_rank_zero(write)
         if self.rank == 0:
             tables = {table.key: table for some in self._tables.values() for table in some}
             say(

@@ -447,14 +447,14 @@ def run_sweep(
         return finished
 
     with ExitStack() as stack:
-        rows.update(parallel.from_first(open_folder))
+        rows.update(parallel.on_rank_zero(open_folder))
         finished = set(rows)
         for number, label in enumerate(recipes, 1):
             if label not in finished:
                 say(f"sweep {number}/{len(recipes)}: {label}")
             reason = _failure(partial(train, label)) if label not in finished else ""
             if not reason:
-                reason = _failure(lambda name=label: rows.update({name: parallel.from_first(partial(result, name))}))  # type: ignore[misc]
+                reason = _failure(lambda name=label: rows.update({name: parallel.on_rank_zero(partial(result, name))}))  # type: ignore[misc]
             if reason:
                 paper = recipes[label].paper
                 rows[label] = SweepRow(
@@ -463,7 +463,7 @@ def run_sweep(
             if rows[label].failed and parallel.rank_and_world()[0] == 0:
                 warn(f"sweep {number}/{len(recipes)}: {label} failed: {rows[label].failed}")
             if label not in finished or label == list(recipes)[-1]:
-                parallel.from_first(write)
+                parallel.on_rank_zero(write)
     if failed := {label: rows[label].failed for label in recipes if rows[label].failed}:
         raise FailedPointsError(folder, failed, len(recipes))
     return folder

@@ -34,7 +34,7 @@ from msdc.export.readme import CardFacts, read_card
 from msdc.export.runtimes import RUNTIMES
 from msdc.export.schema import MANIFEST_FILE, READS_PADDING
 from msdc.export.smoothing import TorchModel, calibration_texts, smooth
-from msdc.export.writer import Ready, write
+from msdc.export.writer import ExportPlan, write
 from msdc.extras import installed, require
 from msdc.files import refuse_existing, sha256_files, user_cache
 from msdc.options import takes
@@ -177,7 +177,7 @@ def canonical_obstacle(encoder: Encoder) -> str | None:
     return None
 
 
-def canonical(model: TorchModel | FloatProgram, facts: ModelFacts, options: ExportSettings) -> Ready:
+def canonical(model: TorchModel | FloatProgram, facts: ModelFacts, options: ExportSettings) -> ExportPlan:
     """The canonical exporter; an `InputError` where the student and the options do not fit each other."""
     config = model.weights.config
     max_length = options.max_length or config.positions
@@ -188,7 +188,7 @@ def canonical(model: TorchModel | FloatProgram, facts: ModelFacts, options: Expo
     plan = precision if isinstance(precision, PrecisionPlan) else plan_for(config, precision)
     check_plan(config, plan)
 
-    return Ready(
+    return ExportPlan(
         facts, config.width, config.vocabulary, max_length, config.normalize, plan,
         wanted=options.thresholds or thresholds_for(set(plan.weights.values()), config.normalize),
         counts=parameter_counts(config), config=config.model_dump(),
@@ -198,7 +198,7 @@ def canonical(model: TorchModel | FloatProgram, facts: ModelFacts, options: Expo
     )  # fmt: skip
 
 
-def generic(encoder: Encoder, facts: ModelFacts, options: ExportSettings) -> Ready:
+def generic(encoder: Encoder, facts: ModelFacts, options: ExportSettings) -> ExportPlan:
     """The generic exporter, for a model that sentence-transformers loads; an `InputError` for what it cannot write."""
     from msdc.encoders.stock import folder_modules, positions_of
     from msdc.export.generic import model as models
@@ -223,7 +223,7 @@ def generic(encoder: Encoder, facts: ModelFacts, options: ExportSettings) -> Rea
         rows = facts.tokenizer.encode(calibration_texts(), max_length)
         return models.smooth_generic(model, rows) if precision == "int8" else model
 
-    return Ready(
+    return ExportPlan(
         facts, model.width, model.vocabulary, max_length, model.normalized, precision,
         wanted=options.thresholds or thresholds_for({precision}, model.normalized),
         counts=models.count_parameters(model), config=config,

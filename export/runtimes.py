@@ -121,10 +121,10 @@ class ExecutorchRuntime(Runtime):
 
     def check(self, folder: Path, manifest: Manifest) -> None:
         """A program of unknown origin is loaded and run in a child process; `open` compares it with the manifest."""
-        from msdc.export.executorch.origin import require_known
+        from msdc.export.executorch.origin import trial_run_if_unknown
 
         file = manifest.part("executorch").file
-        require_known(folder / file, manifest.files[file].sha256, self._program_facts(manifest))
+        trial_run_if_unknown(folder / file, manifest.files[file].sha256, self._program_facts(manifest))
 
     def start(self, threads: int) -> None:
         """See `Runtime`."""
@@ -164,7 +164,7 @@ class OnnxRuntime(Runtime):
 
     def check(self, folder: Path, manifest: Manifest) -> None:
         """See `Runtime`."""
-        from msdc.export.executorch.origin import require_known
+        from msdc.export.executorch.origin import trial_run_if_unknown
         from msdc.export.onnx import program
 
         path = folder / manifest.part("onnx").file
@@ -176,7 +176,7 @@ class OnnxRuntime(Runtime):
         facts = {"constants": {"vocabulary": manifest.vocabulary, "max_length": manifest.max_length}}
         # The same bytes as at export; of another name they are unknown, no more.
         parts = [path, *(folder / name for name in program.external_files(checked, path))]
-        require_known(path, sha256_files(parts), facts, "onnxruntime")
+        trial_run_if_unknown(path, sha256_files(parts), facts, "onnxruntime")
 
     def start(self, threads: int) -> None:
         """Threads belong to a session: `open` sets them."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from msdc.compress.student.plan import NORM_READERS, Integers, PrecisionPlan, integers, reads_int8
+from msdc.compress.student.plan import NORM_READERS, PrecisionPlan, QuantizedWeight, integers, reads_int8
 from msdc.compress.student.weights import StudentWeights
 from msdc.text.quickstart import parallel_table
 from msdc.text.tokenizer import Tokenizer
@@ -72,7 +72,7 @@ class TorchModel:
 
     def __init__(self, student: Any) -> None:
         self.student = student.eval()
-        self.weights: StudentWeights = student.numbers()
+        self.weights: StudentWeights = student.to_numpy()
 
     def vectors(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """Sentence vectors [N, D] of rows of ids."""
@@ -117,9 +117,9 @@ class Smoothed:
     weights: StudentWeights
     entry: list[Scale | None]
     middle: list[Scale | None]
-    _integers: dict[str, dict[str, Integers]] = field(default_factory=dict, repr=False)
+    _integers: dict[str, dict[str, QuantizedWeight]] = field(default_factory=dict, repr=False)
 
-    def integers(self, plan: PrecisionPlan) -> dict[str, Integers]:
+    def integers(self, plan: PrecisionPlan) -> dict[str, QuantizedWeight]:
         """Integers and scales of the weights that `plan` quantizes, computed once for all runtimes."""
         key = plan.model_dump_json()
         if key not in self._integers:

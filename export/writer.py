@@ -62,7 +62,7 @@ BEFORE, AFTER = ("msdc", "torch"), ("sentencepiece", "tokenizers")
 
 
 @dataclass(frozen=True)
-class Ready:
+class ExportPlan:
     """A model that an exporter made ready.
 
     `vectors` gives the float vectors [N, D] of rows of ids; its second argument is the number of first tokens of each
@@ -115,7 +115,7 @@ class Written:
         return "; ".join(f"{runtime} {precision}: {error}" for runtime, error in self.failed.items())
 
 
-def write(ready: Ready, out: Path, options: ExportSettings, force: bool) -> Manifest:
+def write(ready: ExportPlan, out: Path, options: ExportSettings, force: bool) -> Manifest:
     """Write the bundle folder `out`, complete, with all gates passed, or not at all.
 
     Where one of several runtimes fails, the bundle is written with the others, and the error is raised afterwards.
@@ -155,7 +155,7 @@ def write(ready: Ready, out: Path, options: ExportSettings, force: bool) -> Mani
     return read_manifest(out)
 
 
-def _golden(ready: Ready, texts: list[str], stage: Path, file: str, options: ExportSettings) -> Golden:
+def _golden(ready: ExportPlan, texts: list[str], stage: Path, file: str, options: ExportSettings) -> Golden:
     """The golden texts as the written tokenizer reads them, and their float vectors, within the float gate."""
     facts = ready.facts
     tokenizer, defaults, max_length = facts.tokenizer, facts.defaults, ready.max_length
@@ -185,7 +185,7 @@ def _golden(ready: Ready, texts: list[str], stage: Path, file: str, options: Exp
     return Golden(texts, rows, skip, own_ND)
 
 
-def _write_programs(ready: Ready, golden: Golden, stage: Path, options: ExportSettings) -> Written:
+def _write_programs(ready: ExportPlan, golden: Golden, stage: Path, options: ExportSettings) -> Written:
     """The program of each runtime; of one that fails, nothing is left but its error."""
     written = Written()
     for runtime in options.runtimes:
@@ -201,7 +201,7 @@ def _write_programs(ready: Ready, golden: Golden, stage: Path, options: ExportSe
 
 
 def _write_program(
-    runtime: str, ready: Ready, golden: Golden, stage: Path, options: ExportSettings, written: Written
+    runtime: str, ready: ExportPlan, golden: Golden, stage: Path, options: ExportSettings, written: Written
 ) -> None:
     """Write one program, run it on the golden texts, and hold it to the gates."""
     say(f"{runtime}: lower {ready.precision} for {options.target}, lengths 1 to {ready.max_length}")
@@ -227,7 +227,7 @@ def _write_program(
 
 
 def _manifest(
-    ready: Ready, part: TokenizerPart, golden: Golden, written: Written, stage: Path, options: ExportSettings
+    ready: ExportPlan, part: TokenizerPart, golden: Golden, written: Written, stage: Path, options: ExportSettings
 ) -> Manifest:
     facts = ready.facts
     defaults = facts.defaults

@@ -25,7 +25,7 @@ def require_characters(text: str, what: str) -> str:
     return text
 
 
-def fitting(name: str, value: Any, hint: Any) -> Any:
+def coerce_argument(name: str, value: Any, hint: Any) -> Any:
     """The value of an argument whose annotation is `hint`; a lone text or number where several may stand is one.
 
     Raises:
@@ -45,7 +45,7 @@ def fitting(name: str, value: Any, hint: Any) -> Any:
 
 
 def checked(function: Function) -> Function:
-    """Check the arguments of `function`, and only then call it; see `fitting`."""
+    """Check the arguments of `function`, and only then call it; see `coerce_argument`."""
     signature = inspect.signature(function)
 
     @functools.cache
@@ -67,7 +67,7 @@ def checked(function: Function) -> Function:
         except TypeError as error:
             raise TypeError(f"{function.__name__}() {error}") from None
         for name, value in bound.arguments.items():
-            bound.arguments[name] = fitting(name, value, hints()[name])
+            bound.arguments[name] = coerce_argument(name, value, hints()[name])
         return function(*bound.args, **bound.kwargs)
 
     return cast(Function, call)

@@ -30,7 +30,7 @@ def load(place: str) -> object:
     return value
 
 
-def higher(name: str) -> Any:
+def import_from_upper_layer(name: str) -> Any:
     """One of `HIGHER`; the caller states its type."""
     return load(f"{HIGHER[name]}:{name}")
 

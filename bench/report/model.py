@@ -235,7 +235,7 @@ def artifact_names(runs: Sequence[DeviceRun]) -> list[str]:
     return [" ".join(row[i] for i in distinct) for row in words]
 
 
-def place_of(run: DeviceRun, among: Sequence[DeviceRun]) -> str:
+def heldout_hash(run: DeviceRun, among: Sequence[DeviceRun]) -> str:
     """The device of `run`, with what distinguishes it from other runs on the same one."""
     device, same = run.device, [one for one in among if one.device.name == run.device.name]
     words = ["emulated"] if device.emulated and "emulated" not in device.name else []
@@ -268,7 +268,7 @@ class ReportData:
         """The latest run of every artifact in every place; earlier ones are in the history alone."""
         latest: dict[tuple[str, str, str], DeviceRun] = {}
         for run in sorted(self.results.runs, key=lambda run: run.created):
-            latest[run.artifact.sha256, run.artifact.bundle, place_of(run, self.results.runs)] = run
+            latest[run.artifact.sha256, run.artifact.bundle, heldout_hash(run, self.results.runs)] = run
         kept = set(map(id, latest.values()))
         runs = [run for run in self.results.runs if id(run) in kept]
         names = artifact_names(runs)
@@ -276,7 +276,7 @@ class ReportData:
         names = [name + (f" {run.artifact.sha256[:8]}" if len(hashes[name]) > 1 else "")
                  for run, name in zip(runs, names, strict=True)]  # fmt: skip
         styles = {name: numbered_style(name, i) for i, name in enumerate(dict.fromkeys(names))}
-        return [Shown(run, styles[n], place_of(run, runs)) for run, n in zip(runs, names, strict=True)]
+        return [Shown(run, styles[n], heldout_hash(run, runs)) for run, n in zip(runs, names, strict=True)]
 
     @cached_property
     def places(self) -> dict[str, list[Shown]]:

@@ -14,9 +14,9 @@ from msdc.bench.report.model import (
     ReportSection,
     Shown,
     artifact_names,
+    heldout_hash,
     interval_of,
     numbered_style,
-    place_of,
     spearmans,
 )
 from msdc.bench.report.recommendation import WEB, app_of, rise_mib, sizes_of
@@ -83,7 +83,7 @@ def history(data: ReportData) -> ReportSection | None:
     every = sorted((run for file in (*data.earlier, data.results) for run in file.runs), key=lambda run: run.created)
     series: dict[str, dict[str, list[DeviceRun]]] = {}
     for run, name in zip(every, artifact_names(every), strict=True):
-        series.setdefault(place_of(run, every), {}).setdefault(name, []).append(run)
+        series.setdefault(heldout_hash(run, every), {}).setdefault(name, []).append(run)
     series = {
         place: {name: found for name, found in named.items() if len(found) > 1} for place, named in series.items()
     }

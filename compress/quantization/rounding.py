@@ -24,11 +24,11 @@ from msdc.compress.student import plan as plans
 from msdc.compress.student.coded_table import Code
 from msdc.compress.student.config import CODE, POSITION, TABLE
 from msdc.compress.student.model import Student
-from msdc.compress.student.plan import Integers, PrecisionPlan
+from msdc.compress.student.plan import PrecisionPlan, QuantizedWeight
 from msdc.errors import InputError
 
 
-def torchao_weight(part: Integers, *, activations: bool = True) -> Tensor:
+def torchao_weight(part: QuantizedWeight, *, activations: bool = True) -> Tensor:
     """A quantized weight as torchao's tensor; `activations`: its products quantize their input to int8 per token."""
     from torchao.quantization import IntxUnpackedToInt8Tensor
     from torchao.quantization.quantize_.workflows.intx.intx_unpacked_to_int8_tensor import (
@@ -57,7 +57,7 @@ def quantize_student(student: Student, plan: PrecisionPlan) -> Student:
     return with_integers(student, plans.integers(student, plan))
 
 
-def with_integers(student: Student, parts: Mapping[str, Integers]) -> Student:
+def with_integers(student: Student, parts: Mapping[str, QuantizedWeight]) -> Student:
     """`quantize_student` for integers that are computed already."""
     # The big table is about to be replaced: share it with the original while copying instead of doubling it.
     memo = {id(parameter): parameter for name, parameter in student.named_parameters() if name in parts}
@@ -80,7 +80,7 @@ def straight_through(value: Tensor, rounded: Tensor) -> Tensor:
 
 @torch.no_grad()
 def round_trip(weight_RC: Tensor, dtype: plans.Dtype, group: int, name: str) -> Tensor:
-    """The weight as its integers and scales represent it, float32 [R, C], equal to `Integers.dequantize`."""
+    """The weight as its integers and scales represent it, float32 [R, C], equal to `QuantizedWeight.dequantize`."""
     if name == CODE:
         return round_trip(weight_RC.T, dtype, group, "").T
     low, high = plans.RANGE[dtype]

@@ -131,18 +131,18 @@ def search(
         return allowed[name][position] if 0 <= position < len(allowed[name]) else None
 
     def worth(name: str) -> float:
-        if (higher := step(name, 1)) is None:
+        if (wider := step(name, 1)) is None:
             return -1.0
-        gain = calibration.cost({name: weights[name]}).loss - calibration.cost({name: higher}).loss
-        return max(gain, 1e-9) / (bytes_of({**weights, name: higher}) - bytes_of(weights))
+        gain = calibration.cost({name: weights[name]}).loss - calibration.cost({name: wider}).loss
+        return max(gain, 1e-9) / (bytes_of({**weights, name: wider}) - bytes_of(weights))
 
     raised: set[str] = set()
     while (loss := calibration.cost(weights).loss) > max_loss:
         name = max(weights, key=worth)
-        higher = step(name, 1)
-        assert higher is not None  # with every weight at fp32 the loss is 0
-        say(f"loss {loss:.2f}: {name} {weights[name]} > {higher}")
-        weights[name] = higher
+        wider = step(name, 1)
+        assert wider is not None  # with every weight at fp32 the loss is 0
+        say(f"loss {loss:.2f}: {name} {weights[name]} > {wider}")
+        weights[name] = wider
         raised.add(name)
     for name in sorted(raised, key=lambda name: (-bytes_of({name: weights[name]}), name)):
         lower = step(name, -1)
@@ -160,7 +160,7 @@ def sqnr_db(reference: NDArray[Any], approximation: NDArray[Any]) -> float | Non
 
 def weight_reports(student: Student, plan: PrecisionPlan, calibration: Calibration) -> list[dict[str, Any]]:
     """For each weight that the plan names: bytes with scales, SQNR in dB (None: exact), and the cost of it alone."""
-    weights = student.numbers()
+    weights = student.to_numpy()
     quantized = plans.integers(weights, plan)
     lines: list[dict[str, Any]] = []
     for name, dtype in plan.weights.items():

@@ -66,7 +66,7 @@ class Code(nn.Module):
 def prune(index_Vk: Tensor, weight_Vk: Tensor) -> tuple[Tensor, Tensor]:
     """(indices into the base rows that are still used, old indices of these rows, ascending).
 
-    A nonzero of weight 0 uses no row: it gets the index of the token's largest weight. The sums stay the same.
+    A term of weight 0 uses no row: it gets the index of the token's largest weight. The sums stay the same.
     """
     index_Vk = index_Vk.long()
     strongest_V1 = weight_Vk.abs().argmax(1, keepdim=True)

@@ -173,7 +173,7 @@ class Student(nn.Module):
         """D, the width of a sentence vector."""
         return self.config.width
 
-    def numbers(self) -> StudentWeights:
+    def to_numpy(self) -> StudentWeights:
         """The weights as numpy arrays; those of a float32 student on the CPU share its memory."""
         arrays = {
             name: (value if name == INDEX else value.float()).detach().cpu().numpy()

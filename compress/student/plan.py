@@ -158,7 +158,7 @@ def weight_bytes_by_dtype(model: Student | StudentConfig, plan: PrecisionPlan) -
 
 
 @dataclass(frozen=True)
-class Integers:
+class QuantizedWeight:
     """Integers and scales of one weight: `values` int8 [R, C], `scale` float32 [R, G] ([1, C] for a code)."""
 
     name: str
@@ -191,7 +191,7 @@ class Integers:
 
 
 def unpack_int4(packed: NDArray[np.uint8]) -> NDArray[np.int8]:
-    """int8 [R, C] of two numbers -8..7 per byte (`Integers.packed`)."""
+    """int8 [R, C] of two numbers -8..7 per byte (`QuantizedWeight.packed`)."""
     pairs = np.stack([packed & 0xF, packed >> 4], axis=2).astype(np.int8)
     return np.where(pairs > 7, pairs - 16, pairs).astype(np.int8).reshape(len(packed), -1)
 
@@ -230,21 +230,21 @@ def quantize_columns(weight_RC: Floats) -> tuple[NDArray[np.int8], Floats]:
     return np.ascontiguousarray(values_CR.T), np.ascontiguousarray(scale_C1.T)
 
 
-def int8_rows(weight_RC: Floats, name: str) -> Integers:
+def int8_rows(weight_RC: Floats, name: str) -> QuantizedWeight:
     """int8 of one matrix, one scale per row: the weight of a model that has no precision plan."""
     weight_RC = np.ascontiguousarray(weight_RC, dtype=np.float32)
-    return Integers(name, "int8", *quantize_block(weight_RC, weight_RC.shape[1], "int8", "float32"), "float32")
+    return QuantizedWeight(name, "int8", *quantize_block(weight_RC, weight_RC.shape[1], "int8", "float32"), "float32")
 
 
-def integers(model: Student | StudentWeights, plan: PrecisionPlan) -> dict[str, Integers]:
+def integers(model: Student | StudentWeights, plan: PrecisionPlan) -> dict[str, QuantizedWeight]:
     """Integers and scales of every weight that the plan quantizes, by name.
 
     Weights read from an int8 folder come with its scales; where these still reproduce the weight exactly they are used
     again, because quantizing dequantized numbers afresh would move them a second time.
     """
     check_plan(model.config, plan)
-    weights: StudentWeights = model.numbers() if hasattr(model, "numbers") else model
-    by_name: dict[str, Integers] = {}
+    weights: StudentWeights = model.to_numpy() if hasattr(model, "to_numpy") else model
+    by_name: dict[str, QuantizedWeight] = {}
     for name, dtype in plan.weights.items():
         if dtype == "fp32":
             continue
@@ -257,7 +257,7 @@ def integers(model: Student | StudentWeights, plan: PrecisionPlan) -> dict[str, 
             quantized = (
                 quantize_columns(weight_RC) if name == names.CODE else quantize_block(weight_RC, columns, dtype, kind)
             )
-        by_name[name] = Integers(name, dtype, *quantized, kind)
+        by_name[name] = QuantizedWeight(name, dtype, *quantized, kind)
     return by_name
 
 

@@ -200,7 +200,7 @@ def repeated(stage: Stage, text: StageText, steps: int) -> list[str]:
         return []
     epochs = steps * min(stage.batch, order.epoch_rows) * stage.accumulate / max(1, order.epoch_rows)
     often = MANY_PASSES if stage.steps is not None else max(MANY_PASSES, 5 * stage.epochs)
-    passes_N = np.where(order.rows > 0, epochs * order.blocks / np.maximum(order.own, 1), 0.0)
+    passes_N = np.where(order.rows > 0, epochs * order.blocks / np.maximum(order.blocks_per_table, 1), 0.0)
     parts = [(passes, table) for passes, table in zip(passes_N.tolist(), text.tables, strict=True) if passes >= often]
     if not parts:
         return []

@@ -52,7 +52,7 @@ LANGUAGE_AT_END = re.compile(r"(?:^|[._-])(?!po$)([a-z]{2})(?:\.(?:txt|po))*$")
 ONE_LANGUAGE = ("nli", "nli-pairs", "scored", "text", "triples")  # kinds without a target language
 NLI_CLASSES = ("contradiction", "entailment", "neutral")  # numbered as in training
 HUB_CLASSES = ("entailment", "neutral", "contradiction")  # numbered as in snli, multi_nli, all-nli and anli on the hub
-MANY_BAD = 100  # lines: fewer never are too large a share
+MANY_BAD = 100  # below so many bad lines the share is not checked
 SHOWN_LINES = 3  # line numbers of each reason
 # (number of the line, row, entry or unit; its row, or the reason why it has none)
 Entry = tuple[int, "Row | str"]

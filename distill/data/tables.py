@@ -71,7 +71,7 @@ def tables_folder(recipe: Recipe | None = None) -> Path:
     return Path(recipe.cache).expanduser() / "text"
 
 
-def place_of(text: str) -> int:
+def heldout_hash(text: str) -> int:
     """A number of 32 bits that depends only on the lower-cased text."""
     return zlib.crc32(text.lower().encode())
 
@@ -224,7 +224,7 @@ def _write_table(source: TextSource, stage: Path) -> None:
             if len(columns) != sides:
                 raise MsdcError(f"{source.name}: rows of {len(columns)} and of {sides} texts")
             out.write(pa.RecordBatch.from_arrays(columns, schema=schema))
-            np.fromiter(map(place_of, chain.from_iterable(texts)), "<u4", sides * len(block)).tofile(places)
+            np.fromiter(map(heldout_hash, chain.from_iterable(texts)), "<u4", sides * len(block)).tofile(places)
             np.fromiter(map(text_key, chain.from_iterable(texts)), "<u8", sides * len(block)).tofile(keys)
             if block[0].label is not None:
                 np.array([row.label for row in block], "<f4").tofile(labels)
@@ -295,7 +295,7 @@ class Table:
 
     def rows_with(self, texts: Collection[str], sides: int | None = None) -> np.ndarray:
         """The rows with one of these lower-cased texts on any of the first `sides` (None: on any), in file order."""
-        codes = np.unique(np.fromiter(map(place_of, texts), np.uint32, len(texts)))
+        codes = np.unique(np.fromiter(map(heldout_hash, texts), np.uint32, len(texts)))
         found: list[np.ndarray] = [np.zeros(0, np.int64)]
         for start in range(0, self.rows, SCANNED):
             row_M, side_M = np.nonzero(np.isin(self.places[start : start + SCANNED, :sides], codes))

@@ -49,11 +49,11 @@ class Order:
 
     def __init__(self, rows: Sequence[int], seed: int, shares: np.ndarray | None = None) -> None:
         self.rows, self.seed = np.array(rows, np.int64), seed
-        self.own = -(-self.rows // BLOCK)  # blocks of each table
-        self.blocks = self.own.copy()
+        self.blocks_per_table = -(-self.rows // BLOCK)  # blocks of each table
+        self.blocks = self.blocks_per_table.copy()
         if shares is not None:
             # In rows, not in blocks: a table's last block is short.
-            blocks_wanted = shares * self.rows.sum() / (self.rows / np.maximum(self.own, 1)).clip(1)
+            blocks_wanted = shares * self.rows.sum() / (self.rows / np.maximum(self.blocks_per_table, 1)).clip(1)
             self.blocks = np.where(self.rows > 0, np.maximum(1, np.rint(blocks_wanted)), 0).astype(np.int64)
         self.starts = np.concatenate([[0], self.blocks.cumsum()])
         self.chunks = int(-(-self.starts[-1] // CHUNK))
@@ -62,7 +62,7 @@ class Order:
     @cached_property
     def epoch_rows(self) -> int:
         """Rows of an epoch, on average."""
-        return round(float((self.blocks * self.rows / np.maximum(self.own, 1)).sum()))
+        return round(float((self.blocks * self.rows / np.maximum(self.blocks_per_table, 1)).sum()))
 
     def _permutation(self, epoch: int) -> np.ndarray:
         if self._epoch is None or self._epoch[0] != epoch:
@@ -75,7 +75,7 @@ class Order:
         drawn = self._permutation(epoch)[number * CHUNK : (number + 1) * CHUNK].astype(np.int64)
         table = np.searchsorted(self.starts, drawn, side="right") - 1
         before = epoch * self.blocks[table] + drawn - self.starts[table]  # blocks of this table in all epochs
-        rows = (before % self.own[table] * BLOCK)[:, None] + np.arange(BLOCK)
+        rows = (before % self.blocks_per_table[table] * BLOCK)[:, None] + np.arange(BLOCK)
         inside = rows < self.rows[table][:, None]
         return {int(one): rows[table == one][inside[table == one]] for one in np.unique(table)}
 

@@ -28,7 +28,7 @@ from msdc.arguments import checked
 from msdc.distill.objectives.shared import (
     check_labels,
     cosines,
-    equal_texts,
+    false_negative_mask,
     objective,
     shape,
     squared_error,
@@ -71,14 +71,14 @@ def contrastive_distillation(
         similarity = similarity.masked_fill(alike > 1 - margin, -torch.inf)
     elif margin != 0:
         raise InputError(f"margin must not be negative, got {margin}")
-    return _pick_own(similarity / temperature, texts_BS, bank_texts_K)
+    return info_nce(similarity / temperature, texts_BS, bank_texts_K)
 
 
-def _pick_own(logits_BM: Tensor, texts_BS: Tensor | None, others: Tensor | None) -> Tensor:
+def info_nce(logits_BM: Tensor, texts_BS: Tensor | None, others: Tensor | None) -> Tensor:
     """Cross entropy of picking column i in row i, without equal texts of the rows and of the `others` after them."""
     if texts_BS is not None:
         rest = texts_BS.new_zeros(logits_BM.shape[1] - len(logits_BM)) if others is None else others.flatten()
-        logits_BM = logits_BM.masked_fill(equal_texts(texts_BS, rest), -torch.inf)
+        logits_BM = logits_BM.masked_fill(false_negative_mask(texts_BS, rest), -torch.inf)
     return F.cross_entropy(logits_BM, torch.arange(len(logits_BM), device=logits_BM.device))
 
 
@@ -219,7 +219,7 @@ def supervised_contrastive(
     Source: Gao et al. 2021 (DistilCSE), L_CL; the supervised objective of SimCSE.
     """
     similarity = torch.cat([cosines(anchor_BD, positive_BD), cosines(anchor_BD, negative_BD)], dim=1)
-    return _pick_own(similarity / temperature, texts_BS, negative_texts_BN)
+    return info_nce(similarity / temperature, texts_BS, negative_texts_BN)
 
 
 @objective(equal_widths=True)

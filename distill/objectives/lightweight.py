@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from msdc.distill.objectives.shared import equal_texts, objective, reduce
+from msdc.distill.objectives.shared import false_negative_mask, objective, reduce
 from msdc.errors import InputError
 
 
@@ -128,7 +128,7 @@ def sentence_alignment(
     """
     product_BB = source_BD @ target_BD.T
     if texts_BS is not None:
-        product_BB = product_BB.masked_fill(equal_texts(texts_BS), -torch.inf)
+        product_BB = product_BB.masked_fill(false_negative_mask(texts_BS), -torch.inf)
     own_B = product_BB.log_softmax(1).diagonal() + product_BB.log_softmax(0).diagonal()
     return reduce(-own_B, reduction)
 

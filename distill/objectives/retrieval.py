@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from msdc.distill.objectives.shared import equal_texts, objective, shape, unit_vectors
+from msdc.distill.objectives.shared import false_negative_mask, objective, shape, unit_vectors
 from msdc.errors import InputError
 
 
@@ -85,7 +85,7 @@ def guided_contrastive(
     q, p, t_q, t_p = map(unit_vectors, sides)
     own_B1 = (t_q * t_p).sum(1, keepdim=True)
     here_BB = torch.eye(len(q), dtype=torch.bool, device=q.device)
-    equal_BB = torch.zeros_like(here_BB) if texts_BS is None else equal_texts(texts_BS)
+    equal_BB = torch.zeros_like(here_BB) if texts_BS is None else false_negative_mask(texts_BS)
     blocks = [(q @ p.T, equal_BB | (t_q @ t_p.T > own_B1 - margin) & ~here_BB)]
     blocks += [(s @ s.T, equal_BB | here_BB | (t @ t.T > own_B1 - margin)) for s, t in ((q, t_q), (p, t_p))]
     if student_negatives_BND is not None and teacher_scores_BJ is not None:

@@ -111,7 +111,7 @@ def cosines(first_MD: Tensor, second_ND: Tensor) -> Tensor:
     return unit_vectors(first_MD) @ unit_vectors(second_ND).T
 
 
-def equal_texts(texts_BS: Tensor, *others_M: Tensor) -> Tensor:
+def false_negative_mask(texts_BS: Tensor, *others_M: Tensor) -> Tensor:
     """The candidates that are no negatives of a row, bool [B, B + M]: the other rows of the batch, then other texts.
 
     A row that shares a text with another one is a copy of it, another translation of its sentence, or another question

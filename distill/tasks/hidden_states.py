@@ -19,7 +19,7 @@ from msdc.distill.data import Batch
 from msdc.distill.data.tables import NO_PROMPTS
 from msdc.distill.data.text import StageText
 from msdc.distill.objectives import domain_prototypes, find_objective, layer_subset
-from msdc.distill.parallel import from_first, gather
+from msdc.distill.parallel import gather, on_rank_zero
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks.sentence import TrainingTask, domain_numbers
 from msdc.distill.teacher import CachedTeacher, Teacher
@@ -89,7 +89,7 @@ class HiddenStatesTask(TrainingTask):
         assert self.teacher is not None
         teacher = self.teacher
         prompt = (self.stage.teacher_prompts or NO_PROMPTS)[0]
-        self.prototypes_PD = from_first(lambda: prototypes(text, teacher, prompt))
+        self.prototypes_PD = on_rank_zero(lambda: prototypes(text, teacher, prompt))
 
     def forward(self, batch: Batch, train_source: bool = True) -> dict[str, Tensor]:
         """The loss and its parts."""

@@ -48,7 +48,7 @@ class Position:
 
 
 # The position after a batch, the batch, and the stored rows [B, S, W] of the teacher
-_Made = tuple[Position, Batch, "np.ndarray | None"]
+_PreparedBatch = tuple[Position, Batch, "np.ndarray | None"]
 
 
 @dataclass
@@ -111,10 +111,10 @@ class BatchFeed:
             counts = {0}  # triples among pairs, in a stage whose objectives read no negatives
         if len(counts) > 1:
             raise InputError(f"rows of one stage have {min(counts)} and {max(counts)} negatives: all must have as many")
-        self.each = counts.pop() if stage.mine is None else stage.mine  # negatives per row
+        self.negatives_per_row = counts.pop() if stage.mine is None else stage.mine  # negatives per row
         # Text without translations counts as its own translation if other rows have one.
-        self.paired = any(table.sides > 1 for table in tables) or bool(self.each)
-        self.sides = 1 + self.paired + self.each
+        self.paired = any(table.sides > 1 for table in tables) or bool(self.negatives_per_row)
+        self.sides = 1 + self.paired + self.negatives_per_row
         self._tokens = [table.tokens(self.tokenizer, stage.max_length, self.prompts) for table in tables]
         if sum(map(len, self.text.kept)) == 0:
             raise MsdcError(f"stage {stage.name}: the corpora have no batch")
@@ -131,7 +131,7 @@ class BatchFeed:
         drawn = self.text.order.chunk(epoch, number)
         tables, tokens = [self.text.tables[at] for at in drawn], [self._tokens[at] for at in drawn]
         rows = [self.text.kept[at][places].astype(np.int64) for at, places in drawn.items()]
-        side_numbers = np.arange(1 + self.paired + (0 if self.stage.mine else self.each))
+        side_numbers = np.arange(1 + self.paired + (0 if self.stage.mine else self.negatives_per_row))
         starts, lengths, keys, stored = [], [], [], []
         prompts = self.stage.teacher_prompts if self.teacher is not None else None
         for table, (_, ends), rows_of_table in zip(tables, tokens, rows, strict=True):
@@ -208,7 +208,7 @@ class BatchFeed:
 
     # --- batches ------------------------------------------------------------------------------------------------------
 
-    def _made(self, epoch: int, chunk: int, batch: int) -> Generator[_Made, None, None]:
+    def _made(self, epoch: int, chunk: int, batch: int) -> Generator[_PreparedBatch, None, None]:
         """Batches without end, each with the position after it and the stored rows [B, S, W] of the teacher."""
         while True:
             for number in range(chunk, self.text.order.chunks):
@@ -247,10 +247,10 @@ class BatchFeed:
                 for s in range(1 + self.paired)
             ]
             negatives = None
-            if self.each:
+            if self.negatives_per_row:
                 negative_spans = start_RS[positions, 2:].ravel(), length_RS[positions, 2:].ravel()
                 negative_ids, negative_mask = _padded(ids, *negative_spans, self.tokenizer.pad_id)
-                shape = len(positions), self.each, negative_ids.shape[1]
+                shape = len(positions), self.negatives_per_row, negative_ids.shape[1]
                 negatives = negative_ids.view(shape), negative_mask.view(shape)
             batch = Batch(
                 partial(chunk.read, pick), pads[0], pads[1] if self.paired else None, negatives,
@@ -273,9 +273,9 @@ class BatchFeed:
                     self.position = position
                     yield batch
 
-    def _window(self, window: Iterator[_Made]) -> Iterator[tuple[Position, Batch]]:
+    def _window(self, window: Iterator[_PreparedBatch]) -> Iterator[tuple[Position, Batch]]:
         """The batches of a window with all vectors of the teacher."""
-        waiting: list[_Made] = []
+        waiting: list[_PreparedBatch] = []
         for prepared in window:
             missing = prepared[2] is not None and np.isnan(prepared[2][:, :, 0]).any()
             if not missing and not waiting:
@@ -313,12 +313,12 @@ class BatchFeed:
                 batch.teacher_states_BLH = torch.from_numpy(rows_BSW[:, 0, width:]).unflatten(1, (layers, -1))
             if self.teacher_targets:
                 batch.teacher_target_BD = sentence_BSD[:, min(1, self.sides - 1)]
-                if self.each:
+                if self.negatives_per_row:
                     batch.teacher_negatives_BND = sentence_BSD[:, 2:]
         return batch
 
 
-def ahead(prepared: Generator[_Made, None, None], depth: int) -> Generator[_Made, None, None]:
+def ahead(prepared: Generator[_PreparedBatch, None, None], depth: int) -> Generator[_PreparedBatch, None, None]:
     """The same items, `depth` of them made in advance by a thread, which ends with this generator."""
     pool = ThreadPoolExecutor(1, "feed")
     try:

@@ -201,7 +201,7 @@ class Trainer:
         state = self.state
         with disk_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-        if resume and (saved := parallel.from_first(lambda: checkpoint.load_newest(self.folder))) is not None:
+        if resume and (saved := parallel.on_rank_zero(lambda: checkpoint.load_newest(self.folder))) is not None:
             state.restore(saved)
             say(f"{self.stage.name}: resumed at step {self.position.step} of {self.steps}")
         self._began = time.monotonic(), min(1.0, self.position.step / self.steps)
@@ -241,7 +241,7 @@ class Trainer:
         if self.position.step:
             cost["minutes_per_10000_steps"] = round(10_000 * state.seconds / self.position.step / 60, 2)
         assert state.best is not None
-        self.task.student.load_state_dict(parallel.from_first(self._best_weights))
+        self.task.student.load_state_dict(parallel.on_rank_zero(self._best_weights))
         parts = {f"share_{name}": value for name, value in shares(state.parts).items()}
         taken = {"steps_taken": float(self.position.step)} if self._is_over() else {}
         numbers = {"step": float(state.best[1]), **taken, **state.best[2], **parts, **cost}
@@ -296,7 +296,7 @@ class Trainer:
         if self.limit_seconds is None:
             return 0.0
         began, before = self._began
-        passed = parallel.from_first(lambda: (time.monotonic() - began) / max(self.limit_seconds or 0.0, 1e-9))
+        passed = parallel.on_rank_zero(lambda: (time.monotonic() - began) / max(self.limit_seconds or 0.0, 1e-9))
         return before + (1.0 - before) * min(1.0, passed)
 
     def _is_over(self) -> bool:
@@ -416,7 +416,7 @@ class Trainer:
         if not all(bool(value.isfinite().all()) for _, value in self._trained()):
             raise self._diverged(self.position.step + 1, "weights are not finite")
         # One process decides: numbers of several differ in their last bits.
-        numbers = parallel.from_first(self._score)
+        numbers = parallel.on_rank_zero(self._score)
         by_language = {f"loss_{code}": s / n for code, (s, n) in sorted(state.by_language.items()) if n}
         state.by_language = {}
         at = {"step": self.position.step, "epoch": self.position.epoch}

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from msdc.compress.quantization.rounding import torchao_weight, with_integers
 from msdc.compress.student.config import CODE, POSITION, TABLE
 from msdc.compress.student.model import ACTIVATIONS, Layer, Student
-from msdc.compress.student.plan import Integers, PrecisionPlan
+from msdc.compress.student.plan import PrecisionPlan, QuantizedWeight
 from msdc.errors import GateError, MsdcError, printable
 from msdc.export.executorch.origin import remember
 from msdc.export.executorch.program import COMPILER_LOCK, ExecutorchRunner, read_pte
@@ -99,7 +99,7 @@ class Positions(nn.Module):
     values: Tensor
     scale: Tensor | None
 
-    def __init__(self, weight_PH: Tensor, part: Integers | None, max_length: int) -> None:
+    def __init__(self, weight_PH: Tensor, part: QuantizedWeight | None, max_length: int) -> None:
         super().__init__()
         # Truncated: rows beyond the longest input would only add bytes.
         values_TH = weight_PH.detach() if part is None else torch.from_numpy(part.values)
@@ -119,7 +119,7 @@ class CodedTable(nn.Module):
     values: Tensor
     scale: Tensor | None
 
-    def __init__(self, base: nn.Module, index_Vk: Tensor, weight_Vk: Tensor, part: Integers | None) -> None:
+    def __init__(self, base: nn.Module, index_Vk: Tensor, weight_Vk: Tensor, part: QuantizedWeight | None) -> None:
         super().__init__()
         self.base = base
         self.register_buffer("index", index_Vk)
@@ -138,7 +138,7 @@ class CodedTable(nn.Module):
         return (rows_TkE * weight_Tk.unsqueeze(-1)).sum(1).unsqueeze(0)
 
 
-def export_table(student: Student, parts: dict[str, Integers]) -> nn.Module:
+def export_table(student: Student, parts: dict[str, QuantizedWeight]) -> nn.Module:
     """The token table as the runtime stores it; `parts` are the integers of the quantized weights, by name."""
     stored: nn.Module = student.embedding.table
     part, code = parts.get(TABLE), student.embedding.code
@@ -151,7 +151,7 @@ def export_table(student: Student, parts: dict[str, Integers]) -> nn.Module:
 class ExportEmbed(nn.Module):
     """ids [1, T] -> hidden [1, T, H]. `parts` are the integers of the quantized weights, by name."""
 
-    def __init__(self, student: Student, parts: dict[str, Integers], max_length: int) -> None:
+    def __init__(self, student: Student, parts: dict[str, QuantizedWeight], max_length: int) -> None:
         super().__init__()
         self.table = export_table(student, parts)
         self.static = student.config.static
@@ -175,7 +175,7 @@ class ExportEmbed(nn.Module):
         return hidden
 
 
-def side_by_side(maps: Sequence[tuple[nn.Linear, Integers | None, float]]) -> nn.Linear:
+def side_by_side(maps: Sequence[tuple[nn.Linear, QuantizedWeight | None, float]]) -> nn.Linear:
     """One linear map whose outputs are those of `maps`, each times its factor; integers are those of its weight."""
     joined = nn.Linear(1, 1)
     if (first := maps[0][1]) is None:
@@ -200,7 +200,7 @@ class ExportLayer(nn.Module):
     middle: Tensor | None
 
     def __init__(
-        self, layer: Layer, parts: Sequence[Integers | None], entry_H: Tensor | None, middle_H: Tensor | None
+        self, layer: Layer, parts: Sequence[QuantizedWeight | None], entry_H: Tensor | None, middle_H: Tensor | None
     ) -> None:
         super().__init__()
         # What the residuals multiply a smoothed hidden state by.
@@ -237,7 +237,7 @@ class ExportLayer(nn.Module):
 class ExportUnit(nn.Module):
     """One pass through the recurring unit, [1, T, H] -> [1, T, H]."""
 
-    def __init__(self, student: Student, parts: dict[str, Integers], smoothed: Smoothed) -> None:
+    def __init__(self, student: Student, parts: dict[str, QuantizedWeight], smoothed: Smoothed) -> None:
         super().__init__()
         self.hidden = student.config.hidden
         scales = (smoothed.entry, smoothed.middle)
@@ -295,7 +295,9 @@ class ExportPool(nn.Module):
 class ExportForward(nn.Module):
     """The whole encoder in one method: ids [1, T], for the style `masked` their attention mask [1, T], -> [1, D]."""
 
-    def __init__(self, student: Student, parts: dict[str, Integers], max_length: int, smoothed: Smoothed) -> None:
+    def __init__(
+        self, student: Student, parts: dict[str, QuantizedWeight], max_length: int, smoothed: Smoothed
+    ) -> None:
         super().__init__()
         self.embed = ExportEmbed(student, parts, max_length)
         self.static = student.config.static
@@ -403,7 +405,7 @@ def write_executorch(
             offenders = outside_delegate(graph)
             if offenders:
                 raise GateError(f"method {name}: {len(offenders)} operators outside the delegate, first {offenders[0]}")
-        program = finished(edge)
+        program = to_executorch_program(edge)
     runner = save_program(program, target, style=style, constants=constants)
     quantized = any(dtype != "fp32" for dtype in plan.weights.values())
     share = round(low_bit_share(target, student, max_length), 4) if quantized else None
@@ -453,7 +455,7 @@ def to_edge(programs: dict[str, Any], constants: dict[str, int]) -> Any:
     return to_edge_transform_and_lower(programs, partitioner=partitioner, constant_methods=constants)
 
 
-def finished(edge: Any, **options: bool) -> Any:
+def to_executorch_program(edge: Any, **options: bool) -> Any:
     """The program to write; `options` are those of ExecuTorch's `ExecutorchBackendConfig`."""
     from executorch.exir import ExecutorchBackendConfig
 

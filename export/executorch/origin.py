@@ -97,7 +97,7 @@ def remember(sha256: str, why: str, package: str = "executorch") -> None:
         drop_oldest(place.parent, "*.json", MAX_RECORDS)
 
 
-def require_known(path: Path, sha256: str, facts: dict[str, Any], package: str = "executorch") -> None:
+def trial_run_if_unknown(path: Path, sha256: str, facts: dict[str, Any], package: str = "executorch") -> None:
     """Return once a program with this hash is known; an unknown one is loaded and run in a child process first.
 
     `facts` is what the manifest states of it: `constants`, and what else `ExecutorchRunner` takes.

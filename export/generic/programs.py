@@ -26,7 +26,15 @@ from onnx import TensorProto, helper, numpy_helper
 
 from msdc.compress.student.plan import int8_rows
 from msdc.errors import InputError
-from msdc.export.executorch.lower import LOW_BIT, delegation, finished, lowering, not_exported, save_program, to_edge
+from msdc.export.executorch.lower import (
+    LOW_BIT,
+    delegation,
+    lowering,
+    not_exported,
+    save_program,
+    to_edge,
+    to_executorch_program,
+)
 from msdc.export.executorch.program import FLOATS, read_pte
 from msdc.export.generic.model import GenericModel, is_large, quantized, with_norms
 from msdc.export.onnx.graph import MICROSOFT, GraphBuilder, pair_safe, quantize_tokens
@@ -67,7 +75,7 @@ def write_generic_executorch(
         program = torch.export.export(made, (ids_1T,), inputs, dynamic_shapes=shapes, strict=False)
         edge = to_edge({"forward": program}, constants)
         share, outside = delegation([edge.exported_program("forward").graph_module])
-        lowered = finished(edge, do_quant_fusion_and_const_prop=True)
+        lowered = to_executorch_program(edge, do_quant_fusion_and_const_prop=True)
     runner = save_program(lowered, target, style=style, constants=constants, takes_prompt=model.takes_prompt)
     low_bit = None if precision == "fp32" else round(_low_bit_share(target), 4)
     return WrittenProgram(ExecutorchPart(file=target.name, style=style, repeats=1), runner, low_bit, share, outside)

@@ -115,7 +115,7 @@ class Weights:
         self.state = smoothed.weights.arrays
         self.index = self.state.get(INDEX)
         self.quantized = smoothed.integers(plan)
-        # May operators of Microsoft's domain be used, and were they?
+        # com.microsoft operators: allowed; used
         self.microsoft, self.uses_microsoft = microsoft, False
         # Name of the shape [B, T, 1] while rows are tokens; empty once they are sentences.
         self.row_shape = ""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 import click
 
 from msdc.errors import InputError
-from msdc.lazy import higher, load
+from msdc.lazy import import_from_upper_layer, load
 from msdc.progress import be_quiet
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class RuntimeName(click.ParamType[str]):
     name = "runtime"
 
     def _choice(self) -> click.Choice[str]:
-        return click.Choice(higher("RUNTIMES").names())
+        return click.Choice(import_from_upper_layer("RUNTIMES").names())
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
         """The names, as of a choice."""

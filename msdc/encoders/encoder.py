@@ -35,7 +35,7 @@ from msdc.encoders.folder import (
 from msdc.encoders.source import ModelSource
 from msdc.errors import InputError, did_you_mean
 from msdc.extras import installed, named_extras, require
-from msdc.lazy import higher
+from msdc.lazy import import_from_upper_layer
 from msdc.progress import track
 from msdc.scores import require_finite, unit_rows
 from msdc.text.passages import passages
@@ -539,10 +539,10 @@ def _load_own(source: ModelSource, name: str, precision: Precision) -> Encoder:
     folder, config = source.folder, source.layout.config
     small = sum(file.stat().st_size for file in folder.glob("*.safetensors")) < MOST_PROGRAM_BYTES
     if precision == "int8" or small or not installed("torch"):
-        encoder: Encoder = higher("load_program_encoder")(source, name, precision)
+        encoder: Encoder = import_from_upper_layer("load_program_encoder")(source, name, precision)
         return encoder
     survive_fork()
-    student = higher("load_student")(folder, source.read)
+    student = import_from_upper_layer("load_student")(folder, source.read)
     tokenizer = load_tokenizer(folder, int(config.get("pad_token_id") or config.get("pad_id") or 0))
     return Encoder(student, tokenizer, int(student.config.positions), name, folder, read_defaults(folder))
 
@@ -591,7 +591,7 @@ def load_encoder(
     elif chosen == "int8":
         if changed or trust_remote_code:
             raise InputError(f'{name}: `pooling`, `head` and `trust_remote_code` are for precision="float"')
-        encoder = higher("load_int8_encoder")(source, name)
+        encoder = import_from_upper_layer("load_int8_encoder")(source, name)
     else:
         require("torch", f"{name}, a stock model,")
         survive_fork()
@@ -649,7 +649,7 @@ def open_model(
     if is_bundle(name):
         if precision is not None:
             raise InputError(f"{name}: a bundle, whose program has a precision of its own; omit `precision`")
-        model = higher("load_bundle")(name, runtime=runtime)
+        model = import_from_upper_layer("load_bundle")(name, runtime=runtime)
     elif runtime is not None:
         make = f"msdc export {name} --target linux -o {Path(name).name}-linux"
         raise InputError(f"{name}: not a bundle; `runtime` needs one: {make}")

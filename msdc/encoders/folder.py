@@ -19,7 +19,7 @@ from msdc.arguments import require_characters
 from msdc.errors import InputError, MsdcError, did_you_mean, first_line
 from msdc.extras import install_command
 from msdc.files import PACKAGE, REFUSED, read_json, sha256_file, write_json
-from msdc.lazy import higher
+from msdc.lazy import import_from_upper_layer
 from msdc.limits import LAYERS
 from msdc.progress import warn
 
@@ -174,7 +174,7 @@ def locate_model(name: str | Path) -> Path:
     name = str(name)
     if path.is_dir() and not reserved:
         has = [(path / file).is_file() for file in ("config.json", "recipe.yaml", "metrics.jsonl")]
-        newest: Path = higher("best_model")(path) if has == [False, True, True] else path
+        newest: Path = import_from_upper_layer("best_model")(path) if has == [False, True, True] else path
         return newest
     if path.is_dir():
         _warn_of_folder(name)

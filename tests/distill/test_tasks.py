@@ -302,6 +302,28 @@ def test_a_target_of_the_same_source_is_not_mined(tiny_teacher, tmp_path):
         assert row.source not in row.negatives
 
 
+class CraftedTeacher:
+    """A teacher whose cosine of a text to the source is given by the text's name."""
+
+    def __init__(self, cosine_of_text):
+        self.cosine_of_text = cosine_of_text
+
+    def vectors(self, texts, shared=False):
+        cosines = np.array([self.cosine_of_text[text] for text in texts])
+        return np.stack([cosines, np.sqrt(1 - cosines**2)], axis=1).astype(np.float32)
+
+
+def test_another_target_of_the_source_is_not_mined_though_it_is_the_nearest():
+    """The vectors alone would choose it: it is below the row's own target and above all others."""
+    cosines = {"question": 1.0, "first answer": 0.9, "second answer": 0.8, "other": 0.3, "third": 0.5, "far": 0.1}
+    rows = [Row("question", "first answer", "de"), Row("question", "second answer", "de"), Row("other", "third", "de"),
+            Row("far", "other", "de")]  # fmt: skip
+    negatives = {
+        row.target: row.negatives for row in mined(rows, CraftedTeacher(cosines), 1) if row.source == "question"
+    }
+    assert negatives == {"first answer": ("third",), "second answer": ("third",)}
+
+
 def test_an_answer_in_other_case_is_not_mined(tiny_teacher, tmp_path):
     """It has another vector, so the margin alone does not exclude it."""
     rows = [Row(f"question {n}", f"the Answer {n % 2}" + "." * n, "de") for n in range(4)]

@@ -66,7 +66,7 @@ def test_coded_table_in_int8(tmp_path):
 def test_coded_table_equals_eager(precision, tmp_path):
     student = tiny.student(**tiny.SHAPES["coded"])
     plan, path = plan_for(student, precision), tmp_path / "model.pte"
-    smoothed = not_smoothed(student.numbers())
+    smoothed = not_smoothed(student.to_numpy())
     runner = write_executorch(smoothed, plan, path, max_length=tiny.MAX_LENGTH, style="forward").runner
     wanted = TorchModel(tiny.dequantized(student, precision, (TABLE, CODE))).vectors(tiny.rows())
     assert (wanted * runner.run(tiny.rows())).sum(1).mean() > (0.999999 if precision == "fp32" else 0.998)
@@ -141,7 +141,7 @@ def test_a_layer_of_several_types_keeps_three_products():
     plan = plan_for(student, "int8")
     mixed = plan.model_copy(update={"weights": plan.weights | {"layers.0.key.weight": "fp32"}})
     for each, count in ((plan, 1), (mixed, 3)):
-        module, _ = methods_of(not_smoothed(student.numbers()), each, tiny.MAX_LENGTH, "forward")["forward"]
+        module, _ = methods_of(not_smoothed(student.to_numpy()), each, tiny.MAX_LENGTH, "forward")["forward"]
         assert len(module.unit.layers[0].products) == count
         assert (vectors(module, masked=False) * vectors(student, masked=True)).sum(1).mean() > 0.998
 

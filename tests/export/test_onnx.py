@@ -267,7 +267,7 @@ def test_a_sentence_of_zero_rows_is_finite(tmp_path):
     plan = plan_for(student, "int8")
     path = tmp_path / "m.onnx"
     for target in ("linux", "web"):
-        write_onnx(not_smoothed(student.numbers()), plan, path, max_length=24, target=target)
+        write_onnx(not_smoothed(student.to_numpy()), plan, path, max_length=24, target=target)
         found = OnnxRunner(path, threads=1).run([[5, 5, 5]])
         assert (found * TorchModel(student).vectors([[5, 5, 5]])).sum() > 0.99
 
@@ -276,7 +276,7 @@ def test_a_sentence_of_zero_rows_is_finite(tmp_path):
 def test_runs_as_pytorch_does(shape):
     """Vectors and channel sizes, for every shape of student: recurring, coded, both places of the bottleneck."""
     student = tiny.student(**tiny.SHAPES[shape])
-    one, other = TorchModel(student), FloatProgram(student.numbers())
+    one, other = TorchModel(student), FloatProgram(student.to_numpy())
     np.testing.assert_allclose(other.vectors(tiny.rows()), one.vectors(tiny.rows()), atol=3e-6, rtol=1e-5)
     rows = tiny.tokenizer().encode(calibration_texts()[:8], tiny.MAX_LENGTH)
     if student.layers:
@@ -322,4 +322,4 @@ def test_hash_of_weights_is_that_of_their_numbers():
     for name, value in sorted(student.state_dict().items()):
         digest.update(f"{name} {tuple(value.shape)}\0".encode())
         digest.update(value.float().numpy().tobytes())
-    assert student.numbers().sha256() == digest.hexdigest()
+    assert student.to_numpy().sha256() == digest.hexdigest()

@@ -152,14 +152,14 @@ def work(rank: int, world: int, port: int, folder: Path) -> None:
     else:
         found["going"] = train("coded", folder / "going", resume=True)
     # What the first process computed, or failed with, is known to all.
-    assert parallel.from_first(lambda: os.environ["RANK"]) == "0"
+    assert parallel.on_rank_zero(lambda: os.environ["RANK"]) == "0"
     with pytest.raises(InputError, match="the corpus is missing"):
-        parallel.from_first(failing)
+        parallel.on_rank_zero(failing)
     with pytest.raises(ZeroDivisionError if rank == 0 else MsdcError, match="division by zero"):
-        parallel.from_first(lambda: 1 / 0)
+        parallel.on_rank_zero(lambda: 1 / 0)
     for size in range(1, 10):
         for whole in (torch.arange(size), torch.randn(size, 3, 2).bfloat16()):
-            whole = parallel.from_first(lambda one=whole: one)
+            whole = parallel.on_rank_zero(lambda one=whole: one)
             assert torch.equal(parallel.gather(whole[parallel.share(size)], size), whole)
     if rank < 2:
         torch.save(found, folder / f"{world}-{rank}.pt")

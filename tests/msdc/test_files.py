@@ -215,3 +215,13 @@ def test_where_the_cache_is(tmp_path, monkeypatch):
     assert files.user_cache() == tmp_path / ".cache" / "msdc"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own"))
     assert files.user_cache() == tmp_path / "own" / "msdc"
+
+
+def test_a_file_and_its_folder_are_on_the_disk_before_a_write_returns(tmp_path, monkeypatch):
+    """The content before the rename, the folder after it: a power cut leaves the old file or the new one."""
+    events = []
+    monkeypatch.setattr(files, "_fsync", lambda path: events.append(("fsync", path.is_dir(), path.parent == tmp_path)))
+    replace = os.replace
+    monkeypatch.setattr(os, "replace", lambda *paths: (events.append(("rename",)), replace(*paths)))
+    files.write_text(tmp_path / "one.txt", "text")
+    assert events == [("fsync", False, True), ("rename",), ("fsync", True, False)]

@@ -12,7 +12,7 @@ from programs import python
 
 import msdc
 from msdc.cli import msdc as cli
-from msdc.lazy import HIGHER, higher
+from msdc.lazy import HIGHER, import_from_upper_layer
 
 
 def test_dir_lists_all_names_and_importing_loads_nothing_heavy():
@@ -82,4 +82,4 @@ def test_models_have_a_repr_and_refuse_unknown_keywords(tiny_bundle):
 
 
 def test_lower_packages_find_what_they_use_of_higher_ones():
-    assert all(higher(name) is not None for name in HIGHER)
+    assert all(import_from_upper_layer(name) is not None for name in HIGHER)

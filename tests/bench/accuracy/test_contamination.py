@@ -64,6 +64,18 @@ def test_near_duplicates(tmp_path):
     assert exact_only["exact"] == 0
 
 
+def test_a_sentence_that_is_there_exactly_is_not_also_near(tmp_path):
+    """Of two corpora one has it exactly, the other nearly: together it is exact, and each counts its own."""
+    exact, near = NOVEMBER.format("of"), NOVEMBER.format("in")
+    both = corpus(tmp_path, [exact, near], "both.txt")
+    nearly = corpus(tmp_path, [near], "nearly.txt")
+    findings = check(TESTS, [both, nearly])
+    assert [(row["exact"], row["near"]) for row in findings.corpora] == [(1, 0), (0, 1)]
+    assert (findings.by_set["two"]["exact"], findings.by_set["two"]["near"]) == (1, 0)
+    alone = check(TESTS, [nearly]).by_set["two"]
+    assert (alone["exact"], alone["near"]) == (0, 1)
+
+
 def test_minhash_finds_what_all_pairs_find(tmp_path):
     """200 test sentences, each with a damaged copy: compared with every pair's exact Jaccard similarity."""
     generator = np.random.default_rng(0)

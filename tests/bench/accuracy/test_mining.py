@@ -232,3 +232,16 @@ def test_equal_sentences_of_a_split_are_one():
     split = Split(["a", "b", "a"], ["x", "y", "x"], {(0, 0), (1, 1)})
     assert split.distinct() == Split(["a", "b"], ["x", "y"], {(0, 0), (1, 1)})
     assert Split(["a"], ["x", "x"], None).distinct() == Split(["a"], ["x"], None)
+
+
+@pytest.mark.parametrize("pair", ["de-en", "ru-en", "zh-en"])
+def test_the_sides_of_a_pair_are_in_the_order_of_its_name(pair, tmp_path):
+    """Also where the first language is behind the second in the alphabet."""
+    first, second = pair.split("-")
+    (tmp_path / f"{pair}.training.{first}").write_text(f"a-1\tone in {first}\na-2\ttwo in {first}\n", encoding="utf-8")
+    (tmp_path / f"{pair}.training.{second}").write_text(f"b-1\ttwo in {second}\n", encoding="utf-8")
+    (tmp_path / f"{pair}.training.gold").write_text("a-2\tb-1\n", encoding="utf-8")
+    training, test = read_bucc(tmp_path).content
+    assert (training.source, training.target) == ([f"one in {first}", f"two in {first}"], [f"two in {second}"])
+    assert training.gold == {(1, 0)}
+    assert test is None

@@ -94,3 +94,14 @@ def test_other_items_are_refused():
     for other in (Items(predicted), Items(predicted[:-1], gold[:-1]), Items(predicted, gold + 1)):
         with pytest.raises(ValueError, match="same"):
             paired_test(one, other, 10)
+
+
+def test_the_permutation_draws_other_numbers_than_the_bootstrap(monkeypatch):
+    """With one seed for both, interval and p would depend on each other by chance."""
+    seeds = []
+    generator = np.random.default_rng
+    monkeypatch.setattr(np.random, "default_rng", lambda seed: (seeds.append(seed), generator(seed))[1])
+    values = generator(1).normal(size=(2, 30))
+    paired_test(Items(values[0]), Items(values[1]), 50, 7)
+    assert len(seeds) == 2
+    assert seeds[0] != seeds[1]

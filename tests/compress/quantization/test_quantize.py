@@ -63,7 +63,7 @@ def test_each_line_of_the_report(stock, texts):
     for line, part in zip(lines, integers(student, plan).values(), strict=True):
         assert line["bytes"] == part.bytes
         assert line["dtype"] == part.dtype
-        assert line["sqnr_db"] == pytest.approx(sqnr_db(student.numbers().arrays[part.name], part.dequantize()))
+        assert line["sqnr_db"] == pytest.approx(sqnr_db(student.to_numpy().arrays[part.name], part.dequantize()))
     table, query = lines[0], lines[1]
     assert 15 < table["sqnr_db"] < 25 < 35 < query["sqnr_db"]
     assert table["loss"] > query["loss"]

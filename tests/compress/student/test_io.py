@@ -17,7 +17,14 @@ import msdc
 from msdc.compress.quantization.rounding import quantize_student
 from msdc.compress.student.io import add_stock_twin, load_student, save_student
 from msdc.compress.student.model import Student, StudentConfig
-from msdc.compress.student.plan import Integers, integers, plan_for, read_plan, unpack_int4, weight_bytes_by_dtype
+from msdc.compress.student.plan import (
+    QuantizedWeight,
+    integers,
+    plan_for,
+    read_plan,
+    unpack_int4,
+    weight_bytes_by_dtype,
+)
 from msdc.compress.student.stock import from_stock
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.encoders.folder import STOCK_FOLDER, EncodeDefaults
@@ -81,7 +88,7 @@ def test_what_sentence_transformers_reads_is_the_equal_albert_or_the_materialise
 
 def test_int4_packing_is_lossless():
     values = np.tile(np.arange(-8, 8, dtype=np.int8), (3, 2))
-    packed = Integers("w", "int4", values, np.ones((3, 1), np.float32), "float16").packed()
+    packed = QuantizedWeight("w", "int4", values, np.ones((3, 1), np.float32), "float16").packed()
     assert packed.dtype == np.uint8
     assert packed.shape == (3, 16)
     assert np.array_equal(unpack_int4(packed), values)

@@ -23,7 +23,7 @@ from msdc.distill.data.checks import (
     vocabulary_warnings,
 )
 from msdc.distill.data.corpora import open_corpora
-from msdc.distill.data.tables import open_table, place_of
+from msdc.distill.data.tables import heldout_hash, open_table
 from msdc.distill.data.text import StageText
 from msdc.distill.recipe import Corpus, HeldOut, Stage
 from msdc.errors import InputError
@@ -170,7 +170,7 @@ def test_a_file_that_two_corpora_read_and_a_part_that_none_is_trained_of(tiny_tr
 
 def test_a_part_of_which_no_row_is_trained_is_named(tmp_path):
     large = table_of(tmp_path, [(f"many {n}", f"viel {n}") for n in range(3000)])
-    heldout = next(f"many {n}" for n in range(3000) if place_of(f"many {n}") < 0.01 * 2**32)
+    heldout = next(f"many {n}" for n in range(3000) if heldout_hash(f"many {n}") < 0.01 * 2**32)
     small = table_of(tmp_path, [(heldout, "beaucoup")], "one.tsv", languages=("fr",))
     stage = Stage(name="s", objective="multilingual_mse", batch=8)
     (line,) = untrained_parts(stage, StageText([large, small], 1, HeldOut(share=0.01)))

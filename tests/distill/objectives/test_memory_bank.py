@@ -31,6 +31,16 @@ def test_first_in_first_out(size: int, batches: list[int]) -> None:
             assert bank.bank_KD[int(bank.pointer), 0].item() == oracle[0]
 
 
+def test_of_a_batch_larger_than_the_bank_the_last_vectors_stay_with_their_texts() -> None:
+    """The texts stay those of their vectors, so that an equal text in the next batch is no negative."""
+    bank = MemoryBank(width=1, size=5)
+    for start, count in ((0, 3), (3, 12), (15, 4)):
+        numbers = torch.arange(start, start + count)
+        bank.push(numbers.float().unsqueeze(1), numbers + 100)
+    pairs = dict(zip(bank.vectors().flatten().tolist(), bank.texts().tolist(), strict=True))
+    assert pairs == {float(number): number + 100 for number in range(14, 19)}
+
+
 def test_state_goes_on_where_it_was(tmp_path: Path) -> None:
     batches = [torch.randn(n, 3, generator=torch.Generator().manual_seed(n)) for n in (4, 5, 6, 7, 3)]
     straight, before = MemoryBank(3, 10), MemoryBank(3, 10)

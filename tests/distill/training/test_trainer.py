@@ -7,12 +7,14 @@ import math
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tiny_models
 import torch
 import yaml
 from safetensors.torch import load_file
 from torch_processes import together
+from training_processes import make
 
 from msdc.compress.student.io import save_student
 from msdc.distill import distill
@@ -20,6 +22,7 @@ from msdc.distill.catalog import parse_recipe
 from msdc.distill.data.graded import read_graded
 from msdc.distill.run import Run, resolve_precision
 from msdc.distill.run_folder import Metrics
+from msdc.distill.training.trainer import Trainer
 from msdc.distill.training.validation import chosen_by
 from msdc.errors import InputError
 from msdc.machine import read_machine
@@ -226,3 +229,19 @@ def test_a_limit_of_time_ends_every_stage_in_good_order(tiny_tree, tmp_path, mon
 def test_a_limit_of_time_is_above_0(tiny_tree, tmp_path, hours):
     with pytest.raises(InputError, match="`hours`"):
         distill(tiny_tree, tmp_path / "run", hours=hours)
+
+
+def test_the_average_of_the_weights_is_that_of_numpy(tmp_path):
+    """After step n, from 0: average <- d average + (1 - d) weights, d the least of `average` and (1 + n) / (10 + n)."""
+    task, feed = make("coded", tmp_path)
+    trainer = Trainer(task, feed, lambda encoder: {"choice": 0.0}, tmp_path, 9, "float32", CPU, lambda row: None)
+    expected = {name: parameter.detach().numpy().copy() for name, parameter in trainer._trained()}
+    start = dict(expected)
+    for number in range(9):
+        trainer._step([feed.batch(number)])
+        decay = min(0.5, (1 + number) / (10 + number))
+        for name, parameter in trainer._trained():
+            expected[name] = decay * expected[name] + (1 - decay) * parameter.detach().numpy()
+    assert any(not np.allclose(start[name], expected[name]) for name in expected)
+    for name, average in trainer.state.average.items():
+        np.testing.assert_allclose(average.numpy(), expected[name], rtol=1e-12, atol=1e-12)
