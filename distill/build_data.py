@@ -77,33 +77,40 @@ def write_rows(rows: Iterable[TextRow], file: Path) -> int:
     if not lines:
         raise InputError(f"{file.name}: the source contains no such text")
     raw = "".join(lines).encode()
+    file.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(file) as part:
         part.write_bytes(gzip.compress(raw, 9, mtime=0) if file.suffix == ".gz" else raw)
     return len(lines)
 
 
 def build_data(
-    recipe: Recipe,
+    recipe: Recipe | None,
     data: Path,
     sets: dict[str, SourceSet],
     *,
     only: Sequence[str] = (),
     copies: Path | None = None,
     dry_run: bool = False,
+    evaluation: bool = False,
 ) -> list[FileOutcome]:
     """Build the files that a recipe reads in `data`, the folder it was loaded with; existing files are kept.
 
     Args:
+        recipe: None builds the sets of `evaluation` only.
         sets: all sets by name, as of `read_sources`.
+        evaluation: also all test and development sets, retrieval included.
         only: names of the sets to build; empty: all.
         copies: a folder with copies of the sources, instead of downloads.
 
     Raises:
         InputError: `only` names a set that the recipe does not read.
     """
-    set_of_file, unknown, remote = wanted_files(recipe, data, sets)
+    set_of_file, unknown, remote = ({}, [], []) if recipe is None else wanted_files(recipe, data, sets)
+    if evaluation:
+        set_of_file |= {file: name for name, entry in sets.items() if entry.test for file in entry.targets}
     if strange := [name for name in only if name not in set_of_file.values()]:
-        raise InputError(f"`only` {strange[0]}: {recipe.name} reads {', '.join(dict.fromkeys(set_of_file.values()))}")
+        reader = "the evaluation" if recipe is None else recipe.name
+        raise InputError(f"`only` {strange[0]}: {reader} reads {', '.join(dict.fromkeys(set_of_file.values()))}")
     results = [FileOutcome(name, "", "training", why="downloaded by training") for name in remote if not only]
     for file, name in set_of_file.items():
         if only and name not in only:
@@ -116,7 +123,7 @@ def build_data(
         say(f"{name}: {file}")
         try:
             rows = entry.rows(file, copies)
-            unchanged = any(part.paste for part in entry.targets[file][1])
+            unchanged = any(part.verbatim for part in entry.targets[file][1])
             count = write_rows(rows if unchanged else cleaned(rows), data / file)
             results.append(FileOutcome(file, name, "built", count, origin))
         except InputError as error:
@@ -145,9 +152,11 @@ def to_table(outcomes: Sequence[FileOutcome], sets: dict[str, SourceSet]) -> str
 
 
 @click.command()
-@click.argument("recipe")
+@click.argument("recipe", required=False)
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path, file_okay=False),
               help="Folder to write to: {data} of the recipe.")  # fmt: skip
+@click.option("--evaluation", is_flag=True,
+              help="Also build the sets of `msdc evaluate`; without RECIPE only these.")  # fmt: skip
 @click.option("--only", multiple=True, metavar="SET", help="Build only this set; repeatable.")
 @click.option("--sources", "copies", type=click.Path(path_type=Path, exists=True, file_okay=False),
               help="Folder with copies of the sources (checkouts named OWNER+NAME), instead of downloads.")  # fmt: skip
@@ -158,8 +167,9 @@ def to_table(outcomes: Sequence[FileOutcome], sets: dict[str, SourceSet]) -> str
 @click.pass_context
 def command(
     context: click.Context,
-    recipe: str,
+    recipe: str | None,
     output: Path,
+    evaluation: bool,
     only: tuple[str, ...],
     copies: Path | None,
     dry_run: bool,
@@ -171,9 +181,11 @@ def command(
     Existing files are kept. Prints what was downloaded and what was unavailable; exit code 1 if anything was
     unavailable.
     """
+    if recipe is None and not evaluation:
+        raise click.UsageError("name a recipe, or pass --evaluation for the sets of `msdc evaluate`")
     output, sets = output.resolve(), read_sources()
-    resolved = load_recipe(recipe, data=output)
-    outcomes = build_data(resolved, output, sets, only=only, copies=copies, dry_run=dry_run)
+    resolved = None if recipe is None else load_recipe(recipe, data=output)
+    outcomes = build_data(resolved, output, sets, only=only, copies=copies, dry_run=dry_run, evaluation=evaluation)
     text = (
         json.dumps([asdict(outcome) for outcome in outcomes], ensure_ascii=False)
         if as_json

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import gzip
 import hashlib
 import io
 import json
@@ -28,7 +29,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import unescape
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from pydantic import Field
@@ -114,6 +115,33 @@ def _select(value: Any, keys: Sequence[str]) -> Iterator[str]:
             yield from _select(value.get(key), keys[1:])
 
 
+def squad_lines(file: Path, part: Literal["corpus", "queries", "qrels"]) -> Iterator[TextRow]:
+    """The lines of one file of a retrieval set: a paragraph, a question, or the paragraph that answers a question.
+
+    Raises:
+        InputError: not SQuAD's JSON.
+    """
+    raw = file.read_bytes()
+    titles: dict[str, str] = {}  # of each paragraph, which some sets repeat
+    answered: list[tuple[str, str]] = []  # question, its paragraph
+    try:
+        for article in json.loads(gzip.decompress(raw) if file.suffix == ".gz" else raw)["data"]:
+            for paragraph in article["paragraphs"]:
+                text = paragraph["context"].strip()
+                titles.setdefault(text, str(article.get("title", "")).replace("_", " "))
+                answered += [(entry["question"].strip(), text) for entry in paragraph["qas"]]
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{file.name}: not SQuAD's JSON ({type(error).__name__}: {error})") from error
+    number_of_text = {text: number for number, text in enumerate(titles)}
+    if part == "qrels":
+        yield ("query-id", "corpus-id", "score")
+        yield from ((f"q{number}", f"p{number_of_text[text]}", "1") for number, (_, text) in enumerate(answered))
+        return
+    paragraphs = [{"_id": f"p{number_of_text[text]}", "title": title, "text": text} for text, title in titles.items()]
+    questions = [{"_id": f"q{number}", "text": question} for number, (question, _) in enumerate(answered)]
+    yield from ((json.dumps(row, ensure_ascii=False),) for row in (paragraphs if part == "corpus" else questions))
+
+
 class SourcePart(Strict):
     """Files of a set, and how their rows are read: as in training, unless `texts`, `pattern` or `paste` is set.
 
@@ -129,6 +157,7 @@ class SourcePart(Strict):
         paste: files of scored or labelled pairs are joined line by line: `file#2` is the second column of a table; rows
             with an empty cell are skipped. A single file is copied.
         header: the first line of `paste`.
+        squad: SQuAD's JSON as one file of a retrieval set in BEIR's layout: its paragraphs, questions or judgements.
     """
 
     files: tuple[str, ...]
@@ -141,6 +170,12 @@ class SourcePart(Strict):
     keep: str = ""
     paste: bool = False
     header: tuple[str, ...] = ()
+    squad: Literal["corpus", "queries", "qrels"] | None = None
+
+    @property
+    def verbatim(self) -> bool:
+        """Whether its rows are written as they are: neither cleaned nor without copies."""
+        return self.paste or self.squad is not None
 
     def paths(self) -> list[str]:
         """The files that are read, each once."""
@@ -162,6 +197,9 @@ class SourcePart(Strict):
 
     def _rows(self, find: Callable[[str], Path], language: str) -> Iterator[TextRow]:
         files = {path: find(path) for path in self.paths()}
+        if self.squad is not None:
+            yield from squad_lines(next(iter(files.values())), self.squad)
+            return
         if self.paste or not (self.texts or self.pattern):
             yield from self._pasted(files) if self.paste else self._read(list(files.values()), language)
             return

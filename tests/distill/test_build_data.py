@@ -4,6 +4,7 @@ import functools
 import gzip
 import hashlib
 import io
+import json
 import shutil
 import tarfile
 import zipfile
@@ -13,10 +14,11 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from msdc.bench.accuracy.search import read_collection
 from msdc.cli import msdc
 from msdc.distill.build_data import build_data, wanted_files
 from msdc.distill.catalog import load_recipe
-from msdc.distill.data.sources import SourceSet, read_sources
+from msdc.distill.data.sources import SourceSet, read_sources, squad_lines
 from msdc.errors import InputError
 
 COMMIT = "0123456789" * 4
@@ -218,7 +220,8 @@ def test_the_shipped_list_makes_every_file_of_the_recipe(tmp_path):
     }
     assert not unknown
     assert not elsewhere
-    assert set(wanted.values()) == set(sets)
+    asked = {name for name, entry in sets.items() if all(file.startswith("retrieval/") for file in entry.targets)}
+    assert set(wanted.values()) == set(sets) - asked  # questions are neither trained on nor excluded
     assert sum(not entry.test for entry in sets.values()) <= 20
     files = [file for entry in sets.values() for file in entry.targets]
     assert len(files) == len(set(files))
@@ -244,3 +247,72 @@ def test_dry_run_says_what_would_be_made(tmp_path):
         (tmp_path / "list.yaml").write_text(yaml.safe_dump({"fairy": listed["fairy"]}))
         with pytest.raises(InputError, match=rf"list\.yaml: fairy: origins\.tales.*{said}"):
             read_sources(tmp_path / "list.yaml")
+
+
+SQUAD = {"data": [
+    {"title": "Red_things", "paragraphs": [
+        {"context": " The rose is  red. ", "qas": [{"question": "What is red?"}, {"question": " And what else? "}]},
+        {"context": "Blood is red.", "qas": [{"question": "Is blood red?"}]}]},
+    {"title": "Again", "paragraphs": [{"context": "The rose is  red.", "qas": [{"question": "Once more?"}]}]},
+]}  # fmt: skip
+
+
+@pytest.fixture
+def retrieval(tmp_path):
+    """Copies of a source of SQuAD's kind, plain and packed, and its list; a training set that is not built."""
+    raw = {"en.json": json.dumps(SQUAD).encode(), "it.json.gz": gzip.compress(json.dumps(SQUAD).encode(), mtime=0)}
+    folder = tmp_path / "copies" / "asker+questions"
+    folder.mkdir(parents=True)
+    for name, content in raw.items():
+        (folder / name).write_bytes(content)
+    entries = [
+        {"file": f"retrieval/{code}/{target}", "read": [{"files": [file], "squad": part}]}
+        for code, file in (("en", "en.json"), ("it", "it.json.gz"))
+        for part, target in (("corpus", "corpus.jsonl.gz"), ("queries", "queries.jsonl.gz"), ("qrels", "qrels/dev.tsv"))
+    ]
+    origin = {"github": "asker/questions", "commit": COMMIT, "sha256": digest(raw)}
+    common = {"about": "Questions", "license": "CC0", "origins": {"it": origin}}
+    text = [{"file": "text.tsv", "read": [{"files": ["en.json"]}]}]
+    sets = {"questions": {**common, "test": True, "make": entries}, "text": {**common, "make": text}}
+    (tmp_path / "list.yaml").write_text(yaml.safe_dump(sets), encoding="utf-8")
+    return tmp_path
+
+
+def test_sets_of_questions_are_built_without_a_recipe(retrieval):
+    """In BEIR's layout, as `msdc evaluate` reads it: a paragraph that occurs twice is one document."""
+    sets, data = read_sources(retrieval / "list.yaml"), retrieval / "data"
+    outcomes = build_data(None, data, sets, copies=retrieval / "copies", evaluation=True)
+    assert {outcome.state for outcome in outcomes} == {"built"}
+    assert len(outcomes) == 6
+    for code in ("en", "it"):
+        collection = read_collection(data / "retrieval" / code).content
+        assert collection.documents == {
+            "p0": ("Red things", "The rose is  red."),
+            "p1": ("Red things", "Blood is red."),
+        }
+        assert list(collection.queries.values()) == ["What is red?", "And what else?", "Is blood red?", "Once more?"]
+        assert collection.grades == {"q0": {"p0": 1}, "q1": {"p0": 1}, "q2": {"p1": 1}, "q3": {"p0": 1}}
+    with pytest.raises(InputError, match="the evaluation reads questions"):
+        build_data(None, data, sets, copies=retrieval / "copies", evaluation=True, only=["text"])
+
+
+@pytest.mark.parametrize("raw", [b"[]", b'{"data": [{"paragraphs": [{"qas": []}]}]}', b"\xff", b'{"data": 3}'])
+def test_what_is_not_squads_json_is_one_line(retrieval, raw):
+    for name in ("en.json", "it.json.gz"):
+        (retrieval / name).write_bytes(raw)
+        with pytest.raises(InputError, match="not SQuAD's JSON"):
+            list(squad_lines(retrieval / name, "corpus"))
+
+
+def test_neither_a_recipe_nor_evaluation_is_a_usage_error(tmp_path):
+    done = CliRunner().invoke(msdc, ["build-data", "-o", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "--evaluation" in done.output
+
+
+def test_the_shipped_list_has_the_sets_of_the_search_page():
+    tests = {file for entry in read_sources().values() if entry.test for file in entry.targets}
+    for name in ("squad-it", "squad-es", *(f"xquad-{code}" for code in ("ar", "de", "en", "es", "tr"))):
+        assert {
+            f"retrieval/{name}/{part}" for part in ("corpus.jsonl.gz", "queries.jsonl.gz", "qrels/dev.tsv")
+        } <= tests
