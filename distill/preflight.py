@@ -75,7 +75,7 @@ def check_recipe(recipe: Recipe, download: bool = True, text: bool = True) -> li
     samples: list[tuple[TextSource, list[Row]]] = []
     for corpus in dict.fromkeys(recipe.all_corpora) if text else ():
         if not download and not is_here(corpus):
-            absent.append(f"{corpus.origin}{f': {corpus.bring}' if corpus.bring else ' (network)'}")
+            absent.append(f"{corpus.origin}{f': {corpus.manual_download}' if corpus.manual_download else ' (network)'}")
             continue
         sources = open_corpora((corpus,), excluded, recipe.languages)
         for line in unread(corpus, sources):
@@ -184,8 +184,10 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
     roles = {stage.role, *stage.teachers}
     missing = next((r for r in ("assistant", "student") if r in roles and getattr(recipe, r) is None), None)
     scored = {bool(corpus.scores) for corpus in recipe.corpora_of(stage)}
-    if len(scored) > 1 or (stage.mine is not None and scored == {True}):
-        raise InputError(f"stage {stage.name}: scores: set them for each of its corpora or none, and do not set mine")
+    if len(scored) > 1 or (stage.mined_negatives is not None and scored == {True}):
+        raise InputError(
+            f"stage {stage.name}: scores: set them for each of its corpora or none, and do not set mined_negatives"
+        )
     for use in stage.objective:
         try:
             objective = find_objective(use.name, fresh=True)
@@ -197,13 +199,13 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
         embedding = "teacher_BTH" in objective.inputs
         needs_teacher = bool(teacher_inputs(recipe, stage) & set(objective.inputs))
         labels = next((LABELS[name] for name in objective.inputs if name in LABELS), None)
-        triples = stage.mine is not None or kinds <= {"triples", "nli"}
+        triples = stage.mined_negatives is not None or kinds <= {"triples", "nli"}
         for wrong, problem in (
             (embedding and stage.train != "student.embedding", "needs train: student.embedding"),
             (not embedding and stage.train == "student.embedding", "cannot be used with train: student.embedding"),
             (needs_teacher and stage.teacher is None, "needs a teacher, and the stage has none"),
             ({"negative_BD", "student_negatives_BND"} & set(objective.inputs) and not triples,
-             "needs negatives: set `kind: triples` or `kind: nli` for each of its corpora, or `mine: 4` in the stage"),
+             "needs negatives: set `kind: triples` or `kind: nli` for each of its corpora, or `mined_negatives: 4`"),
             ("classifier_CF" in objective.inputs and stage.dimensions, "cannot be used with dimensions"),
             (labels and kinds != {labels}, f"needs labels: set `kind: {labels}` for each of its corpora"),
             (missing, f"the stage needs the {missing}, but the recipe has none"),
@@ -216,11 +218,13 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
             count_domains(stage)
     kind = task_kind(stage)
     mixed = "a mix of teachers" if len(stage.teachers) > 1 else None
-    for key in (mixed, *(key for key in ("dimensions", "mini_batch", "mine") if getattr(stage, key))):
+    for key in (mixed, *(key for key in ("dimensions", "mini_batch", "mined_negatives") if getattr(stage, key))):
         if key is not None and not kind.on_vectors:
             raise InputError(f"stage {stage.name}: {key} is for objectives on sentence vectors only")
-    if stage.mine is not None and stage.teacher is None:
-        raise InputError(f"stage {stage.name}: mine needs a teacher to find the negatives, and the stage has none")
+    if stage.mined_negatives is not None and stage.teacher is None:
+        raise InputError(
+            f"stage {stage.name}: mined_negatives needs a teacher to find the negatives, and the stage has none"
+        )
     if stage.steps is not None:
         check_warmup(stage, stage.steps)
     used = any(SCORES in (*one.inputs, *one.optional) for one in (find_objective(use.name) for use in stage.objective))
@@ -249,7 +253,7 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
             "table_learning_rate has no effect: the table is frozen",
         ),
         (scored == {True} and not used, "its objectives do not use the scores of its corpora"),
-        (stage.mine is None and stage.mine_margin, "mine_margin has no effect without mine"),
+        (stage.mined_negatives is None and stage.mine_margin, "mine_margin has no effect without mined_negatives"),
         (stage.choose == "retrieval" and kinds <= {"text", "scored"}, "choose: retrieval has no effect without pairs"),
         (stage.choose == "graded" and not graded, "choose: graded has no effect without heldout.graded"),
         (stage.steps is None and (stage.patience or 0) >= stage.epochs, "patience has no effect: it has fewer epochs"),

@@ -142,7 +142,7 @@ class Corpus(Strict):
     weight: PositiveFloat = 1.0  # multiplies its size in the balance of a stage
     on_bad: Literal["skip", "stop"] = "skip"  # lines that cannot be read, and the rest of a torn file
     most_bad: Share = 0.5  # of the lines of a file that may be skipped; more are an error, from 100 on
-    bring: str = ""  # what the user must put there: text that cannot be redistributed
+    manual_download: str = ""  # what the user must put there: text that cannot be redistributed
 
     @property
     def origin(self) -> str:
@@ -357,7 +357,7 @@ class Stage(Strict):
     mini_batch: Count | None = None
     dimensions: tuple[Width, ...] = ()  # prefixes of a vector that are trained as vectors too (Matryoshka)
     # Negatives per pair that the teacher finds in the same chunk, at least mine_margin further than the pair's target.
-    mine: int | None = Field(default=None, gt=0, le=1000)
+    mined_negatives: int | None = Field(default=None, gt=0, le=1000)
     mine_margin: Fraction = 0.0  # in cosine
     max_length: Length = 128  # tokens of a text
     # Texts before the student's sources, and before its targets and negatives, such as ["query: ", "passage: "]. The
@@ -422,14 +422,17 @@ class HeldOut(Strict):
     pairs: Count = 200  # per language
     share: float = Field(default=0.004, gt=0, lt=0.5)  # of source sentences set aside, by hash
     # Of little text more: for this many pairs per language (at most `pairs`), up to 0.05 of it. 0: never more
-    least: int = Field(default=50, ge=0, le=10**6)
+    min_pairs_per_language: int = Field(default=50, ge=0, le=10**6)
     graded: tuple[str, ...] = ()  # development files (score, sentence, sentence), not test sets
     graded_pairs: Count | None = Field(default=None, gt=1)  # of each graded file, evenly spaced; None: all
 
     def enough(self, rows: Mapping[str, int]) -> HeldOut:
-        """With a share that gives each language, of so many `rows`, `least` pairs, but at most MOST_HELD_OUT."""
+        """With a share that gives each language, of so many `rows`, its minimum of pairs, but at most MOST_HELD_OUT."""
         # By hash a language gets a few more or fewer.
-        wanted = max((1.2 * min(self.least, self.pairs) / count for count in rows.values() if count), default=0.0)
+        wanted = max(
+            (1.2 * min(self.min_pairs_per_language, self.pairs) / count for count in rows.values() if count),
+            default=0.0,
+        )
         return self.model_copy(update={"share": max(self.share, round(min(wanted, MOST_HELD_OUT), 4))})
 
 

@@ -279,7 +279,7 @@ def _effective(recipe: Recipe) -> str:
         for key, replaced in (("steps", "epochs"), ("warmup_steps", "warmup_ratio")):
             if stage[key] is not None:
                 del stage[replaced]
-        if stage["mine"] is None:
+        if stage["mined_negatives"] is None:
             del stage["mine_margin"]
     return json.dumps(tree)
 

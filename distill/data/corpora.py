@@ -526,13 +526,15 @@ def corpus_files(corpus: Corpus) -> tuple[list[Path], list[str]]:
 def is_here(corpus: Corpus) -> bool:
     """Whether a corpus can be read now: nothing to download, and no text that the user must still provide."""
     paths = corpus.files or (corpus.path,)
-    return not corpus.is_remote and (not corpus.bring or all(glob.glob(str(Path(str(p)).expanduser())) for p in paths))
+    return not corpus.is_remote and (
+        not corpus.manual_download or all(glob.glob(str(Path(str(p)).expanduser())) for p in paths)
+    )
 
 
 def open_corpus(corpus: Corpus) -> list[TextSource]:
     """The sources of one corpus entry."""
-    if corpus.bring and not is_here(corpus):
-        raise InputError(f"{corpus.origin}: no such corpus file; you must provide it: {corpus.bring}")
+    if corpus.manual_download and not is_here(corpus):
+        raise InputError(f"{corpus.origin}: no such corpus file; you must provide it: {corpus.manual_download}")
     if corpus.files is not None:
         first, second = (Path(name).expanduser() for name in corpus.files)
         language = corpus.languages[0] if corpus.languages else language_of(second, corpus, at_end=True)[0]

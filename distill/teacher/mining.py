@@ -66,6 +66,6 @@ def mined(
                 found.append(row._replace(negatives=tuple(near)))
     if not found:
         raise InputError(
-            f"mine: {count}: none of {len(rows)} rows has this many targets that the teacher finds further away"
+            f"mined_negatives: {count}: none of {len(rows)} rows has as many targets that the teacher finds further"
         )
     return found

@@ -111,7 +111,9 @@ class BatchFeed:
             counts = {0}  # triples among pairs, in a stage whose objectives read no negatives
         if len(counts) > 1:
             raise InputError(f"rows of one stage have {min(counts)} and {max(counts)} negatives: all must have as many")
-        self.negatives_per_row = counts.pop() if stage.mine is None else stage.mine  # negatives per row
+        self.negatives_per_row = (
+            counts.pop() if stage.mined_negatives is None else stage.mined_negatives
+        )  # negatives per row
         # Text without translations counts as its own translation if other rows have one.
         self.paired = any(table.sides > 1 for table in tables) or bool(self.negatives_per_row)
         self.sides = 1 + self.paired + self.negatives_per_row
@@ -131,7 +133,7 @@ class BatchFeed:
         drawn = self.text.order.chunk(epoch, number)
         tables, tokens = [self.text.tables[at] for at in drawn], [self._tokens[at] for at in drawn]
         rows = [self.text.kept[at][places].astype(np.int64) for at, places in drawn.items()]
-        side_numbers = np.arange(1 + self.paired + (0 if self.stage.mine else self.negatives_per_row))
+        side_numbers = np.arange(1 + self.paired + (0 if self.stage.mined_negatives else self.negatives_per_row))
         starts, lengths, keys, stored = [], [], [], []
         prompts = self.stage.teacher_prompts if self.teacher is not None else None
         for table, (_, ends), rows_of_table in zip(tables, tokens, rows, strict=True):
@@ -166,9 +168,9 @@ class BatchFeed:
     def _mined(self, chunk: _Chunk) -> _Chunk:
         """The rows of a chunk with negatives that the teacher finds in it, tokenized here."""
         stage = self.stage
-        assert stage.mine is not None and self.teacher is not None
+        assert stage.mined_negatives is not None and self.teacher is not None
         every = chunk.read(np.arange(len(chunk.of_R)))
-        rows = mined(every, self.teacher, stage.mine, stage.mine_margin, stage.teacher_prompts or NO_PROMPTS)
+        rows = mined(every, self.teacher, stage.mined_negatives, stage.mine_margin, stage.teacher_prompts or NO_PROMPTS)
         texts = [text for row in rows for text in (row.source, row.target or row.source, *row.negatives)]
         prompted, asked = (self._prompted(texts, pair) for pair in (self.prompts, stage.teacher_prompts or NO_PROMPTS))
         ids = self.tokenizer.encode(prompted, stage.max_length)
@@ -213,7 +215,7 @@ class BatchFeed:
         while True:
             for number in range(chunk, self.text.order.chunks):
                 rows = self._chunk(epoch, number)
-                if self.stage.mine is not None and self.teacher is not None:
+                if self.stage.mined_negatives is not None and self.teacher is not None:
                     rows = self._mined(rows)
                 cuts = self.cuts(rows, epoch, number)
                 for first in range(batch - batch % READ, len(cuts), READ):
@@ -264,7 +266,7 @@ class BatchFeed:
         """Batches without end; the position moves past each batch before it is yielded."""
         prepared = self._made(self.position.epoch, self.position.chunk, self.position.batch)
         # Mining needs the model and the other processes: it runs here, not in the thread.
-        with closing(prepared if self.stage.mine is not None else ahead(prepared, AHEAD)) as source:
+        with closing(prepared if self.stage.mined_negatives is not None else ahead(prepared, AHEAD)) as source:
             # Windows begin at fixed positions: a resumed run computes the same texts together.
             windows = groupby(source, lambda item: (item[0].epoch, item[0].chunk, (item[0].batch - 1) // WINDOW))
             for _, window in windows:

@@ -76,7 +76,7 @@ class Validator:
                     f"stage {task.stage.name}: {graded.name} has {len(graded)} graded pairs: their correlation has an "
                     f"interval of +- {half:.0f} points, and choices by it are mostly chance"
                 )
-        least = min(recipe.heldout.least, recipe.heldout.pairs)
+        least = min(recipe.heldout.min_pairs_per_language, recipe.heldout.pairs)
         few = {code: len(rows) for code, rows in self.heldout.items() if len(rows) < least}
         if few and not (self.graded and task.stage.choose == "graded") and rank_and_world()[0] == 0:
             # 95 % of a share near one half

@@ -249,7 +249,7 @@ def test_a_student_learns_the_scores_of_a_file_without_a_teacher(files, tiny_tea
     losses = [row["loss"] for row in Metrics(files / "run" / "metrics.jsonl").rows() if "loss" in row]
     assert sum(losses[-5:]) < 0.5 * sum(losses[:5]), losses
     for wrong, message in (
-        ({"mine": 2}, "do not set mine"),
+        ({"mined_negatives": 2}, "do not set mined_negatives"),
         ({"corpora": [corpus, triples(files / "one.tsv", "dog")]}, "scores: set them for each of its corpora or none"),
         ({"corpora": [triples(files / "one.tsv", "dog")]}, "needs a teacher"),
         ({"corpora": [corpus | {"kind": "nli"}]}, "scores requires `kind: triples`"),

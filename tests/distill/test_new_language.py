@@ -173,4 +173,4 @@ def test_too_little_text_is_a_warning(tmp_path, capsys):
 
 
 def test_the_recipe_says_what_to_bring():
-    assert load_recipe("new-language", ["corpora.text.languages=[ka]"]).corpora[0].bring
+    assert load_recipe("new-language", ["corpora.text.languages=[ka]"]).corpora[0].manual_download

@@ -55,7 +55,13 @@ def expected(name: str, chosen: str) -> tuple[dict, dict]:
 # Settings that change no result of a row, with the values that leave a mechanism of this library unused.
 UNUSED = {"accumulate": 1, "source_share": 1.0, "start": "keep", "sample": 1.0, "weight": 1.0, "train": "student"}
 READING = {"kind", "source", "languages", "on_bad", "most_bad", "columns", "header", "scale", "subset", "tokenized"}
-OF_A_RUN = {"precision", "seed", "cache", "stock_twin", "least"}  # heldout.least: of little text only
+OF_A_RUN = {
+    "precision",
+    "seed",
+    "cache",
+    "stock_twin",
+    "min_pairs_per_language",
+}  # heldout.min_pairs_per_language: of little text only
 
 
 def settings(recipe: Recipe) -> dict[str, object]:
@@ -72,7 +78,7 @@ def settings(recipe: Recipe) -> dict[str, object]:
         # A stage's warm-up and objective are in its facts; options that it leaves to the objective are not.
         parts[place] = stage.model_dump(exclude={"name", "objective", "warmup_ratio", "warmup_steps"})
         found[f"{place}evaluate_every"] = stage.evaluate_every or "four times per stage"
-        for key in Corpus.model_fields.keys() - {"name", "path", "files", "hub", "opus", "bring"}:
+        for key in Corpus.model_fields.keys() - {"name", "path", "files", "hub", "opus", "manual_download", "join"}:
             values = list(dict.fromkeys(getattr(corpus, key) for corpus in corpora))
             parts[place].setdefault(key, values[0] if len(values) == 1 else values)
         for use in stage.objective:
@@ -162,7 +168,7 @@ def test_the_rows_are_the_papers(name, tmp_path):
 
 
 @pytest.mark.parametrize("change", [
-    "stages.contrast.mine=3", "corpora.TED2020.max_characters=99", "stages.contrast.freeze=[embedding]",
+    "stages.contrast.mined_negatives=3", "corpora.TED2020.max_characters=99", "stages.contrast.freeze=[embedding]",
     "stages.train-student.table_learning_rate=0.01", "student.dropout=0.2", "heldout.graded=[a.tsv]",
     "stages.contrast.clip=2.0", "stages.contrast.average=0.99", "corpora.WikiMatrix.limit=200000", "sample=0.5",
     "stages.contrast.objective=[{name: multilingual_contrastive, options: {labels: soft}}, multilingual_mse]",

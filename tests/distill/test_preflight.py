@@ -31,8 +31,8 @@ WRONG = {
     "tokens": ("stages.three.objective", "embedding_alignment", "needs train: student.embedding"),
     "no triples": ("stages.four.objective", "supervised_contrastive", "needs negatives: set `kind: triples`"),
     "first numbers of tokens": ("stages.two.dimensions", [2], "dimensions is for objectives on sentence vectors only"),
-    "mined without a teacher": ("stages.four", {"name": "four", "teacher": None, "mine": 2, "objective":
-        "supervised_contrastive", "max_length": 20}, "mine needs a teacher to find the negatives"),
+    "mined without a teacher": ("stages.four", {"name": "four", "teacher": None, "mined_negatives": 2, "objective":
+        "supervised_contrastive", "max_length": 20}, "mined_negatives needs a teacher to find the negatives"),
     "missing corpus": ("stages.four.corpora", [{"path": "nowhere.tsv"}], "nowhere.tsv: no such corpus file"),
     "no columns": ("corpora", [{"path": "FOLDER/three.tsv", "languages": ["de"]}], "of 3 columns, first row"),
     "no such column": ("corpora", [{"path": "FOLDER/three.tsv", "kind": "text", "columns": ["text"]}],
@@ -187,7 +187,7 @@ def test_a_row_of_every_table_can_be_dry_run_with_the_data_folder(nothing_happen
 
 
 def test_text_that_is_left_to_the_user_is_missed_by_the_run_alone(tiny_tree, tmp_path):
-    tree = tiny_tree | {"corpora": [{"path": "news.txt", "kind": "text", "bring": "sentences of news"}]}
+    tree = tiny_tree | {"corpora": [{"path": "news.txt", "kind": "text", "manual_download": "sentences of news"}]}
     recipe = parse_recipe(tree, "tiny")
     assert dry_run(recipe)["needs"] == ["news.txt: sentences of news"]
     with pytest.raises(InputError, match=r"news.txt: no such corpus file; you must provide it: sentences"):

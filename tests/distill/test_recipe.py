@@ -47,7 +47,10 @@ def test_defaults_are_the_papers():
             {"student": {"init": "x"}},
             "student: unknown key 'init'; did you mean 'unit'? - student takes the name or folder",
         ),
-        ({"heldout": {"zzz": 1}}, "heldout: unknown key 'zzz' (known: pairs, share, least, graded, graded_pairs)"),
+        (
+            {"heldout": {"zzz": 1}},
+            "heldout: unknown key 'zzz' (known: pairs, share, min_pairs_per_language, graded, graded_pairs)",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(changes, said):

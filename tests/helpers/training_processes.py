@@ -37,7 +37,7 @@ STAGES = {
     "bank": {"objective": [{"name": "contrastive_distillation", **BANK}, {"name": "similarity_distillation", **BANK}]},
     "accumulated": {"objective": ["kd", {"name": "similarity_distillation", **BANK}], "accumulate": 2},
     "search": {"objective": ["guided_contrastive", "margin_mse", "listwise_kl", "supervised_contrastive"],
-               "dimensions": [4, 8], "mini_batch": 2, "mine": 2},
+               "dimensions": [4, 8], "mini_batch": 2, "mined_negatives": 2},
     "relations": {"objective": ["relational_distance", "relational_angle"]},
     "states": {"objective": ["pkd"]},
     "domains": {"objective": ["metakd"]},

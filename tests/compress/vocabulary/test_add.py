@@ -223,7 +223,7 @@ def test_a_recipe_trains_the_table_alone(extended, kind, tiny_teacher, tmp_path)
                         {"path": str(PARALLEL),
                          "languages": ["de"]}],
             # Without validation the last weights are kept.
-            "heldout": {"pairs": 1, "share": 1e-6, "least": 0}, "threads": 1, "precision": "float32",
+            "heldout": {"pairs": 1, "share": 1e-6, "min_pairs_per_language": 0}, "threads": 1, "precision": "float32",
             "cache": str(tmp_path / "c"), "stock_twin": False, "stages": [stage]}  # fmt: skip
     distill(parse(Recipe, tree, "test"), output=tmp_path / "run")
     before, after = load_student(mine).state_dict(), load_student(tmp_path / "run" / "student").state_dict()

@@ -263,7 +263,7 @@ def test_mined_negatives_are_of_the_same_text(tmp_path, tokenizer, tiny_teacher)
     write(tmp_path, a_de=150)
     text = text_of(tmp_path)
     teacher = CachedTeacher(load_encoder(tiny_teacher), tmp_path / "vectors", 24)
-    stage = Stage(name="s", objective=["guided_contrastive"], mine=2, batch=16, max_length=24)
+    stage = Stage(name="s", objective=["guided_contrastive"], mined_negatives=2, batch=16, max_length=24)
     feed = BatchFeed(stage, text, tokenizer, 7, teacher, True)
     targets = {row.target for row in text.tables[0].read(text.kept[0])}
     for batch in islice(feed.batches(), 5):

@@ -247,7 +247,9 @@ def test_validations_that_cannot_decide_keep_the_last_weights_and_say_so(
     tiny_tree, tmp_path, share, monkeypatch, capsys
 ):
     """Without a held-out pair, and with equal scores."""
-    tree = short(tiny_tree, 9, evaluate_every=3).model_copy(update={"heldout": HeldOut(share=share, least=0)})
+    tree = short(tiny_tree, 9, evaluate_every=3).model_copy(
+        update={"heldout": HeldOut(share=share, min_pairs_per_language=0)}
+    )
     if share > 0.01:
         chosen_at(monkeypatch, {3: 0.5, 6: 0.5, 9: 0.5})
     assert distill(tree, tmp_path / "run").stages["four"]["step"] == 9

@@ -26,7 +26,7 @@ from msdc.text.answers import nearest_accuracy, right_answers
     [
         ({}, {"de": 1_000_000, "es": 20_000}, 0.004),  # 80 pairs of the smaller language
         ({}, {"de": 1_000_000, "es": 3_000}, 0.02),
-        ({"least": 0}, {"de": 1_000_000, "es": 3_000}, 0.004),
+        ({"min_pairs_per_language": 0}, {"de": 1_000_000, "es": 3_000}, 0.004),
         ({}, {"de": 200}, 0.05),  # no more of the text
         ({"share": 0.1}, {"de": 200}, 0.1),
         ({"pairs": 10}, {"de": 3_000}, 0.004),
@@ -44,7 +44,7 @@ def test_a_language_of_3000_pairs_has_enough_to_choose_by(tmp_path):
     sources = open_corpora((Corpus(path=str(path), languages=("de",)),))
     tables = [open_table(source, tmp_path / "tables") for source in sources]
     heldout = HeldOut().enough({table.source.language: table.rows for table in tables})
-    assert len(StageText(tables, 1, heldout).heldout_rows()["de"]) >= heldout.least == 50
+    assert len(StageText(tables, 1, heldout).heldout_rows()["de"]) >= heldout.min_pairs_per_language == 50
     assert len(StageText(tables, 1, HeldOut()).heldout_rows()["de"]) < 20
 
 
@@ -196,7 +196,7 @@ def test_one_held_out_pair_ends_a_run(tiny_teacher, tmp_path):
     tree = tiny_models.recipe(tiny_teacher, tmp_path / "outputs", [stage])
     tree |= {
         "corpora": [{"path": str(tmp_path / "pairs.tsv"), "languages": ["de"]}],
-        "heldout": {"pairs": 1, "share": 0.1, "least": 0},
+        "heldout": {"pairs": 1, "share": 0.1, "min_pairs_per_language": 0},
     }
     distill(tree, tmp_path / "run")
     (row,) = [row["evaluation"] for row in Metrics(tmp_path / "run" / "metrics.jsonl").rows() if "evaluation" in row]
