@@ -259,7 +259,7 @@ def test_the_shipped_copies_of_the_tokenizer_read_alike():
     assert one.encode(rows, 128) == other.encode(rows, 128)
 
 
-@pytest.mark.parametrize("name", shipped_names())
+@pytest.mark.parametrize("name", [name for name in shipped_names() if (SHIPPED / name / "tokenizer.model").is_file()])
 def test_both_files_of_a_shipped_model_read_letters_with_two_marks_alike(name):
     """Decomposed letters of all scripts with two marks or more, and words of Vietnamese; the copies that are stored."""
     folder = SHIPPED / name
