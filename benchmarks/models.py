@@ -199,7 +199,7 @@ accuracy x 100; XQuAD: question to paragraph, MRR@10 x 100. Words alone (BM25) h
         ", ".join(f"{code} {value}" for code, value in zip(LANGUAGES, words, strict=True))
     }.
 
-{table(("", *(name for name, _ in columns)), list(zip(heads, *(cells for _, cells in columns), strict=True)))}
+{table(("measure", *(name for name, _ in columns)), list(zip(heads, *(cells for _, cells in columns), strict=True)))}
 
 ## The field
 
@@ -208,7 +208,7 @@ STS2017, Spearman x 100. Sizes of other models: a byte per parameter and {
     } MB of tokenizer; their scores are
 float. `mteb_sts17.csv` and `msd_sts2017.csv` in `bench/accuracy/published` name the sources.
 
-{table(("", "MB", *TRACKS, "mean"), [cells for _, cells in points])}"""
+{table(("model", "MB", *TRACKS, "mean"), [cells for _, cells in points])}"""
     described = "; ".join(model_version(name) for name in names)
     write_page(options.write, "The models side by side", described, body, "onnxruntime torch numpy")
 
