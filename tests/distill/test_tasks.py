@@ -355,7 +355,9 @@ def test_mined_negatives_are_near_and_further_than_the_target(tiny_teacher, para
         mined(rows[:1], teacher, 3)
     # A stage trains on them; scores are the teacher's cosines, also of triples from a file.
     objective = ["margin_mse", "listwise_kl", {"name": "guided_contrastive", "options": {"margin": 0.05}}]
-    recipe = plain_recipe(tiny_teacher, parallel_tsv, tmp_path, objective, mine=3, mini_batch=8, dimensions=[4, 8])
+    recipe = plain_recipe(
+        tiny_teacher, parallel_tsv, tmp_path, objective, mined_negatives=3, mini_batch=8, dimensions=[4, 8]
+    )
     recipe["corpora"] = [{"path": str(tmp_path / "pairs.tsv"), "languages": ["de"]}]
     (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b, *_ in lines), encoding="utf-8")
     result = distill(recipe, tmp_path / "run")

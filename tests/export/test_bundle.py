@@ -153,9 +153,9 @@ def one_failed(tmp_path_factory):
     between = Thresholds(mean_cosine=(reached[better] + reached[worse]) / 2, min_cosine=None)
     options = ExportSettings(precision="int8", thresholds=between)
     folder, read, quantized = tmp_path_factory.mktemp("gate") / "b", [], []
-    numbers, integers = Student.numbers, smoothing.integers
+    numbers, integers = Student.to_numpy, smoothing.integers
     with pytest.MonkeyPatch.context() as patch, pytest.raises(GateError) as caught:
-        patch.setattr(Student, "numbers", lambda self: read.append(1) or numbers(self))
+        patch.setattr(Student, "to_numpy", lambda self: read.append(1) or numbers(self))
         patch.setattr(smoothing, "integers", lambda weights, plan: quantized.append(1) or integers(weights, plan))
         write_bundle(tiny.student(), tiny.tokenizer(), folder, options=options)
     return {

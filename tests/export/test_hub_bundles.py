@@ -135,7 +135,10 @@ def test_a_bundle_by_its_id(tmp_path):
         told = msdc("evaluate", "me/bundle", "--runtime", "onnx", "--tasks", "graded-pairs", env=environment)
         assert "tiny (onnx)" in told
         absent = msdc("inspect", "me/nothing", env=environment, code=2)
-        assert "me/nothing: no such folder, no shipped model (shipped: msdc-mini), and not found on the hub" in absent
+        assert (
+            "me/nothing: no such folder, no shipped model (shipped: msdc-mini, msdc-nano, msdc-search), and not found"
+            in absent
+        )
         assert "me/bundle@v9: no such folder" in msdc("inspect", "me/bundle@v9", env=environment, code=2)
     # The hub is gone, or not to be asked.
     assert load("me/bundle")[0].name == COMMIT
