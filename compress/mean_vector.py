@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,6 +42,19 @@ def _mean_cosine(vectors_ND: np.ndarray) -> float:
     unit_ND = unit_rows(vectors_ND)
     total = float(np.square(unit_ND.sum(0, dtype=np.float64)).sum()) - len(unit_ND)
     return total / (len(unit_ND) * (len(unit_ND) - 1))
+
+
+def unnormalised(encoder: Encoder, student: Any, head: bool = True) -> Encoder:
+    """An encoder of `student` that neither normalises nor truncates its vectors, without the head if so asked.
+
+    Tokenizer, longest input and prompts are those of `encoder`.
+    """
+    changes = {"normalize": False} | ({} if head else {"dense": None})
+    state = {name: value for name, value in student.state_dict().items() if head or not name.startswith("dense.")}
+    return Encoder(
+        with_state(student.config.model_copy(update=changes), state), encoder.tokenizer, encoder.max_length,
+        encoder.name, defaults=replace(encoder.defaults, truncate_dim=None),
+    )  # fmt: skip
 
 
 def centred(student: Student, before_ND: np.ndarray) -> Student:
@@ -87,9 +101,7 @@ def centre(
     texts = texts[:: -(-len(texts) // MOST_TEXTS)]
     if len(texts) < 2:
         raise InputError(f"{corpus}: a mean needs two texts or more")
-    defaults = replace(encoder.defaults, truncate_dim=None)
-    unscaled = with_state(student.config.model_copy(update={"normalize": False}), dict(student.state_dict()))
-    before_ND = Encoder(unscaled, encoder.tokenizer, encoder.max_length, encoder.name, defaults=defaults).encode(texts)
+    before_ND = unnormalised(encoder, student).encode(texts)
     changed = centred(student, before_ND)
     after = Encoder(changed, encoder.tokenizer, encoder.max_length, output.name, defaults=encoder.defaults)
     cosines = _mean_cosine(before_ND), _mean_cosine(after.encode(texts))

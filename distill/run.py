@@ -18,7 +18,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from msdc.compress.quantization import rounding
@@ -388,20 +387,19 @@ class Run:
         rows = text.sample_rows(max(1, HEAD_TEXTS // max(1, len({table.source.language for table in text.tables}))))
         prompt = learner.defaults.prompt()
         prompts, teacher_prompts = stage.prompts or (prompt, prompt), stage.teacher_prompts or ("", "")
-        targets = [row for row in rows if row.target]
+        pairs = [row for row in rows if row.target]
+        sources, targets = [row.source for row in rows], [row.target for row in pairs]
+        read = with_prompt(prompts[0], sources) + with_prompt(prompts[1], targets)
+        # The teacher's vectors of the targets, or of their sources.
+        others = (
+            with_prompt(teacher_prompts[1], targets)
+            if both_sides
+            else with_prompt(teacher_prompts[0], [row.source for row in pairs])
+        )
+        taught = with_prompt(teacher_prompts[0], sources) + others
 
         def fit() -> tuple[float, dict[str, Any]]:
-            sources, others = [row.source for row in rows], [row.target for row in targets]
-            pooled = [pooled_states(learner, sources, prompts[0], self.precision)]
-            expected = [teacher.vectors(with_prompt(teacher_prompts[0], sources))]
-            if others:
-                pooled.append(pooled_states(learner, others, prompts[1], self.precision))
-                expected.append(
-                    teacher.vectors(with_prompt(teacher_prompts[1], others))
-                    if both_sides
-                    else teacher.vectors(with_prompt(teacher_prompts[0], [row.source for row in targets]))
-                )
-            share = fit_head(learner, np.concatenate(pooled), np.concatenate(expected))
+            share = fit_head(learner, pooled_states(learner, read, self.precision), teacher.vectors(taught))
             return share, dict(learner.module.state_dict())
 
         share, state = parallel.on_rank_zero(fit)

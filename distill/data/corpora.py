@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from msdc.compress.vocabulary.train import UNSPACED
 from msdc.distill.data import Row
 from msdc.distill.data.columns import (
     LABELLED_NAMES,
@@ -46,7 +47,6 @@ from msdc.text.translations import open_gettext
 # `test` as a word of its own: not in `latest` or `contest`
 TEST_SET_IN_NAME = re.compile(r"(?<![a-z])(?:dev|my)?tests?(?:set|data)?(?![a-z])|sts-?20\d\d|sts1[2-6]")
 LANGUAGE_IN_NAME = re.compile(r"(?:^|[._-])([a-z]{2,3}(?:_[A-Za-z]+)?)-([a-z]{2,3}(?:_[A-Za-z]+)?)(?=[._]|$)")
-UNSPACED = ("ja", "km", "lo", "my", "th", "zh")  # languages without spaces between sentences
 UNSPACED_LETTERS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u9fff\uff00-\uffef"  # of `join_unspaced`
 LANGUAGE_AT_END = re.compile(r"(?:^|[._-])(?!po$)([a-z]{2})(?:\.(?:txt|po))*$")
 ONE_LANGUAGE = ("nli", "nli-pairs", "scored", "text", "triples")  # kinds without a target language
@@ -154,7 +154,7 @@ def joined(rows: Iterable[Row], corpus: Corpus) -> Generator[Row, None, None]:
     """Consecutive rows as passages of 2 to `join` rows each, or fewer where they would exceed `max_characters`.
 
     The first row's hash draws the number, so that it depends on the text alone. A passage of one row is left out, as it
-    is a row of the corpus without `join`; so is a row that can have no neighbour (with a label or negatives).
+    is a row of the corpus without `join`.
     """
 
     def passage(parts: Sequence[Row]) -> Row:
@@ -178,7 +178,7 @@ def joined(rows: Iterable[Row], corpus: Corpus) -> Generator[Row, None, None]:
 
 
 def _separator(language: str) -> str:
-    """What stands between two sentences of a language."""
+    """The separator of two sentences: none in languages that are written without spaces."""
     return "" if re.split(r"[_-]", language)[0] in UNSPACED else " "
 
 

@@ -10,14 +10,13 @@ Shapes: N texts, H width of the pooled states, D width of the teacher's vectors.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from msdc.compress.mean_vector import unnormalised
 from msdc.compress.student.config import DENSE, DENSE_BIAS
-from msdc.compress.student.model import with_state
 from msdc.encoders.encoder import Encoder
 from msdc.scores import explained_variance
 
@@ -25,16 +24,13 @@ PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # times the mean variance of a pooled
 HELD_OUT = 5  # every so many texts choose the penalty
 
 
-def pooled_states(learner: Encoder, texts: Sequence[str], prompt: str, precision: str) -> np.ndarray:
-    """The states of a student's texts before its head, averaged over the tokens, float32 [N, H]."""
-    student: Any = learner.module
-    state = {name: value for name, value in student.state_dict().items() if not name.startswith("dense.")}
-    headless = with_state(student.config.model_copy(update={"dense": None, "normalize": False}), state)
-    encoder = Encoder(
-        headless, learner.tokenizer, learner.max_length, learner.name,
-        defaults=replace(learner.defaults, truncate_dim=None),
-    )  # fmt: skip
-    return np.asarray(encoder.encode(texts, prompt=prompt, precision=precision), np.float32)
+def pooled_states(learner: Encoder, texts: Sequence[str], precision: str) -> np.ndarray:
+    """The states of a student's texts before its head, averaged over the tokens, float32 [N, H].
+
+    Texts come with their prompts.
+    """
+    headless = unnormalised(learner, learner.module, head=False)
+    return np.asarray(headless.encode(texts, prompt="", precision=precision), np.float32)
 
 
 def ridge(pooled_NH: np.ndarray, teacher_ND: np.ndarray, penalty: float) -> tuple[np.ndarray, np.ndarray]:

@@ -52,7 +52,7 @@ def test_a_fitted_head_gives_the_teachers_vectors(tiny_teacher):
     student = shrink(tiny_models.student(), width=tiny_models.student().width, head_bias=True)
     assert student.dense.bias is not None
     learner = Encoder(student, model.tokenizer, 32, "tiny")
-    pooled_NH = pooled_states(learner, TEXTS, "", "float32")
+    pooled_NH = pooled_states(learner, TEXTS, "float32")
     assert not np.allclose(np.linalg.norm(pooled_NH, axis=1), 1.0)  # before the head and the normalisation
     rng = np.random.default_rng(4)
     aim_ND = pooled_NH @ rng.normal(size=(pooled_NH.shape[1], student.width)) + 2.0
