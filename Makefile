@@ -45,6 +45,7 @@ check: setup
 	$(BIN)/mypy
 	MYPYPATH=benchmarks $(BIN)/mypy benchmarks
 	$(BIN)/lint-imports
+	$(BIN)/vulture
 	$(BIN)/python .ci/names
 
 # Ready-made bundles of msdc-mini for apps, with their hashes.

@@ -285,44 +285,24 @@ class BenchFile(Record):
 
 
 def _timing(raw: Any) -> Any:
-    """A timing of format 1 or from elsewhere: the unit in its names, percentiles with the samples (computed here)."""
+    """A timing measured elsewhere: `samples_ms`; its percentiles are computed here."""
     if not isinstance(raw, dict):
         return raw
-    unit = "instructions" if "samples_instructions" in raw else "ms"
-    timing = {"unit": unit, "samples": raw.get(f"samples_{unit}")}
+    timing = {"unit": "ms", "samples": raw.get("samples_ms")}
     return timing | {key: raw[key] for key in ("length", "warmup") if key in raw}
-
-
-def _current(raw: Any) -> Any:
-    """A run of format 2; early ones of a link have the kind of a browser on this machine."""
-    if not isinstance(raw, dict) or not isinstance(device := raw.get("device"), dict):
-        return raw
-    notes, mark = raw.get("notes"), LINK_NOTE.partition(";")[0]
-    by_link = isinstance(notes, (list, tuple)) and any(str(note).startswith(mark) for note in notes)
-    return raw | {"device": device | {"kind": "link"}} if by_link and device.get("kind") == "browser" else raw
-
-
-def _upgraded(raw: Any) -> Any:
-    """A run of format 1 as one of format 2."""
-    if not isinstance(raw, dict):
-        return raw
-    run = {**raw, "format": FORMAT}
-    for name in ("load", "init", "first"):
-        figures = [run.pop(f"{name}_{unit}", None) for unit in UNITS.values()]
-        run[name] = next((figure for figure in figures if figure is not None), None)
-    if isinstance(run.get("latency"), list):
-        run["latency"] = [_timing(timing) for timing in run["latency"]]
-    run |= {name: _timing(run[name]) for name in ("tokenize", "pipeline") if name in run}
-    if isinstance(run.get("parity"), dict) and "golden" in run["parity"]:
-        run["parity"] = run["parity"]["golden"]
-    return run
 
 
 def _imported(raw: Any) -> Any:
     """A run measured elsewhere as one of ours; `latency` is required, other keys of a device are ignored."""
     if not isinstance(raw, dict):
         return raw
-    run = {"threads": 1, "latency": None, **_upgraded(raw), "origin": "imported", "harness": "other", "clock": "wall"}
+    run = {"threads": 1, "latency": None, **raw, "format": FORMAT}
+    for name in ("load", "init", "first"):
+        run[name] = run.pop(f"{name}_ms", None)
+    if isinstance(run["latency"], list):
+        run["latency"] = [_timing(timing) for timing in run["latency"]]
+    run |= {name: _timing(run[name]) for name in ("tokenize", "pipeline") if name in run}
+    run |= {"origin": "imported", "harness": "other", "clock": "wall"}
     if isinstance(device := run.get("device"), dict):
         fields = {name: device[name] for name in DeviceInfo.model_fields if name in device}
         run["device"] = {**fields, "kind": "other", "emulated": False}
@@ -330,20 +310,17 @@ def _imported(raw: Any) -> Any:
 
 
 def parse_result(raw: Any, where: str) -> BenchFile:
-    """A `BenchFile` from parsed JSON: of ours of any format, one run, or runs from elsewhere."""
+    """A `BenchFile` from parsed JSON: of ours, one run, or runs from elsewhere."""
     ours = isinstance(raw, dict) and "kind" in raw
     if ours and raw["kind"] not in ("bench", "device-run"):
         raise InputError(f'{where}: not a result file (no "kind": "bench" or "device-run")')
-    if ours and raw.get("format") not in (1, FORMAT):
-        raise InputError(f"{where}: result format {raw.get('format')!r}; this version reads up to {FORMAT}")
-    change = _imported if not ours else _upgraded if raw["format"] == 1 else _current
+    if ours and raw.get("format") != FORMAT:
+        raise InputError(f"{where}: result format {raw.get('format')!r}; this version reads {FORMAT}")
     try:
         if ours and raw["kind"] == "bench":
-            runs = raw.get("runs", ())
-            runs = [change(run) for run in runs] if isinstance(runs, list) else runs
-            return BenchFile.model_validate({**raw, "format": FORMAT, "runs": runs})
+            return BenchFile.model_validate(raw)
         rows = raw if isinstance(raw, list) else [raw]
-        return BenchFile(runs=tuple(DeviceRun.model_validate(change(run)) for run in rows))
+        return BenchFile(runs=tuple(DeviceRun.model_validate(run if ours else _imported(run)) for run in rows))
     except ValidationError as error:
         hint = "" if ours else " (a result from elsewhere needs artifact, device, latency)"
         raise InputError(f"{where}: {first_problem(error)}{hint}") from error

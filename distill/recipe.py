@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
 from pathlib import PurePath
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
@@ -28,7 +27,6 @@ from pydantic import (
 
 from msdc.errors import InputError, did_you_mean
 from msdc.limits import BANK, Batch, BatchTokens, Count, Epochs, Heads, Inner, Layers, Positions, Steps, Tokens, Width
-from msdc.progress import warn
 
 TEACHER = "teacher"  # as the assistant: a copy of the teacher that is trained further
 # The content of the files of a corpus; `auto` chooses by suffix (msdc.distill.data.corpora).
@@ -41,27 +39,16 @@ Share = Annotated[float, Field(gt=0, le=1)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
-@cache
-def _warn_retired(key: str) -> None:
-    warn(f"{key}: has no effect since 0.3, the rows of a corpus are always shuffled; remove it from the recipe")
-
-
 # docs/reference/recipe.md is made of the fields below and the comments above or after each of them.
 class Strict(BaseModel):
     """Frozen, and every key must be known. Unknown keys are reported before missing keys: a misspelled key is both."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     takes: ClassVar[str] = ""  # what a recipe may give instead of these keys, for the message
-    retired: ClassVar[dict[str, int]] = {}  # keys of earlier versions without an effect now, and their defaults
 
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, data: Any) -> Any:
-        if isinstance(data, dict):
-            for key in cls.retired.keys() & data:
-                if data[key] != cls.retired[key]:
-                    _warn_retired(key)
-            data = {key: value for key, value in data.items() if key not in cls.retired}
         for key in data if isinstance(data, dict) else ():
             if key not in cls.model_fields:
                 raise ValueError(f"unknown key {key!r}{did_you_mean(str(key), cls.model_fields)}{cls.takes}")
@@ -109,8 +96,6 @@ def corpus_label(entry: Mapping[str, Any]) -> str:
 
 class Corpus(Strict):
     """A source of sentences: a path or glob, two aligned files, a hub id, or an OPUS name."""
-
-    retired: ClassVar[dict[str, int]] = {"passes": 1}
 
     # in overrides; None: that of its data set or file
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][\w-]*$")
@@ -438,8 +423,6 @@ class HeldOut(Strict):
 
 class Recipe(Strict):
     """One run: from teacher and text to a student folder."""
-
-    retired: ClassVar[dict[str, int]] = {"buffer": 1_000_000}
 
     # of the run: in its default folder and in the model card
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")

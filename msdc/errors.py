@@ -22,16 +22,10 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
-# Keys of recipes and model folders of 0.2 -> their names today.
-RENAMED = {"guide": "teacher", "links": "nonzeros"}
-
-
 def first_problem(error: Any) -> str:
     """`KEY: problem` of the first mistake in a `pydantic.ValidationError`: one line of bounded length."""
     first = error.errors()[0]
     problem = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "extra_forbidden" and first["loc"][-1] in RENAMED:
-        problem = f"unknown key; since 0.3 it is called {RENAMED[first['loc'][-1]]!r}: rename it"
     where = ".".join(map(str, first["loc"]))[:500]
     return printable(" ".join(": ".join(filter(None, (where, problem[:500]))).split()))
 
@@ -39,8 +33,6 @@ def first_problem(error: Any) -> str:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'corpora'?` for a word similar to a known one, else the known ones; empty if there are none."""
     words = list(dict.fromkeys(known))
-    if RENAMED.get(word) in words:
-        return f"; since 0.3 it is called {RENAMED[word]!r}: rename it"
     near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     if near:
         return f"; did you mean {near[0]!r}?"

@@ -90,7 +90,7 @@ class StudentConfig(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_code(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Without a coded table the keys are left out, so that older versions open folders and bundles.
+        # Most students have no coded table: their config.json does not have its keys.
         values: dict[str, Any] = handler(self)
         return {key: value for key, value in values.items() if self.coded or key not in ("base_rows", "nonzeros")}
 

@@ -2,7 +2,7 @@
 
 A word has one form. Beyond SentencePiece's own maps (NFKC, case folding), which are read here, `one_spelling` joins
 letters that case folding leaves apart, digits of all scripts, dashes and quotation marks, and removes characters that
-cannot be seen. `marks_apart` makes every mark a word of its own. `respell` gives these rules to a trained `.model`.
+cannot be seen. `marks_apart` makes every mark a word of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
-from msdc.compress.vocabulary.tokens import NORMAL, SPACE, UNUSED, read_proto
+from msdc.compress.vocabulary.tokens import read_proto
 from msdc.errors import InputError
 from msdc.extras import require
 
@@ -177,41 +177,3 @@ def write_rules(rules: Mapping[str, str], target: Path) -> None:
 
     lines = [f"{codes(key)}\t{codes(rules[key])}\n" for key in sorted(rules)]
     target.write_text("".join(lines), encoding="utf-8")
-
-
-def respell(content: bytes) -> bytes:
-    """A trained `.model` with today's rules: the same tokens at the same ids, so the same table of rows.
-
-    A token that the rules spell differently gets its new spelling; where another token has it already, the likelier
-    of the two is read from then on, and the other never. Marks that are tokens of their own stay as they are.
-
-    Raises:
-        InputError: the model's map is neither of SentencePiece's, or does not set marks apart (`train_whole_words`).
-    """
-    proto = read_proto(content)
-    rules = read_character_map(proto.normalizer_spec.precompiled_charsmap)
-    if proto.normalizer_spec.name not in (FOLDED, UNFOLDED) or rules.get("!") != " ! ":
-        raise InputError("only vocabularies that set marks apart (`vocabulary: {words: ...}`) can be respelled")
-    tokens = [piece for piece in proto.pieces if piece.type == NORMAL]
-    marks_in_use = {piece.piece.strip(SPACE) for piece in tokens} & set(_MARKS)
-    table = str.maketrans({character: text for character, text in spellings().items() if character not in marks_in_use})
-    by_name = {piece.piece: piece for piece in tokens}
-    for piece in tokens:
-        old, new = piece.piece, piece.piece.translate(table)
-        if new == old:
-            continue
-        other = by_name.get(new)
-        if other is None:
-            piece.piece = new
-            by_name[new] = piece
-            continue
-        if other.score < piece.score:
-            piece.piece, other.piece = new, old
-            by_name[new], other = piece, other
-        else:
-            other = piece
-        other.type = UNUSED
-    characters = {character for piece in proto.pieces if piece.type == NORMAL for character in piece.piece}
-    found = marks_apart(one_spelling(standard_rules(proto.normalizer_spec.name), marks_in_use))
-    proto.normalizer_spec.precompiled_charsmap = compile_rules(readable(found, characters))
-    return bytes(proto.SerializeToString())

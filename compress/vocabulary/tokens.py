@@ -23,7 +23,7 @@ from msdc.files import read_json, write_json
 from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, FastTokenizer, PieceTokenizer, Tokenizer
 
 SPACE = "▁"
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+NORMAL, UNKNOWN, CONTROL, UNUSED = 1, 2, 3, 5
 
 
 @dataclass(frozen=True)

@@ -157,8 +157,6 @@ class MemoryBank(nn.Module):
             if not (at == held if 0 <= held < size else held == size and 0 <= at < size):
                 raise InputError(f"the checkpoint's memory bank is damaged: pointer {at}, filled {held} of {size}")
             self._held = held
-        # Checkpoints of earlier versions have no texts.
-        state_dict.setdefault(prefix + "texts_K", torch.zeros_like(self.texts_K))
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 

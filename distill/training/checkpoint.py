@@ -110,8 +110,7 @@ def restore_random_states(state: dict[str, Any]) -> None:
     version, values, gauss = state["python"]
     random.setstate((version, tuple(values), gauss))
     if "cuda" in state and torch.cuda.is_available():
-        # Version 0.2 saved a list, of all GPUs.
-        torch.cuda.set_rng_state(state["cuda"][0] if isinstance(state["cuda"], list) else state["cuda"])
+        torch.cuda.set_rng_state(state["cuda"])
 
 
 def save_checkpoint(folder: Path, step: int, state: dict[str, Any], kind: str = "step") -> None:
@@ -138,7 +137,7 @@ def remove(path: Path) -> None:
 def restore_best(path: Path) -> None:
     """Restore the best weights of a checkpoint: those in the folder may be of steps after it."""
     weights_file = path.with_suffix(".safetensors")
-    if weights_file.is_file():  # older versions did not keep them
+    if weights_file.is_file():  # there are none before the first evaluation
         with atomic_path(path.with_name(BEST)) as temporary:
             temporary.unlink()
             link_file(weights_file, temporary)
@@ -185,7 +184,7 @@ def _damaged_file(path: Path) -> Path | None:
     try:
         written = read_json(path.with_suffix(".json"))
         hashes = {path: written["sha256"]}
-        if written.get("best") is not None:  # versions before 0.3 noted no hash of the best
+        if written["best"] is not None:
             hashes[best] = written["best"]
     except (InputError, KeyError, TypeError, AttributeError):
         return path.with_suffix(".json")

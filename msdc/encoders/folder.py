@@ -47,9 +47,8 @@ OTHER_FAMILIES = {"sparse_encoder": "a sparse encoder (SPLADE)", "cross_encoder"
                   "multi_vector_encoder": "a multi-vector model (ColBERT)"}  # fmt: skip
 ONE_VECTOR = "use a model that gives one dense vector per text"
 OWN = "Student"
-# Classes of modules.json, for sentence-transformers: today's, and that of 0.2.
+# The class of a student in modules.json, for sentence-transformers.
 SENTENCE_MODULE = "msdc.integrations.sentence_transformers.EncoderModule"
-OWN_CLASSES = (SENTENCE_MODULE, "msdc.compress.student.Student")
 OWN_TYPE = "msdc-student"
 # Inside a student's folder: the equal model of stock classes, for other libraries.
 STOCK_FOLDER = "stock"
@@ -249,11 +248,11 @@ class Layout:
 def _kind(folder: Path, module: Any) -> tuple[str, Path]:
     """Class name and folder of an entry of modules.json."""
     name, subfolder = (str(module.get(key, "")) for key in ("type", "path")) if isinstance(module, dict) else ("", "")
-    kind = OWN if name in OWN_CLASSES else name.rsplit(".", 1)[-1]
+    kind = OWN if name == SENTENCE_MODULE else name.rsplit(".", 1)[-1]
     for family, what in OTHER_FAMILIES.items():
         if name.startswith(f"{STOCK_PREFIX}{family}."):
             raise InputError(f"{folder}: {what}, not a sentence encoder: {ONE_VECTOR}")
-    if name not in OWN_CLASSES and not (kind in STOCK and name.startswith(STOCK_PREFIX)):
+    if name != SENTENCE_MODULE and not (kind in STOCK and name.startswith(STOCK_PREFIX)):
         raise InputError(
             f"{folder}: module {name!r} is not supported (supported: {', '.join(STOCK)} of sentence-transformers)"
         )

@@ -12,7 +12,7 @@ import os
 import sqlite3
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
@@ -37,10 +37,6 @@ class VectorCache:
         self._salt = f"{most}\0".encode()
         self.path = user_cache() / "search" / f"passages-{model.fingerprint()[:32]}.sqlite"
         self._usable = True
-        # Indexes of files by earlier versions held texts that others could read.
-        for old in self.path.parent.glob("[0-9a-f]" * 32 + ".sqlite*"):
-            with suppress(OSError):
-                old.unlink()
 
     def _key(self, title: str, text: str) -> str:
         return hashlib.sha256(self._salt + f"{title}\0{text}".encode()).hexdigest()[:32]

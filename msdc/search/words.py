@@ -22,7 +22,6 @@ from unicodedata import normalize
 from msdc.files import PACKAGE
 
 TABLE = PACKAGE / "export" / "native" / "src" / "word_table.h"
-TOKENIZE = "ascii"  # FTS5's tokenizer: what it splits at and changes is not in a word
 BREAK, WORD, UNSPACED, MARK, SYMBOL, REGION = range(6)  # classes of characters
 HANGUL = re.compile("[\u1100-\u11ff\uac00-\ud7a3]+")  # letters and syllables
 LETTERS = re.compile("[\u1100-\u11ff]")
@@ -30,7 +29,6 @@ PUNCTUATION = re.compile("[\0-/:-`{-\x7f]+")  # what breaks words, of ASCII; its
 # Letters of scripts with blanks between words (and the marks on them), as far as other spellings are concerned.
 LETTER = "A-Za-z\u00c0-\u1fff"
 JOINT = re.compile(f"(?<=[{LETTER}])['\u2018\u2019\u02bb\u02bc`\u00b4\u2032\uff07\u2010\u2011-](?=[{LETTER}])")
-HYPHEN = re.compile("[\u2010\u2011-]")
 UMLAUTS = {letter: spelled for spelled, letters in (
     ("ae", "ä Ä ǟ Ǟ a\u0308 A\u0308"), ("oe", "ö Ö ȫ Ȫ o\u0308 O\u0308 ø Ø ǿ Ǿ"), ("aa",
     "å Å ǻ Ǻ a\u030a A\u030a \u212b"),

@@ -6,7 +6,7 @@ import pytest
 from bench_results import make_file, make_run
 from pydantic import ValidationError
 
-from msdc.bench.result import BenchFile, Timing, moments, parse_result, read_result, read_results
+from msdc.bench.result import Timing, moments, parse_result, read_result, read_results
 from msdc.errors import InputError
 
 
@@ -23,31 +23,6 @@ def test_a_file_and_a_single_run_read_back_equal():
     file, run = make_file(), make_run()
     assert parse_result(raw_of(file), "x.json") == file
     assert parse_result(raw_of(run), "x.json").runs == (run,)
-
-
-def old_run(run) -> dict:
-    """A run as format 1 wrote it: units in the names, percentiles beside the samples, parity in a part of its own."""
-    raw, unit = raw_of(run) | {"format": 1}, run.latency[0].unit
-
-    def timing(new):
-        figures = {f"{name}_{unit}": 1.0 for name in ("p50", "p90", "p99", "min")}
-        return {f"samples_{unit}": new["samples"], "length": new["length"], "warmup": new["warmup"], **figures}
-
-    raw["latency"] = [timing(one) for one in raw["latency"]]
-    raw |= {name: timing(raw[name]) for name in ("tokenize", "pipeline") if raw[name]}
-    raw["parity"] = {"golden": raw["parity"]}
-    for name in ("load", "init", "first"):
-        figure, other = raw.pop(name), {"ms": "instructions", "instructions": "ms"}[unit]
-        raw |= {f"{name}_{unit}": figure, f"{name}_{other}": None}
-    return raw
-
-
-def test_files_of_format_1_are_read_as_format_2():
-    file = make_file()
-    raw = raw_of(file) | {"format": 1, "runs": [old_run(run) for run in file.runs]}
-    assert "samples_instructions" in raw["runs"][2]["latency"][0]
-    assert parse_result(raw, "x.json") == file
-    assert parse_result(raw["runs"][2], "x.json").runs == file.runs[2:]
 
 
 def test_a_run_keeps_to_one_clock():
@@ -119,15 +94,6 @@ def test_a_bad_foreign_result_names_the_field(tmp_path, spoil, words):
     spoil(raw)
     with pytest.raises(InputError, match=words):
         read_result(write(tmp_path / "a.json", raw))
-
-
-def test_early_results_of_a_link_are_of_a_link(tmp_path):
-    device = {"name": "Ada's phone", "kind": "browser"}
-    notes = ["calls did not settle", "measured on a phone or computer through its link; what it says is not verified"]
-    for written, kind in ((notes, "link"), (notes[:1], "browser")):
-        run = make_run("onnx", device=device, harness="browser", notes=written)
-        for raw in (raw_of(run), raw_of(BenchFile(runs=(run,)))):
-            assert read_result(write(tmp_path / "a.json", raw)).runs[0].device.kind == kind
 
 
 def test_moments_have_seconds_only_where_minutes_are_alike():

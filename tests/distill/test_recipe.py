@@ -4,7 +4,6 @@ import pytest
 import yaml
 
 from msdc.distill.catalog import load_recipe, parse_recipe, read_tree
-from msdc.distill.recipe import _warn_retired
 from msdc.errors import InputError
 
 BASE = {"name": "r", "corpora": [{"path": "x.tsv"}], "stages": [{"name": "train", "objective": "multilingual_mse"}]}
@@ -30,11 +29,7 @@ def test_defaults_are_the_papers():
         ({"stages": []}, "stages: "),
         ({"corpora": [{"path": "a", "hub": "b"}]}, "corpora.0: a corpus needs exactly one of path"),
         ({"corpora": [{"path": "a", "name": "x"}, {"path": "b", "name": "x"}]}, "corpora: names of corpora repeat"),
-        (
-            {"stages": [BASE["stages"][0] | {"guide": "teacher"}]},
-            "stages.train: unknown key 'guide'; since 0.3 it is called 'teacher': rename it",
-        ),
-        ({"assistant": {"links": 3}}, "assistant: unknown key 'links'; since 0.3 it is called 'nonzeros': rename it"),
+        ({"assistant": {"nonzero": 3}}, "assistant: unknown key 'nonzero'; did you mean 'nonzeros'?"),
         ({"stages": [BASE["stages"][0] | {"epoch": 2}]}, "stages.train: unknown key 'epoch'; did you mean 'epochs'?"),
         ({"stages": [BASE["stages"][0], BASE["stages"][0]]}, "stages: names of stages repeat"),
         ({"teacher": {"model": "x", "pooling": "min"}}, "teacher.pooling: Input should be 'mean', 'cls' or 'max'"),
@@ -172,23 +167,6 @@ def test_paths_are_relative_to_the_recipes_file(tmp_path, monkeypatch):
     assert load_recipe("project/mine.yaml").corpora[1].files[1] == "~/a.de"
     with pytest.raises(InputError, match="no such recipe file; did you mean 'quickstart'"):
         load_recipe("quickstrat")
-
-
-def test_keys_without_an_effect_since_03_are_accepted_and_named(capsys):
-    """Recipes of earlier versions, and the `recipe.yaml` of their runs, which have every key with its default."""
-    tree = {"name": "r", "buffer": 400_000, "corpora": [{"path": "x", "passes": 16}, {"path": "y", "passes": 8}],
-            "stages": [{"name": "a", "objective": "kd"}]}  # fmt: skip
-    recipe = parse_recipe(tree, "r")
-    assert "buffer" not in recipe.model_dump()
-    assert "passes" not in recipe.corpora[0].model_dump()
-    capsys.readouterr()
-    _warn_retired.cache_clear()
-    parse_recipe(tree, "r")
-    found = capsys.readouterr().err
-    assert [found.count(f"{key}: has no effect since 0.3") for key in ("buffer", "passes")] == [1, 1]
-    _warn_retired.cache_clear()
-    parse_recipe(tree | {"buffer": 1_000_000, "corpora": [{"path": "x", "passes": 1}]}, "r")
-    assert capsys.readouterr().err == ""
 
 
 def test_languages_limit_a_recipe():

@@ -236,13 +236,6 @@ def test_a_config_that_is_no_code_is_refused(change, tmp_path):
     assert "config.json: " in one_line(lambda: load_student(folder), InputError)
 
 
-def test_a_folder_of_0_2_says_what_to_rename(tmp_path):
-    folder = save_student(coded(), tiny.tokenizer().path, tmp_path / "one")
-    file = folder / "config.json"
-    file.write_text(file.read_text().replace('"nonzeros"', '"links"'))
-    assert "links: unknown key; since 0.3 it is called 'nonzeros'" in one_line(lambda: load_student(folder), InputError)
-
-
 def test_indices_of_a_large_base_take_four_bytes(tmp_path):
     config = StudentConfig(vocabulary=400, hidden=8, heads=2, intermediate=8, unit=1, bottleneck=4, positions=8,
                            base_rows=40_000, nonzeros=2)  # fmt: skip

@@ -7,8 +7,8 @@ import pytest
 import sentencepiece
 
 from msdc.compress.texts import quickstart_texts
-from msdc.compress.vocabulary.spelling import marks_apart, read_character_map, respell, spellings
-from msdc.compress.vocabulary.tokens import NORMAL, UNUSED, read_proto
+from msdc.compress.vocabulary.spelling import marks_apart, read_character_map, spellings
+from msdc.compress.vocabulary.tokens import read_proto
 from msdc.compress.vocabulary.train import PHRASE, train_vocabulary, train_whole_words
 from msdc.encoders.folder import SHIPPED, locate_model, shipped_names
 from msdc.errors import InputError
@@ -116,38 +116,6 @@ def test_digits_and_invisible_characters_are_those_of_unicode():
         if unicodedata.bidirectional(character) in ("LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"):
             assert table[character] == "", name
     assert not any(text.isspace() for text in table.values())
-
-
-def test_a_trained_model_gets_the_rules_of_today_at_the_same_ids(texts, tmp_path):
-    """The rules of yesterday: no folding of the dotless i, digits of other scripts unknown."""
-    words = ["ışık", "isi", "ısı", "kapı", "2026"]
-    made = train_whole_words(
-        {"": [*texts[""], *["ışık ısı ısı isi kapı"] * 40]}, tmp_path / "old.model", 2500, 1200, words=words
-    )
-    old, new = read_proto(made.read_bytes()), read_proto(respell(made.read_bytes()))
-    assert [piece.score for piece in old.pieces] == [piece.score for piece in new.pieces]
-    names = {piece.piece: index for index, piece in enumerate(old.pieces)}
-    (tmp_path / "new.model").write_bytes(new.SerializeToString())
-    one, other = PieceTokenizer(made), PieceTokenizer(tmp_path / "new.model")
-
-    def ids(tokenizer, text):
-        return tokenizer.encode([text], 32)[0][1:-1]
-
-    assert ids(other, "IŞIK") == ids(other, "ışık") == [names["▁ışık"]] != ids(one, "IŞIK")
-    # Of two tokens with one spelling the likelier is read, the other keeps its row and is never read.
-    likely, rare = sorted((names["▁ısı"], names["▁isi"]), key=lambda index: -old.pieces[index].score)
-    assert ids(other, "ISI") == ids(other, "ısı") == [likely]
-    assert new.pieces[rare].type == UNUSED
-    assert ids(other, "٢٠٢٦") == ids(other, "2026")
-    assert one.unk_id in ids(one, "٢٠٢٦")
-    assert ids(other, "a\u2011b\u2060") == ids(other, "a-b")
-    # Everything else is as it was, and doing it again changes nothing.
-    for text in quickstart_texts(["de", "en"], limit=100):
-        assert one.unk_id in ids(one, text) or ids(other, text) == ids(one, text)
-    assert respell(new.SerializeToString()) == new.SerializeToString()
-    assert sum(piece.type == NORMAL for piece in new.pieces) < sum(piece.type == NORMAL for piece in old.pieces)
-    with pytest.raises(InputError, match="only vocabularies that set marks apart"):
-        respell(train_vocabulary(texts[""], tmp_path / "plain.model", 500).read_bytes())
 
 
 def test_the_json_copy_keeps_every_combining_mark(texts, whole, tmp_path):
