@@ -49,6 +49,19 @@ def test_the_dictionary_finds_every_counterpart_and_leaves_the_article_out() -> 
     assert dictionary.translate("The cat sees, the Bird runs!", "xx") == "mia vid, pip kor!"
 
 
+def test_words_in_more_than_one_of_a_hundred_sentences_are_no_content_words() -> None:
+    """Such a word without a counterpart is dropped, as an article is; one with a counterpart replaces no other."""
+    nouns = [first + vowel + last for first in "bdfgklmnprstv" for vowel in "aeiou" for last in ("do", "ki")]
+    rows = []
+    for number, noun in enumerate(nouns):
+        for verb, counterpart in (("sleeps", "dor"), ("runs", "kor")):
+            article = "the " if number % 10 == 0 else ""
+            rows += [Row(f"{article}{noun} {verb}", f"{noun[::-1]} {counterpart}", "xx")] * 2
+    dictionary = learn_dictionary(rows)
+    assert dictionary.translate("the bado sleeps", "xx") == "odab dor"
+    assert set(dictionary.content) == set(nouns)
+
+
 def test_every_process_has_the_same_dictionary() -> None:
     """Tables of translated text are found again, and processes that train together read the same text."""
     code = (

@@ -194,6 +194,16 @@ def test_large_indexes_are_ranked_alike(model, monkeypatch):
     assert np.allclose([c for _, c in found], [c for _, c in plain], atol=1e-4)
 
 
+def test_more_hits_than_candidates_are_all_hits(model, monkeypatch):
+    texts = [f"{word} number {i}" for i in range(30) for word in ("apple", "river")]
+    index = msdc.open_index(texts, model)
+    expected_ids = [hit.id for hit in index.search("the apple 7", 60, mode="vectors").hits]
+    assert len(expected_ids) == 60
+    monkeypatch.setattr(indexes, "CANDIDATES", 3)
+    for top in (3, 4, 13, 60):
+        assert [hit.id for hit in index.search("the apple 7", top, mode="vectors").hits] == expected_ids[:top]
+
+
 def test_readers_see_what_a_writer_commits_and_a_kill_loses_only_what_was_not(model, tmp_path):
     path = tmp_path / "notes.sqlite"
     reader = msdc.open_index(path, model)
