@@ -40,7 +40,7 @@ def picture(page: Path, target: Path, width: int, height: int) -> Path:
     with tempfile.TemporaryDirectory() as folder, opened(page, width, height) as shown:
         # The last open section that ends within the height, above the rule of the next one.
         cut = max((edge for edge in shown.run(EDGES) if edge + MARGIN <= height), default=height - MARGIN) + MARGIN
-        with Image.open(shown.screenshot(Path(folder) / "shot.png", whole=False)) as image:
+        with Image.open(shown.screenshot(Path(folder) / "shot.png", full_page=False)) as image:
             whole = image.convert("RGB").crop((0, 0, width, cut))
     data = io.BytesIO()
     whole.quantize(256, dither=Image.Dither.NONE).save(data, format="PNG", optimize=True)

@@ -61,7 +61,7 @@ class Constant:
 
 
 def write_pairs(path: Path, rows) -> Path:
-    path.write_text("".join(f"{score}\t{one}\t{two}\n" for score, one, two in rows), encoding="utf-8")
+    path.write_text("".join(f"{score}\t{first}\t{second}\n" for score, first, second in rows), encoding="utf-8")
     return path
 
 
@@ -70,6 +70,6 @@ def evaluated(model, tasks, **options) -> dict:
     return json.loads(json.dumps(evaluate_all(model, tasks, **options).as_json()))
 
 
-def markdown(found: dict) -> str:
+def markdown(document: dict) -> str:
     """The Markdown report of a document."""
-    return to_markdown(evaluation_report(read_document(found)))
+    return to_markdown(evaluation_report(read_document(document)))

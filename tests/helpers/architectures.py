@@ -13,31 +13,31 @@ def configurations(hidden: int, layers: int):
     """Makers of models with random weights, by architecture."""
     import transformers as T
 
-    c = {"vocab_size": VOCABULARY, "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": 4,
+    common = {"vocab_size": VOCABULARY, "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": 4,
          "intermediate_size": 2 * hidden, "pad_token_id": 0}  # fmt: skip
     head = {"head_dim": hidden // 4}
     return {
-        "bert": lambda: T.BertModel(T.BertConfig(**c)),
-        "mpnet": lambda: T.MPNetModel(T.MPNetConfig(**c)),
+        "bert": lambda: T.BertModel(T.BertConfig(**common)),
+        "mpnet": lambda: T.MPNetModel(T.MPNetConfig(**common)),
         "modernbert": lambda: T.ModernBertModel(
-            T.ModernBertConfig(**{**c, "num_hidden_layers": layers + 2}, local_attention=16, bos_token_id=2,
+            T.ModernBertConfig(**{**common, "num_hidden_layers": layers + 2}, local_attention=16, bos_token_id=2,
                                eos_token_id=3, cls_token_id=2, sep_token_id=3)),
-        "nomic-bert": lambda: T.NomicBertModel(T.NomicBertConfig(**c)),
+        "nomic-bert": lambda: T.NomicBertModel(T.NomicBertConfig(**common)),
         "deberta-v3": lambda: T.DebertaV2Model(
-            T.DebertaV2Config(**c, relative_attention=True, pos_att_type=["p2c", "c2p"], position_buckets=24,
+            T.DebertaV2Config(**common, relative_attention=True, pos_att_type=["p2c", "c2p"], position_buckets=24,
                               share_att_key=True, norm_rel_ebd="layer_norm", position_biased_input=False,
                               type_vocab_size=0)),
         "embedding-gemma": lambda: T.Gemma3TextModel(
-            T.Gemma3TextConfig(**{**c, "num_hidden_layers": layers + 2}, num_key_value_heads=1, **head,
+            T.Gemma3TextConfig(**{**common, "num_hidden_layers": layers + 2}, num_key_value_heads=1, **head,
                                use_bidirectional_attention=True, sliding_window=16,
                                layer_types=["sliding_attention"] * (layers + 1) + ["full_attention"])),
-        "qwen3": lambda: T.Qwen3Model(T.Qwen3Config(**c, num_key_value_heads=2, **head)),
+        "qwen3": lambda: T.Qwen3Model(T.Qwen3Config(**common, num_key_value_heads=2, **head)),
         "t5": lambda: T.T5EncoderModel(
             T.T5Config(vocab_size=VOCABULARY, d_model=hidden, d_kv=hidden // 4, d_ff=2 * hidden, num_layers=layers,
                        num_heads=4, feed_forward_proj="gated-gelu")),
         "clip-text": lambda: T.CLIPModel(
             T.CLIPConfig(
-                text_config={**c, "max_position_embeddings": 77, "eos_token_id": 3, "bos_token_id": 2},
+                text_config={**common, "max_position_embeddings": 77, "eos_token_id": 3, "bos_token_id": 2},
                 vision_config={"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1,
                                "num_attention_heads": 2, "image_size": 8, "patch_size": 4},
                 projection_dim=hidden // 2)),
@@ -118,10 +118,10 @@ def _another(name: str):
     """A model of `MORE`, by the names of its classes in transformers."""
     import transformers as T
 
-    stem, own = MORE[name]
+    stem, specific = MORE[name]
     common = {"vocab_size": VOCABULARY, "pad_token_id": 0, "max_position_embeddings": 130}
     # Settings of a model whose names are its own are given whole in the table.
-    if not own.keys() & {"d_model", "n_embd", "emb_dim", "dim", "n_layer", "num_layers"}:
+    if not specific.keys() & {"d_model", "n_embd", "emb_dim", "dim", "n_layer", "num_layers"}:
         common |= {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
     if name in ("bloom", "gpt-neo"):
         common["hidden_size"] = 64
@@ -129,7 +129,7 @@ def _another(name: str):
         del common["max_position_embeddings"]
     kind = {"BertGenerationEncoder": "BertGeneration", "MT5Encoder": "MT5", "UMT5Encoder": "UMT5"}.get(stem, stem)
     model_class = stem if stem == "BertGenerationEncoder" else f"{stem}Model"
-    return getattr(T, model_class)(getattr(T, f"{kind}Config")(**common | own))
+    return getattr(T, model_class)(getattr(T, f"{kind}Config")(**common | specific))
 
 
 def architecture_modules(name: str, hidden: int = 64, layers: int = 2, seed: int = 0) -> list[torch.nn.Module]:
@@ -171,8 +171,8 @@ class _Body(torch.nn.Module):
     def forward(self, features):
         inputs = {key: features[key] for key in ("input_ids", "attention_mask") if key in features}
         if hasattr(self.model, "get_text_features"):
-            found = self.model.get_text_features(**inputs)
-            features["sentence_embedding"] = found if torch.is_tensor(found) else found.pooler_output
+            output = self.model.get_text_features(**inputs)
+            features["sentence_embedding"] = output if torch.is_tensor(output) else output.pooler_output
         else:
             features["token_embeddings"] = self.model(**inputs).last_hidden_state
         return features

@@ -46,7 +46,7 @@ def dump_dom(page: Path) -> str:
 
 def screenshot(page: Path, target: Path, width: int, height: int) -> Path:
     with opened(page, width, height) as shown:
-        return shown.screenshot(target, whole=False)
+        return shown.screenshot(target, full_page=False)
 
 
 def layout(page: Path, folder: Path, width: int, *flags: str) -> dict:

@@ -42,9 +42,9 @@ class Page:
 
     def run(self, script: str) -> Any:
         """The value of a JavaScript expression; a promise is awaited."""
-        found = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in found, found["exceptionDetails"]
-        return found["result"].get("value")
+        reply = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in reply, reply["exceptionDetails"]
+        return reply["result"].get("value")
 
     def wait(self, script: str, timeout_s: float = ANSWER_S) -> Any:
         """The expression's value as soon as it is true."""
@@ -63,8 +63,8 @@ class Page:
             lights.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
         return (max(lights) + 0.05) / (min(lights) + 0.05)
 
-    def screenshot(self, target: Path, whole: bool = True) -> Path:
-        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+    def screenshot(self, target: Path, full_page: bool = True) -> Path:
+        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=full_page)
         target.write_bytes(base64.b64decode(shot["data"]))
         return target
 
@@ -87,18 +87,18 @@ class Browser:
         self._number = 0
         self._rest = b""
         self._ended = False
-        self._found: dict[int, dict[str, Any]] = {}
+        self._replies: dict[int, dict[str, Any]] = {}
         self._arrived = threading.Condition()
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
         with contextlib.suppress(OSError):
             while block := os.read(self._answers, 1 << 16):
-                *whole, self._rest = (self._rest + block).split(b"\0")
-                for message in map(json.loads, whole):
+                *messages, self._rest = (self._rest + block).split(b"\0")
+                for message in map(json.loads, messages):
                     if "id" in message:
                         with self._arrived:
-                            self._found[message["id"]] = message
+                            self._replies[message["id"]] = message
                             self._arrived.notify_all()
         self._ended = True
         with self._arrived:
@@ -115,9 +115,9 @@ class Browser:
     def call(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
         number = self.send(method, session, **parameters)
         with self._arrived:
-            self._arrived.wait_for(lambda: number in self._found or self._ended, ANSWER_S)
-            assert number in self._found, f"no answer to {method}; the browser's code: {self.process.poll()}"
-            message = self._found.pop(number)
+            self._arrived.wait_for(lambda: number in self._replies or self._ended, ANSWER_S)
+            assert number in self._replies, f"no answer to {method}; the browser's code: {self.process.poll()}"
+            message = self._replies.pop(number)
         assert "error" not in message, f"{method}: {message['error']}"
         return message["result"]
 

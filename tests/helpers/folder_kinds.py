@@ -100,13 +100,13 @@ def _model2vec(folder: Path) -> Path:
     return folder
 
 
-def write_folder(place: Path, kind: str) -> Path:
+def write_folder(folder: Path, kind: str) -> Path:
     """The folder of one of `KINDS` below `place`."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Dense, LayerNorm, Normalize, Pooling
 
     torch.manual_seed(11)
-    raw, out = place / "raw", place / "model"
+    raw, out = folder / "raw", folder / "model"
     if kind == "model2vec":
         return _model2vec(out)
     same, prompted = torch.nn.Identity(), {"prompts": PROMPTS, "default_prompt_name": "query"}

@@ -61,8 +61,8 @@ def utf16(text: str) -> str:
     return text.encode("utf-16-be", "surrogatepass").hex()
 
 
-def _flipped(raw: bytes, at: int) -> bytes:
-    return raw[:at] + bytes([raw[at] ^ 0x20]) + raw[at + 1 :]
+def _flipped(raw: bytes, position: int) -> bytes:
+    return raw[:position] + bytes([raw[position] ^ 0x20]) + raw[position + 1 :]
 
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
@@ -81,33 +81,33 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 
 def damaged_bundles(bundle: Path, folder: Path, files: Iterable[str]) -> dict[str, str]:
     """Copies of `bundle` below `folder`, each with a damaged file: name of the copy -> the file."""
-    found = {}
+    damaged_files = {}
     for number, name in enumerate([*files, MANIFEST_FILE]):
         for kind, change in DAMAGE.items():
             copy = folder / f"{number}-{kind.replace(' ', '-')}"
             shutil.copytree(bundle, copy)
             (copy / name).write_bytes(change((bundle / name).read_bytes()))
-            found[copy.name] = name
-    return found
+            damaged_files[copy.name] = name
+    return damaged_files
 
 
-def damaged_indexes(whole: Path, folder: Path) -> list[str]:
+def damaged_indexes(index: Path, folder: Path) -> list[str]:
     """Copies of an index file below `folder`: cut, or with one byte flipped, in its header most often; their names."""
-    raw, chosen = whole.read_bytes(), random.Random(7)
+    raw, chosen = index.read_bytes(), random.Random(7)
     cuts = [1, 15, 16, 99, 100, 512, 4095, 4096, len(raw) // 2, len(raw) - 4096, len(raw) - 1]
     flips = [*range(0, 100, 9), *(chosen.randrange(len(raw)) for _ in range(40))]
     changed = {f"cut-{size}.sqlite": raw[:size] for size in cuts}
-    changed |= {f"flip-{at}.sqlite": _flipped(raw, at) for at in flips}
+    changed |= {f"flip-{position}.sqlite": _flipped(raw, position) for position in flips}
     folder.mkdir()
     for name, content in changed.items():
         (folder / name).write_bytes(content)
     return list(changed)
 
 
-def write_inputs(bundle, folder: Path, whole: Path, index: Path) -> dict[str, int]:
+def write_inputs(bundle, folder: Path, bundle_folder: Path, index: Path) -> dict[str, int]:
     """The table as files that a program without a JSON reader takes; the number of checks by language.
 
-    `bundle` is loaded from the folder `whole`; `index` has `DOCUMENTS`.
+    `bundle` is loaded from `bundle_folder`; `index` has `DOCUMENTS`.
     """
     vectors_ND, ids = bundle.encode(list(TEXTS.values()), prompt=""), bundle.tokenize(list(TEXTS.values()))
     texts = [
@@ -118,11 +118,12 @@ def write_inputs(bundle, folder: Path, whole: Path, index: Path) -> dict[str, in
     files = [manifest.tokenizer.file, "golden.json", *manifest.program_files(bundle.runtime)]
     tables = {
         "texts": texts, "halves": [[name, utf16(text)] for name, text in HALVES.items()],
-        "bundles": [[*one] for one in damaged_bundles(whole, folder / "bundles", files).items()],
+        "bundles": [[*names] for names in damaged_bundles(bundle_folder, folder / "bundles", files).items()],
         "indexes": [[name] for name in damaged_indexes(index, folder / "indexes")],
         "documents": [
-            [*map(utf16, (one["id"], one["title"], one["text"], json.dumps({"note": one["note"]}, ensure_ascii=False)))]
-            for one in DOCUMENTS
+            [*map(utf16, (document["id"], document["title"], document["text"],
+                          json.dumps({"note": document["note"]}, ensure_ascii=False)))]
+            for document in DOCUMENTS
         ],
     }  # fmt: skip
     for name, rows in tables.items():

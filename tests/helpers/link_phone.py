@@ -85,10 +85,10 @@ def phone_answer(bundle: Path, settings: BenchSettings, **changes: Any) -> dict[
     answer = copy.deepcopy(answer)
     for path, value in changes.items():
         *parents, last = path.split("__")
-        place = answer
+        parent = answer
         for part in parents:
-            place = place[part]
-        place[last] = value
+            parent = parent[part]
+        parent[last] = value
     return answer
 
 

@@ -37,12 +37,12 @@ def pages() -> list[Path]:
 def blocks(file: Path, language: str | None = None) -> list[Block]:
     """The fenced blocks of a page."""
     text = file.read_text(encoding="utf-8")
-    found = []
+    parsed_blocks = []
     for match in FENCE.finditer(text):
         reason = NOT_RUN.search(text[: match.start()])
         line = text.count("\n", 0, match.start()) + 1
-        found.append(Block(file, line, match["language"], match["text"], reason["reason"] if reason else None))
-    return [block for block in found if language in (None, block.language)]
+        parsed_blocks.append(Block(file, line, match["language"], match["text"], reason["reason"] if reason else None))
+    return [block for block in parsed_blocks if language in (None, block.language)]
 
 
 def prose(file: Path) -> str:
@@ -62,14 +62,14 @@ def tables(file: Path) -> list[list[list[str]]]:
     text = file.read_text(encoding="utf-8")
     if file.suffix == ".csv":
         return [list(csv.reader(text.splitlines()[1:]))]
-    found: list[list[list[str]]] = []
+    parsed_tables: list[list[list[str]]] = []
     inside = False
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")] if line.startswith("|") else None
         if cells is not None and not all(re.fullmatch(r":?-+:?", cell) for cell in cells):
-            found.append([cells]) if not inside else found[-1].append(cells)
+            parsed_tables.append([cells]) if not inside else parsed_tables[-1].append(cells)
         inside = cells is not None
-    return found
+    return parsed_tables
 
 
 def cell(file: Path, where: str) -> str:
@@ -78,12 +78,12 @@ def cell(file: Path, where: str) -> str:
     Its row begins with the words of ROW (one cell, two or three), its column is headed COLUMN.
     """
     row, _, column = where.partition(" > ")
-    found = [
+    matches = [
         line[header.index(column)]
         for header, *lines in tables(file)
         if column in header
         for line in lines
         if any(" ".join(line[:count]) == row for count in (1, 2, 3))
     ]
-    assert len(set(found)) == 1, f"{file.name}: {len(found)} cells are {where!r}: {found}"
-    return found[0]
+    assert len(set(matches)) == 1, f"{file.name}: {len(matches)} cells are {where!r}: {matches}"
+    return matches[0]

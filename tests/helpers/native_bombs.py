@@ -13,14 +13,14 @@ from msdc.export.tokenizer.binary import NONE, Tables, character_map, pair_table
 Maker = Callable[[int], bytes]
 
 
-def _many(part: str, n: int, first: str, last: str) -> bytes:
-    count = max((n - len(first) - len(last)) // (len(part) + 1), 1)
+def _many(part: str, length: int, first: str, last: str) -> bytes:
+    count = max((length - len(first) - len(last)) // (len(part) + 1), 1)
     return f"{first}{','.join([part] * count)}{last}".encode()
 
 
-def _keys(n: int, prefix: str = "") -> str:
+def _keys(length: int, prefix: str = "") -> str:
     size = len(prefix) + 10
-    return ",".join(f'"{prefix}{i:05d}":0' for i in range(max(n // size, 1)))
+    return ",".join(f'"{prefix}{i:05d}":0' for i in range(max(length // size, 1)))
 
 
 JSON: dict[str, Maker] = {
@@ -57,11 +57,11 @@ def _manifest(**changes: object) -> bytes:
 def _sealed(**changes: Maker) -> Maker:
     """A manifest whose values are the JSON that the makers write."""
 
-    def make(n: int) -> bytes:
+    def make(length: int) -> bytes:
         marks = {name: f"@{name}@" for name in changes}
         text = _manifest(**marks).decode()
         for name, maker in changes.items():
-            text = text.replace(f'"@{name}@"', maker(n).decode(), 1)
+            text = text.replace(f'"@{name}@"', maker(length).decode(), 1)
         return text.encode()
 
     return make
@@ -126,15 +126,15 @@ def field(number: int, value: bytes | int) -> bytes:
     return varint(number << 3 | 2) + varint(len(value)) + value
 
 
-def piece(text: bytes, kind: int = 1, score: float = -1.0, more: bytes = b"") -> bytes:
-    return field(1, field(1, text) + b"\x15" + struct.pack("<f", score) + field(3, kind) + more)
+def piece(text: bytes, kind: int = 1, score: float = -1.0, extra_fields: bytes = b"") -> bytes:
+    return field(1, field(1, text) + b"\x15" + struct.pack("<f", score) + field(3, kind) + extra_fields)
 
 
 _HEAD = piece(b"<unk>", 2) + piece(b"a")
 
 
-def _distinct(n: int) -> bytes:
-    return b"".join(piece(f"p{i:06d}".encode()) for i in range(n // 18))
+def _distinct(length: int) -> bytes:
+    return b"".join(piece(f"p{i:06d}".encode()) for i in range(length // 18))
 
 
 def _long(sizes: range, kind: int = 1) -> bytes:
@@ -148,15 +148,15 @@ def colliding(count: int) -> list[bytes]:
     texts = np.random.default_rng(0).integers(97, 123, (400_000, 6)).astype(np.uint64)
     while 2 ** len(parts) < count:
         hashes = np.full(len(texts), state, dtype=np.uint64)
-        for i in range(texts.shape[1]):
-            hashes = ((hashes ^ texts[:, i]) * np.uint64(16777619)) & np.uint64(0xFFFFFFFF)
+        for position in range(texts.shape[1]):
+            hashes = ((hashes ^ texts[:, position]) * np.uint64(16777619)) & np.uint64(0xFFFFFFFF)
         order = np.argsort(hashes, kind="stable")
         same = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
         # The birthday of 400,000 texts in 2^32 days: about 18 pairs.
         pair = next(p for p in same if not np.array_equal(texts[order[p]], texts[order[p + 1]]))
-        a, b = order[pair], order[pair + 1]
-        parts.append((bytes(texts[a].astype(np.uint8)), bytes(texts[b].astype(np.uint8))))
-        state = int(hashes[a])
+        first, second = order[pair], order[pair + 1]
+        parts.append((bytes(texts[first].astype(np.uint8)), bytes(texts[second].astype(np.uint8))))
+        state = int(hashes[first])
     return [b"".join(text) for text in itertools.islice(itertools.product(*parts), count)]
 
 
@@ -183,7 +183,7 @@ PIECES: dict[str, Maker] = {
     "long-user-defined": lambda n: _HEAD + _long(range(min(n // 8, 7999), 40, -997), kind=4),
     "long-bpe": lambda n: _HEAD + _long(range(1, min(int((2 * n) ** 0.5), 7999))) + field(2, field(3, 2)),
     # 50,000 fields were read at every look at such a piece.
-    "fields-in-a-piece": lambda n: _HEAD + piece(b"x", more=b"\x20\x00" * (n // 2)),
+    "fields-in-a-piece": lambda n: _HEAD + piece(b"x", extra_fields=b"\x20\x00" * (n // 2)),
     "fields-between": lambda n: _HEAD + piece(b"y") + b"\x20\x00" * (n // 2) + piece(b"x") + piece(b"xx"),
     "empty-pieces": lambda n: b"\x0a\x00" * (n // 2),
     # Quadratic to open: each insertion walked over all before it.
@@ -206,7 +206,7 @@ def _nothing(tables: Tables) -> list:
 
 
 def compiled(
-    n: int, *, sets: Part = _nothing, maps: Part = _nothing, patterns: Part = _nothing, rules: Part = _nothing,
+    length: int, *, sets: Part = _nothing, maps: Part = _nothing, patterns: Part = _nothing, rules: Part = _nothing,
     steps: Part = _nothing, vocabulary: bytes | None = None, model: Part | None = None, added: bytes = _EMPTY_TEXTS,
     ballast: int = 0,
 ) -> bytes:  # fmt: skip
@@ -235,12 +235,12 @@ def _program(count: int) -> bytes:
 def _pattern_bomb(tables: Tables) -> list[int]:
     """(.*)*-like: a choice at every character, under four lookaheads."""
     anything = [(3, 1, 4, 0), (5, 0, 0, NONE), (5, 0, 0, NONE), (5, 0, 0, NONE), (2, ord("!"), 0, 0), (0, 0, 0, 0)]
-    return [tables.add(b"".join(struct.pack("<4I", *one) for one in anything))]
+    return [tables.add(b"".join(struct.pack("<4I", *instruction) for instruction in anything))]
 
 
-def _full_probes(n: int) -> bytes:
+def _full_probes(length: int) -> bytes:
     """A text table whose slots are all taken with every tag, so that a look-up reads the longest probe."""
-    count = max(n // 16, 8)
+    count = max(length // 16, 8)
     slots = b"".join(struct.pack("<I", (i % 4096) << 20 | 1 + i % count) for i in range(2 * count))
     offsets = struct.pack(f"<{count + 1}I", *range(count + 1))
     return struct.pack("<5I", count, 2 * count, 256, 1024, 2 * count) + slots + offsets + b"x" * count

@@ -74,7 +74,7 @@ def loop(target: str, folder: Path, files: Sequence[Path], *, executions: int = 
 def libfuzzer(folder: Path) -> Path | None:
     """The targets under libFuzzer, None where no clang with its runtime is installed."""
     names = ("clang++", "clang++-14", "clang++-16", "clang++-19")
-    compiler = next((found for name in names if (found := shutil.which(name))), None)
+    compiler = next((path for name in names if (path := shutil.which(name))), None)
     probe, fuzzer = folder / "probe.cpp", ["-fsanitize=fuzzer", *SANITIZE]
     probe.write_text('extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }\n')
     command = [compiler, *fuzzer, str(probe), "-o", str(folder / "probe")]

@@ -29,7 +29,7 @@ def msd_students() -> list[MsdStudent]:
     """The ten students of tables 1, 2, 7 and 8."""
     students = []
     for row in read_table("msd_sts2017.csv"):
-        found = re.match(r"MSD (XLM-R|MiniLM), (?:B (\d+)|no bottleneck), unit (\d+)", row["system"])
-        if found:
-            students.append(MsdStudent(found[1], int(found[2]) if found[2] else None, int(found[3]), row))
+        match = re.match(r"MSD (XLM-R|MiniLM), (?:B (\d+)|no bottleneck), unit (\d+)", row["system"])
+        if match:
+            students.append(MsdStudent(match[1], int(match[2]) if match[2] else None, int(match[3]), row))
     return students

@@ -142,11 +142,12 @@ def write_data(bundle, folder: Path, assets: Path) -> None:
             lines.append("\t".join([mode, str(top), where, query, options, " ".join(map(shown, hits))]))
     folder.mkdir()
     (folder / "answers.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    more = [{"id": f"n{row}", "text": f"Number {row} of more texts."} for row in range(300)]
-    for name, rows in (("documents", DOCUMENTS), ("more", more)):
+    numbered_documents = [{"id": f"n{row}", "text": f"Number {row} of more texts."} for row in range(300)]
+    for name, rows in (("documents", DOCUMENTS), ("more", numbered_documents)):
         cells = [as_document(row, "") for row in rows]
         text = "".join(
-            "\t".join([one.id, one.title, one.text.replace("\n", "\\n"), one.metadata]) + "\n" for one in cells
+            "\t".join([document.id, document.title, document.text.replace("\n", "\\n"), document.metadata]) + "\n"
+            for document in cells
         )
         (folder / f"{name}.tsv").write_text(text, encoding="utf-8")
     for name, change, words in (

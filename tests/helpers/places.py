@@ -14,9 +14,9 @@ _GIVEN = os.environ.get("MSDC_DATA")
 
 def data_folder() -> Path | None:
     """MSDC_DATA, or `shared/data` beside the checkout; None if neither is a folder."""
-    for place in (_GIVEN, ROOT.parent / "shared" / "data"):
-        if place and Path(place).is_dir():
-            return Path(place)
+    for folder in (_GIVEN, ROOT.parent / "shared" / "data"):
+        if folder and Path(folder).is_dir():
+            return Path(folder)
     return None
 
 

@@ -32,10 +32,10 @@ def python(code: str, *words: object, **options: Any) -> str:
 
 def node() -> str:
     """The command of Node; skips the test where there is none."""
-    found = shutil.which("node")
-    if found is None:
+    program = shutil.which("node")
+    if program is None:
         pytest.skip("node is not installed: apt-get install nodejs")
-    return found
+    return program
 
 
 def ask_node(script: Path, folder: Path, request: object, **options: Any) -> Any:

@@ -100,12 +100,14 @@ def gemma(texts: Sequence[str] | None = None, size: int = 2500) -> Tokenizer:
             vocab_size=size, limit_alphabet=300 if texts is None else 3000, special_tokens=special, show_progress=False
         ),
     )
-    whole = json.loads(tokenizer.to_str())
-    whole["pre_tokenizer"] = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious",
+    description = json.loads(tokenizer.to_str())
+    description["pre_tokenizer"] = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious",
                               "invert": False}  # fmt: skip
     # The bytes are ordinary pieces, which text does not name.
-    whole["added_tokens"] = [one for one in whole["added_tokens"] if not one["content"].startswith("<0x")]
-    tokenizer = Tokenizer.from_str(json.dumps(whole))
+    description["added_tokens"] = [
+        token for token in description["added_tokens"] if not token["content"].startswith("<0x")
+    ]
+    tokenizer = Tokenizer.from_str(json.dumps(description))
     tokenizer.add_tokens([AddedToken("\n" * n, normalized=False) for n in range(2, 5)])
     return _wrap(tokenizer, "<bos>", "<eos>")
 
@@ -198,7 +200,7 @@ def fuzz_texts(count: int, seed: int) -> list[str]:
     chosen = random.Random(seed)
     words = [word for text in golden_texts() for word in text.split()]
 
-    def one() -> str:
+    def fragment() -> str:
         draw = chosen.random()
         if draw < 0.1:
             return chosen.choice(_PICKED)
@@ -212,7 +214,7 @@ def fuzz_texts(count: int, seed: int) -> list[str]:
         if chosen.random() < 0.05:
             out.append(chosen.choice(_REPEATED) * chosen.randrange(1, 300))
         else:
-            out.append("".join(one() for _ in range(chosen.choice([1, 2, 3, 5, 8, 20, 60]))))
+            out.append("".join(fragment() for _ in range(chosen.choice([1, 2, 3, 5, 8, 20, 60]))))
     return out
 
 

@@ -53,7 +53,7 @@ def stock_model(family: str, seed: int = 0, **changes):
     short, long = {**shape, "max_position_embeddings": 40}, {**shape, "max_position_embeddings": 42}
     if family in ("roberta", "xlm-roberta", "camembert"):
         common |= {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "type_vocab_size": 1}
-    name, own = {
+    name, specific = {
         "bert": ("Bert", short),
         "roberta": ("Roberta", long),
         "xlm-roberta": ("XLMRoberta", long | {"layer_norm_eps": 1e-5}),
@@ -62,7 +62,7 @@ def stock_model(family: str, seed: int = 0, **changes):
                                       "max_position_embeddings": 40}),
         "albert": ("Albert", short | {"embedding_size": 16, "inner_group_num": 2}),
     }[family]  # fmt: skip
-    model = getattr(T, f"{name}Model")(getattr(T, f"{name}Config")(**common, **(own | changes))).eval()
+    model = getattr(T, f"{name}Model")(getattr(T, f"{name}Config")(**common, **(specific | changes))).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)

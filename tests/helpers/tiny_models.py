@@ -108,26 +108,26 @@ def student(seed: int = 3, **changes) -> Student:
         "bottleneck": 32, "positions": MAX_LENGTH, "pad_id": tokenizer().pad_id,
     }  # fmt: skip
     torch.manual_seed(seed)
-    made = Student(StudentConfig(**{**common, **changes}))
+    model = Student(StudentConfig(**{**common, **changes}))
     with torch.no_grad():
-        for name, value in made.named_parameters():
+        for name, value in model.named_parameters():
             if value.dim() == 2:
                 value.normal_(std=0.6 if "embedding" in name else 0.2)
             else:
                 value.add_(0.1 * torch.randn_like(value))
-        for layer in made.layers:
+        for layer in model.layers:
             layer.output_norm.weight[:2] *= 6
-    return made.eval()
+    return model.eval()
 
 
 def shaken(config: StudentConfig, by: float = 0.05) -> Student:
     """An untrained student whose tensors are all different, as those of a trained one: equal ones are stored once."""
     torch.manual_seed(0)
-    made = Student(config).eval()
+    model = Student(config).eval()
     with torch.no_grad():
-        for parameter in made.parameters():
+        for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * by)
-    return made
+    return model
 
 
 def student_folder(seed: int = 3) -> Path:

@@ -60,8 +60,8 @@ def together(script: str, *arguments: str, world: int = 2) -> list[tuple[int, st
         outputs = [Path(folder, str(rank)) for rank in range(world)]
         ranks = [environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(world)]
         processes = [
-            forkserver().Process(target=_execute, args=(script, list(arguments), own, output))
-            for own, output in zip(ranks, outputs, strict=True)
+            forkserver().Process(target=_execute, args=(script, list(arguments), rank, output))
+            for rank, output in zip(ranks, outputs, strict=True)
         ]
         for process in processes:
             process.start()

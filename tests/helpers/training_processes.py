@@ -77,20 +77,20 @@ class Feed:
         # Some texts are equal: they are no negatives of each other.
         rows = [Row(f"s{i // 2}", f"t{i}", "de", ("n", f"n{i}"), i % 2, float(i % 2)) for i in range(size)]
         texts = [[text_key(text) for text in (row.source, row.target, *row.negatives)] for row in rows]
-        negatives = tuple(one.view(size, 2, -1) for one in side(2 * size))
+        negatives = tuple(tensor.view(size, 2, -1) for tensor in side(2 * size))
         states = vectors(size, *self.states) if self.states[0] else None
         teacher = (vectors(size, self.width), vectors(size, self.width), states)
-        own = parallel.share(size)
+        share = parallel.share(size)
 
         def part(value):
-            return tuple(map(part, value)) if isinstance(value, tuple) else None if value is None else value[own]
+            return tuple(map(part, value)) if isinstance(value, tuple) else None if value is None else value[share]
 
-        given = map(part, (side(size), side(size), negatives, *teacher, vectors(size, 2, self.width)))
+        inputs = map(part, (side(size), side(size), negatives, *teacher, vectors(size, 2, self.width)))
         return Batch(
-            lambda: rows[own], *given, languages=["de"] * len(rows[own]),
-            domain_B=torch.tensor([row.domain for row in rows[own]], dtype=torch.int64),
-            label_B=torch.tensor([row.label for row in rows[own]], dtype=torch.float32),
-            texts_BS=torch.from_numpy(np.array(texts, np.uint64).view(np.int64))[own], whole=size,
+            lambda: rows[share], *inputs, languages=["de"] * len(rows[share]),
+            domain_B=torch.tensor([row.domain for row in rows[share]], dtype=torch.int64),
+            label_B=torch.tensor([row.label for row in rows[share]], dtype=torch.float32),
+            texts_BS=torch.from_numpy(np.array(texts, np.uint64).view(np.int64))[share], whole=size,
         )  # fmt: skip
 
 
@@ -106,7 +106,7 @@ def make(name: str, folder: Path) -> tuple[TrainingTask, Feed]:
     student = Student(config)
     encoder = load_encoder(tiny_models.student_folder())
     pairs = layer_pairs(stage, encoder, student)
-    teacher = CachedTeacher(encoder, folder / "cache", 20, layers=tuple(one for one, _ in pairs))
+    teacher = CachedTeacher(encoder, folder / "cache", 20, layers=tuple(teacher_layer for teacher_layer, _ in pairs))
     task = make_task(student, stage, teacher, mask_id=1).double().train()
     teacher.encoder.module.double()
     if isinstance(task, HiddenStatesTask):
@@ -125,8 +125,8 @@ def train(name: str, folder: Path, steps: int = 5, resume=False) -> tuple[list[f
     def log(row) -> None:
         losses.extend([row["loss"]] if "loss" in row else [])
 
-    made = trainer.Trainer(task, feed, validate, folder, steps, "float32", torch.device("cpu"), log)
-    made.run(resume, keep_end=True)
+    stage_trainer = trainer.Trainer(task, feed, validate, folder, steps, "float32", torch.device("cpu"), log)
+    stage_trainer.run(resume, keep_end=True)
     return losses, {key: value.detach().clone() for key, value in task.state_dict().items()}
 
 
@@ -145,12 +145,12 @@ def work(rank: int, world: int, port: int, folder: Path) -> None:
     torch.set_num_threads(1)
     trainer.make_optimizer = sgd
     parallel.start()
-    found = {name: train(name, folder / f"{world}-{name}") for name in STAGES}
+    trained = {name: train(name, folder / f"{world}-{name}") for name in STAGES}
     # Two processes take three steps, and four the others; three is not the end of an epoch.
     if world == 2:
         train("coded", folder / "going", steps=3)
     else:
-        found["going"] = train("coded", folder / "going", resume=True)
+        trained["going"] = train("coded", folder / "going", resume=True)
     # What the first process computed, or failed with, is known to all.
     assert parallel.on_rank_zero(lambda: os.environ["RANK"]) == "0"
     with pytest.raises(InputError, match="the corpus is missing"):
@@ -158,11 +158,11 @@ def work(rank: int, world: int, port: int, folder: Path) -> None:
     with pytest.raises(ZeroDivisionError if rank == 0 else MsdcError, match="division by zero"):
         parallel.on_rank_zero(lambda: 1 / 0)
     for size in range(1, 10):
-        for whole in (torch.arange(size), torch.randn(size, 3, 2).bfloat16()):
-            whole = parallel.on_rank_zero(lambda one=whole: one)
-            assert torch.equal(parallel.gather(whole[parallel.share(size)], size), whole)
+        for tensor in (torch.arange(size), torch.randn(size, 3, 2).bfloat16()):
+            tensor = parallel.on_rank_zero(lambda tensor=tensor: tensor)
+            assert torch.equal(parallel.gather(tensor[parallel.share(size)], size), tensor)
     if rank < 2:
-        torch.save(found, folder / f"{world}-{rank}.pt")
+        torch.save(trained, folder / f"{world}-{rank}.pt")
 
 
 def one_of_two(rank, folder, model, where):

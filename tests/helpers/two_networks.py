@@ -63,7 +63,7 @@ def cable(bundle: Path, settings: Any, enter: tuple[str, ...]) -> dict[str, Any]
 
     from msdc.errors import MsdcError
 
-    found: dict[str, Any] = {}
+    outcome: dict[str, Any] = {}
     with devtools.chromium(before=enter) as browser:
         for part in ("run", "lost"):
             endless = settings.model_copy(update={"runs": 100_000, "warmup": 10_000, "timeout_s": 90})
@@ -73,15 +73,15 @@ def cable(bundle: Path, settings: Any, enter: tuple[str, ...]) -> dict[str, Any]
             page.run("document.getElementById('start').click()")
             if part == "run":
                 page.wait("!document.getElementById('after').hidden")
-                found |= {"link": link.link, "run": link.end()[0].model_dump(mode="json")}
+                outcome |= {"link": link.link, "run": link.end()[0].model_dump(mode="json")}
                 continue
             page.wait("document.getElementById('progress').value > 0.2")
             subprocess.run(["ip", "link", "set", "computer", "down"], check=True, timeout=60)
             try:
                 link.end()
             except MsdcError as error:
-                found["lost"] = str(error)
-    return found
+                outcome["lost"] = str(error)
+    return outcome
 
 
 def engines(bundle: Path, settings: Any) -> dict[str, Any]:
@@ -91,18 +91,18 @@ def engines(bundle: Path, settings: Any) -> dict[str, Any]:
     from msdc.bench.devices.web.browser import ENGINES, opened
     from msdc.errors import MsdcError
 
-    found: dict[str, Any] = {}
+    runs: dict[str, Any] = {}
     for engine in ENGINES.values():
         try:
             engine.program()
         except MsdcError as error:
-            found[engine.name] = {"skip": str(error)}
+            runs[engine.name] = {"skip": str(error)}
             continue
         link = Link(bundle, settings, starts=True)
         with opened(engine, link.link):
             (run,) = link.end()
-        found[engine.name] = run.model_dump(mode="json")
-    return found
+        runs[engine.name] = run.model_dump(mode="json")
+    return runs
 
 
 def main(part: str) -> None:

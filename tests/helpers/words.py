@@ -15,7 +15,7 @@ CASES = json.loads(Path(__file__).with_name("word_cases.json").read_text(encodin
 def texts() -> list[str]:
     """The golden cases, every character between letters, characters of all kinds at random, and operators."""
     codes = [code for code in range(0x110000) if not 0xD800 <= code < 0xE000]
-    some, drawn = random.Random(3), []
+    generator, drawn = random.Random(3), []
     # Half of them from where characters combine: marks, vowel signs, Korean letters, emoji.
     dense = [
         *range(0x20, 0x250),
@@ -25,9 +25,9 @@ def texts() -> list[str]:
         *range(0x3040, 0x3100),
     ]
     for _ in range(3000):
-        pool = dense if some.random() < 0.5 else codes
-        first = some.randrange(len(pool) - 64)
-        drawn.append("".join(map(chr, some.choices(pool[first : first + 64], k=some.randrange(1, 30)))))
+        pool = dense if generator.random() < 0.5 else codes
+        first = generator.randrange(len(pool) - 64)
+        drawn.append("".join(map(chr, generator.choices(pool[first : first + 64], k=generator.randrange(1, 30)))))
     pieces = [
         *"aABb1 2-'’\"“”„«»._ ()uo\u0308\u030aüø 京都ガ가 \u1112\u1161\u11ab\u0301كة🔴🇩🇪\u200b\xa0",
         "the",
@@ -36,8 +36,8 @@ def texts() -> list[str]:
         "HTTP",
     ]
     for _ in range(3000):
-        drawn.append("".join(some.choices(pieces, k=some.randrange(1, 25))))
-    every = ["".join(f"a{chr(code)}b " for code in codes[at : at + 4096]) for at in range(0, len(codes), 4096)]
+        drawn.append("".join(generator.choices(pieces, k=generator.randrange(1, 25))))
+    every = ["".join(f"a{chr(code)}b " for code in codes[start : start + 4096]) for start in range(0, len(codes), 4096)]
     return [case["text"] for case in CASES] + every + drawn
 
 
@@ -56,16 +56,18 @@ def expected() -> list[list[Any]]:
 
 def shown_cases() -> list[dict[str, Any]]:
     """Texts with terms to find in them, passages of some cosines, the merged spans, and the passage to show."""
-    cases, some, short = [], random.Random(5), [text for text in texts() if len(text) < 200]
+    cases, generator, short = [], random.Random(5), [text for text in texts() if len(text) < 200]
     for number, text in enumerate(short):
-        query = some.choice([text, text[: len(text) // 2], short[number - 1], text[some.randrange(len(text)) :][:9]])
+        query = generator.choice(
+            [text, text[: len(text) // 2], short[number - 1], text[generator.randrange(len(text)) :][:9]]
+        )
         lines = [form for _, form, _ in plan_of(query)["words"]]
         terms = "\n".join(lines).replace(" OR ", "\n").replace('"', "")
         if not terms:
             continue
-        cuts = sorted({0, len(text), *(some.randrange(len(text) + 1) for _ in range(3))})
+        cuts = sorted({0, len(text), *(generator.randrange(len(text) + 1) for _ in range(3))})
         passages = [(start, end) for start, end in pairwise(cuts) if end > start]
-        cosines = [some.choice([0.0, 0.25, 0.5]) for _ in passages]
+        cosines = [generator.choice([0.0, 0.25, 0.5]) for _ in passages]
         places = find_terms(text, terms)
         cases.append({
             "text": text, "terms": terms, "passages": passages, "cosines": cosines,

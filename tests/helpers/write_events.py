@@ -94,15 +94,15 @@ def contents(folder: Path, leave: Callable[[Path], bool] = lambda path: False) -
 
     `leave` says of a path relative to `folder` that it is not compared.
     """
-    found = {}
+    hashes = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and not leave(p.relative_to(folder))):
         raw = path.read_bytes()
         if path.suffix == ".json":
             raw = json.dumps(_timeless(json.loads(raw))).encode()
         elif path.suffix == ".jsonl":
             raw = "\n".join(json.dumps(_timeless(json.loads(line))) for line in raw.splitlines()).encode()
-        found[str(path.relative_to(folder))] = hashlib.sha256(raw).hexdigest()
-    return found
+        hashes[str(path.relative_to(folder))] = hashlib.sha256(raw).hexdigest()
+    return hashes
 
 
 def no_clock(name: Path) -> bool:
@@ -130,5 +130,5 @@ def stage(name: str, **changes) -> dict:
 def recipe_tree(root: Path, teacher: Path, **changes) -> dict:
     """A tiny recipe whose stage stops early (nothing improves after its first validation), with a report."""
     stages = [stage("one", train="assistant", steps=2), stage("two", epochs=12, patience=1, learning_rate=1e-12)]
-    more = {"heldout": {"pairs": 3, "share": 0.1}, "report": [str(quickstart.GRADED_PAIRS)]}
-    return {**tiny_models.recipe(teacher, root / "outputs", stages, limit=16), **more, **changes}
+    evaluation = {"heldout": {"pairs": 3, "share": 0.1}, "report": [str(quickstart.GRADED_PAIRS)]}
+    return {**tiny_models.recipe(teacher, root / "outputs", stages, limit=16), **evaluation, **changes}

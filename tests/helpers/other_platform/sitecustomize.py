@@ -113,7 +113,7 @@ def opened(arguments, options):
 
 def in_use(path):
     """Whether this process has a file open, or one below a folder."""
-    whole = os.path.realpath(path)
+    resolved = os.path.realpath(path)
     links = []
     for descriptor in listdir("/proc/self/fd"):
         try:
@@ -122,7 +122,7 @@ def in_use(path):
             continue
     with plain_open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
         links += [line.split(maxsplit=5)[5].strip() for line in maps if line.count("/")]
-    return any(link == whole or link.startswith(whole + "/") for link in links)
+    return any(link == resolved or link.startswith(resolved + "/") for link in links)
 
 
 def not_in_use(arguments, options):
