@@ -86,9 +86,9 @@ def copies(tmp_path):
         raw = {path: text.encode() or packed.getvalue() for path, text in files.items()}
         listed = listed.replace(f"sha256: {name}", f"sha256: {digest(raw)}")
         for path, content in raw.items():
-            place = tmp_path / "copies" / f"grimm+{folder}" / path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(content)
+            target = tmp_path / "copies" / f"grimm+{folder}" / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
     (tmp_path / "list.yaml").write_text(listed, encoding="utf-8")
     (tmp_path / "small.yaml").write_text(RECIPE, encoding="utf-8")
     return tmp_path / "copies"
@@ -97,7 +97,9 @@ def copies(tmp_path):
 def built(folder: Path, data: Path, **options) -> dict:
     """What `build` says of each file that the small recipe reads."""
     recipe = load_recipe(str(folder.parent / "small.yaml"), data=data)
-    return {one.file: one for one in build_data(recipe, data, read_sources(folder.parent / "list.yaml"), **options)}
+    return {
+        entry.file: entry for entry in build_data(recipe, data, read_sources(folder.parent / "list.yaml"), **options)
+    }
 
 
 def lines(file: Path) -> list[str]:
@@ -105,8 +107,8 @@ def lines(file: Path) -> list[str]:
 
 
 def test_builds_what_a_recipe_reads(tmp_path, copies):
-    one, _ = (built(copies, tmp_path / name, copies=copies) for name in ("one", "two"))
-    assert {name: (entry.state, entry.rows) for name, entry in one.items()} == {
+    entries, _ = (built(copies, tmp_path / name, copies=copies) for name in ("one", "two"))
+    assert {name: (entry.state, entry.rows) for name, entry in entries.items()} == {
         "fairy/fairy.en-de.tsv.gz": ("built", 2),
         "english/words.txt.gz": ("built", 2),
         "tests/test.tsv": ("built", 2),
@@ -126,12 +128,12 @@ def test_keeps_what_is_there_and_leaves_nothing_half_made(tmp_path, copies):
     (data / "english").mkdir(parents=True)
     (data / "english" / "words.txt.gz").write_bytes(b"mine")
     (tmp_path / "small.yaml").write_text(RECIPE.replace("[de]", "[de, fr]"), encoding="utf-8")
-    found = built(copies, data, copies=copies)
-    assert found["english/words.txt.gz"].state == "present"
+    entries = built(copies, data, copies=copies)
+    assert entries["english/words.txt.gz"].state == "present"
     assert (data / "english" / "words.txt.gz").read_bytes() == b"mine"
     # French has fewer lines than English: its file is missing, and the reason says why; German is made all the same.
-    assert found["fairy/fairy.en-fr.tsv.gz"].state == "missing"
-    assert "not line-aligned" in found["fairy/fairy.en-fr.tsv.gz"].why
+    assert entries["fairy/fairy.en-fr.tsv.gz"].state == "missing"
+    assert "not line-aligned" in entries["fairy/fairy.en-fr.tsv.gz"].why
     assert sorted(path.name for path in (data / "fairy").iterdir()) == ["fairy.en-de.tsv.gz"]
     assert built(copies, data, copies=copies)["fairy/fairy.en-de.tsv.gz"].state == "present"
     with pytest.raises(InputError, match="`only` nothing: small reads fairy"):
@@ -141,21 +143,21 @@ def test_keeps_what_is_there_and_leaves_nothing_half_made(tmp_path, copies):
 def test_other_files_than_pinned_are_refused_and_not_kept(tmp_path, copies):
     (copies / "grimm+tales" / "text" / "deu.txt").write_text("Anders.\n")
     shutil.rmtree(copies / "grimm+words")
-    found = built(copies, tmp_path / "data", copies=copies)
-    assert "other files than expected" in found["fairy/fairy.en-de.tsv.gz"].why
-    assert "grimm%2Bwords/all.zip: cannot be fetched" in found["english/words.txt.gz"].why
+    entries = built(copies, tmp_path / "data", copies=copies)
+    assert "other files than expected" in entries["fairy/fairy.en-de.tsv.gz"].why
+    assert "grimm%2Bwords/all.zip: cannot be fetched" in entries["english/words.txt.gz"].why
     (copies / "grimm+tales" / "text" / "deu.txt").write_text(FILES["fairy"]["text/deu.txt"])
     assert built(copies, tmp_path / "data", copies=copies)["fairy/fairy.en-de.tsv.gz"].state == "built"
 
 
 def rows_of(tmp_path, contents: dict[str, bytes | str], /, language: str = "de", **part) -> list[tuple[str, ...]]:
     """What one part of a set reads from these files of a repository, in the order of `contents`."""
-    place = tmp_path / "copies" / "a+b"
+    folder = tmp_path / "copies" / "a+b"
     shutil.rmtree(tmp_path / "cache", ignore_errors=True)
-    place.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     raw = {name: text.encode() if isinstance(text, str) else text for name, text in contents.items()}
     for name, content in raw.items():
-        (place / name).write_bytes(content)
+        (folder / name).write_bytes(content)
     origins = {"o": {"github": "a/b", "commit": COMMIT, "sha256": digest(raw)}}
     make = [{"file": "x", "languages": [language] if language else [], "read": [{"files": list(contents)} | part]}]
     return list(SourceSet(about="a", license="b", origins=origins, make=make).rows("x", tmp_path / "copies"))
@@ -188,8 +190,8 @@ def test_ways_of_reading(tmp_path):
     assert rows(table, kind="pairs", columns=[1, 2], tokenized=True) == [("Hi, you.", "Hallo, du!")]
     assert rows({"c.tsv": "a cat , here\tu\n"}, "", kind="text", columns=[1], tokenized=True) == [("a cat, here",)]
     pasted = {"paste": True, "files": ["gs.csv#2", "gs.csv#1", "in.txt#2"], "header": ["s", "a", "b"]}
-    found = rows({"gs.csv": '"a, b",5.0\n', "in.txt": "x\ty\n"}, **pasted)
-    assert found == [("s", "a", "b"), ("5.0", "a, b", "y")]
+    records = rows({"gs.csv": '"a, b",5.0\n', "in.txt": "x\ty\n"}, **pasted)
+    assert records == [("s", "a", "b"), ("5.0", "a, b", "y")]
 
 
 def test_archives(tmp_path):
@@ -211,17 +213,19 @@ def test_archives(tmp_path):
 
 def test_the_shipped_list_makes_every_file_of_the_recipe(tmp_path):
     sets = read_sources()
-    wanted, unknown, elsewhere = wanted_files(load_recipe("msdc-mini", data=tmp_path), tmp_path, sets)
+    required_files, unknown, elsewhere = wanted_files(load_recipe("msdc-mini", data=tmp_path), tmp_path, sets)
     eight, missing, _ = wanted_files(load_recipe("msdc-mini:eight", data=tmp_path), tmp_path, sets)
     assert not missing
-    assert "tatoeba/tatoeba.en-ja.tsv.gz" in wanted
-    assert {file for file in wanted if file not in eight and "en-" in file} == {
-        file for file in wanted if file.partition(".en-")[2].partition(".")[0] in ("ja", "ko", "pl", "pt", "ru", "zh")
+    assert "tatoeba/tatoeba.en-ja.tsv.gz" in required_files
+    assert {file for file in required_files if file not in eight and "en-" in file} == {
+        file
+        for file in required_files
+        if file.partition(".en-")[2].partition(".")[0] in ("ja", "ko", "pl", "pt", "ru", "zh")
     }
     assert not unknown
     assert not elsewhere
     asked = {name for name, entry in sets.items() if all(file.startswith("retrieval/") for file in entry.targets)}
-    assert set(wanted.values()) == set(sets) - asked  # questions are neither trained on nor excluded
+    assert set(required_files.values()) == set(sets) - asked  # questions are neither trained on nor excluded
     assert sum(not entry.test for entry in sets.values()) <= 20
     files = [file for entry in sets.values() for file in entry.targets]
     assert len(files) == len(set(files))
@@ -241,11 +245,11 @@ def test_dry_run_says_what_would_be_made(tmp_path):
     assert result.exit_code == 0
     assert "github MicrosoftTranslator/NTREX @ 8561f6a622" in result.output
     assert not (tmp_path / "data").exists()
-    for key, change, said in (("commit", "0123", "commit"), ("comit", COMMIT, "unknown key 'comit'")):
+    for key, change, message in (("commit", "0123", "commit"), ("comit", COMMIT, "unknown key 'comit'")):
         listed = yaml.safe_load(SETS)
         listed["fairy"]["origins"]["tales"] |= {"sha256": "0" * 64, key: change}
         (tmp_path / "list.yaml").write_text(yaml.safe_dump({"fairy": listed["fairy"]}))
-        with pytest.raises(InputError, match=rf"list\.yaml: fairy: origins\.tales.*{said}"):
+        with pytest.raises(InputError, match=rf"list\.yaml: fairy: origins\.tales.*{message}"):
             read_sources(tmp_path / "list.yaml")
 
 

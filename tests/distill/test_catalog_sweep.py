@@ -25,12 +25,12 @@ def test_the_students_of_a_paper_have_its_shapes():
     """The ten shapes, by the names that their sizes are published under."""
     bases = {"XLM-R": [], "MiniLM": ["minilm"]}
     assert len(msd_students()) == 10
-    for known in msd_students():
-        wide = {128: [], 256: ["bottleneck-256"], None: ["no-bottleneck"]}[known.bottleneck]
-        parts = [*bases[known.base], *wide, *([f"unit-{known.unit}"] if known.unit != 3 else [])]
+    for student in msd_students():
+        wide = {128: [], 256: ["bottleneck-256"], None: ["no-bottleneck"]}[student.bottleneck]
+        parts = [*bases[student.base], *wide, *([f"unit-{student.unit}"] if student.unit != 3 else [])]
         recipe = load_recipe(f"msd:{'+'.join(parts or ['ours'])}")
-        assert (recipe.student.bottleneck, recipe.student.unit) == (known.bottleneck, known.unit)
-        assert recipe.paper["mono"] == float(known.row["mono_avg"])
+        assert (recipe.student.bottleneck, recipe.student.unit) == (student.bottleneck, student.unit)
+        assert recipe.paper["mono"] == float(student.row["mono_avg"])
         assert {"7", "8"} <= set(recipe.paper["tables"])
 
 
@@ -58,10 +58,13 @@ def test_list_shows_the_papers_rows():
 
 
 def test_variants_combine_in_any_order(tiny_tree, tmp_path):
-    one, two = tiny_tree["corpora"][0] | {"name": "one"}, tiny_tree["corpora"][0] | {"name": "two", "languages": ["es"]}
+    first_corpus, second_corpus = (
+        tiny_tree["corpora"][0] | {"name": "one"},
+        tiny_tree["corpora"][0] | {"name": "two", "languages": ["es"]},
+    )
     spare = tiny_tree["stages"][0] | {"name": "zero"}
     tree = tiny_tree | {
-        "corpora": [one], "spare_corpora": [two], "spare_stages": [spare],
+        "corpora": [first_corpus], "spare_corpora": [second_corpus], "spare_stages": [spare],
         "variants": {
             "german": {"about": "German", "set": {"corpora.*.languages": ["de"], "stages.zero.steps": 9}},
             "other": {"about": "other text", "corpora": ["two"], "differs": ["corpora: others"]},
@@ -95,8 +98,8 @@ def test_variants_combine_in_any_order(tiny_tree, tmp_path):
     assert (four.objective[0].name, four.steps) == ("kd", 5)
     assert {s.steps for s in load_recipe(path, ["stages.*.steps=3"]).stages} == {3}
     assert load_recipe(f"{path}:early+replaced").stages[1].steps == 5
-    for chosen, said in (("wrong", "corpora has no 'three' .have one, two"), ("nowhere", "no entry 'nine'")):
-        with pytest.raises(InputError, match=said):
+    for chosen, message in (("wrong", "corpora has no 'three' .have one, two"), ("nowhere", "no entry 'nine'")):
+        with pytest.raises(InputError, match=message):
             load(chosen)
     path.write_text(yaml.safe_dump(tree | {"tables": {"1": {"about": "", "rows": {"other": 1}}}}))
     with pytest.raises(InputError, match=r"tables\.1: row other: more figures than columns"):
@@ -147,8 +150,8 @@ def test_sweep_of_a_table_shares_stages_and_writes_table_and_plot(recipe_file, t
     assert "\\toprule" in (out / "table.tex").read_text()
     assert (out / "figure-1.svg").read_text().startswith("<svg")
     for stage in ("0-one", "1-two", "2-three"):
-        one, other = (out / label / "stages" / stage / "model" / "model.safetensors" for label in ("full", "hard"))
-        assert one.stat().st_ino == other.stat().st_ino
+        first, second = (out / label / "stages" / stage / "model" / "model.safetensors" for label in ("full", "hard"))
+        assert first.stat().st_ino == second.stat().st_ino
     # What was taken over equals what the point teaches on its own.
     alone = distill(load_recipe(f"{recipe_file}:hard"), tmp_path / "alone")
     assert same_weights(alone.student, out / "hard" / "student")
@@ -174,8 +177,8 @@ def test_a_point_that_fails_is_a_row_and_the_others_are_trained(short_file, tmp_
     done = CliRunner().invoke(command, arguments)
     assert isinstance(done.exception, FailedPointsError)
     assert done.exception.exit_code == 1
-    said = r"1 of 2 points failed: stages.one.learning_rate=1e30 (stage one, step "
-    assert str(done.exception).startswith(said)
+    message = r"1 of 2 points failed: stages.one.learning_rate=1e30 (stage one, step "
+    assert str(done.exception).startswith(message)
     assert "the loss is nan" in " ".join(done.stdout.split())
     failed, trained = json.loads((out / "table.json").read_text())["rows"]
     assert "the loss is nan" in failed["failed"]
@@ -291,8 +294,8 @@ except FailedPointsError as error:
 
 
 def test_two_processes_go_on_after_a_point_that_fails(short_file, tmp_path):
-    found = together(PROCESS, str(short_file), RATES, str(tmp_path / "sweep"), "")
-    for code, output in found:
+    outcomes = together(PROCESS, str(short_file), RATES, str(tmp_path / "sweep"), "")
+    for code, output in outcomes:
         assert code == 7, output
         assert "1 of 2 points failed: stages.one.learning_rate=1e30" in output
     failed, trained = json.loads((tmp_path / "sweep" / "table.json").read_text())["rows"]
@@ -310,7 +313,7 @@ def test_a_process_that_fails_alone_ends_the_sweep_with_the_table_so_far(short_f
 
 
 def test_equal_points_are_named(recipe_file):
-    for over, said in (
+    for over, message in (
         ("seed=1,1", "`over` has the point 'seed=1' twice"),
         (
             "stages.four.learning_rate=1e-3,0.001",
@@ -318,14 +321,14 @@ def test_equal_points_are_named(recipe_file):
         ),
         ("variant=full,hard,full", "has the point 'full' twice"),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             points(str(recipe_file), over)
 
 
 def test_values_of_an_axis_may_be_lists(recipe_file):
-    found = points(str(recipe_file), "stages.four.dimensions=[2, 4],[4],[]")
-    assert [recipe.stages[3].dimensions for recipe in found.values()] == [(2, 4), (4,), ()]
-    assert len(point_names(found)) == 3
+    recipes = points(str(recipe_file), "stages.four.dimensions=[2, 4],[4],[]")
+    assert [recipe.stages[3].dimensions for recipe in recipes.values()] == [(2, 4), (4,), ()]
+    assert len(point_names(recipes)) == 3
     (label, *_) = points(str(recipe_file), "stages.four.teacher={teacher: 2, assistant: 1},assistant")
     assert label == "stages.four.teacher={teacher: 2, assistant: 1}"
     for over in ("seed=1,,2", "seed=1,", "seed=,1", "seed="):
@@ -396,14 +399,14 @@ def test_points_of_a_sweep(recipe_file, tmp_path):
     assert {(r.student.bottleneck, len(r.stages), r.seed) for r in both.values()} == {
         (width, stages, seed) for width in (4, 8) for stages in (2, 4) for seed in (1, 2)
     }
-    for words, said in (
+    for words, message in (
         (("seed=1", "seed=2"), "names seed twice"),
         ("nothing", "expected table="),
         ("table=12", "has no table 12; it has tables 8, 9"),
         ("table=9,12", "has no table 12"),
         ("variant=x", "no variant"),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             points(str(recipe_file), words)
 
 

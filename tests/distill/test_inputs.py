@@ -39,8 +39,8 @@ def change(tmp_path, name):
         save_student(tiny_models.student(positions=40), tiny_models.tokenizer().path, path, force=True)
         return
     facts, raw = path.stat(), path.read_bytes()
-    at = raw.index(b"cat") if b"cat" in raw else raw.index(b"test")
-    path.write_bytes(raw[:at] + raw[at : at + 3].upper() + raw[at + 3 :])
+    position = raw.index(b"cat") if b"cat" in raw else raw.index(b"test")
+    path.write_bytes(raw[:position] + raw[position : position + 3].upper() + raw[position + 3 :])
     os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
 
 
@@ -50,15 +50,15 @@ def change(tmp_path, name):
 def test_a_changed_input_is_refused_on_resume(tree, tmp_path, name, kind):
     distill(tree, tmp_path / "run")
     distill(tree, tmp_path / "run", resume=True)  # the same inputs: nothing to do
-    kept = tmp_path / "kept"
-    shutil.copytree(tmp_path / name, kept) if kind == "model" else shutil.copy(tmp_path / name, kept)
+    backup = tmp_path / "kept"
+    shutil.copytree(tmp_path / name, backup) if kind == "model" else shutil.copy(tmp_path / name, backup)
     change(tmp_path, name)
-    said = rf"run was started with other inputs: {kind} .*{name}: changed\. Restore"
-    with pytest.raises(InputError, match=said):
+    message = rf"run was started with other inputs: {kind} .*{name}: changed\. Restore"
+    with pytest.raises(InputError, match=message):
         distill(tree, tmp_path / "run", resume=True)
     if kind == "model":
         shutil.rmtree(tmp_path / name)
-    shutil.move(kept, tmp_path / name)
+    shutil.move(backup, tmp_path / name)
     distill(tree, tmp_path / "run", resume=True)
 
 

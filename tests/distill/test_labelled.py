@@ -89,11 +89,13 @@ def test_sbert_learns_classes_and_then_scores(files, tiny_teacher):
     for name in ("nli", "stsb"):
         losses = [row["loss"] for row in rows if row.get("stage") == name and "loss" in row]
         assert sum(losses[-8:]) < 0.7 * sum(losses[:8]), losses
-    kept = [load_file(files / "run" / "stages" / one / "model" / "model.safetensors") for one in ("0-nli", "1-stsb")]
-    name = next(key for key in kept[0] if "layers.0" in key and key.endswith("weight"))
-    assert not torch.equal(kept[0][name], kept[1][name])
+    weights = [
+        load_file(files / "run" / "stages" / stage / "model" / "model.safetensors") for stage in ("0-nli", "1-stsb")
+    ]
+    name = next(key for key in weights[0] if "layers.0" in key and key.endswith("weight"))
+    assert not torch.equal(weights[0][name], weights[1][name])
     # The classifier is the task's: the student is a plain encoder.
-    assert not any("classifier" in key for key in kept[0])
+    assert not any("classifier" in key for key in weights[0])
     for numbers in done.stages.values():
         assert numbers["minutes_per_10000_steps"] > 0
         assert numbers["peak_mib"] > 50
@@ -188,8 +190,8 @@ def test_labelled_pairs_in_tables(tmp_path, form):
     assert "label of NLI" in why
     assert drop[0] == 1
     (triples,) = open_corpora((Corpus(path=str(path), kind="nli"),))
-    found = [(row.source, row.target, row.negatives[0].replace("\n", " ")) for row in triples.read()]
-    assert found == [('P, "one"', "e1", "c 1")]
+    records = [(row.source, row.target, row.negatives[0].replace("\n", " ")) for row in triples.read()]
+    assert records == [('P, "one"', "e1", "c 1")]
     assert list(triples.dropped) == [
         "no label of NLI, premise and hypothesis", "the premise has no entailment or no contradiction"
     ]  # fmt: skip

@@ -36,7 +36,7 @@ def sentences(count, seed=1):
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     path = tmp_path_factory.mktemp("text") / "text.en-ka.tsv"
-    path.write_text("".join(f"{one}\t{other}\n" for one, other in sentences(400)), encoding="utf-8")
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in sentences(400)), encoding="utf-8")
     return path
 
 
@@ -54,7 +54,7 @@ class Text:
         self.pairs = pairs
 
     def sample_rows(self, count):
-        return [Row(one, other, "ka") for one, other in self.pairs][:count]
+        return [Row(source, target, "ka") for source, target in self.pairs][:count]
 
 
 @pytest.fixture(scope="module")
@@ -125,10 +125,13 @@ def overrides(student, teacher, corpus, folder):
 
 def test_the_shipped_recipe_adds_a_language_and_reports_what_it_cost(student, tiny_teacher, corpus, tmp_path, capsys):
     result = distill("new-language", tmp_path / "run", overrides=overrides(student, tiny_teacher, corpus, tmp_path))
-    found = json.loads((tmp_path / "run" / "result.json").read_text())["languages"]
-    assert [(one["texts"], one["language"]) for one in found] == [("held-out pairs", "ka"), ("embedded corpus", "en")]
-    assert found[1]["cosine"] > 0.99
-    assert found[1]["accuracy_before"] == found[1]["accuracy_after"] == 100.0
+    comparisons = json.loads((tmp_path / "run" / "result.json").read_text())["languages"]
+    assert [(comparison["texts"], comparison["language"]) for comparison in comparisons] == [
+        ("held-out pairs", "ka"),
+        ("embedded corpus", "en"),
+    ]
+    assert comparisons[1]["cosine"] > 0.99
+    assert comparisons[1]["accuracy_before"] == comparisons[1]["accuracy_after"] == 100.0
     assert "## Languages before and after" in (result.student / "README.md").read_text()
     captured = capsys.readouterr()
     assert "| held-out pairs | ka |" in captured.out + captured.err
@@ -142,14 +145,14 @@ def test_the_shipped_recipe_adds_a_language_and_reports_what_it_cost(student, ti
 
 def test_the_comparison_is_of_the_texts_themselves(extended):
     before, added = extended
-    rows = [Row(one, other, "ka") for one, other in sentences(20, seed=5)]
-    found, english = compare_languages(before, added.encoder, {"ka": rows})
-    vectors = [one.encode([row.target for row in rows]) for one in (before, added.encoder)]
-    lengths = [np.linalg.norm(one, axis=1) for one in vectors]
-    assert found["cosine"] == pytest.approx(
+    rows = [Row(source, target, "ka") for source, target in sentences(20, seed=5)]
+    georgian, english = compare_languages(before, added.encoder, {"ka": rows})
+    vectors = [encoder.encode([row.target for row in rows]) for encoder in (before, added.encoder)]
+    lengths = [np.linalg.norm(encoded, axis=1) for encoded in vectors]
+    assert georgian["cosine"] == pytest.approx(
         ((vectors[0] * vectors[1]).sum(1) / lengths[0] / lengths[1]).mean(), abs=1e-4
     )
-    assert (found["pairs"], english["language"]) == (20, "en")
+    assert (georgian["pairs"], english["language"]) == (20, "en")
 
 
 def test_mistakes_are_one_line(tiny_teacher, tiny_tree, corpus, tmp_path):
@@ -158,12 +161,12 @@ def test_mistakes_are_one_line(tiny_teacher, tiny_tree, corpus, tmp_path):
             parse(Recipe, tiny_tree | {role: {"model": "msdc-mini", "vocabulary": {"add": 9}}}, "x")
     with pytest.raises(InputError, match=r"student\.vocabulary\.add: .*greater than 0"):
         parse(Recipe, tiny_tree | {"student": {"model": "msdc-mini", "vocabulary": {"add": 0}}}, "x")
-    wanted = AddedVocabulary(add=60)
+    addition = AddedVocabulary(add=60)
     with pytest.raises(InputError, match="needs a SentencePiece unigram vocabulary"):
-        add_language(msdc.load_encoder(tiny_teacher), wanted, Text(list(sentences(9))), tmp_path)
+        add_language(msdc.load_encoder(tiny_teacher), addition, Text(list(sentences(9))), tmp_path)
     before = msdc.load_encoder(tiny_models.student_folder())
     with pytest.raises(InputError, match="have no pairs"):
-        add_language(before, wanted, Text([("a house", "")]), tmp_path)
+        add_language(before, addition, Text([("a house", "")]), tmp_path)
 
 
 def test_too_little_text_is_a_warning(tmp_path, capsys):

@@ -36,19 +36,19 @@ ROWS = sorted({name for _, _, table, row in PRINTED for name in models_of(table,
 
 def expected(name: str, chosen: str) -> tuple[dict, dict]:
     """The paper's facts of all rows and those of this one's parts; `*.KEY` is that key in every stage."""
-    common, own = dict(FACTS[name]["facts"]), {}
+    common, specific = dict(FACTS[name]["facts"]), {}
     for part in chosen.split("+"):
         change = dict(FACTS[name]["parts"][part])
         left_out = change.pop("without", ())
-        own |= change
+        specific |= change
         if left_out:
-            own["stages"] = [one for one in own.get("stages", common["stages"]) if one not in left_out]
-    stages = own.get("stages", common["stages"])
+            specific["stages"] = [stage for stage in specific.get("stages", common["stages"]) if stage not in left_out]
+    stages = specific.get("stages", common["stages"])
     wide = {f"stages.{stage}.{k[2:]}": v for k, v in common.items() if k.startswith("*.") for stage in stages}
     common = wide | {k: v for k, v in common.items() if not k.startswith("*.")}
     return tuple(
         {k: v for k, v in facts.items() if not k.startswith("stages.") or k.split(".")[1] in stages}
-        for facts in ({k: v for k, v in common.items() if k not in own}, own)
+        for facts in ({k: v for k, v in common.items() if k not in specific}, specific)
     )
 
 
@@ -66,7 +66,7 @@ OF_A_RUN = {
 
 def settings(recipe: Recipe) -> dict[str, object]:
     """All that a resolved recipe sets, defaults too, in the names of `recipe_facts` and of the recipe's own keys."""
-    found = recipe_facts(recipe)
+    facts = recipe_facts(recipe)
     parts = {"": recipe.model_dump(include={"sample", "exclude", *OF_A_RUN})} | {
         "heldout.": recipe.heldout.model_dump()
     }
@@ -74,26 +74,26 @@ def settings(recipe: Recipe) -> dict[str, object]:
         no_place = {"scratch"} if recipe.student.bottleneck else {"scratch", "place"}
         parts["student."] = recipe.student.model_dump(exclude=no_place)
     for stage in recipe.stages:
-        place, corpora = f"stages.{stage.name}.", recipe.corpora_of(stage)
+        prefix, corpora = f"stages.{stage.name}.", recipe.corpora_of(stage)
         # A stage's warm-up and objective are in its facts; options that it leaves to the objective are not.
-        parts[place] = stage.model_dump(exclude={"name", "objective", "warmup_ratio", "warmup_steps"})
-        found[f"{place}evaluate_every"] = stage.evaluate_every or "four times per stage"
+        parts[prefix] = stage.model_dump(exclude={"name", "objective", "warmup_ratio", "warmup_steps"})
+        facts[f"{prefix}evaluate_every"] = stage.evaluate_every or "four times per stage"
         for key in Corpus.model_fields.keys() - {"name", "path", "files", "hub", "opus", "manual_download", "join"}:
             values = list(dict.fromkeys(getattr(corpus, key) for corpus in corpora))
-            parts[place].setdefault(key, values[0] if len(values) == 1 else values)
+            parts[prefix].setdefault(key, values[0] if len(values) == 1 else values)
         for use in stage.objective:
             objective = find_objective(use.name)
-            defaults = {key: one.default for key, one in signature(objective.function).parameters.items()}
-            left = {one: defaults[one] for one in objective.options}
-            left |= {"bank": BANK_SIZE} if "bank_KD" in objective.inputs else {}
-            parts[f"{place}{use.name}."] = {key: value for key, value in left.items() if key not in use.options}
+            defaults = {key: parameter.default for key, parameter in signature(objective.function).parameters.items()}
+            options = {option: defaults[option] for option in objective.options}
+            options |= {"bank": BANK_SIZE} if "bank_KD" in objective.inputs else {}
+            parts[f"{prefix}{use.name}."] = {key: value for key, value in options.items() if key not in use.options}
         if len({code for corpus in corpora for code in corpus.languages}) < 2 and stage.balance != "sources":
-            found.pop(f"{place}balance", None)  # shares of languages: there is one
-            parts[place].pop("balance")
-        found[f"{place}corpora"] = [corpus.origin for corpus in corpora]
-    for place, part in parts.items():
-        found |= {f"{place}{key}": value for key, value in part.items() if f"{place}{key}" not in found}
-    return found | {"languages": len({code for corpus in recipe.corpora for code in corpus.languages})}
+            facts.pop(f"{prefix}balance", None)  # shares of languages: there is one
+            parts[prefix].pop("balance")
+        facts[f"{prefix}corpora"] = [corpus.origin for corpus in corpora]
+    for prefix, part in parts.items():
+        facts |= {f"{prefix}{key}": value for key, value in part.items() if f"{prefix}{key}" not in facts}
+    return facts | {"languages": len({code for corpus in recipe.corpora for code in corpus.languages})}
 
 
 def departures(label: str, recipe: Recipe) -> dict[str, tuple[object, object]]:
@@ -101,17 +101,17 @@ def departures(label: str, recipe: Recipe) -> dict[str, tuple[object, object]]:
 
     What the paper does not state is a departure too, unless it changes no result.
     """
-    common, own = expected(*label.split(":"))
-    facts, found = common | own, settings(recipe)
+    common, specific = expected(*label.split(":"))
+    facts, actual = common | specific, settings(recipe)
     # A fact about an option is one of the stages whose objective has it.
-    facts = {key: value for key, value in facts.items() if key in found or key.count(".") < 3}
-    away = {key: (found.get(key), value) for key, value in facts.items() if found.get(key) != value}
-    known = {*facts, "student", "languages", *([] if any(one.teacher for one in recipe.stages) else ["teacher"])}
-    for key, value in found.items():
+    facts = {key: value for key, value in facts.items() if key in actual or key.count(".") < 3}
+    away = {key: (actual.get(key), value) for key, value in facts.items() if actual.get(key) != value}
+    covered = {*facts, "student", "languages", *([] if any(stage.teacher for stage in recipe.stages) else ["teacher"])}
+    for key, value in actual.items():
         last = key.rpartition(".")[2]
         used = value not in (None, False, 0, "", (), [], {}) and value != UNUSED.get(last)
         used = used and (last != "limit" or any(value))
-        if used and key not in known and last not in READING | OF_A_RUN:
+        if used and key not in covered and last not in READING | OF_A_RUN:
             away[key] = (value, "not named")
     return away
 
@@ -125,9 +125,11 @@ def states(text: str, value: object) -> bool:
     """Whether an entry states the number, or all numbers, that a setting has."""
     values = set(value) - {None} if isinstance(value, list) else {value}
     forms = [
-        (f"{one:g}", str(one), f"{one:,}", f"{100 * one:g} %") for one in values if type(one) in (int, float) and one
+        (f"{number:g}", str(number), f"{number:,}", f"{100 * number:g} %")
+        for number in values
+        if type(number) in (int, float) and number
     ]
-    return all(any(re.search(rf"(?<![\d.,]){one}(?!\d|[.,]\d)", text) for one in some) for some in forms)
+    return all(any(re.search(rf"(?<![\d.,]){form}(?!\d|[.,]\d)", text) for form in spellings) for spellings in forms)
 
 
 def judge(label: str, recipe: Recipe) -> tuple[dict[str, str], set[str]]:
@@ -138,13 +140,13 @@ def judge(label: str, recipe: Recipe) -> tuple[dict[str, str], set[str]]:
     name, chosen = label.split(":")
     file, undeclared, used = read_file(name), {}, set()
     of_all, of_variant = declared(file.tree["differs"]), expected(name, chosen)[1]
-    own = declared(text for part in chosen.split("+") for text in file.variants[part].differs)
+    of_chosen = declared(text for part in chosen.split("+") for text in file.variants[part].differs)
     for key, (ours, paper) in departures(label, recipe).items():
-        known = own if key in of_variant else of_all | own
+        declarations = of_chosen if key in of_variant else of_all | of_chosen
         last = key.rpartition(".")[2]
         # The whole key, with or without `stages.`, or a part below its first, such as the stage.
-        names = known.keys() & {key, *key.split(".")[1:], key.removeprefix("stages.")}
-        if not names or (last in names and not states(known[last], ours)):
+        names = declarations.keys() & {key, *key.split(".")[1:], key.removeprefix("stages.")}
+        if not names or (last in names and not states(declarations[last], ours)):
             undeclared[key] = f"{ours!r}, the paper has {paper!r}"
         used |= names
     return undeclared, used
@@ -192,8 +194,8 @@ def test_the_figures_of_a_row_are_the_papers(paper, number, table, row):
         assert figures.items() <= paper_row.items(), "another table has another figure of this row"
     if "csv" in table:
         _, columns, rows = read_published(table["csv"])
-        (found,) = (r for r in rows if r["system"] == entry.get("csv", table.get("prefix", "") + row))
-        published = {c: float(found[c]) for c in columns[1:] if found[c].strip()}
+        (printed,) = (r for r in rows if r["system"] == entry.get("csv", table.get("prefix", "") + row))
+        published = {c: float(printed[c]) for c in columns[1:] if printed[c].strip()}
         assert {c: published.get(c) for c in cells if c in columns} == {c: v for c, v in cells.items() if c in columns}
 
 
@@ -247,11 +249,11 @@ def test_tables_at_small_size_resolve(tmp_path):
         ("lightweight", "5", 9),
         ("distilcse", "2", 9),
     ):
-        file, found = read_file(name), points(f"{name}:small", f"table={number}", data=tmp_path)
-        assert len(found) >= least
-        assert set(found) <= set(file.tables[number].rows)
-        for row, recipe in found.items():
+        file, recipes = read_file(name), points(f"{name}:small", f"table={number}", data=tmp_path)
+        assert len(recipes) >= least
+        assert set(recipes) <= set(file.tables[number].rows)
+        for row, recipe in recipes.items():
             assert recipe.paper == file.paper_row(row), row
-            assert all(one.steps for one in recipe.stages), row
+            assert all(stage.steps for stage in recipe.stages), row
             local = [corpus.path for corpus in recipe.all_corpora]
             assert all(path and path.startswith(str(tmp_path)) for path in local), (row, local)

@@ -58,7 +58,7 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_a_mistake_is_met_before_any_work(tiny_tree, tmp_path, case, monkeypatch):
-    key, value, said = WRONG[case]
+    key, value, message = WRONG[case]
     (tmp_path / "three.tsv").write_text("a\tb\tc\n" * 20)
     (tmp_path / "broken.tsv.gz").write_bytes(b"\x1f\x8b\x08\x00garbage")
     monkeypatch.chdir(tmp_path)
@@ -67,7 +67,7 @@ def test_a_mistake_is_met_before_any_work(tiny_tree, tmp_path, case, monkeypatch
     set_value(tiny_tree, key, json.loads(json.dumps(value).replace("FOLDER", str(tmp_path))))
     recipe = parse_recipe(tiny_tree, "tiny")
     for attempt in (lambda: dry_run(recipe), lambda: distill(recipe, tmp_path / "run")):
-        with pytest.raises(InputError, match=said) as caught:
+        with pytest.raises(InputError, match=message) as caught:
             attempt()
         assert "\n" not in str(caught.value)
         assert caught.value.exit_code == 2
@@ -75,7 +75,7 @@ def test_a_mistake_is_met_before_any_work(tiny_tree, tmp_path, case, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"warmup_steps": 6}, "the warm-up never ends: warmup_steps is 6, the stage has 6 steps"),
         ({"mine_margin": 0.1}, "mine_margin has no effect without mine"),
@@ -97,11 +97,11 @@ def test_a_mistake_is_met_before_any_work(tiny_tree, tmp_path, case, monkeypatch
         ({"warmup_steps": 5, "patience": 1}, ""),
     ],
 )
-def test_settings_without_effect_are_named(tiny_tree, settings, said, capsys):
+def test_settings_without_effect_are_named(tiny_tree, settings, message, capsys):
     tree = tiny_tree | {"stages": [tiny_tree["stages"][3] | {"steps": 6} | settings]}
     check_recipe(parse_recipe(tree | {"heldout": {"share": 0.1}}, "tiny"))
-    found = capsys.readouterr().err
-    assert f"stage four: {said}" in found if said else "has no effect" not in found
+    messages = capsys.readouterr().err
+    assert f"stage four: {message}" in messages if message else "has no effect" not in messages
 
 
 def test_a_student_by_name_has_its_own_positions(tiny_tree, tmp_path):
@@ -115,7 +115,7 @@ def test_a_student_by_name_has_its_own_positions(tiny_tree, tmp_path):
 def nothing_happens(monkeypatch):
     """Whatever trains, makes a vocabulary, opens a connection or writes fails."""
 
-    def refuse(*words, **more):
+    def refuse(*words, **options):
         raise AssertionError("a dry run is dry")
 
     for name in ("torch.Tensor.backward", "sentencepiece.SentencePieceTrainer.train", "msdc.distill.run.Run.run",
@@ -153,8 +153,8 @@ def test_long_files_are_counted_by_their_lines(tmp_path, monkeypatch, suffix):
             f"a sentence, {n}\tein Satz{' und noch einer' * (20 * (n % 5 == 0))}, {n}\n" for n in range(5000)
         )
 
-    def rows(**more) -> int:
-        recipe = {"corpora": [{"path": str(path)} | more], "stages": [{"name": "a", "objective": "kd"}]}
+    def rows(**options) -> int:
+        recipe = {"corpora": [{"path": str(path)} | options], "stages": [{"name": "a", "objective": "kd"}]}
         return dry_run(load_recipe({"name": "long", "assistant": None, "student": None} | recipe))["sources"][0]["rows"]
 
     monkeypatch.setattr("msdc.distill.preflight.check_recipe", lambda recipe, download: [])
@@ -235,7 +235,7 @@ def test_a_teacher_that_reads_less_of_a_text_is_named(tiny_tree, tmp_path, capsy
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"heldout": {"graded_pairs": 9}}, "heldout.graded_pairs has no effect without heldout.graded"),
         ({"threads": 1000}, "threads: 1000: this machine grants"),
@@ -244,12 +244,12 @@ def test_a_teacher_that_reads_less_of_a_text_is_named(tiny_tree, tmp_path, capsy
          "parallel: languages has no effect with kind: text: `source` is its language"),
     ],
 )  # fmt: skip
-def test_settings_of_the_recipe_without_effect_are_named(tiny_tree, changes, said, capsys):
+def test_settings_of_the_recipe_without_effect_are_named(tiny_tree, changes, message, capsys):
     tree = tiny_tree | {"stages": [tiny_tree["stages"][3] | {"source_share": 1.0}]}
     check_recipe(parse_recipe(tree, "tiny"))
-    assert said not in capsys.readouterr().err
+    assert message not in capsys.readouterr().err
     check_recipe(parse_recipe(tree | changes, "tiny"))
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_dimensions_do_not_repeat(tiny_tree):

@@ -23,7 +23,7 @@ def test_defaults_are_the_papers():
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"colour": 1}, "unknown key 'colour' (known: name, about"),
         ({"stages": []}, "stages: "),
@@ -48,19 +48,19 @@ def test_defaults_are_the_papers():
         ),
     ],
 )
-def test_what_is_wrong_is_named(changes, said):
+def test_what_is_wrong_is_named(changes, message):
     with pytest.raises(InputError) as caught:
         parse_recipe(tree(**changes), "r.yaml")
-    assert str(caught.value).startswith(f"r.yaml: {said}")
+    assert str(caught.value).startswith(f"r.yaml: {message}")
 
 
 def test_overrides_by_name():
-    wanted = tree(corpora=[{"opus": "TED2020/v1"}, {"path": "d/nli.*.tsv"}, {"path": "d/*.tsv", "name": "own"}])
+    settings = tree(corpora=[{"opus": "TED2020/v1"}, {"path": "d/nli.*.tsv"}, {"path": "d/*.tsv", "name": "own"}])
     overrides = (
         "stages.train.learning_rate=2e-4", "student.bottleneck=null", "seed=5", "student.layers=[0, 4]",
         "student.layers.1=5", "corpora.TED2020.limit=3", "corpora.nli.limit=4", "corpora.own.limit=5",
     )  # fmt: skip
-    recipe = parse_recipe(wanted, "r", overrides)
+    recipe = parse_recipe(settings, "r", overrides)
     assert (recipe.stages[0].learning_rate, recipe.seed, recipe.student.bottleneck) == (2e-4, 5, None)
     assert [corpus.limit for corpus in recipe.corpora] == [3, 4, 5]
     assert recipe.student.layers == (0, 5)
@@ -87,9 +87,9 @@ def test_a_name_that_follows_from_a_value_stays_while_it_is_changed(overrides):
 
 
 def test_two_corpora_keep_their_names_when_their_paths_are_swapped():
-    wanted = tree(corpora=[{"path": "a.tsv"}, {"path": "b.tsv"}])
+    settings = tree(corpora=[{"path": "a.tsv"}, {"path": "b.tsv"}])
     overrides = ("corpora.a.path=b.tsv", "corpora.b.path=a.tsv", "corpora.a.limit=1", "corpora.b.limit=2")
-    recipe = parse_recipe(wanted, "r", overrides)
+    recipe = parse_recipe(settings, "r", overrides)
     assert [(corpus.path, corpus.limit) for corpus in recipe.corpora] == [("b.tsv", 1), ("a.tsv", 2)]
 
 
@@ -111,7 +111,7 @@ def test_a_name_stays_after_a_variant_changed_the_path(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("override", "said"),
+    ("override", "message"),
     [
         ("nonsense", "expected key=value"),
         ("=3", "expected key=value"),
@@ -123,22 +123,22 @@ def test_a_name_stays_after_a_variant_changed_the_path(tmp_path):
         ("seed.deep=1.x.y", "seed"),
     ],
 )
-def test_bad_overrides(override, said):
-    wanted = tree(corpora=[{"path": "x.tsv"}, {"hub": "a/b@main"}, {"path": "x.csv"}])
-    with pytest.raises(InputError, match=said):
-        parse_recipe(wanted, "r", (override,))
+def test_bad_overrides(override, message):
+    settings = tree(corpora=[{"path": "x.tsv"}, {"hub": "a/b@main"}, {"path": "x.csv"}])
+    with pytest.raises(InputError, match=message):
+        parse_recipe(settings, "r", (override,))
 
 
 def test_yaml_tags_and_garbage(tmp_path):
     path = tmp_path / "r.yaml"
-    for text, said in [
+    for text, message in [
         ("a: !!python/object/apply:os.system ['true']\n", "not valid YAML"),
         ("a: [", "not valid YAML"),
         ("- 1\n", "a recipe is a mapping"),
         ("[" * 20000, "not valid YAML"),
     ]:
         path.write_text(text)
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             read_tree(path)
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="not valid YAML"):
@@ -172,8 +172,8 @@ def test_paths_are_relative_to_the_recipes_file(tmp_path, monkeypatch):
 def test_languages_limit_a_recipe():
     paths = {"pairs.en-xx.tsv": [], "a.en-de.tsv": ["de"], "b": ["ja", "de"]}
     corpora = [{"path": path, "languages": codes} for path, codes in paths.items()]
-    kept = parse_recipe(tree(corpora=corpora, languages=["ja"]), "r").corpora
-    assert [corpus.path for corpus in kept] == ["pairs.en-xx.tsv", "b"]
+    remaining = parse_recipe(tree(corpora=corpora, languages=["ja"]), "r").corpora
+    assert [corpus.path for corpus in remaining] == ["pairs.en-xx.tsv", "b"]
     assert len(parse_recipe(tree(corpora=corpora), "r").corpora) == 3
     english = [
         {"path": path, "kind": "text", "word_by_word": codes}

@@ -54,8 +54,8 @@ def in_child(recipe, folder: Path, kill_after: int | None, resume: bool) -> int:
             os._exit(1)
     metrics = folder / "metrics.jsonl"
     while True:
-        found, status = os.waitpid(child, os.WNOHANG)
-        if found:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
             return status
         if kill_after is not None and metrics.is_file() and metrics.read_bytes().count(b"\n") >= kill_after:
             os.kill(child, signal.SIGKILL)
@@ -72,19 +72,19 @@ def recipe(tiny_tree, monkeypatch):
 
 @FORKS
 def test_killed_at_random_points_and_resumed_equals_uninterrupted(recipe, tmp_path):
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    assert in_child(recipe, whole, None, False) == 0
-    lines = (whole / "metrics.jsonl").read_text().count("\n")
+    uninterrupted, broken = tmp_path / "whole", tmp_path / "broken"
+    assert in_child(recipe, uninterrupted, None, False) == 0
+    lines = (uninterrupted / "metrics.jsonl").read_text().count("\n")
     assert lines > 30
     points = sorted(random.Random(11).sample(range(1, lines - 1), 6))
     for number, point in enumerate(points):
         status = in_child(recipe, broken, point, number > 0)
         assert os.WIFSIGNALED(status) or status == 0
     assert in_child(recipe, broken, None, True) == 0
-    stages = sorted(path.name for path in (whole / "stages").iterdir())
+    stages = sorted(path.name for path in (uninterrupted / "stages").iterdir())
     assert stages == ["0-one", "1-two", "2-three", "3-four"]
     for model in ["student", *(f"stages/{name}/model" for name in stages)]:
-        assert same_weights(whole / model, broken / model), model
+        assert same_weights(uninterrupted / model, broken / model), model
     assert not list(broken.rglob("*.partial"))
     result = json.loads((broken / "result.json").read_text())  # the time of every session, not of the last
     assert result["seconds"] == round(sum(stage["seconds"] for stage in result["stages"].values()), 1) > 0
@@ -95,20 +95,20 @@ def test_a_coded_table_resumes_to_the_same_bits(tiny_tree, tmp_path, monkeypatch
     """Assistant and student with the transplant's code; base and weights at their own rates; the end fake-quantized."""
     monkeypatch.setattr("msdc.distill.training.trainer.CHECKPOINT_SECONDS", 0.0)
     tiny_tree["assistant"] |= {"nonzeros": 3}
-    one, *_, last = tiny_tree["stages"]
+    first, *_, last = tiny_tree["stages"]
     rates = {"table_learning_rate": 3e-3, "code_learning_rate": 2e-3, "steps": 5}
-    tiny_tree["stages"] = [one | rates, last | rates | {"quantize": "int8", "average": 0.5, "start_share": 0.25}]
+    tiny_tree["stages"] = [first | rates, last | rates | {"quantize": "int8", "average": 0.5, "start_share": 0.25}]
     recipe = parse_recipe(tiny_tree, "tiny")
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    assert in_child(recipe, whole, None, False) == 0
-    lines = (whole / "metrics.jsonl").read_text().count("\n")
+    uninterrupted, broken = tmp_path / "whole", tmp_path / "broken"
+    assert in_child(recipe, uninterrupted, None, False) == 0
+    lines = (uninterrupted / "metrics.jsonl").read_text().count("\n")
     for number, point in enumerate((lines // 3, 2 * lines // 3)):
         in_child(recipe, broken, point, number > 0)
     assert in_child(recipe, broken, None, True) == 0
-    start = load_file(whole / "student-start" / "model.safetensors")
-    assert all(same_weights(whole / model, broken / model) for model in ("student", "stages/0-one/model"))
+    start = load_file(uninterrupted / "student-start" / "model.safetensors")
+    assert all(same_weights(uninterrupted / model, broken / model) for model in ("student", "stages/0-one/model"))
     # Base and weights were trained, the support was not.
-    trained = load_file(whole / "student" / "model.safetensors")
+    trained = load_file(uninterrupted / "student" / "model.safetensors")
     assert trained["embedding.code.index"].dtype == torch.int16
     assert torch.equal(trained["embedding.code.index"], start["embedding.code.index"])
     for name in ("embedding.code.weight", "embedding.table.weight"):
@@ -131,8 +131,8 @@ def test_a_damaged_checkpoint_is_named_and_the_older_one_continues(recipe, tmp_p
     older, newer = sorted((folder / "stages" / "0-one" / "checkpoints").glob("step-*.pt"))
     zero(newer.with_suffix(suffix))
     distill(recipe, folder, True)
-    said = f"{newer.with_suffix(suffix).name}: this checkpoint is damaged; the stage continues from {older.name}"
-    assert said in capsys.readouterr().err
+    message = f"{newer.with_suffix(suffix).name}: this checkpoint is damaged; the stage continues from {older.name}"
+    assert message in capsys.readouterr().err
     assert same_weights(folder / "student", distill(recipe, tmp_path / "whole").student)
 
 
@@ -193,10 +193,10 @@ def started(tree: dict, folder, start: str, number: int) -> tuple[dict, dict, di
     return learner, *(load_student(path).state_dict() for path in folders)
 
 
-def equal(one: dict, other: dict, part: str) -> bool:
-    names = [name for name in one if name.startswith(part)]
+def equal(first: dict, second: dict, part: str) -> bool:
+    names = [name for name in first if name.startswith(part)]
     assert names
-    return all(torch.equal(one[name], other[name]) for name in names)
+    return all(torch.equal(first[name], second[name]) for name in names)
 
 
 @pytest.mark.parametrize(("start", "number"), [("keep", 1), ("svd", 1), ("random", 1), ("svd", 0)])
@@ -212,12 +212,12 @@ def test_what_a_stage_starts_from(tiny_tree, tmp_path, start, number):
 def test_texts_that_a_stage_cuts_are_counted(tiny_tree, tmp_path, capsys):
     tiny_tree["stages"] = [tiny_tree["stages"][0] | {"steps": 1, "max_length": 8}]
     distill(parse_recipe(tiny_tree, "tiny"), tmp_path / "run")
-    found = re.search(
+    match = re.search(
         r"stage one: ([\d,]+) of ([\d,]+) texts \(([\d.]+) %\) are cut to the stage's max_length of 8 tokens",
         capsys.readouterr().err,
     )
-    assert found
-    cut, every, share = (float(number.replace(",", "")) for number in found.groups())
+    assert match
+    cut, every, share = (float(number.replace(",", "")) for number in match.groups())
     assert 0 < cut <= every
     assert share == pytest.approx(100 * cut / every, abs=0.06)
 
@@ -277,14 +277,14 @@ def test_text_that_was_moved_is_the_same_and_changed_text_is_not(tiny_tree, tmp_
         }  # fmt: skip
 
     in_child(tree("job-1"), tmp_path / "run", 4, False)
-    whole = distill(tree("job-1"), tmp_path / "whole").student
+    uninterrupted = distill(tree("job-1"), tmp_path / "whole").student
     shutil.rmtree(tmp_path / "job-1")
     file = tmp_path / "job-2" / "text-job-2.en-de.tsv"
     file.write_text(parts["en-de.tsv"].replace("katze", "Katze"))
     with pytest.raises(InputError, match=r"other inputs: corpus .*text-job-1.*: removed; corpus .*text-job-2.*: added"):
         distill(tree("job-2"), tmp_path / "run", True)
     file.write_text(parts["en-de.tsv"])
-    assert same_weights(distill(tree("job-2"), tmp_path / "run", True).student, whole)
+    assert same_weights(distill(tree("job-2"), tmp_path / "run", True).student, uninterrupted)
 
 
 def test_fewer_steps_than_were_taken_end_the_stage(tiny_tree, tmp_path, capsys):
@@ -344,7 +344,7 @@ def test_the_card_has_what_hubs_read(finished):
     assert data.license == "cc-by-4.0"
     assert data.library_name == "sentence-transformers"
     assert data.pipeline_tag == "sentence-similarity"
-    results = {(one.dataset_name, one.dataset_config): one.metric_value for one in data.eval_results}
+    results = {(entry.dataset_name, entry.dataset_config): entry.metric_value for entry in data.eval_results}
     numbers = yaml.safe_load((finished.parent / "result.json").read_text())
     assert results["small-sts", None] == round(numbers["report"]["small-sts"], 2)
     for code in ("de", "es"):
@@ -391,7 +391,7 @@ def test_prompts_stay_with_the_student(tiny_tree, tmp_path, monkeypatch):
     folder = write_folder(tmp_path / "prompted", "default prompt")
     stage = dict(tiny_tree["stages"][0], train="student", steps=2, evaluate_every=2)
     recipe = parse_recipe(tiny_tree | {"assistant": None, "student": str(folder), "stages": [stage]}, "tiny")
-    seen: list[list[int]] = []
+    encoded_rows: list[list[int]] = []
     original = BatchFeed.batches
 
     def batches(self):
@@ -400,7 +400,7 @@ def test_prompts_stay_with_the_student(tiny_tree, tmp_path, monkeypatch):
             ids, mask = batch.source
             rows = [row[real].tolist() for row, real in zip(ids, mask, strict=True)]
             assert rows == self.tokenizer.encode(texts, self.stage.max_length)
-            seen.extend(rows)
+            encoded_rows.extend(rows)
             yield batch
 
     monkeypatch.setattr(BatchFeed, "batches", batches)
@@ -410,8 +410,8 @@ def test_prompts_stay_with_the_student(tiny_tree, tmp_path, monkeypatch):
     assert student.defaults.default_prompt == "query"
     assert student.defaults.prompts["query"] == PROMPTS["query"]
     first = student.tokenize([PROMPTS["query"]])[0][:-1]
-    assert seen
-    assert all(row[: len(first)] == first for row in seen)
+    assert encoded_rows
+    assert all(row[: len(first)] == first for row in encoded_rows)
     assert not np.array_equal(student.encode(["a cat"]), student.encode(["a cat"], prompt=""))
 
 

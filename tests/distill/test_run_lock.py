@@ -73,8 +73,8 @@ def state(folder: Path) -> dict[str, bytes]:
 def refused(folder: Path, pid: int, attempt) -> None:
     with pytest.raises(InputError) as caught:
         attempt()
-    said = IN_USE.format(folder=re.escape(str(folder)), pid=pid, host=re.escape(socket.gethostname()))
-    assert re.match(said, str(caught.value)), str(caught.value)
+    message = IN_USE.format(folder=re.escape(str(folder)), pid=pid, host=re.escape(socket.gethostname()))
+    assert re.match(message, str(caught.value)), str(caught.value)
     assert "\n" not in str(caught.value)
     assert "--force" not in str(caught.value)
 
@@ -101,11 +101,11 @@ def test_nobody_works_beside_a_live_run(tiny_tree, tmp_path):
         assert part.is_file()
     assert (folder / HOLDER_FILE).is_file()  # of the killed one: it holds nothing
     distill(tree, folder, True)
-    whole = distill(tree, tmp_path / "whole")
-    rows = [[json.loads(line).get("step") for line in (one / "metrics.jsonl").read_text().splitlines()]
-            for one in (folder, tmp_path / "whole")]  # fmt: skip
+    uninterrupted = distill(tree, tmp_path / "whole")
+    rows = [[json.loads(line).get("step") for line in (run_folder / "metrics.jsonl").read_text().splitlines()]
+            for run_folder in (folder, tmp_path / "whole")]  # fmt: skip
     assert rows[0] == rows[1]
-    assert same_weights(folder / "student", whole.student)
+    assert same_weights(folder / "student", uninterrupted.student)
     assert not (folder / HOLDER_FILE).exists()
 
 
@@ -132,22 +132,22 @@ def test_of_two_that_start_together_one_is_told_the_truth(tiny_tree, tmp_path, m
     The winner takes its time between its lock and the words on who holds it.
     """
     monkeypatch.setattr("msdc.files.socket.gethostname", lambda: time.sleep(0.2) or "host")
-    tree, folder, said = short(tiny_tree), tmp_path / "run", []
+    tree, folder, refusals = short(tiny_tree), tmp_path / "run", []
 
     def attempt():
         try:
             distill(tree, folder)
         except InputError as error:
-            said.append(str(error))
+            refusals.append(str(error))
 
     threads = [threading.Thread(target=attempt) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(said) == 2
+    assert len(refusals) == 2
     assert (folder / "result.json").is_file()
-    for text in said:
+    for text in refusals:
         assert f"in use by process {os.getpid()} on" in text or "exists already: pass --resume" in text, text
 
 

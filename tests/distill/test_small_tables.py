@@ -16,16 +16,16 @@ ITEMS = 400
 def results(papers, row, right):
     """One result per seed whose first `right[seed]` items are right, shuffled in the same way in every row."""
     order = np.random.default_rng(0).permutation(ITEMS)
-    made = []
+    row_results = []
     for seed, count in enumerate(right):
         answers = (order < count).astype(np.float64)
         raw = {"table": "lxs", "row": row, "seed": seed, "scores": {"XSR en-de": 100 * answers.mean()}}
-        made.append(papers.RowResult(raw, {"XSR en-de": answers}))
-    return made
+        row_results.append(papers.RowResult(raw, {"XSR en-de": answers}))
+    return row_results
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "said"),
+    ("first", "second", "message"),
     [
         ((300, 310, 305), (200, 190, 195), "separated, above, corrected p < 0.001, as in the paper (+0.4)"),
         ((300, 310, 305), (320, 330, 325), "separated, below, corrected p < 0.001, against the paper (+0.4)"),
@@ -33,16 +33,16 @@ def results(papers, row, right):
         ((340, 190, 260), (200, 200, 200), "not separated, corrected p 0."),  # sure in its items, not in its seeds
     ],
 )
-def test_only_a_difference_beyond_its_spread_of_seeds_and_items_is_separated(first, second, said):
+def test_only_a_difference_beyond_its_spread_of_seeds_and_items_is_separated(first, second, message):
     papers, small_tables = importlib.import_module("papers"), importlib.import_module("small_tables")
     measure = small_tables.Measure("XSR en-de", ("XSR en-de",), "xsr")
-    one, other = results(papers, "a", first), results(papers, "b", second)
-    found = papers.difference(one, other, measure, {"XSR en-de": None})
-    assert found.mean == pytest.approx(100 * (np.mean(first) - np.mean(second)) / ITEMS)
-    assert papers.verdict(found, found.p, 0.4).startswith(said)
-    assert (found.p < 0.05) == (not found.low <= 0 <= found.high)
-    assert found.low < found.mean < found.high
-    assert found.least > (found.high - found.low) / 2
+    first_rows, second_rows = results(papers, "a", first), results(papers, "b", second)
+    difference = papers.difference(first_rows, second_rows, measure, {"XSR en-de": None})
+    assert difference.mean == pytest.approx(100 * (np.mean(first) - np.mean(second)) / ITEMS)
+    assert papers.verdict(difference, difference.p, 0.4).startswith(message)
+    assert (difference.p < 0.05) == (not difference.low <= 0 <= difference.high)
+    assert difference.low < difference.mean < difference.high
+    assert difference.least > (difference.high - difference.low) / 2
 
 
 def test_orderings_are_corrected_for_their_number():
@@ -61,21 +61,21 @@ def test_what_is_not_judged_is_not_counted():
     """Orderings of rows on the floor, or of too few seeds, neither claim anything nor correct the others."""
     papers, small_tables = importlib.import_module("papers"), importlib.import_module("small_tables")
     lxs, gold = small_tables.LXS, dict.fromkeys(small_tables.LXS.sets)
-    made = []
+    row_results = []
     for row, right in (("ugt-align", (300, 301, 302)), ("ugt", (20, 22, 21)), ("xtr", (4, 5, 6)), ("smlm", (30, 31))):
-        for one in results(papers, row, right):
-            answers = dict.fromkeys(lxs.sets, one.answers["XSR en-de"])
-            scores = dict.fromkeys(lxs.sets, one.raw["scores"]["XSR en-de"])
-            made.append(papers.RowResult(one.raw | {"scores": scores}, answers))
-    found = papers.orderings(lxs, made, gold)
-    said = {tuple(row.name for row in one.rows): one.unjudged for one in found}
-    assert not said["ugt-align", "ugt"]
-    assert said["ugt", "xtr"] == "both below 10, not judged"
-    assert said["ugt", "smlm"] == said["xtr", "smlm"] == "too few seeds, not judged"
-    (judged,) = (one for one in found if not one.unjudged)
-    lines = papers.ordering_lines(found)["lxs"]
+        for row_result in results(papers, row, right):
+            answers = dict.fromkeys(lxs.sets, row_result.answers["XSR en-de"])
+            scores = dict.fromkeys(lxs.sets, row_result.raw["scores"]["XSR en-de"])
+            row_results.append(papers.RowResult(row_result.raw | {"scores": scores}, answers))
+    orderings = papers.orderings(lxs, row_results, gold)
+    reasons = {tuple(row.name for row in ordering.rows): ordering.unjudged for ordering in orderings}
+    assert not reasons["ugt-align", "ugt"]
+    assert reasons["ugt", "xtr"] == "both below 10, not judged"
+    assert reasons["ugt", "smlm"] == reasons["xtr", "smlm"] == "too few seeds, not judged"
+    (judged,) = (ordering for ordering in orderings if not ordering.unjudged)
+    lines = papers.ordering_lines(orderings)["lxs"]
     assert sum("corrected p" in line for line in lines) == 1
-    assert len(lines) == len(found)
+    assert len(lines) == len(orderings)
     assert papers.verdict(judged.found, judged.found.p, judged.published) in "".join(lines)
 
 
@@ -88,8 +88,8 @@ def test_the_interval_holds_the_true_mean_as_often_as_it_says(by_seed, by_item):
         seeds_S, items_N = by_seed * draw.normal(size=5), 10 * by_item * draw.normal(size=100)
         values_SN = seeds_S[:, None] + items_N + draw.normal(size=(5, 100))
         picks_RN = draw.integers(0, 100, size=(200, 100))
-        found = papers._estimate(values_SN.mean(1), [row_N[picks_RN].mean(1) for row_N in values_SN])
-        held += found.low <= 0 <= found.high
+        estimate = papers._estimate(values_SN.mean(1), [row_N[picks_RN].mean(1) for row_N in values_SN])
+        held += estimate.low <= 0 <= estimate.high
     assert 0.91 < held / studies < 0.995
 
 
@@ -130,15 +130,15 @@ def test_language_bias_is_the_pool_minus_the_mean_of_its_sets():
     apart = {name: gold[name] / 5 + shift for name, shift in zip(names, (0.0, 0.8), strict=True)}
     measure = small_tables.Measure("bias", names, pooled=True)
     raw = {"table": "t", "row": "r", "seed": 1, "scores": dict.fromkeys(names, 100.0)}
-    one, none = papers.RowResult(raw, apart), papers.RowResult(raw, gold)
+    shifted, unshifted = papers.RowResult(raw, apart), papers.RowResult(raw, gold)
     pool = papers.spearman(np.concatenate(list(apart.values())), np.concatenate(list(gold.values())))
-    assert one.value(measure, gold) == pytest.approx(pool - 100)
+    assert shifted.value(measure, gold) == pytest.approx(pool - 100)
     assert pool < 80
-    assert none.value(measure, gold) == pytest.approx(0, abs=1e-9)
-    bias_R = one.resampled(measure, gold)
+    assert unshifted.value(measure, gold) == pytest.approx(0, abs=1e-9)
+    bias_R = shifted.resampled(measure, gold)
     # Both terms are of one resample: the sets are perfect in each, so the spread is the pool's alone.
     assert bias_R.mean() == pytest.approx(pool - 100, abs=1.0)
-    assert np.abs(none.resampled(measure, gold)).max() < 1e-6
+    assert np.abs(unshifted.resampled(measure, gold)).max() < 1e-6
 
 
 def test_every_row_is_a_recipe_and_every_ordering_names_rows():

@@ -53,15 +53,15 @@ def test_from_the_recipe_to_both_runtimes(kind, tiny_teacher, tmp_path):
     student, teacher = msdc.load_encoder(done.student), msdc.load_encoder(tree["teacher"])
     assert student.width == teacher.width == student.module.width
     assert len(student.module.layers) == int("static" not in kind)
-    wanted = student.encode(TEXTS)
+    expected = student.encode(TEXTS)
     quantize(done.student, output=tmp_path / "int8", precision="int8")
-    assert cosine_rows(msdc.load_encoder(tmp_path / "int8").encode(TEXTS), wanted).min() > LOOSE.min_cosine
+    assert cosine_rows(msdc.load_encoder(tmp_path / "int8").encode(TEXTS), expected).min() > LOOSE.min_cosine
     folder, manifest = export(
         tmp_path / "int8", target="linux", runtime="both", gates=False, output=tmp_path / "bundle"
     )
     for runtime in manifest.runtimes:
-        found = load_bundle(folder, runtime).encode(TEXTS)
-        assert cosine_rows(found, wanted).min() > LOOSE.min_cosine, runtime
+        vectors = load_bundle(folder, runtime).encode(TEXTS)
+        assert cosine_rows(vectors, expected).min() > LOOSE.min_cosine, runtime
         assert manifest.parity[runtime].mean_cosine > LOOSE.mean_cosine
 
 
@@ -89,19 +89,19 @@ def test_a_static_student_is_the_weighted_mean_of_its_tokens_alone(coded):
                     hidden = large.embedding.finish(large.embedding.table.weight[row].view(1, 1, -1))
                     for _ in range(large.config.repeats):
                         hidden = large.unit(hidden)
-                    one = large.head(hidden, torch.ones(1, 1))[0]
+                    vector = large.head(hidden, torch.ones(1, 1))[0]
                 else:
-                    one = large(row, torch.ones_like(row))[0]
-                total += weight * RARE / (RARE + share_V[token]) * one
-        found = small(ids, torch.ones_like(ids))[0]
-    torch.testing.assert_close(found, total / total.norm(), atol=1e-5, rtol=1e-4)
+                    vector = large(row, torch.ones_like(row))[0]
+                total += weight * RARE / (RARE + share_V[token]) * vector
+        sentence_vector = small(ids, torch.ones_like(ids))[0]
+    torch.testing.assert_close(sentence_vector, total / total.norm(), atol=1e-5, rtol=1e-4)
 
 
 def test_a_bottleneck_of_full_width_and_a_cut_in_one_command(tiny_teacher, tmp_path):
     report = cut_student(tiny_teacher, output=tmp_path / "wide", layers=[])
     again = cut_student(tiny_teacher, output=tmp_path / "narrow", layers=[], bottleneck=32)
-    one, two = (msdc.load_encoder(tmp_path / name).encode(TEXTS) for name in ("wide", "narrow"))
-    assert cosine_rows(one, two).min() > 0.9999
+    wide, narrow = (msdc.load_encoder(tmp_path / name).encode(TEXTS) for name in ("wide", "narrow"))
+    assert cosine_rows(wide, narrow).min() > 0.9999
     assert (report.layers, load_student(tmp_path / "narrow").config.dense) == ([], 32)
     assert again.kept_variance is None
     with pytest.raises(InputError, match="without layers has no equal model of stock classes"):

@@ -49,28 +49,28 @@ def test_groups_of_near_length_change_nothing(monkeypatch, tokens):
 
 
 def test_a_process_without_rows_has_a_loss_to_go_backward_from():
-    made = make_task(student(), Stage(name="g", teacher=None, objective=["unified_generative"]), mask_id=1)
+    task = make_task(student(), Stage(name="g", teacher=None, objective=["unified_generative"]), mask_id=1)
     empty = (torch.zeros(0, 4, dtype=torch.long), torch.zeros(0, 4, dtype=torch.bool))
-    loss = made(Batch(list, empty, empty))["loss"]
+    loss = task(Batch(list, empty, empty))["loss"]
     loss.backward()
     assert float(loss.detach()) == 0.0
-    assert float(made.dense.weight.grad.abs().sum()) == 0.0
+    assert float(task.dense.weight.grad.abs().sum()) == 0.0
 
 
 def test_one_inner_token_is_masked_and_every_one_can_be():
     ids, mask = side((1, 5, 9))
-    seen = set()
+    masked_positions = set()
     for draw in np.linspace(0, 0.999, 60):
         here = torch.tensor([True, True, False])
         changed, token = mask_one(ids, mask, here, torch.full((3,), float(draw)), 1)
-        at = (changed != ids).nonzero()
-        assert at[:, 0].tolist() == [0, 1]
-        for row, column in at.tolist():
+        masked = (changed != ids).nonzero()
+        assert masked[:, 0].tolist() == [0, 1]
+        for row, column in masked.tolist():
             assert inside(mask)[row, column]
             assert changed[row, column] == 1
             assert token[row] == ids[row, column]
-        seen.add(int(at[1, 1]))
-    assert seen == {1, 2, 3, 4, 5}
+        masked_positions.add(int(masked[1, 1]))
+    assert masked_positions == {1, 2, 3, 4, 5}
 
 
 @pytest.mark.parametrize("task", ["smlm", "xtr", "ugt"])
@@ -78,28 +78,28 @@ def test_generative_loss_equals_the_oracle(task):
     name = "unified_generative" if task == "ugt" else task
     alignment = {"name": "sentence_alignment", "weight": 2.0, "options": {"reduction": "mean"}}
     stage = Stage(name="g", teacher=None, objective=[name, alignment])
-    made = make_task(student(), stage, mask_id=1)
-    assert isinstance(made, GenerativeTask)
-    given = batch()
-    given.seed = 5
-    result = made(given)
+    generative = make_task(student(), stage, mask_id=1)
+    assert isinstance(generative, GenerativeTask)
+    inputs = batch()
+    inputs.seed = 5
+    result = generative(inputs)
     torch.manual_seed(5)
     in_source, draw = (torch.rand(4) < 0.5).tolist(), torch.rand(4).tolist()
     expected, sentences, masked_ids = 0.0, [], []
-    for number, (ids, mask) in enumerate((given.source, given.target)):
+    for number, (ids, mask) in enumerate((inputs.source, inputs.target)):
         rows = ids.clone()
-        for i in range(4):
-            inner = int(mask[i].sum()) - 2
-            at = 1 + int(draw[i] * inner)
-            if in_source[i] == (number == 0):
-                masked_ids.append((i, int(ids[i, at])))
-                rows[i, at] = 1
-        sentences.append(made.student(rows, mask))
+        for row in range(4):
+            inner = int(mask[row].sum()) - 2
+            position = 1 + int(draw[row] * inner)
+            if in_source[row] == (number == 0):
+                masked_ids.append((row, int(ids[row, position])))
+                rows[row, position] = 1
+        sentences.append(generative.student(rows, mask))
     tokens = [token for _, token in sorted(masked_ids)]
     for number in (0, 1):
-        head = made.norm(torch.nn.functional.gelu(made.dense(sentences[number])))
-        logits = (head @ made.student.embedding.table.weight.T + made.bias_V).tolist()
-        partner, partner_mask = (given.target, given.source)[number]
+        head = generative.norm(torch.nn.functional.gelu(generative.dense(sentences[number])))
+        logits = (head @ generative.student.embedding.table.weight.T + generative.bias_V).tolist()
+        partner, partner_mask = (inputs.target, inputs.source)[number]
         inner = [[bool(m) and 0 < t < int(row.sum()) - 1 for t, m in enumerate(row)] for row in partner_mask]
         here = [flag == (number == 0) for flag in in_source]
         expected += oracle.unified_generative(logits, tokens, here, partner.tolist(), inner, task)
@@ -107,7 +107,7 @@ def test_generative_loss_equals_the_oracle(task):
     assert float(result[name]) == pytest.approx(expected, rel=1e-4)
     assert float(result["loss"].detach()) == pytest.approx(expected + 2 * aligned, rel=1e-4)
     result["loss"].backward()
-    assert made.student.embedding.table.weight.grad.abs().sum() > 0
+    assert generative.student.embedding.table.weight.grad.abs().sum() > 0
 
 
 def test_layer_states_are_those_the_layers_give():
@@ -145,7 +145,7 @@ def test_states_of_the_teacher_come_from_the_store(tiny_teacher, tmp_path, monke
     assert CachedTeacher(plain, tmp_path, 20).rows(texts).shape == (2, plain.width)
 
 
-def plain_recipe(tiny_teacher, parallel_tsv, tmp_path, objective, **more) -> dict:
+def plain_recipe(tiny_teacher, parallel_tsv, tmp_path, objective, **stage_settings) -> dict:
     """A student of another width than its teacher, on plain text of two domains."""
     sentences = [line.split("\t")[0] for line in parallel_tsv.read_text(encoding="utf-8").splitlines()[1:160]]
     for name, part in (("one", sentences[:80]), ("two", sentences[80:])):
@@ -163,7 +163,7 @@ def plain_recipe(tiny_teacher, parallel_tsv, tmp_path, objective, **more) -> dic
         "threads": 1,
         "precision": "float32",
         "cache": str(tmp_path / "outputs"),
-        "stages": [{**stage, "learning_rate": 1e-3, "evaluate_every": 3, **more}],
+        "stages": [{**stage, "learning_rate": 1e-3, "evaluate_every": 3, **stage_settings}],
     }
 
 
@@ -199,15 +199,15 @@ def test_equal_texts_of_a_batch_and_of_the_bank_are_no_negatives(objective):
     """Four questions with one answer, in two steps: neither the batch nor the bank has a negative."""
     task = make_task(student(), Stage(name="t", objective=[objective]))
     torch.manual_seed(4)
-    given = batch(teacher_source_BD=torch.randn(4, 16), teacher_target_BD=torch.randn(4, 16))
-    assert float(task(given)["loss"].detach()) > 0.0
+    inputs = batch(teacher_source_BD=torch.randn(4, 16), teacher_target_BD=torch.randn(4, 16))
+    assert float(task(inputs)["loss"].detach()) > 0.0
     for equal in ({1: 77}, {0: 88, 1: 88}):  # one answer; one text without a translation
         for column, text in equal.items():
-            given.texts_BS[:, column] = text
-        assert float(task(given)["loss"].detach()) == 0.0
+            inputs.texts_BS[:, column] = text
+        assert float(task(inputs)["loss"].detach()) == 0.0
     for _ in range(2):
         task.after_backward()
-        assert float(task(given)["loss"].detach()) == 0.0
+        assert float(task(inputs)["loss"].detach()) == 0.0
     if task.bank is not None:
         assert len(task.bank) == 8
         assert len(set(task.bank.texts().tolist())) == 1
@@ -222,13 +222,13 @@ def test_a_step_of_one_side_has_the_objectives_that_need_one():
     task = make_task(student(), stage)
     task.bank = MemoryBank(16, 8)
     task.bank.push(torch.randn(3, 16))
-    given = batch(teacher_source_BD=torch.randn(4, 16))
-    found = task(given, train_source=False)
-    target = task.student(*given.target)
-    teacher, bank = given.teacher_source_BD.tolist(), task.bank.vectors().tolist()
+    inputs = batch(teacher_source_BD=torch.randn(4, 16))
+    losses = task(inputs, train_source=False)
+    target = task.student(*inputs.target)
+    teacher, bank = inputs.teacher_source_BD.tolist(), task.bank.vectors().tolist()
     near = oracle.similarity_distillation(teacher, target.tolist(), bank, temperature=0.2)
-    assert float(found["similarity_distillation"]) == pytest.approx(near, rel=1e-4)
-    assert float(found["loss"]) == pytest.approx(float(found["target_only"]) + 0.5 * near, rel=1e-4)
+    assert float(losses["similarity_distillation"]) == pytest.approx(near, rel=1e-4)
+    assert float(losses["loss"]) == pytest.approx(float(losses["target_only"]) + 0.5 * near, rel=1e-4)
     # Its teacher vectors are negatives of the next step.
     task.after_backward()
     assert len(task.bank) == 7
@@ -241,49 +241,49 @@ def test_first_numbers_have_a_loss_of_their_own(project, tiny_teacher, tmp_path)
     net = student(hidden=8 if project else teacher.width, heads=2)
     objective = ["multilingual_mse", "multilingual_contrastive"]
     stage = Stage(name="g", objective=objective, dimensions=(2, 5), source_share=0.5)
-    made, teacher_BD = make_task(net, stage, teacher), torch.randn(4, teacher.width)
-    given = batch(teacher_source_BD=teacher_BD)
-    source, target = (net(*one).detach() for one in (given.source, given.target))
+    task, teacher_BD = make_task(net, stage, teacher), torch.randn(4, teacher.width)
+    inputs = batch(teacher_source_BD=teacher_BD)
+    source, target = (net(*tokens).detach() for tokens in (inputs.source, inputs.target))
     mse, mcl, one_side = 0.0, 0.0, 0.0
     for width in (net.width, 2, 5):
         first, second, label = source[:, :width], target[:, :width], teacher_BD if project else teacher_BD[:, :width]
         mcl += oracle.multilingual_contrastive(teacher_BD.tolist(), first.tolist(), second.tolist())
         if project:
-            first, second = (one @ made.project.weight[:, :width].T for one in (first, second))
+            first, second = (vectors @ task.project.weight[:, :width].T for vectors in (first, second))
         mse += oracle.multilingual_mse(label.tolist(), first.tolist(), second.tolist())
         one_side += oracle.kd(label.tolist(), second.tolist())
-    found = made(given)
-    assert float(found["multilingual_mse"]) == pytest.approx(mse, rel=1e-4)
-    assert float(found["multilingual_contrastive"]) == pytest.approx(mcl, rel=1e-4)
-    assert float(found["loss"].detach()) == pytest.approx(mse + mcl, rel=1e-4)
-    assert float(made(given, train_source=False)["loss"].detach()) == pytest.approx(one_side, rel=1e-4)
+    losses = task(inputs)
+    assert float(losses["multilingual_mse"]) == pytest.approx(mse, rel=1e-4)
+    assert float(losses["multilingual_contrastive"]) == pytest.approx(mcl, rel=1e-4)
+    assert float(losses["loss"].detach()) == pytest.approx(mse + mcl, rel=1e-4)
+    assert float(task(inputs, train_source=False)["loss"].detach()) == pytest.approx(one_side, rel=1e-4)
     with pytest.raises(InputError, match=r"dimensions \[2, 384\]: vectors have"):
         make_task(net, Stage(name="g", objective=objective, dimensions=(2, 384)), teacher)
 
 
 def test_a_mini_batch_changes_memory_and_nothing_else():
     """Loss and gradients of a contrastive batch in groups of 3, whose activations are not kept, with dropout too."""
-    given = batch((1, 5, 9, 4, 3, 12), (7, 2, 3, 8, 14, 1))
-    kept, gradients = [], []
+    inputs = batch((1, 5, 9, 4, 3, 12), (7, 2, 3, 8, 14, 1))
+    saved_sizes, gradients = [], []
     for mini_batch in (None, 3):
         net = student(unit=1, repeats=3).double()
-        made = make_task(net, Stage(name="g", teacher=None, objective=["sentence_alignment"], mini_batch=mini_batch))
+        task = make_task(net, Stage(name="g", teacher=None, objective=["sentence_alignment"], mini_batch=mini_batch))
         saved = []
         with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x.numel()) or x, lambda x: x):  # noqa: B023
-            loss = made(given)["loss"]
+            loss = task(inputs)["loss"]
         loss.backward()
-        kept.append(sum(saved))
+        saved_sizes.append(sum(saved))
         gradients.append([loss.detach(), *(p.grad for p in net.parameters() if p.grad is not None)])
     torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-12, atol=1e-12)
-    assert kept[1] < kept[0] / 10
+    assert saved_sizes[1] < saved_sizes[0] / 10
     # The backward pass draws the dropout of the forward pass: the loss falls along its gradient as a line.
     net = student(unit=1, dropout=0.5).double()
-    made = make_task(net, Stage(name="g", teacher=None, objective=["sentence_alignment"], mini_batch=3)).train()
+    task = make_task(net, Stage(name="g", teacher=None, objective=["sentence_alignment"], mini_batch=3)).train()
     weight = net.embedding.table.weight
     step, values = 1e-6, []
     for sign in (0, 1, -1):
         torch.manual_seed(4)
-        values.append(made(given)["loss"])
+        values.append(task(inputs)["loss"])
         if not sign:
             (slope,) = torch.autograd.grad(values[0], weight)
         weight.data += step * slope * (1 if sign == 0 else -2)
@@ -295,9 +295,9 @@ def test_a_target_of_the_same_source_is_not_mined(tiny_teacher, tmp_path):
     rows = [Row("a cat sleeps", f"eine katze {i}", "de") for i in range(4)]
     rows += [Row("a dog runs", "a cat sleeps", "de"), Row("the sun is red", "die sonne", "de")]
     teacher = CachedTeacher(load_encoder(tiny_teacher), tmp_path / "outputs", 20)
-    found = mined(rows, teacher, 1)
-    assert found
-    for row in found:
+    mined_rows = mined(rows, teacher, 1)
+    assert mined_rows
+    for row in mined_rows:
         assert not {other.target for other in rows if other.source == row.source} & set(row.negatives)
         assert row.source not in row.negatives
 
@@ -328,28 +328,30 @@ def test_an_answer_in_other_case_is_not_mined(tiny_teacher, tmp_path):
     """It has another vector, so the margin alone does not exclude it."""
     rows = [Row(f"question {n}", f"the Answer {n % 2}" + "." * n, "de") for n in range(4)]
     teacher = CachedTeacher(load_encoder(tiny_teacher), tmp_path / "outputs", 20)
-    found = mined(rows, teacher, 1)
-    assert found
-    assert all(row.target.strip(".") not in row.negatives[0] for row in found)
+    mined_rows = mined(rows, teacher, 1)
+    assert mined_rows
+    assert all(row.target.strip(".") not in row.negatives[0] for row in mined_rows)
 
 
 def test_mined_negatives_are_near_and_further_than_the_target(tiny_teacher, parallel_tsv, tmp_path):
     lines = [line.split("\t") for line in parallel_tsv.read_text(encoding="utf-8").splitlines()[1:41]]
-    rows = [Row(one, two, "de") for one, two, *_ in lines]
+    rows = [Row(source, target, "de") for source, target, *_ in lines]
     teacher = CachedTeacher(load_encoder(tiny_teacher), tmp_path / "outputs", 20)
-    found = {row.source: row for row in mined(rows, teacher, 3, margin=0.05)}
+    mined_rows = {row.source: row for row in mined(rows, teacher, 3, margin=0.05)}
     targets = list(dict.fromkeys(row.target for row in rows))
     dropped = 0
     for row in rows:
         scores = oracle.cosines(teacher.vectors([row.source]), teacher.vectors(targets))[0]
-        own = scores[targets.index(row.target)]
-        far = sorted((s, t) for s, t in zip(scores, targets, strict=True) if s < own - 0.05 and t != row.source)[::-1]
+        target_score = scores[targets.index(row.target)]
+        far = sorted(
+            (s, t) for s, t in zip(scores, targets, strict=True) if s < target_score - 0.05 and t != row.source
+        )[::-1]
         if len(far) < 3:
-            dropped += row.source not in found
+            dropped += row.source not in mined_rows
         else:
-            assert found[row.source].negatives == tuple(t for _, t in far[:3])
-            assert found[row.source]._replace(negatives=()) == row
-    assert found
+            assert mined_rows[row.source].negatives == tuple(t for _, t in far[:3])
+            assert mined_rows[row.source]._replace(negatives=()) == row
+    assert mined_rows
     assert dropped
     with pytest.raises(InputError, match="none of 1 rows"):
         mined(rows[:1], teacher, 3)
@@ -363,15 +365,15 @@ def test_mined_negatives_are_near_and_further_than_the_target(tiny_teacher, para
     result = distill(recipe, tmp_path / "run")
     assert {"share_margin_mse", "share_listwise_kl", "share_guided_contrastive"} <= set(result.stages["only"])
     texts = ([row.source for row in rows[:4]], [row.target for row in rows[:4]], [r.target for r in rows[4:12]])
-    q, p, n = (torch.from_numpy(teacher.vectors(one)) for one in texts)
-    n, given = n.view(4, 2, -1), batch()
-    given.teacher_source_BD, given.teacher_target_BD, given.teacher_negatives_BND = q, p, n
-    given.negatives = tuple(x.view(4, 2, -1) for x in side((3, 1, 4, 1, 5, 9, 2, 6)))
-    made = make_task(student(), Stage(name="g", objective=["margin_mse"]), teacher)  # a teacher's cosines
-    vectors = [made.student(*one).detach() for one in (given.source, given.target)]
-    vectors.append(made.student(*(x.flatten(0, 1) for x in given.negatives)).detach().view(4, 2, -1))
-    scores = [oracle.cosines(q[i : i + 1], [p[i], *n[i]])[0] for i in range(4)]
-    assert float(made(given)["loss"].detach()) == pytest.approx(oracle.margin_mse(scores, *vectors), rel=1e-4)
+    queries, passages, negatives = (torch.from_numpy(teacher.vectors(column)) for column in texts)
+    negatives, inputs = negatives.view(4, 2, -1), batch()
+    inputs.teacher_source_BD, inputs.teacher_target_BD, inputs.teacher_negatives_BND = queries, passages, negatives
+    inputs.negatives = tuple(x.view(4, 2, -1) for x in side((3, 1, 4, 1, 5, 9, 2, 6)))
+    task = make_task(student(), Stage(name="g", objective=["margin_mse"]), teacher)  # a teacher's cosines
+    vectors = [task.student(*tokens).detach() for tokens in (inputs.source, inputs.target)]
+    vectors.append(task.student(*(x.flatten(0, 1) for x in inputs.negatives)).detach().view(4, 2, -1))
+    scores = [oracle.cosines(queries[i : i + 1], [passages[i], *negatives[i]])[0] for i in range(4)]
+    assert float(task(inputs)["loss"].detach()) == pytest.approx(oracle.margin_mse(scores, *vectors), rel=1e-4)
 
 
 def test_states_need_a_teacher_and_enough_layers(tiny_teacher, parallel_tsv, tmp_path):
@@ -399,34 +401,40 @@ def test_mlm_masks_fifteen_percent_of_the_inner_tokens():
 
 @pytest.mark.parametrize("names", [["mlm"], ["mlm", "xtr"]])
 def test_mlm_predicts_each_masked_token_from_its_own_state(names):
-    made = make_task(student(), Stage(name="g", teacher=None, objective=names), mask_id=1)
-    given = batch((9, 12, 9, 14), (11, 8, 13, 10))
-    given.seed = 5
-    result = made(given)
+    task = make_task(student(), Stage(name="g", teacher=None, objective=names), mask_id=1)
+    inputs = batch((9, 12, 9, 14), (11, 8, 13, 10))
+    inputs.seed = 5
+    result = task(inputs)
     torch.manual_seed(5)
     losses, pooled = [], []
-    for ids, mask in (given.source, given.target):
-        draw, how, other = (torch.rand(len(ids), made.stage.max_length) for _ in range(3))
+    for ids, mask in (inputs.source, inputs.target):
+        draw, how, other = (torch.rand(len(ids), task.stage.max_length) for _ in range(3))
         rows = ids.clone()
         places = []
-        for i in range(len(ids)):
-            for at in range(1, int(mask[i].sum()) - 1):
-                if draw[i, at] < 0.15:
-                    places.append((i, at))
-                    rows[i, at] = 1 if how[i, at] < 0.8 else ids[i, at] if how[i, at] < 0.9 else int(60 * other[i, at])
-        hidden = made.student.hidden(rows, mask)
-        pooled.append(made.student.head(hidden, mask))
-        for i, at in places:
-            inner = made.norm(torch.nn.functional.gelu(made.dense(hidden[i, at])))
-            logits = made.student.embedding.table.weight @ inner + made.bias_V
-            losses.append(float(-torch.log(torch.softmax(logits, 0)[ids[i, at]]).detach()))
+        for row in range(len(ids)):
+            for position in range(1, int(mask[row].sum()) - 1):
+                if draw[row, position] < 0.15:
+                    places.append((row, position))
+                    rows[row, position] = (
+                        1
+                        if how[row, position] < 0.8
+                        else ids[row, position]
+                        if how[row, position] < 0.9
+                        else int(60 * other[row, position])
+                    )
+        hidden = task.student.hidden(rows, mask)
+        pooled.append(task.student.head(hidden, mask))
+        for row, position in places:
+            inner = task.norm(torch.nn.functional.gelu(task.dense(hidden[row, position])))
+            logits = task.student.embedding.table.weight @ inner + task.bias_V
+            losses.append(float(-torch.log(torch.softmax(logits, 0)[ids[row, position]]).detach()))
     assert len(losses) > 3
     assert float(result["mlm"]) == pytest.approx(sum(losses) / len(losses), rel=1e-4)
     if "xtr" in names:
         expected = 0.0
-        for vectors, partner in zip(pooled, (given.target, given.source), strict=True):
-            head = made.norm(torch.nn.functional.gelu(made.dense(vectors)))
-            logits = (head @ made.student.embedding.table.weight.T + made.bias_V).tolist()
+        for vectors, partner in zip(pooled, (inputs.target, inputs.source), strict=True):
+            head = task.norm(torch.nn.functional.gelu(task.dense(vectors)))
+            logits = (head @ task.student.embedding.table.weight.T + task.bias_V).tolist()
             inner = [[bool(m) and 0 < t < int(row.sum()) - 1 for t, m in enumerate(row)] for row in partner[1]]
             expected += oracle.unified_generative(logits, [0] * 4, [False] * 4, partner[0].tolist(), inner, "xtr")
         assert float(result["xtr"]) == pytest.approx(expected, rel=1e-4)
@@ -439,14 +447,14 @@ def test_only_objectives_of_equal_widths_project(tiny_teacher, tmp_path, objecti
     teacher, projected = CachedTeacher(load_encoder(tiny_teacher), tmp_path, 20), objective == "multilingual_mse"
     net = student(hidden=8)
     assert teacher.width != net.width
-    made = make_task(net, Stage(name="g", objective=[objective]), teacher)
-    assert (made.project is not None) == projected
-    made.project = made.project or torch.nn.Linear(8, teacher.width, bias=False)  # what one that projects would use
+    task = make_task(net, Stage(name="g", objective=[objective]), teacher)
+    assert (task.project is not None) == projected
+    task.project = task.project or torch.nn.Linear(8, teacher.width, bias=False)  # what one that projects would use
     teacher_BD = torch.randn(4, teacher.width, generator=torch.Generator().manual_seed(2))
-    given = batch(teacher_source_BD=teacher_BD)
-    vectors = [made.project(net(*one)) if projected else net(*one) for one in (given.source, given.target)]
-    expected = getattr(oracle, objective)(teacher_BD.tolist(), *(one.tolist() for one in vectors))
-    assert float(made(given)["loss"].detach()) == pytest.approx(expected, rel=1e-4)
+    inputs = batch(teacher_source_BD=teacher_BD)
+    vectors = [task.project(net(*tokens)) if projected else net(*tokens) for tokens in (inputs.source, inputs.target)]
+    expected = getattr(oracle, objective)(teacher_BD.tolist(), *(side_vectors.tolist() for side_vectors in vectors))
+    assert float(task(inputs)["loss"].detach()) == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ["multilingual_mse", "kd"])

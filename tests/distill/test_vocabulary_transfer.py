@@ -60,9 +60,9 @@ def model_1(new, old, rounds, null, faint):
         for _ in range(rounds):
             parts_SPW = (table + null * 1e-3) * (links_SPW & (start > 0))
             total = parts_SPW.sum(1 + piece_axis, keepdims=True)
-            found = np.divide(parts_SPW, total, out=np.zeros_like(parts_SPW), where=total > 0).sum(0)
-            table = found / np.maximum(found.sum(1 - piece_axis, keepdims=True), 1e-300)
-        return found
+            counts = np.divide(parts_SPW, total, out=np.zeros_like(parts_SPW), where=total > 0).sum(0)
+            table = counts / np.maximum(counts.sum(1 - piece_axis, keepdims=True), 1e-300)
+        return counts
 
     return np.sqrt(expected(0) * expected(1)) / seen_P
 
@@ -73,21 +73,21 @@ def test_alignment_is_model_1_over_the_candidates(monkeypatch, faint, chunk):
     for name, value in {"FAINT": faint, "CHUNK": chunk, "ROUNDS": 3}.items():
         monkeypatch.setattr(vocabulary_transfer, name, value)
     new, old = sentences(3, 60)
-    found = align(new, old, P, W).todense()
-    np.testing.assert_allclose(found, model_1(new, old, 3, 0.02, faint), rtol=2e-5, atol=1e-9)
+    weights = align(new, old, P, W).todense()
+    np.testing.assert_allclose(weights, model_1(new, old, 3, 0.02, faint), rtol=2e-5, atol=1e-9)
 
 
 def test_words_without_a_counterpart():
-    found = align([[0], [], [2]], [[], [1], [0]], P, W)
-    assert found.nnz == 1
-    assert found[2, 0] > 0
+    weights = align([[0], [], [2]], [[], [1], [0]], P, W)
+    assert weights.nnz == 1
+    assert weights[2, 0] > 0
     assert align([[0]], [[]], P, W).nnz == 0
 
 
 def test_words_link_with_words_and_marks_with_marks():
     score = sparse.csr_matrix(np.array([[0.5, 0.4, 0.1], [0.2, 0.7, 0.1], [0.1, 0.1, 0.8], [0.3, 0.3, 0.4]]))
-    left = of_one_kind(score, ["haus", ".", "7", None], ["house", "!", "17"]).toarray()
-    assert left.tolist() == [[0.5, 0, 0], [0, 0.7, 0], [0, 0, 0.8], [0, 0, 0]]
+    remaining = of_one_kind(score, ["haus", ".", "7", None], ["house", "!", "17"]).toarray()
+    assert remaining.tolist() == [[0.5, 0, 0], [0, 0.7, 0], [0, 0, 0.8], [0, 0, 0]]
 
 
 def test_the_spelling_counts_as_half_a_sentence():
@@ -109,14 +109,18 @@ def test_pieces_inside_words_are_made_of_the_teachers(tiny_teacher):
     rows = [Row(text, "", "en") for text in quickstart_texts(["en"])[:40]]
     plain, seen_P = align_tokens(teacher, tokenizer, rows, "alignment", 64)
     inside, _ = align_tokens(teacher, tokenizer, rows, "alignment", 64, inside=True)
-    known = {piece.name[2:]: piece.row for piece in open_vocabulary(teacher.tokenizer).tokens if piece.name[:2] == "##"}
+    teacher_rows = {
+        piece.name[2:]: piece.row for piece in open_vocabulary(teacher.tokenizer).tokens if piece.name[:2] == "##"
+    }
     names = [tokenizer.processor.id_to_piece(piece) for piece in range(tokenizer.size)]
-    same = [piece for piece, name in enumerate(names) if name in known]
+    same = [piece for piece, name in enumerate(names) if name in teacher_rows]
     unseen = [piece for piece in same if seen_P[piece] == 1]
     assert len(same) > 20
     assert len(unseen) > 5
-    assert all(inside[piece, known[names[piece]]] == pytest.approx(1.0) for piece in unseen)
-    assert all(inside[piece, known[names[piece]]] > plain[piece, known[names[piece]]] - 1e-9 for piece in same)
+    assert all(inside[piece, teacher_rows[names[piece]]] == pytest.approx(1.0) for piece in unseen)
+    assert all(
+        inside[piece, teacher_rows[names[piece]]] > plain[piece, teacher_rows[names[piece]]] - 1e-9 for piece in same
+    )
     starts = [piece for piece, name in enumerate(names) if name.startswith("▁") or not name.isascii()]
     unlike = abs(inside - plain)[starts].max(1).toarray().ravel() > 1e-6
     assert not any(unlike[i] for i, piece in enumerate(starts) if max(names[piece]) > "\u024f")
@@ -138,30 +142,32 @@ def random_scores():
 def test_the_code_is_the_transplant_not_multiplied_out(nonzeros):
     table = torch.randn(WORDS, H, generator=torch.Generator().manual_seed(1))
     weights = strongest(random_scores(), nonzeros)
-    own = {0: torch.ones(H), 7: table[3]}
-    code = transplant_code(weights, table, nonzeros, own)
-    wanted = transplant_rows(weights, table)
-    wanted[0], wanted[7] = own[0], own[7]
-    assert torch.allclose(code.rows(), wanted, atol=1e-5)
-    used = set(weights.tocsr()[[p for p in range(PIECES) if p not in own]].indices.tolist())
+    exact_rows = {0: torch.ones(H), 7: table[3]}
+    code = transplant_code(weights, table, nonzeros, exact_rows)
+    expected = transplant_rows(weights, table)
+    expected[0], expected[7] = exact_rows[0], exact_rows[7]
+    assert torch.allclose(code.rows(), expected, atol=1e-5)
+    used = set(weights.tocsr()[[p for p in range(PIECES) if p not in exact_rows]].indices.tolist())
     # The teacher's rows that pieces use, the mean row, and the rows of their own.
-    assert len(code.base_RE) == len(used) + 1 + len(own)
+    assert len(code.base_RE) == len(used) + 1 + len(exact_rows)
     assert code.weight_Vk.shape == (PIECES, nonzeros)
     assert code.index_Vk.dtype == torch.int16
     with pytest.raises(ValueError, match="more than"):
-        transplant_code(strongest(random_scores(), nonzeros + 1), table, nonzeros, own)
+        transplant_code(strongest(random_scores(), nonzeros + 1), table, nonzeros, exact_rows)
 
 
 def test_the_base_keeps_the_rows_that_are_used_most():
     frequency = np.arange(PIECES, dtype=float)
     scores = strongest(random_scores())
     share = np.array([sum(frequency[p] ** 0.5 * scores[p, w] for p in range(PIECES)) for w in range(WORDS)])
-    kept = set(np.argsort(-share)[:40].tolist())
-    left = most_used(scores, 40, frequency)
-    assert set(left.indices.tolist()) == kept
-    for p in range(PIECES):
-        best = sorted((w for w in range(WORDS) if scores[p, w] and w in kept), key=lambda w: -scores[p, w])[:2]
-        assert set(strongest(left, 2)[p].indices.tolist()) == set(best)
+    base_rows = set(np.argsort(-share)[:40].tolist())
+    remaining = most_used(scores, 40, frequency)
+    assert set(remaining.indices.tolist()) == base_rows
+    for piece in range(PIECES):
+        best = sorted(
+            (w for w in range(WORDS) if scores[piece, w] and w in base_rows), key=lambda w: -scores[piece, w]
+        )[:2]
+        assert set(strongest(remaining, 2)[piece].indices.tolist()) == set(best)
 
 
 def test_a_recipe_keeps_the_code_of_its_transplant(tiny_tree, tmp_path):
@@ -214,14 +220,14 @@ def test_base_and_code_have_learning_rates_of_their_own():
     ):
         task = SentenceTask(Student(config), Stage(**stage, **rates))
         optimizer = make_optimizer(task)
-        found = {
+        learning_rates = {
             id(p): (group["lr"], group["weight_decay"]) for group in optimizer.param_groups for p in group["params"]
         }
         embedding = task.student.embedding
-        assert found[id(embedding.table.weight)] == (table, 0.0)
-        assert found[id(embedding.code.weight)] == (code, 0.0)
-        assert found[id(embedding.project.weight)] == (1e-4, 0.01)
-        assert len(found) == len(list(task.parameters()))
+        assert learning_rates[id(embedding.table.weight)] == (table, 0.0)
+        assert learning_rates[id(embedding.code.weight)] == (code, 0.0)
+        assert learning_rates[id(embedding.project.weight)] == (1e-4, 0.01)
+        assert len(learning_rates) == len(list(task.parameters()))
 
 
 @pytest.mark.parametrize(

@@ -83,8 +83,8 @@ def test_every_process_has_the_same_dictionary() -> None:
 def test_unknown_words_stay_and_a_text_has_one_translation() -> None:
     dictionary = learn_dictionary(toy_pairs())
     assert dictionary.translate("the zebra sleeps", "xx") == "zebra dor"
-    seen = {dictionary.translate("the big dog", "xx") for _ in range(20)}
-    assert len(seen) == 1
+    translations = {dictionary.translate("the big dog", "xx") for _ in range(20)}
+    assert len(translations) == 1
     assert {dictionary.translate(f"big {i}", "xx").split()[0] for i in range(40)} == {"grand", "gross"}
 
 
@@ -103,8 +103,8 @@ def test_a_language_without_spaces_is_cut_into_words() -> None:
     dictionary = learn_dictionary(rows)
     for noun in nouns:
         assert words[noun] in dictionary.by_language["zh"][noun][0]
-    made = dictionary.translate("Cat cat bird, OK dog", "zh")
-    assert " " not in made.split(",")[0]
+    translation = dictionary.translate("Cat cat bird, OK dog", "zh")
+    assert " " not in translation.split(",")[0]
 
 
 def _corpora(folder: Path) -> tuple[Corpus, Corpus]:
@@ -126,8 +126,8 @@ def test_text_becomes_pairs_that_are_never_held_out_nor_learnt_from(tmp_path: Pa
     plain = StageText(list(map(open_table, sources)), 1, HeldOut(share=0.4)).sample_rows(1000)
     sources = translate_sources(sources, pending(toy_pairs()))
     text = StageText(list(map(open_table, sources)), 1, HeldOut(share=0.4))
-    made = text.tables[-1]
-    rows = made.read(np.arange(made.rows))
+    table = text.tables[-1]
+    rows = table.read(np.arange(table.rows))
     assert [row.source for row in rows] == ["The dog runs.", "The big dog runs.", "The cat sleeps."]
     assert rows[0].target == "wuf kor."
     assert rows[0].language == "xx"
@@ -162,15 +162,15 @@ def rich_pairs() -> list[Row]:
 def test_recombined_text_keeps_its_frame_and_its_translation_follows() -> None:
     dictionary = learn_dictionary(rich_pairs())
     texts = [f"balo sleeps {i}." for i in range(200)]
-    made = [dictionary.recombine(text, 0.5) for text in texts]
-    assert made == [dictionary.recombine(text, 0.5) for text in texts]
-    nouns = [text.split()[0] for text in made]
+    recombined = [dictionary.recombine(text, 0.5) for text in texts]
+    assert recombined == [dictionary.recombine(text, 0.5) for text in texts]
+    nouns = [text.split()[0] for text in recombined]
     assert 60 < sum(noun != "balo" for noun in nouns) < 140
     assert len(set(nouns)) > 40
-    for i, (text, noun) in enumerate(zip(made, nouns, strict=True)):
-        assert text == f"{noun} sleeps {i}."
+    for number, (text, noun) in enumerate(zip(recombined, nouns, strict=True)):
+        assert text == f"{noun} sleeps {number}."
         assert noun in dictionary.content
-        assert dictionary.translate(text, "xx") == f"{noun[::-1]} dor {i}."
+        assert dictionary.translate(text, "xx") == f"{noun[::-1]} dor {number}."
     assert dictionary.recombine("zebra sleeps", 1.0) == "zebra sleeps"
     assert dictionary.recombine(texts[0], 0.0) == texts[0]
 

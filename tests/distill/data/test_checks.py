@@ -138,7 +138,7 @@ def test_development_and_report_pairs_inside_the_text_are_counted(tiny_tree, tmp
     result = distill(tree, tmp_path / "run")
     warnings = json.loads((tmp_path / "run" / "warnings.json").read_text())["warnings"]
     for use in ("heldout.graded", "report"):
-        assert any(one.startswith(f"{use} my-dev: 20 of its 20 pairs have a sentence") for one in warnings)
+        assert any(warning.startswith(f"{use} my-dev: 20 of its 20 pairs have a sentence") for warning in warnings)
     assert "report my-dev: 20 of its 20" in (result.student / "README.md").read_text()
     # A resumed run says it again and notes it once.
     distill(tree, tmp_path / "run", True)
@@ -162,10 +162,10 @@ def test_a_file_that_two_corpora_read_and_a_part_that_none_is_trained_of(tiny_tr
         "report": [str(tmp_path / "my-dev.tsv")], "stages": [tiny_tree["stages"][0] | {"steps": 2, "batch": 500}],
     }  # fmt: skip
     distill(tree | {"sample": 0.5}, tmp_path / "run")
-    said = capsys.readouterr().err
-    assert "text.tsv: 2 corpora read it: its rows count 2 times" in said
-    assert "stage one: batch is 500, the text has" in said
-    assert "my-dev.tsv also chooses the weights (heldout.graded): report another file" in said
+    messages = capsys.readouterr().err
+    assert "text.tsv: 2 corpora read it: its rows count 2 times" in messages
+    assert "stage one: batch is 500, the text has" in messages
+    assert "my-dev.tsv also chooses the weights (heldout.graded): report another file" in messages
 
 
 def test_a_part_of_which_no_row_is_trained_is_named(tmp_path):

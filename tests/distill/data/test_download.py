@@ -30,15 +30,17 @@ class Handler(http.server.SimpleHTTPRequestHandler):
     asked: ClassVar[list[str | None]] = []
 
     def do_GET(self) -> None:
-        wanted, file = self.headers.get("Range"), Path(self.translate_path(self.path))
+        requested_range, file = self.headers.get("Range"), Path(self.translate_path(self.path))
         tag = f'"{hashlib.md5(file.read_bytes()).hexdigest()}"' if file.is_file() else ""
-        self.asked.append(wanted)
+        self.asked.append(requested_range)
         if not file.is_file():
             return self.send_error(404)
         if self.headers.get("If-Range", tag) != tag:
-            wanted = None
-        rest = file.read_bytes()[int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted else 0 :]
-        self.send_response(206 if wanted else 200)
+            requested_range = None
+        rest = file.read_bytes()[
+            int(requested_range.removeprefix("bytes=").removesuffix("-")) if requested_range else 0 :
+        ]
+        self.send_response(206 if requested_range else 200)
         self.send_header("Content-Length", str(len(rest)))
         self.send_header("ETag", tag)
         self.end_headers()
@@ -96,8 +98,8 @@ def test_damaged_archives_are_one_line(opus, tmp_path):
     raw, generator, refused = data.getvalue(), random.Random(0), 0
     for _ in range(300):
         damaged = bytearray(raw)
-        for place in generator.sample(range(len(raw)), 3):
-            damaged[place] = generator.randrange(256)
+        for position in generator.sample(range(len(raw)), 3):
+            damaged[position] = generator.randrange(256)
         (opus / "de-en.txt.zip").write_bytes(bytes(damaged) if generator.random() < 0.9 else raw[: len(raw) // 2])
         try:
             remote.fetch_opus(Corpus(opus="Talks/v1", languages=["de"]))
@@ -182,8 +184,8 @@ def test_a_run_records_its_opus_files_and_says_what_changed(talks, tiny_tree, tm
     (file,) = (tmp_path / "cache").rglob("de-en.de")
     file.write_text(file.read_text().replace("Satz", "Sitz"))
     distill(recipe, tmp_path / "run", resume=True)
-    said = capsys.readouterr().err
-    assert said.count("warning: opus Talks/v1: changed since this run started: de-en.de (see") == 1, said
+    messages = capsys.readouterr().err
+    assert messages.count("warning: opus Talks/v1: changed since this run started: de-en.de (see") == 1, messages
 
 
 def test_a_recipe_of_local_files_records_nothing(tiny_tree, tmp_path):
@@ -243,11 +245,11 @@ def test_hub_files_are_recorded_with_their_revision(hub, tiny_tree, tmp_path):
     tiny_tree["corpora"] = [{"hub": "me/pairs@v2", "languages": ["de"]}]
     tiny_tree["teacher"] = "me/teacher@v2"
     record_downloads(parse_recipe(tiny_tree, "tiny"), tmp_path)
-    found = json.loads((tmp_path / "downloads.json").read_text())
-    assert found.keys() == {"hub me/pairs@v2", "model me/teacher@v2"}
-    data = found["hub me/pairs@v2"]
+    records = json.loads((tmp_path / "downloads.json").read_text())
+    assert records.keys() == {"hub me/pairs@v2", "model me/teacher@v2"}
+    data = records["hub me/pairs@v2"]
     assert data["revision"] == hub["v2"]
     assert list(data["files"].values()) == [sha("one v2\teins v2\n")]
-    model = found["model me/teacher@v2"]
+    model = records["model me/teacher@v2"]
     assert model["revision"] == hub["v2"]
     assert {"model.safetensors", "config.json"} <= model["files"].keys()

@@ -38,9 +38,9 @@ CHARACTERS = "aBzéß中ا😀019 \u00a0\u2028\x85\"',;|.-_#\\/&<"
 MORE = "\t\n"  # in cells of the formats that have a place for them
 
 
-def texts(more: str = "") -> st.SearchStrategy[str]:
+def texts(extra_characters: str = "") -> st.SearchStrategy[str]:
     """Texts with a letter, so that no reader takes them for numbers or nothing."""
-    return st.text(CHARACTERS + more, max_size=12).map(lambda text: f"x{text}y")
+    return st.text(CHARACTERS + extra_characters, max_size=12).map(lambda text: f"x{text}y")
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Written:
             return json.dumps(objects, indent=1 if self.header else None, ensure_ascii=self.header)
         if self.form in ("jsonl", "lists"):
             lines = objects if self.form == "jsonl" else self.rows
-            return "".join(json.dumps(one, ensure_ascii=self.header) + self.end for one in lines)
+            return "".join(json.dumps(entry, ensure_ascii=self.header) + self.end for entry in lines)
         if self.form == "tmx":
             segments = ("".join(
                 f'<tuv xml:lang="{code}"><seg>{escape(text)}</seg></tuv>'
@@ -92,7 +92,7 @@ class Written:
         blank = "\n" if self.header else "#\n"
         quoted = [[json.dumps(text, ensure_ascii=False) for text in row] for row in self.rows]
         return f'msgid ""\nmsgstr ""\n"Language: de\\n"\n{blank}' + blank.join(
-            f"msgid {one}\nmsgstr {two}\n" for one, two in quoted
+            f"msgid {source}\nmsgstr {target}\n" for source, target in quoted
         )
 
 
@@ -101,10 +101,16 @@ def files(draw) -> Written:
     form = draw(st.sampled_from(["csv", "csv", "tsv", "jsonl", "lists", "array", "parquet", "tmx", "po"]))
     text_file = form in ("csv", "tsv")
     end = draw(st.sampled_from(["\n", "\r\n", "\r"])) if text_file else "\n"
-    more = MORE if form not in ("tsv",) and end != "\r" else "\t" if form == "csv" else ""
-    some = texts(more)
-    rows = draw(st.lists(st.tuples(some, st.one_of(some, some, some, st.just(""))), min_size=1, max_size=8))
-    rows = [(draw(some), draw(some)), *rows]  # the columns are chosen by the first rows
+    extra_characters = MORE if form not in ("tsv",) and end != "\r" else "\t" if form == "csv" else ""
+    text_strategy = texts(extra_characters)
+    rows = draw(
+        st.lists(
+            st.tuples(text_strategy, st.one_of(text_strategy, text_strategy, text_strategy, st.just(""))),
+            min_size=1,
+            max_size=8,
+        )
+    )
+    rows = [(draw(text_strategy), draw(text_strategy)), *rows]  # the columns are chosen by the first rows
     encoding = draw(st.sampled_from(["utf-8", "utf-8-sig", "utf-16"])) if text_file else "utf-8"
     packed = "" if form == "parquet" else draw(st.sampled_from([*PACK, ""]))
     return Written(form, rows, draw(st.booleans()), encoding, end, packed, draw(st.sampled_from(",;\t|")))
@@ -116,10 +122,10 @@ def every_reader(file: Written) -> None:
         path = file.write(Path(folder))
         named = file.form != "lists" and (file.form not in ("csv", "tsv") or file.header)
         header = None if named else False
-        expected = [(clean(one), clean(two)) for one, two in file.full]
+        expected = [(clean(first), clean(second)) for first, second in file.full]
         (source,) = open_corpus(Corpus(path=str(path), languages=("de",), header=header))
         assert [(row.source, row.target) for row in source.read()] == expected
-        assert source.taken + sum(one["rows"] for one in source.drops()) == len(file.rows)
+        assert source.taken + sum(drop["rows"] for drop in source.drops()) == len(file.rows)
 
         (part,) = describe_corpus(str(path), {"languages": ("de",), "header": header})
         assert (part.rows, part.duplicates) == (len(expected), len(expected) - len(set(expected)))
@@ -127,14 +133,16 @@ def every_reader(file: Written) -> None:
         assert part.all_rows
 
         # Every text of a file may be a test sentence: also those of rows that training does not read.
-        whole = {normalise(text) for row in file.rows for text in row if text}
-        assert whole <= sentences_of(path)
-        assert check({"set": sorted(whole)}, [path], near=None).by_set["set"]["exact"] == len(whole)
-        assert whole <= {normalise(text) for text in read_texts(path)}
+        normalised_texts = {normalise(text) for row in file.rows for text in row if text}
+        assert normalised_texts <= sentences_of(path)
+        assert check({"set": sorted(normalised_texts)}, [path], near=None).by_set["set"]["exact"] == len(
+            normalised_texts
+        )
+        assert normalised_texts <= {normalise(text) for text in read_texts(path)}
 
         column = {"po": "msgid", "tmx": "en-US" if file.header else "en"}.get(file.form, "en" if named else "1")
         read = [text for _, text in iterate_texts(path, column, header)]
-        assert [text.strip("\n") for text in read] == [one.strip("\n") for one, _ in file.rows]
+        assert [text.strip("\n") for text in read] == [first.strip("\n") for first, _ in file.rows]
 
 
 EXAMPLES = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
@@ -157,12 +165,12 @@ def test_what_comes_out_is_what_went_in_many_times(file):
 @EXAMPLES
 @given(st.lists(st.text('ab",\n', max_size=8).map(lambda text: text.replace("\n", "")), max_size=30))
 def test_every_line_of_a_csv_is_in_a_row_or_has_a_reason(lines):
-    found = list(csv_rows(lines))
-    numbers = [number for number, _ in found]
-    ends = [*numbers[1:], len(lines) + 1][: len(found)]
+    records = list(csv_rows(lines))
+    numbers = [number for number, _ in records]
+    ends = [*numbers[1:], len(lines) + 1][: len(records)]
     assert numbers[:1] == [1] * bool(lines)
     assert numbers == sorted(set(numbers))
-    for (number, cells), end in zip(found, ends, strict=True):
+    for (number, cells), end in zip(records, ends, strict=True):
         if isinstance(cells, str):
             assert end == number + 1
         else:  # the lines of the row, read alone, are that row
@@ -176,27 +184,27 @@ def test_every_line_of_a_csv_is_in_a_row_or_has_a_reason(lines):
     st.lists(st.tuples(texts(), texts()), min_size=30, max_size=60),
     st.integers(0, 29), st.integers(6, 25), st.booleans(), st.sampled_from([",", ";", "\t", "|"]),
 )  # fmt: skip
-def test_a_stray_quote_costs_its_own_rows_alone(rows, at, further, closed, delimiter):
+def test_a_stray_quote_costs_its_own_rows_alone(rows, opening, further, closed, delimiter):
     """A cell that opens a quote, and perhaps one that closes it many lines below: the rows between them are kept."""
     plain = [tuple("".join(c for c in text if c not in '",;|') for text in row) for row in rows]
     lines = [delimiter.join(row) for row in plain]
-    lines[at] = f'"{lines[at]}'
-    closing = at + further if closed and at + further < len(lines) else None
+    lines[opening] = f'"{lines[opening]}'
+    closing = opening + further if closed and opening + further < len(lines) else None
     if closing is not None:
-        one, two = plain[closing]
-        lines[closing] = f'{one}"{delimiter}{two}'
+        first, second = plain[closing]
+        lines[closing] = f'{first}"{delimiter}{second}'
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "mine.csv"
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         corpus = Corpus(path=str(path), languages=("de",), header=False)
         (source,) = open_corpus(corpus)
-        kept = [(row.source, row.target) for row in source.read()]
-        assert [tuple(map(clean, row)) for n, row in enumerate(plain) if n not in (at, closing)] == [
-            row for row in kept if closing is None or row[0] != clean(plain[closing][0] + '"')
+        pairs = [(row.source, row.target) for row in source.read()]
+        assert [tuple(map(clean, row)) for n, row in enumerate(plain) if n not in (opening, closing)] == [
+            row for row in pairs if closing is None or row[0] != clean(plain[closing][0] + '"')
         ]
-        assert len(kept) + sum(one["rows"] for one in source.drops()) == len(rows)
+        assert len(pairs) + sum(drop["rows"] for drop in source.drops()) == len(rows)
         assert source.dropped
-        assert at + 1 in next(iter(source.dropped.values()))[1]
+        assert opening + 1 in next(iter(source.dropped.values()))[1]
 
 
 @EXAMPLES
@@ -212,16 +220,16 @@ def test_scored_pairs_of_every_format(rows, form, blank, delimiter):
             pq.write_table(pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))), path)
         elif form == "jsonl":
             objects = (dict(zip(names, row, strict=True)) for row in rows)
-            path.write_text("".join(json.dumps(one) + "\n" for one in objects) + "\n" * blank)
+            path.write_text("".join(json.dumps(record) + "\n" for record in objects) + "\n" * blank)
         elif form == "tsv":
             path.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows) + "\n" * blank, encoding="utf-8")
         else:
             out = io.StringIO()
             csv.writer(out, delimiter=delimiter).writerows([names, *rows])
             path.write_text(out.getvalue() + "\n" * blank, encoding="utf-8")
-        found = read_pairs(path, limits=(0, 50))
-        assert list(zip(found.gold_N, found.first, found.second, strict=True)) == [
-            (score, one.strip(), two.strip()) for score, one, two in rows
+        pairs = read_pairs(path, limits=(0, 50))
+        assert list(zip(pairs.gold_N, pairs.first, pairs.second, strict=True)) == [
+            (score, first.strip(), second.strip()) for score, first, second in rows
         ]
 
 

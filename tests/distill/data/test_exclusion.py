@@ -31,10 +31,12 @@ PAIRS = [
 ]
 
 
-def likeness(one: str, two: str) -> float:
+def likeness(first: str, second: str) -> float:
     """Jaccard similarity of 5-grams of two texts without marks, written down again."""
-    a, b = (shingles("".join(c for c in text.lower() if c.isalnum() or c == " ")) for text in (one, two))
-    return len(a & b) / len(a | b)
+    first_shingles, second_shingles = (
+        shingles("".join(c for c in text.lower() if c.isalnum() or c == " ")) for text in (first, second)
+    )
+    return len(first_shingles & second_shingles) / len(first_shingles | second_shingles)
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def excluded(tmp_path):
 
 def pairs_file(tmp_path, pairs, name="set.en-de.tsv"):
     path = tmp_path / name
-    path.write_text("".join(f"{one}\t{two}\n" for one, two in pairs), encoding="utf-8")
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
     return Corpus(path=str(path))
 
 
@@ -63,20 +65,20 @@ def test_a_hard_negative_is_text_too(excluded):
     rows = [
         Row("A query.", "An answer.", "en", negatives) for negatives in ((), ("Other.", TEST[0].upper()), ("Other.",))
     ]
-    found = list(Exclusion([excluded]).judge("key", iter([(4, "bad"), *enumerate(rows, 5)])))
-    assert found == [(4, "bad"), (5, rows[0]), (6, "equal to a sentence of `exclude`"), (7, rows[2])]
+    judged = list(Exclusion([excluded]).judge("key", iter([(4, "bad"), *enumerate(rows, 5)])))
+    assert judged == [(4, "bad"), (5, rows[0]), (6, "equal to a sentence of `exclude`"), (7, rows[2])]
 
 
 def test_many_rows_are_judged_as_each_alone(tmp_path, excluded):
     pairs = [(f"Sentence number {i} of many.", f"Satz {i}.") for i in range(10_000)]
-    for at in range(0, 10_000, 137):
-        pairs[at] = (TEST[at % 3].upper(), "x")
+    for position in range(0, 10_000, 137):
+        pairs[position] = (TEST[position % 3].upper(), "x")
     without = Exclusion([excluded])
     (source,) = open_corpora((pairs_file(tmp_path, pairs),), without)
     next(partly := source.read())  # a reading that stops early leaves its verdicts to the next one
     partly.close()
     for _ in range(2):
-        assert [row.source for row in source.read()] == [one for one, two in pairs if two != "x"]
+        assert [row.source for row in source.read()] == [source for source, target in pairs if target != "x"]
         assert sum(count for count, _ in source.dropped.values()) == len(range(0, 10_000, 137))
 
 
@@ -91,8 +93,8 @@ def test_files_of_every_kind(tmp_path):
     assert read_exclusion(()) is None
     numbers = tmp_path / "numbers.txt"
     numbers.write_text("1\t2.5\n")
-    for pattern, said in ((str(tmp_path / "none-*.txt"), "no such file"), (str(numbers), "contains no text")):
-        with pytest.raises(InputError, match=said):
+    for pattern, message in ((str(tmp_path / "none-*.txt"), "no such file"), (str(numbers), "contains no text")):
+        with pytest.raises(InputError, match=message):
             read_exclusion([pattern])
 
 
@@ -120,16 +122,16 @@ def test_sentences_in_lists_and_in_every_format_are_found(tmp_path, form):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("a.csv", '"open,b\nc,d\n', "line 1: not valid CSV"), ("a.jsonl", '{"a": "b"}\n{cut\n', "line 2: not JSON"),
         ("a.parquet", "no", "not a parquet file"), ("a.txt", "PK\x03\x04", "a zip archive or a spreadsheet"),
         ("a.jsonl", '"a text"\n', "neither a JSON object nor a list"),
     ],
 )  # fmt: skip
-def test_what_may_hide_a_test_sentence_is_refused(tmp_path, name, content, said):
+def test_what_may_hide_a_test_sentence_is_refused(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         read_exclusion([str(tmp_path / name)])
 
 
@@ -151,8 +153,8 @@ def test_words_are_exchanged_in_kept_sentences_only(tmp_path, excluded):
     text_of_stage = StageText(list(map(open_table, sources)), 1, HeldOut(share=0.01))
     dictionary = learn_dictionary(text_of_stage.sample_rows(100))
     pending = PendingDictionary(lambda: dictionary, ())
-    made = [source for source in translate_sources(sources, pending) if source.synthetic]
-    assert [len(list(source.read())) for source in made] == [1]
+    synthetic = [source for source in translate_sources(sources, pending) if source.synthetic]
+    assert [len(list(source.read())) for source in synthetic] == [1]
 
 
 def test_a_run_reads_none_of_them(tiny_tree, tmp_path, excluded):
@@ -162,8 +164,8 @@ def test_a_run_reads_none_of_them(tiny_tree, tmp_path, excluded):
     recipe = parse_recipe(tree, "tiny")
     for stage in (None, recipe.stages[0]):
         text = Run(recipe, tmp_path / "run").text(stage)
-        found = {row.source for table in text.tables for row in table.read(np.arange(table.rows))}
-        assert found == {PAIRS[3][0], PAIRS[4][0]}
+        trained_sources = {row.source for table in text.tables for row in table.read(np.arange(table.rows))}
+        assert trained_sources == {PAIRS[3][0], PAIRS[4][0]}
     with pytest.raises(InputError, match=r"exclude: nowhere\.txt: no such file"):
         distill(tree | {"exclude": ["nowhere.txt"]}, tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -171,9 +173,9 @@ def test_a_run_reads_none_of_them(tiny_tree, tmp_path, excluded):
 
 def test_contamination_of_a_recipe_counts_what_it_trains_on(tiny_tree, tmp_path, excluded):
     corpus = pairs_file(tmp_path, PAIRS)
-    for exclude, found in (([], (2, 1)), ([str(excluded)], (0, 0))):
+    for exclude, expected_counts in (([], (2, 1)), ([str(excluded)], (0, 0))):
         file = tmp_path / "recipe.yaml"
         file.write_text(yaml.safe_dump(tiny_tree | {"corpora": [{"path": corpus.path}], "exclude": exclude}))
         assert load_recipe(str(file)).exclude == tuple(exclude)
         counts = check({"set": TEST}, [file]).by_set["set"]
-        assert (counts["exact"], counts["near"]) == found
+        assert (counts["exact"], counts["near"]) == expected_counts

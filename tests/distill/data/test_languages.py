@@ -30,10 +30,10 @@ def test_codes_fit_as_language_tags(have, asked, expected):
 
 
 def test_what_is_a_code():
-    found = {
+    codes = {
         name: code_of(name) for name in ("de", "zh_CN", "translation.de", "German", "Hi", "hej", "src", "pos", "text")
     }
-    assert found == {"de": "de", "zh_CN": "zh-CN", "translation.de": "de", "German": "de"} | dict.fromkeys(
+    assert codes == {"de": "de", "zh_CN": "zh-CN", "translation.de": "de", "German": "de"} | dict.fromkeys(
         ("Hi", "hej", "src", "pos", "text")
     )
     assert is_language("zh-Hant")
@@ -57,8 +57,8 @@ def test_the_user_wins_over_a_name_and_files_of_a_folder_are_chosen_by_name(tmp_
     (source,) = open_corpus(Corpus(path=str(tmp_path / "a.en-fr.tsv"), languages=("de",)))
     assert (source.language, source.why) == ("de", "as given, not fr as in its name")
     parts = describe_corpus(str(tmp_path), {"languages": ("de", "zh-Hant", "nl")})
-    read, errors = [one for one in parts if not one.error], [one.error for one in parts if one.error]
-    assert [(one.language, one.why, one.rows) for one in read] == [
+    read, errors = [part for part in parts if not part.error], [part.error for part in parts if part.error]
+    assert [(part.language, part.why, part.rows) for part in read] == [
         ("de", "by its name", 2),
         ("zh-Hant", "by its name", 2),
     ]
@@ -68,19 +68,21 @@ def test_the_user_wins_over_a_name_and_files_of_a_folder_are_chosen_by_name(tmp_
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("more", "said"), [({}, r"no column 'en' \(have de, fr\)"), ({"note": "My own words."}, None)])
-def test_columns_of_languages_without_the_source_are_an_error_of_that_name(tmp_path, more, said):
+@pytest.mark.parametrize(
+    ("extra_columns", "message"), [({}, r"no column 'en' \(have de, fr\)"), ({"note": "My own words."}, None)]
+)
+def test_columns_of_languages_without_the_source_are_an_error_of_that_name(tmp_path, extra_columns, message):
     """Only where all columns are languages: `de` and `fr` next to others may be anything."""
     path = tmp_path / "rows.jsonl"
-    path.write_text((json.dumps({"de": "Hallo Welt.", "fr": "Bonjour le monde.", **more}) + "\n") * 3)
+    path.write_text((json.dumps({"de": "Hallo Welt.", "fr": "Bonjour le monde.", **extra_columns}) + "\n") * 3)
     with pytest.raises(InputError) as caught:
         open_corpus(Corpus(path=str(path)))
-    assert re.search(said, str(caught.value)) if said else "no column 'en'" not in str(caught.value)
+    assert re.search(message, str(caught.value)) if message else "no column 'en'" not in str(caught.value)
 
 
 def units(*rows):
-    made = ("".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in row) for row in rows)
-    return "<tmx><body>" + "".join(f"<tu>{unit}</tu>" for unit in made) + "</body></tmx>"
+    variants = ("".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in row) for row in rows)
+    return "<tmx><body>" + "".join(f"<tu>{unit}</tu>" for unit in variants) + "</body></tmx>"
 
 
 def test_variants_of_a_language_in_a_translation_memory(tmp_path):
@@ -90,9 +92,9 @@ def test_variants_of_a_language_in_a_translation_memory(tmp_path):
         [("en", "Two."), ("de", "Zwei."), ("pt-BR", "Dois.")],
     ))  # fmt: skip
 
-    def read(**more):
-        sources = open_corpus(Corpus(path=str(path), **more))
-        return {one.language: [(row.source, row.target) for row in one.read()] for one in sources}
+    def read(**options):
+        sources = open_corpus(Corpus(path=str(path), **options))
+        return {source.language: [(row.source, row.target) for row in source.read()] for source in sources}
 
     german = [("One.", "Eins."), ("One.", "Eine."), ("Two.", "Zwei.")]
     brazil = [("One.", "Um BR."), ("Two.", "Dois.")]

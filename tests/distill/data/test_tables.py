@@ -28,8 +28,8 @@ def pairs(tmp_path, count=900, name="set.en-de.tsv", start=0):
 
 
 def source_of(path, **settings):
-    (found,) = open_corpora((Corpus(path=str(path), **settings),))
-    return found
+    (source,) = open_corpora((Corpus(path=str(path), **settings),))
+    return source
 
 
 def all_rows(table):
@@ -40,8 +40,8 @@ def test_a_table_has_the_rows_of_its_file_in_their_order(tmp_path):
     source = source_of(pairs(tmp_path, READ + 100))
     table = open_table(source)
     assert all_rows(table) == list(source.read())
-    some = np.array([READ + 5, 3, READ - 1, 3])
-    assert [row.source for row in table.read(some)] == [f"Sentence number {i}." for i in some]
+    row_numbers = np.array([READ + 5, 3, READ - 1, 3])
+    assert [row.source for row in table.read(row_numbers)] == [f"Sentence number {i}." for i in row_numbers]
     assert table.keys.shape == (READ + 100, 2)
     assert len(np.unique(table.keys)) == 2 * (READ + 100)
     assert table.about["rows"] == READ + 100
@@ -62,10 +62,10 @@ def test_tokens_are_those_of_every_text_in_the_order_of_rows_and_sides(tmp_path)
     table, tokenizer = open_table(source_of(pairs(tmp_path, READ + 30))), tiny_models.tokenizer(400)
     ids, ends = table.tokens(tokenizer, 16)
     texts = [text for row in all_rows(table) for text in (row.source, row.target)]
-    wanted = tokenizer.encode(texts, 16)
+    expected = tokenizer.encode(texts, 16)
     assert len(ends) == len(texts) + 1
-    assert len(ids) == ends[-1] == sum(map(len, wanted))
-    assert [ids[ends[n] : ends[n + 1]].tolist() for n in range(len(texts))] == wanted
+    assert len(ids) == ends[-1] == sum(map(len, expected))
+    assert [ids[ends[n] : ends[n + 1]].tolist() for n in range(len(texts))] == expected
     lengths = [len(row) for row in tokenizer.encode(texts, 1 << 20)]
     for longest in (8, max(lengths) - 1, max(lengths)):
         assert table.truncated(tokenizer, longest) == sum(length > longest for length in lengths)
@@ -98,7 +98,7 @@ def test_changed_content_or_settings_are_another_table(tmp_path, keep_time):
         os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
     assert source_key(source_of(path)) != before
     changed = ({}, {"limit": 5}, {"max_characters": 9}, {"source": "nl", "languages": ["de"]})
-    keys = {source_key(source_of(path, **more)) for more in changed}
+    keys = {source_key(source_of(path, **settings)) for settings in changed}
     assert len(keys) == 4
     assert open_table(source_of(path, limit=5)).rows == 5
 
@@ -129,7 +129,7 @@ def test_what_is_dropped_is_stated_with_its_reason(tmp_path):
     path.write_text("\n".join(text) + "\n", encoding="utf-8")
     table = open_table(source_of(path))
     assert table.rows == 37 == table.about["rows"]
-    dropped = {one["why"]: (one["rows"], one["lines"][0]) for one in table.about["dropped"]}
+    dropped = {entry["why"]: (entry["rows"], entry["lines"][0]) for entry in table.about["dropped"]}
     assert dropped == {"an empty side": (2, 4), "longer than 250 characters (max_characters)": (1, 21)}
     assert reading_lines(table.about)[1:] == [
         "  dropped 2: an empty side (line 4, 10)",
@@ -163,14 +163,14 @@ def test_a_torn_file_ends_where_it_is_torn(tmp_path):
 
 def test_kept_rows_are_all_but_the_held_out_ones_shuffled(tmp_path):
     table = open_table(source_of(pairs(tmp_path, 2000)))
-    kept, held = table.kept(0.05), table.heldout(0.05, 10_000)
-    assert sorted([*kept.tolist(), *held.tolist()]) == list(range(2000))
+    training_rows, held = table.kept(0.05), table.heldout(0.05, 10_000)
+    assert sorted([*training_rows.tolist(), *held.tolist()]) == list(range(2000))
     assert 50 < len(held) < 150
-    assert abs(np.corrcoef(kept, np.arange(len(kept)))[0, 1]) < 0.1
-    np.testing.assert_array_equal(open_table(table.source).kept(0.05), kept)
+    assert abs(np.corrcoef(training_rows, np.arange(len(training_rows)))[0, 1]) < 0.1
+    np.testing.assert_array_equal(open_table(table.source).kept(0.05), training_rows)
     part = set(table.kept(0.05, 0.4).tolist())
-    assert part < set(kept.tolist())
-    assert 0.35 < len(part) / len(kept) < 0.45
+    assert part < set(training_rows.tolist())
+    assert 0.35 < len(part) / len(training_rows) < 0.45
     np.testing.assert_array_equal(table.heldout(0.05, 7), held[:7])
 
 
@@ -190,14 +190,14 @@ def test_a_held_out_text_is_trained_on_no_side(tmp_path):
         path = tmp_path / f"{name}.tsv"
         path.write_text(content, encoding="utf-8")
         settings = kinds.get(name, {"languages": ("de",)})
-        tables += [open_table(one) for one in open_corpora((Corpus(path=str(path), **settings),))]
+        tables += [open_table(source) for source in open_corpora((Corpus(path=str(path), **settings),))]
     text = StageText(tables, 1, HeldOut(pairs=10_000, share=0.05))
     held = [row for rows in text.heldout_rows().values() for row in rows]
     sources, targets = ({getattr(row, side).lower() for row in held} for side in ("source", "target"))
     trained = [row for table, rows in zip(text.tables, text.kept, strict=True) for row in table.read(rows.astype(int))]
     assert len(held) > 200
     for row in trained:
-        assert not sources & {one.lower() for one in (row.source, row.target, *row.negatives)}
+        assert not sources & {text.lower() for text in (row.source, row.target, *row.negatives)}
         assert row.source.lower() not in targets
     every = [row for table in tables for row in table.read(np.arange(table.rows))]
     assert len(every) - len(trained) == text.untrained_rows() + sum(
@@ -214,11 +214,13 @@ def test_text_of_a_stage_has_the_same_held_out_sentences_in_every_language(tmp_p
     assert [row.source for row in held["de"]] == [row.source for row in held["nl"]]
     assert len(held["de"]) == 20
     assert {row.language for row in held["nl"]} == {"nl"}
-    kept = {row.source for table, rows in zip(text.tables, text.kept, strict=True) for row in table.read(rows)}
-    assert not kept & {row.source for row in held["de"]}
+    training_sources = {
+        row.source for table, rows in zip(text.tables, text.kept, strict=True) for row in table.read(rows)
+    }
+    assert not training_sources & {row.source for row in held["de"]}
     drawn = text.sample_rows(300)
     assert len(drawn) == 600
-    assert {row.source for row in drawn} <= kept
+    assert {row.source for row in drawn} <= training_sources
     assert drawn == text.sample_rows(300)
     # Drawn from the whole file, which may be sorted.
     assert np.mean([int(row.source.split()[2][:-1]) for row in drawn]) == pytest.approx(450, abs=60)
@@ -266,9 +268,9 @@ def test_a_damaged_table_is_read_again(tmp_path, name, how, capsys, monkeypatch)
     monkeypatch.setattr("msdc.distill.data.tables._verified", set())  # as in another process
     again = open_table(source_of(tmp_path / "set.en-de.tsv"))
     assert all_rows(again) == rows
-    found = again.tokens(tokenizer, 16)
-    assert np.array_equal(found[0], ids)
-    assert np.array_equal(found[1], ends)
+    tokens = again.tokens(tokenizer, 16)
+    assert np.array_equal(tokens[0], ids)
+    assert np.array_equal(tokens[1], ends)
     assert ("damaged" in capsys.readouterr().err) == (name not in ("ids", "ends", TRUNCATED))
 
 

@@ -91,7 +91,7 @@ def draw(case: Case, sizes: dict[str, int], seed: int, dtype: torch.dtype) -> li
 
     B, T, V = sizes["B"], sizes["T"], sizes["V"]
     share = torch.rand(B, T, generator=generator)
-    made = {
+    integers = {
         "token": torch.randint(V, (B,), generator=generator),
         "class": torch.randint(sizes["C"], (B,), generator=generator),
         "score": torch.rand(B, generator=generator, dtype=torch.float64).bfloat16().to(dtype),
@@ -103,8 +103,8 @@ def draw(case: Case, sizes: dict[str, int], seed: int, dtype: torch.dtype) -> li
     for kind in case.integers:
         if "texts" in kind:  # few of them, so that many are equal
             shape = [sizes[letter] for letter in kind.rsplit("_", 1)[-1]]
-            made[kind] = torch.randint(1, 2 * B + 2, shape, generator=generator)
-    return floats + [made[kind.removeprefix("partner_")] for kind in case.integers]
+            integers[kind] = torch.randint(1, 2 * B + 2, shape, generator=generator)
+    return floats + [integers[kind.removeprefix("partner_")] for kind in case.integers]
 
 
 TEXTS = {"texts": "texts_BS", "negative_texts": "negative_texts_BN", "bank_texts": "bank_texts_K"}
@@ -188,8 +188,8 @@ def test_metakd(domains: int, states: bool) -> None:
     extra = [normal(5, 3, 4, seed=3), normal(5, 3, 4, seed=4)] if states else [None, None]
     for own_share in (0.0, 0.5, 0.9, 1.0):
         loss = objectives.metakd(teacher, student, domain, prototypes, *extra, own_share=own_share)
-        given = (None if x is None else x.detach().tolist() for x in (teacher, student, domain, prototypes, *extra))
-        oracle = oracles.metakd(*given, own_share=own_share)
+        inputs = (None if x is None else x.detach().tolist() for x in (teacher, student, domain, prototypes, *extra))
+        oracle = oracles.metakd(*inputs, own_share=own_share)
         assert loss.item() == pytest.approx(oracle, rel=1e-12)
     student.requires_grad_()
     assert torch.autograd.gradcheck(lambda s: objectives.metakd(teacher, s, domain, prototypes, *extra), [student])
@@ -217,20 +217,28 @@ def test_a_batch_of_rows_that_all_share_a_text_has_no_negatives(equal: tuple[int
         texts[:, equal[0]] = 99
     else:  # each row's target is the source of all others
         texts[:] = torch.tensor([[1, 2], [2, 1], [1, 2], [2, 1]])
-    q, p, n = normal(4, 6), normal(4, 6, seed=1), normal(4, 6, seed=2)
-    none = objectives.contrastive_distillation(q, p, n[:0], texts_BS=texts)
-    assert none.item() == 0.0 < objectives.contrastive_distillation(q, p, n[:0]).item()
-    banked = objectives.contrastive_distillation(q, p, n, texts_BS=texts, bank_texts_K=texts[:1, equal[0]].expand(4))
+    queries, passages, negatives = normal(4, 6), normal(4, 6, seed=1), normal(4, 6, seed=2)
+    none = objectives.contrastive_distillation(queries, passages, negatives[:0], texts_BS=texts)
+    assert none.item() == 0.0 < objectives.contrastive_distillation(queries, passages, negatives[:0]).item()
+    banked = objectives.contrastive_distillation(
+        queries, passages, negatives, texts_BS=texts, bank_texts_K=texts[:1, equal[0]].expand(4)
+    )
     assert banked.item() == 0.0 or equal[0] != equal[1]
-    assert objectives.guided_contrastive(q, p, q, p, margin=-3.0, texts_BS=texts).item() == 0.0
-    assert objectives.sentence_alignment(q, p, texts_BS=texts).item() == 0.0
-    own = texts[:, 1:]
-    assert objectives.supervised_contrastive(q, p, n, texts_BS=texts, negative_texts_BN=own).item() == (
+    assert (
+        objectives.guided_contrastive(queries, passages, queries, passages, margin=-3.0, texts_BS=texts).item() == 0.0
+    )
+    assert objectives.sentence_alignment(queries, passages, texts_BS=texts).item() == 0.0
+    negative_texts = texts[:, 1:]
+    assert objectives.supervised_contrastive(
+        queries, passages, negatives, texts_BS=texts, negative_texts_BN=negative_texts
+    ).item() == (
         0.0
         if equal != (0, 0)
         else pytest.approx(
             oracles.supervised_contrastive(
-                *(x.tolist() for x in (q, p, n)), texts_BS=texts.tolist(), negative_texts_BN=own.tolist()
+                *(x.tolist() for x in (queries, passages, negatives)),
+                texts_BS=texts.tolist(),
+                negative_texts_BN=negative_texts.tolist(),
             )
         )
     )
@@ -315,13 +323,13 @@ def test_similarity_at_its_pole() -> None:
 def test_padding_is_never_read(pooled: bool, filler: float) -> None:
     teacher, student = normal(3, 4, 2), normal(3, 4, 2, seed=1)
     mask = torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]])
-    wanted = oracles.embedding_alignment(teacher.tolist(), student.tolist(), mask.tolist(), pooled)
+    expected = oracles.embedding_alignment(teacher.tolist(), student.tolist(), mask.tolist(), pooled)
     teacher[mask == 0] = filler
     student[mask == 0] = -filler
     student.requires_grad_()
     for kind in (mask, mask.bool(), mask.double()):
         loss = objectives.embedding_alignment(teacher, student, kind, pooled=pooled)
-        assert loss.item() == pytest.approx(wanted, rel=1e-12)
+        assert loss.item() == pytest.approx(expected, rel=1e-12)
     (gradient,) = torch.autograd.grad(loss, student)
     assert torch.isfinite(gradient).all()
     assert not gradient[mask == 0].any()
@@ -358,8 +366,8 @@ def test_repeated_tokens_are_renormalised() -> None:
 def test_translation_of_nothing_but_padding() -> None:
     logits = normal(1, 6)
     single = -logits.log_softmax(1)[0, 2].item()
-    for here, task, wanted in ((True, "ugt", single), (False, "ugt", 0), (True, "xtr", 0), (False, "smlm", single)):
-        assert generative([-100, 99], [0, 0], 2, here, task, logits=logits).item() == pytest.approx(wanted)
+    for here, task, expected in ((True, "ugt", single), (False, "ugt", 0), (True, "xtr", 0), (False, "smlm", single)):
+        assert generative([-100, 99], [0, 0], 2, here, task, logits=logits).item() == pytest.approx(expected)
     none = objectives.unified_generative(
         logits, torch.tensor([2]), torch.tensor([True]), torch.zeros(1, 0).long(), torch.zeros(1, 0)
     )
@@ -401,41 +409,95 @@ def test_no_dense_target_is_built() -> None:
 
 
 def test_wrong_shapes_say_what_was_expected() -> None:
-    a, b, wide, numbers = normal(3, 4), normal(3, 5), normal(3, 12), torch.arange(3)
+    width_4, width_5, wide, numbers = normal(3, 4), normal(3, 5), normal(3, 12), torch.arange(3)
     for call, words in (
-        (lambda: objectives.kd(a, b), r"kd: student_BD is \[3, 5\] but teacher_BD is \[3, 4\].*map the student"),
-        (lambda: objectives.multilingual_mse(a, a, a[:2]), r"student_target_BD is \[2, 4\]"),
-        (lambda: objectives.multilingual_mse(a, a, a, b), r"teacher_target_BD is \[3, 5\]"),
-        (lambda: objectives.kd(a[0], a[0]), "must have 2 dimensions"),
-        (lambda: objectives.kd(a.long(), a), "floating-point"),
-        (lambda: objectives.kd(a.numpy(), a), "floating-point"),
-        (lambda: objectives.multilingual_contrastive(a[:2], b, b), r"student_source_BD is \[3, 5\].*: B differs$"),
-        (lambda: objectives.contrastive_cross_entropy(a[:2], b, b), "B differs"),
-        (lambda: objectives.multilingual_contrastive(a, a, a, labels="bool"), "`labels` 'bool' is unknown.*soft, hard"),
-        (lambda: objectives.multilingual_contrastive(a, a, a, "hard", torch.arange(2)), r"sentence_B is \[2\]"),
-        (lambda: objectives.contrastive_distillation(a, a, b), r"bank_KD is \[3, 5\] but student_BD is \[3, 4\]"),
-        (lambda: objectives.contrastive_distillation(a, a, a, temperature=0), "temperature must be above 0"),
-        (lambda: objectives.contrastive_cross_entropy(a, a, a, float("nan")), "temperature must be above 0"),
-        (lambda: objectives.supervised_contrastive(a, a, b), r"negative_BD is \[3, 5\]"),
-        (lambda: objectives.contrastive_distillation(a, a, a, margin=-1), "margin must not be negative"),
-        (lambda: objectives.margin_mse(a, a, a, a[None]), r"student_negatives_BND is \[1, 3, 4\].*: B differs"),
-        (lambda: objectives.listwise_kl(a, a, a, a[:, None]), r"BJ is \[3, 4\], candidates are \[3, 2\]"),
-        (lambda: objectives.guided_contrastive(a[:2], a[:2], b, b), "B differs"),
-        (lambda: objectives.sentence_alignment(a, a, "max"), "`reduction` 'max' is unknown.*sum, mean"),
-        (lambda: objectives.embedding_alignment(a[None], a[None], torch.ones(3)), "mask_BT must have 2 dimensions"),
-        (lambda: objectives.pkd(a[None], b[None]), "map the student"),
-        (lambda: objectives.metakd(a, a, torch.tensor([0, 1, 2]), a[:2]), r"domains must be 0 \.\. 1"),
-        (lambda: objectives.metakd(a, a, torch.tensor([0, 1]), a), r"domain_B is \[2\].*: B differs"),
-        (lambda: objectives.metakd(a, a, torch.zeros(3).long(), a, a[:, None]), "both models or of neither"),
-        (lambda: objectives.metakd(a, a, torch.zeros(3).long(), a, own_share=2), "own_share"),
+        (
+            lambda: objectives.kd(width_4, width_5),
+            r"kd: student_BD is \[3, 5\] but teacher_BD is \[3, 4\].*map the student",
+        ),
+        (lambda: objectives.multilingual_mse(width_4, width_4, width_4[:2]), r"student_target_BD is \[2, 4\]"),
+        (lambda: objectives.multilingual_mse(width_4, width_4, width_4, width_5), r"teacher_target_BD is \[3, 5\]"),
+        (lambda: objectives.kd(width_4[0], width_4[0]), "must have 2 dimensions"),
+        (lambda: objectives.kd(width_4.long(), width_4), "floating-point"),
+        (lambda: objectives.kd(width_4.numpy(), width_4), "floating-point"),
+        (
+            lambda: objectives.multilingual_contrastive(width_4[:2], width_5, width_5),
+            r"student_source_BD is \[3, 5\].*: B differs$",
+        ),
+        (lambda: objectives.contrastive_cross_entropy(width_4[:2], width_5, width_5), "B differs"),
+        (
+            lambda: objectives.multilingual_contrastive(width_4, width_4, width_4, labels="bool"),
+            "`labels` 'bool' is unknown.*soft, hard",
+        ),
+        (
+            lambda: objectives.multilingual_contrastive(width_4, width_4, width_4, "hard", torch.arange(2)),
+            r"sentence_B is \[2\]",
+        ),
+        (
+            lambda: objectives.contrastive_distillation(width_4, width_4, width_5),
+            r"bank_KD is \[3, 5\] but student_BD is \[3, 4\]",
+        ),
+        (
+            lambda: objectives.contrastive_distillation(width_4, width_4, width_4, temperature=0),
+            "temperature must be above 0",
+        ),
+        (
+            lambda: objectives.contrastive_cross_entropy(width_4, width_4, width_4, float("nan")),
+            "temperature must be above 0",
+        ),
+        (lambda: objectives.supervised_contrastive(width_4, width_4, width_5), r"negative_BD is \[3, 5\]"),
+        (
+            lambda: objectives.contrastive_distillation(width_4, width_4, width_4, margin=-1),
+            "margin must not be negative",
+        ),
+        (
+            lambda: objectives.margin_mse(width_4, width_4, width_4, width_4[None]),
+            r"student_negatives_BND is \[1, 3, 4\].*: B differs",
+        ),
+        (
+            lambda: objectives.listwise_kl(width_4, width_4, width_4, width_4[:, None]),
+            r"BJ is \[3, 4\], candidates are \[3, 2\]",
+        ),
+        (lambda: objectives.guided_contrastive(width_4[:2], width_4[:2], width_5, width_5), "B differs"),
+        (lambda: objectives.sentence_alignment(width_4, width_4, "max"), "`reduction` 'max' is unknown.*sum, mean"),
+        (
+            lambda: objectives.embedding_alignment(width_4[None], width_4[None], torch.ones(3)),
+            "mask_BT must have 2 dimensions",
+        ),
+        (lambda: objectives.pkd(width_4[None], width_5[None]), "map the student"),
+        (
+            lambda: objectives.metakd(width_4, width_4, torch.tensor([0, 1, 2]), width_4[:2]),
+            r"domains must be 0 \.\. 1",
+        ),
+        (lambda: objectives.metakd(width_4, width_4, torch.tensor([0, 1]), width_4), r"domain_B is \[2\].*: B differs"),
+        (
+            lambda: objectives.metakd(width_4, width_4, torch.zeros(3).long(), width_4, width_4[:, None]),
+            "both models or of neither",
+        ),
+        (lambda: objectives.metakd(width_4, width_4, torch.zeros(3).long(), width_4, own_share=2), "own_share"),
         (lambda: generative([1], [1], task="clm"), "`task` 'clm' is unknown"),
-        (lambda: objectives.softmax_classification(a, a, normal(3, 11), b[0, :3], numbers), r"expected \[C, 12\]"),
-        (lambda: objectives.softmax_classification(a, a, wide, wide[:, 0], numbers + 1), r"labels must be 0 \.\. 2"),
-        (lambda: objectives.softmax_classification(a, a, wide, wide[:, 0], a[0, :3]), "labels must be integers"),
-        (lambda: objectives.cosine_regression(a, a, a[0, :2]), r"score_B is \[2\].*: B differs"),
-        (lambda: objectives.cosine_regression(a, b, a[0, :3]), "D differs"),
-        (lambda: objectives.domain_adversarial(a, b[:2], b[0, :2], numbers % 2), r"domains_PD is \[2, 5\]"),
-        (lambda: objectives.domain_adversarial(a, a[:2], a[0, :2], numbers), r"labels must be 0 \.\. 1"),
+        (
+            lambda: objectives.softmax_classification(width_4, width_4, normal(3, 11), width_5[0, :3], numbers),
+            r"expected \[C, 12\]",
+        ),
+        (
+            lambda: objectives.softmax_classification(width_4, width_4, wide, wide[:, 0], numbers + 1),
+            r"labels must be 0 \.\. 2",
+        ),
+        (
+            lambda: objectives.softmax_classification(width_4, width_4, wide, wide[:, 0], width_4[0, :3]),
+            "labels must be integers",
+        ),
+        (lambda: objectives.cosine_regression(width_4, width_4, width_4[0, :2]), r"score_B is \[2\].*: B differs"),
+        (lambda: objectives.cosine_regression(width_4, width_5, width_4[0, :3]), "D differs"),
+        (
+            lambda: objectives.domain_adversarial(width_4, width_5[:2], width_5[0, :2], numbers % 2),
+            r"domains_PD is \[2, 5\]",
+        ),
+        (
+            lambda: objectives.domain_adversarial(width_4, width_4[:2], width_4[0, :2], numbers),
+            r"labels must be 0 \.\. 1",
+        ),
     ):
         with pytest.raises(InputError, match=words):
             call()

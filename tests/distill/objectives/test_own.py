@@ -21,8 +21,8 @@ from msdc.distill.objectives import kd as shipped_kd
 from msdc.distill.run_folder import Metrics
 from msdc.errors import InputError, MsdcError
 
-(EXAMPLE,) = (one.text for one in blocks(ROOT / "docs/guides/train.md", "python") if "barlow_twins" in one.text)
-(STAGES,) = (one.text for one in blocks(ROOT / "docs/guides/train.md", "yaml") if "barlow_twins" in one.text)
+(EXAMPLE,) = (block.text for block in blocks(ROOT / "docs/guides/train.md", "python") if "barlow_twins" in block.text)
+(STAGES,) = (block.text for block in blocks(ROOT / "docs/guides/train.md", "yaml") if "barlow_twins" in block.text)
 KD = "def kd(teacher_BD, student_BD):\n    return (teacher_BD - student_BD).square().mean()\n"
 
 
@@ -69,19 +69,21 @@ def test_the_guides_example_is_the_papers_loss():
     space: dict = {}
     exec(EXAMPLE, space)
     generator = torch.Generator().manual_seed(1)
-    one, two = (torch.randn(9, 4, generator=generator, dtype=torch.float64) for _ in range(2))
+    first_view, second_view = (torch.randn(9, 4, generator=generator, dtype=torch.float64) for _ in range(2))
     correlation = torch.zeros(4, 4, dtype=torch.float64)
-    for i in range(4):
-        for j in range(4):
-            a, b = ((x - x.mean()) / (x.std() + 1e-6) for x in (one[:, i], two[:, j]))
-            correlation[i, j] = (a * b).sum() / 9
+    for row in range(4):
+        for column in range(4):
+            first_column, second_column = (
+                (x - x.mean()) / (x.std() + 1e-6) for x in (first_view[:, row], second_view[:, column])
+            )
+            correlation[row, column] = (first_column * second_column).sum() / 9
     expected = sum((1 - correlation[i, i]) ** 2 for i in range(4))
     expected += 0.005 * sum(correlation[i, j] ** 2 for i in range(4) for j in range(4) if i != j)
-    assert space["barlow_twins"](one, two).item() == pytest.approx(expected.item(), rel=1e-9)
+    assert space["barlow_twins"](first_view, second_view).item() == pytest.approx(expected.item(), rel=1e-9)
 
 
 def test_a_run_is_resumed_with_the_same_function_only(recipe, tmp_path, monkeypatch):
-    whole = distill(recipe, tmp_path / "whole")
+    uninterrupted = distill(recipe, tmp_path / "whole")
     monkeypatch.setattr("msdc.distill.training.trainer.CHECKPOINT_SECONDS", 0)
     append, logged = Metrics.append, []
 
@@ -102,7 +104,7 @@ def test_a_run_is_resumed_with_the_same_function_only(recipe, tmp_path, monkeypa
     (recipe.parent / "my_losses.py").write_text(EXAMPLE)
     moved = shutil.move(recipe.parent, tmp_path / "moved")
     done = distill(moved / "mine.yaml", tmp_path / "run", resume=True)
-    assert same_weights(done.student, whole.student)
+    assert same_weights(done.student, uninterrupted.student)
 
 
 def test_a_file_that_is_changed_during_a_run_changes_nothing(recipe):
@@ -119,7 +121,7 @@ def test_a_file_that_is_changed_during_a_run_changes_nothing(recipe):
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [
         (KD.replace("):", ")"), r"my_losses\.py, line 1: SyntaxError: expected ':'"),
         ("import torch\nimport nosuch\n" + KD, r"my_losses\.py, line 2: ModuleNotFoundError: No module named 'nosuch'"),
@@ -138,12 +140,12 @@ def test_a_file_that_is_changed_during_a_run_changes_nothing(recipe):
         (None, r"my_losses\.py: no such file"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_line_with_its_place(recipe, tmp_path, code, said):
+def test_a_mistake_is_one_line_with_its_place(recipe, tmp_path, code, message):
     write(recipe, code or KD, "kd")
     if code is None:
         (recipe.parent / "my_losses.py").unlink()
     for work in (lambda: distill(recipe, tmp_path / "run"), lambda: run_dry(recipe)):
-        with pytest.raises(InputError, match=said) as caught:
+        with pytest.raises(InputError, match=message) as caught:
             work()
         assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
@@ -199,11 +201,13 @@ distill(sys.argv[1], sys.argv[2], overrides=["student.dropout=0"])
 
 def test_two_processes_train_with_it_as_one_does(recipe, tmp_path):
     write(recipe, KD, "kd")
-    one = distill(recipe, tmp_path / "one", overrides=["student.dropout=0"])  # its random numbers are of each process
-    found = together(SCRIPT, str(recipe), str(tmp_path / "two"))
-    assert [code for code, _ in found] == [0, 0], found
+    single_run = distill(
+        recipe, tmp_path / "one", overrides=["student.dropout=0"]
+    )  # its random numbers are of each process
+    outcomes = together(SCRIPT, str(recipe), str(tmp_path / "two"))
+    assert [code for code, _ in outcomes] == [0, 0], outcomes
     losses = [
         [row["loss"] for row in map(json.loads, (folder / "metrics.jsonl").read_text().splitlines()) if "loss" in row]
-        for folder in (one.folder, tmp_path / "two")
+        for folder in (single_run.folder, tmp_path / "two")
     ]
     assert losses[1] == pytest.approx(losses[0], rel=1e-3)

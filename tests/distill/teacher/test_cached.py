@@ -35,11 +35,11 @@ def count_calls(teacher, monkeypatch) -> list[list[str]]:
 def test_equal_to_the_encoder_and_computed_once(teacher, monkeypatch):
     expected = teacher.encoder.encode(TEXTS)
     calls = count_calls(teacher, monkeypatch)
-    found = teacher.vectors(TEXTS)
-    np.testing.assert_allclose(found, expected, atol=1e-3)
+    vectors = teacher.vectors(TEXTS)
+    np.testing.assert_allclose(vectors, expected, atol=1e-3)
     assert calls == [["a cat sat", "the dog ran to the house", "house"]]
     # What is computed is what is read later, to the bit.
-    np.testing.assert_array_equal(teacher.vectors(TEXTS[::-1]), found[::-1])
+    np.testing.assert_array_equal(teacher.vectors(TEXTS[::-1]), vectors[::-1])
     assert calls[1:] == [[]]
 
 

@@ -16,8 +16,8 @@ from msdc.text.tokenizer import text_key
 TEXTS = ["a cat sat", "the dog ran to the house", "house", "the cat ran"]
 
 
-def teachers(one, other, cache):
-    return [CachedTeacher(load_encoder(folder), cache, 20) for folder in (one, other)]
+def teachers(first_folder, second_folder, cache):
+    return [CachedTeacher(load_encoder(folder), cache, 20) for folder in (first_folder, second_folder)]
 
 
 @pytest.fixture
@@ -27,11 +27,11 @@ def other(tmp_path):
 
 
 def test_cosines_are_the_weighted_means(tiny_teacher, other, tmp_path):
-    one, two = teachers(tiny_teacher, other, tmp_path / "cache")
-    joined = JoinedTeacher({one: 3.0, two: 1.0})
+    first, second = teachers(tiny_teacher, other, tmp_path / "cache")
+    joined = JoinedTeacher({first: 3.0, second: 1.0})
     found_ND = joined.vectors(TEXTS)
     assert found_ND.shape == (len(TEXTS), joined.width)
-    assert joined.width == one.width + two.width
+    assert joined.width == first.width + second.width
     assert found_ND.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(found_ND, axis=1), 1.0, atol=1e-5)
     single = [cosine_similarity(load_encoder(folder).encode(TEXTS)) for folder in (tiny_teacher, other)]
@@ -39,11 +39,11 @@ def test_cosines_are_the_weighted_means(tiny_teacher, other, tmp_path):
 
 
 def test_a_text_is_stored_once_both_teachers_have_it(tiny_teacher, other, tmp_path):
-    one, two = teachers(tiny_teacher, other, tmp_path / "cache")
-    joined = JoinedTeacher({one: 1.0, two: 2.0})
+    first, second = teachers(tiny_teacher, other, tmp_path / "cache")
+    joined = JoinedTeacher({first: 1.0, second: 2.0})
     keys = np.array([text_key(text) for text in TEXTS], np.uint64)
-    one.vectors(TEXTS)
-    two.vectors(TEXTS[:1])
+    first.vectors(TEXTS)
+    second.vectors(TEXTS[:1])
     stored_ND = joined.stored(keys)
     np.testing.assert_array_equal(stored_ND[0], joined.rows(TEXTS[:1])[0])
     assert np.isnan(stored_ND[1:]).all()
@@ -54,22 +54,22 @@ def test_a_text_is_stored_once_both_teachers_have_it(tiny_teacher, other, tmp_pa
 
 
 def with_two(tree, stage, other, **changed):
-    stages = [{**one, "teacher": {"teacher": 2, str(other): 1}, **changed} if one["name"] == stage else one
-              for one in tree["stages"]]  # fmt: skip
+    stages = [{**entry, "teacher": {"teacher": 2, str(other): 1}, **changed} if entry["name"] == stage else entry
+              for entry in tree["stages"]]  # fmt: skip
     return parse_recipe({**tree, "stages": stages}, "tiny")
 
 
 def test_a_run_learns_from_both(tiny_tree, other, tmp_path):
     stages = [{"name": "two", "objective": "relational_distance", "steps": 4, "batch": 8, "max_length": 20},
               {"name": "mse", "objective": "multilingual_mse", "steps": 4, "batch": 8, "max_length": 20}]  # fmt: skip
-    tree = {**tiny_tree, "stages": [{**one, "teacher": {"teacher": 2, str(other): 1}} for one in stages]}
+    tree = {**tiny_tree, "stages": [{**entry, "teacher": {"teacher": 2, str(other): 1}} for entry in stages]}
     result = distill(parse_recipe(tree, "tiny"), tmp_path / "run")
     assert set(result.stages) == {"two", "mse"}
     assert np.isfinite([numbers["choice"] for numbers in result.stages.values()]).all()
     assert f"2 teacher + 1 {other}" in (result.student / "README.md").read_text(encoding="utf-8")
-    alone = distill(parse_recipe({**tree, "stages": [{**one, "teacher": "teacher"} for one in stages]}, "tiny"),
+    alone = distill(parse_recipe({**tree, "stages": [{**entry, "teacher": "teacher"} for entry in stages]}, "tiny"),
                     tmp_path / "alone")  # fmt: skip
-    vectors = [load_encoder(one.student).encode(TEXTS) for one in (result, alone)]
+    vectors = [load_encoder(run.student).encode(TEXTS) for run in (result, alone)]
     assert np.abs(vectors[0] - vectors[1]).max() > 1e-4
 
 

@@ -24,8 +24,8 @@ POSIX = pytest.mark.skipif(not hasattr(os, "fork"), reason="limits and kills a f
 
 def vectors_of(keys: np.ndarray, width: int = WIDTH) -> np.ndarray:
     """The vector of a key: what every writer writes for it. Key 0 is stored as 1."""
-    found = [np.random.default_rng(max(1, int(key))).standard_normal(width) for key in keys]
-    return np.array(found, np.float32).reshape(len(keys), width)
+    vectors = [np.random.default_rng(max(1, int(key))).standard_normal(width) for key in keys]
+    return np.array(vectors, np.float32).reshape(len(keys), width)
 
 
 def arrays(*keys: int) -> np.ndarray:
@@ -34,10 +34,10 @@ def arrays(*keys: int) -> np.ndarray:
 
 def missing(store: VectorStore, keys: np.ndarray) -> np.ndarray:
     """The keys whose vector is missing; all others must be right to the bit."""
-    found = store.read(keys)
-    gone = np.isnan(found).any(1)
-    np.testing.assert_array_equal(found[~gone], as_stored(vectors_of(keys))[~gone])
-    assert np.isnan(found[gone]).all()
+    vectors = store.read(keys)
+    gone = np.isnan(vectors).any(1)
+    np.testing.assert_array_equal(vectors[~gone], as_stored(vectors_of(keys))[~gone])
+    assert np.isnan(vectors[gone]).all()
     return keys[gone]
 
 
@@ -161,10 +161,10 @@ def test_a_bad_sector_costs_its_vectors(tmp_path, monkeypatch):
     write(store, keys)
     original = module._read_at
 
-    def read_at(file, view, place):
-        if str(file.name).endswith(".vectors") and place > FIRST // 2 * store.record:
+    def read_at(file, view, position):
+        if str(file.name).endswith(".vectors") and position > FIRST // 2 * store.record:
             raise OSError(errno.EIO, "Input/output error")
-        original(file, view, place)
+        original(file, view, position)
 
     monkeypatch.setattr(module, "_read_at", read_at)
     gone = missing(store, keys)
@@ -179,12 +179,12 @@ def test_every_flipped_bit_costs_one_vector_at_most(tmp_path, capsys):
     for kind, size in (("vectors", 8 + 2 * WIDTH), ("keys", 8)):
         path = tmp_path / "s" / f"0.{kind}"
         raw = path.read_bytes()
-        places = [at for at in range(0, len(raw), size) if any(raw[at : at + size])]
+        places = [start for start in range(0, len(raw), size) if any(raw[start : start + size])]
         assert len(places) == 12
-        for place in places:
-            for at in range(place, place + size, 3):
+        for start in places:
+            for position in range(start, start + size, 3):
                 damaged = bytearray(raw)
-                damaged[at] ^= 1 << at % 8
+                damaged[position] ^= 1 << position % 8
                 path.write_bytes(damaged)
                 store = VectorStore(tmp_path / "s", WIDTH)
                 capsys.readouterr()
@@ -247,35 +247,35 @@ class StoreMachine(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.place = tempfile.TemporaryDirectory()
-        self.folder = Path(self.place.name) / "s"
+        self.temporary = tempfile.TemporaryDirectory()
+        self.folder = Path(self.temporary.name) / "s"
         self.first = module.FIRST
         module.FIRST = BUCKET
         self.stores = [VectorStore(self.folder, WIDTH), VectorStore(self.folder, WIDTH)]
         self.stored: set[int] = set()
-        self.known: set[int] = set()
+        self.attempted: set[int] = set()
 
     def teardown(self):
         module.FIRST = self.first
-        self.place.cleanup()
+        self.temporary.cleanup()
 
     @rule(target=keys, start=st.integers(0, 2**64 - 1), count=st.integers(1, 90), step=st.sampled_from([1, 64, 2**48]))
     def some_keys(self, start, count, step):
         return tuple((start + n * step) % 2**64 for n in range(count))
 
-    @rule(which=st.integers(0, 1), some=keys)
-    def write(self, which, some):
-        write(self.stores[which], arrays(*some))
-        self.stored |= set(some)
-        self.known |= set(some)
+    @rule(which=st.integers(0, 1), chosen_keys=keys)
+    def write(self, which, chosen_keys):
+        write(self.stores[which], arrays(*chosen_keys))
+        self.stored |= set(chosen_keys)
+        self.attempted |= set(chosen_keys)
 
-    @rule(which=st.integers(0, 1), some=keys)
-    def read(self, which, some):
-        gone = missing(self.stores[which], arrays(*some))
+    @rule(which=st.integers(0, 1), chosen_keys=keys)
+    def read(self, which, chosen_keys):
+        gone = missing(self.stores[which], arrays(*chosen_keys))
         assert not set(gone.tolist()) & self.stored
 
-    @rule(some=keys, call=st.integers(1, 6))
-    def killed_while_it_writes(self, some, call):
+    @rule(chosen_keys=keys, call=st.integers(1, 6))
+    def killed_while_it_writes(self, chosen_keys, call):
         """The process ends at one of its calls of the system: what is complete until then stays."""
         calls = [0]
         original = module._write
@@ -294,17 +294,17 @@ class StoreMachine(RuleBasedStateMachine):
 
         module._write = killed
         try:
-            write(VectorStore(self.folder, WIDTH), arrays(*some))
-            self.stored |= set(some)
+            write(VectorStore(self.folder, WIDTH), arrays(*chosen_keys))
+            self.stored |= set(chosen_keys)
         except KeyboardInterrupt:
-            self.stored -= set(some)  # a torn record may be one that was there
+            self.stored -= set(chosen_keys)  # a torn record may be one that was there
         finally:
             module._write = original
-        self.known |= set(some)
+        self.attempted |= set(chosen_keys)
 
-    @rule(some=keys, left=st.integers(0, 40))
-    def full_disk(self, some, left):
-        room = [left]
+    @rule(chosen_keys=keys, free_items=st.integers(0, 40))
+    def full_disk(self, chosen_keys, free_items):
+        room = [free_items]
         original = module._write
 
         def full(path, places, items):
@@ -317,15 +317,15 @@ class StoreMachine(RuleBasedStateMachine):
 
         module._write = full
         try:
-            write(VectorStore(self.folder, WIDTH), arrays(*some))
-            self.stored |= set(some)
+            write(VectorStore(self.folder, WIDTH), arrays(*chosen_keys))
+            self.stored |= set(chosen_keys)
         except MsdcError as error:
             assert str(error).startswith("disk full while writing")
         finally:
             module._write = original
-        self.known |= set(some)
+        self.attempted |= set(chosen_keys)
 
-    @precondition(lambda self: self.known)
+    @precondition(lambda self: self.attempted)
     @rule(kind=st.sampled_from(["keys", "vectors"]), data=st.data())
     def damage(self, kind, data):
         files = [path for path in sorted(self.folder.glob(f"*.{kind}")) if path.stat().st_size]
@@ -346,9 +346,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def all_that_is_read_is_right(self):
-        known = arrays(*sorted(self.known))
-        if len(known):
-            gone = missing(VectorStore(self.folder, WIDTH), known)
+        attempted = arrays(*sorted(self.attempted))
+        if len(attempted):
+            gone = missing(VectorStore(self.folder, WIDTH), attempted)
             assert not set(gone.tolist()) & self.stored
 
 

@@ -28,10 +28,10 @@ def take_step(name: str, folder: Path) -> None:
         """`root.to(gpu)`, which cannot replace the parameters of a module by fake ones."""
         for module in root.modules():
             for tensors in (module._parameters, module._buffers):
-                for key, one in tensors.items():
-                    moved = one if one is None else fake(one.detach()).to(gpu)
-                    if isinstance(one, torch.nn.Parameter):
-                        moved = torch.nn.Parameter(moved, one.requires_grad)
+                for key, tensor in tensors.items():
+                    moved = tensor if tensor is None else fake(tensor.detach()).to(gpu)
+                    if isinstance(tensor, torch.nn.Parameter):
+                        moved = torch.nn.Parameter(moved, tensor.requires_grad)
                     tensors[key] = moved
         root.to = lambda device: root
 
@@ -41,16 +41,18 @@ def take_step(name: str, folder: Path) -> None:
         return mode.from_tensor(value) if isinstance(value, torch.Tensor) else value
 
     task, feed = stages.make(name, folder)
-    given = [{key: fake(one) for key, one in vars(feed.batch(number)).items()} for number in range(2)]
+    batches = [{key: fake(tensor) for key, tensor in vars(feed.batch(number)).items()} for number in range(2)]
     with mode:
         move(task)
         move(task.teacher.encoder.module)
         trainer = Trainer(task, feed, lambda encoder: {"choice": 0.0}, folder, 4, "float32", gpu, lambda row: None)
         for number in range(3):  # a bank is empty at first
-            taken = trainer._step([type(feed.batch(0))(**copy.copy(one)) for one in given[: trainer.stage.accumulate]])
+            taken = trainer._step(
+                [type(feed.batch(0))(**copy.copy(fields)) for fields in batches[: trainer.stage.accumulate]]
+            )
             feed.position.step = number + 1
         tensors = [taken.values, *task.state_dict().values(), *(trainer.state.average or {}).values()]
-        tensors += [one for state in trainer.state.optimizer.state.values() for one in state.values()]
+        tensors += [tensor for state in trainer.state.optimizer.state.values() for tensor in state.values()]
         assert {tensor.device for tensor in tensors} == {gpu}, name
         assert all(parameter.grad is None or parameter.grad.device == gpu for parameter in task.parameters())
 
@@ -67,6 +69,6 @@ if __name__ == "__main__":
     torch.standin.get_amp_supported_dtype = lambda: [torch.bfloat16]
     from training_processes import STAGES
 
-    for one in sys.argv[2:] or [name for name in STAGES if name not in WAITING]:
-        take_step(one, Path(sys.argv[1]) / one)
-        print(one)
+    for stage_name in sys.argv[2:] or [name for name in STAGES if name not in WAITING]:
+        take_step(stage_name, Path(sys.argv[1]) / stage_name)
+        print(stage_name)

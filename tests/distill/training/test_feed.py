@@ -51,14 +51,14 @@ def feed_of(text, tokenizer, **settings):
 def epoch_of(feed):
     """The batches of the epoch that the feed is in."""
     start = feed.position.epoch
-    found = []
+    batches = []
     with_end = feed.batches()
     for batch in with_end:
         if feed.position.epoch != start:
             break
-        found.append(batch)
+        batches.append(batch)
     with_end.close()
-    return found
+    return batches
 
 
 # --- order ------------------------------------------------------------------------------------------------------------
@@ -67,17 +67,17 @@ def epoch_of(feed):
 @pytest.mark.parametrize("rows", [[1], [64, 65, 3], [5000, 0, 70, 20_000]])
 def test_every_row_once_in_every_epoch(rows):
     order = Order(rows, 3)
-    seen = []
+    epochs = []
     for epoch in (0, 1):
-        found = [Counter() for _ in rows]
+        counts = [Counter() for _ in rows]
         chunks = [order.chunk(epoch, number) for number in range(order.chunks)]
         for chunk in chunks:
             for table, places in chunk.items():
-                found[table].update(places.tolist())
-        assert [sorted(one) for one in found] == [list(range(count)) for count in rows]
-        assert all(set(one.values()) <= {1} for one in found)
-        seen.append([{t: p.tolist() for t, p in chunk.items()} for chunk in chunks])
-    assert (seen[0] != seen[1]) == (sum(rows) > 20 * BLOCK)
+                counts[table].update(places.tolist())
+        assert [sorted(counter) for counter in counts] == [list(range(count)) for count in rows]
+        assert all(set(counter.values()) <= {1} for counter in counts)
+        epochs.append([{t: p.tolist() for t, p in chunk.items()} for chunk in chunks])
+    assert (epochs[0] != epochs[1]) == (sum(rows) > 20 * BLOCK)
     assert order.epoch_rows == sum(rows)
 
 
@@ -106,14 +106,14 @@ def test_balance(tmp_path, tokenizer, balance, share):
     counts = Counter(code for batch in epoch_of(feed_of(text, tokenizer)) for code in batch.languages)
     assert counts["nl"] / sum(counts.values()) == pytest.approx(share, abs=0.03)
     assert sum(counts.values()) == pytest.approx(sum(map(len, text.kept)), rel=0.03)
-    found = shares(text.tables, [len(rows) for rows in text.kept], balance)
-    assert (found is None) == (balance == "proportional")
+    table_shares = shares(text.tables, [len(rows) for rows in text.kept], balance)
+    assert (table_shares is None) == (balance == "proportional")
 
 
 def test_weights_of_corpora_count(tmp_path):
     write(tmp_path, a_de=900, b_nl=900)
-    one, two = (Corpus(path=str(tmp_path / name), weight=w) for name, w in (("a*.tsv", 3.0), ("b*.tsv", 1.0)))
-    tables = [open_table(source) for source in open_corpora((one, two))]
+    first, second = (Corpus(path=str(tmp_path / name), weight=w) for name, w in (("a*.tsv", 3.0), ("b*.tsv", 1.0)))
+    tables = [open_table(source) for source in open_corpora((first, second))]
     np.testing.assert_allclose(shares(tables, [900, 900], "proportional"), [0.75, 0.25])
     np.testing.assert_allclose(shares(tables, [900, 100], "sources"), [0.75, 0.25])
 
@@ -123,8 +123,12 @@ def test_cuts_have_every_row_once_within_the_budget(tokens):
     lengths = np.random.default_rng(1).integers(3, 40, 500)
     cuts = cut(lengths, 32, tokens, np.random.default_rng(2))
     assert sorted(np.concatenate(cuts).tolist()) == list(range(500))
-    for one in cuts:
-        assert len(one) <= 32 if tokens is None else len(one) == 1 or len(one) * lengths[one].max() <= tokens
+    for row_numbers in cuts:
+        assert (
+            len(row_numbers) <= 32
+            if tokens is None
+            else len(row_numbers) == 1 or len(row_numbers) * lengths[row_numbers].max() <= tokens
+        )
 
 
 # --- batches ----------------------------------------------------------------------------------------------------------
@@ -143,7 +147,7 @@ def test_batches_have_the_tokens_of_their_rows(tmp_path, tokenizer):
     for batch in batches:
         sides = zip((batch.source, batch.target), zip(*contents(batch), strict=True), strict=False)
         for ((ids, mask), side), prompt in zip(sides, ("query: ", "passage: "), strict=True):
-            expected = tokenizer.encode([prompt + one for one in side], 24)
+            expected = tokenizer.encode([prompt + sentence for sentence in side], 24)
             assert [row[real].tolist() for row, real in zip(ids, mask, strict=True)] == expected
             assert ids.shape[1] == max(map(len, expected))
             assert (ids[~mask] == tokenizer.pad_id).all()
@@ -158,28 +162,30 @@ def test_batches_have_the_tokens_of_their_rows(tmp_path, tokenizer):
 def test_any_number_of_processes_has_the_same_batches(tmp_path, tokenizer, tokens):
     write(tmp_path, a_de=900, b_nl=70)
     text = text_of(tmp_path, "root")
-    whole = epoch_of(feed_of(text, tokenizer, batch_tokens=tokens))
+    batches = epoch_of(feed_of(text, tokenizer, batch_tokens=tokens))
     for world in (2, 3):
         parts = [epoch_of(feed_of(text, tokenizer, batch_tokens=tokens, rank=r, world=world)) for r in range(world)]
-        for number, batch in enumerate(whole):
+        for number, batch in enumerate(batches):
             rows = contents(batch)
             assert [contents(part[number]) for part in parts] == [rows[rank::world] for rank in range(world)]
             assert {part[number].size for part in parts} == {len(rows)}
-        assert {len(part) for part in parts} == {len(whole)}
+        assert {len(part) for part in parts} == {len(batches)}
 
 
 def test_a_feed_continues_from_every_position(tmp_path, tokenizer):
     write(tmp_path, a_de=700)
     text = text_of(tmp_path)
     feed = feed_of(text, tokenizer)
-    seen, positions = [], []
+    all_contents, positions = [], []
     for batch in islice(feed.batches(), 100):  # more than two epochs
-        seen.append(contents(batch))
+        all_contents.append(contents(batch))
         positions.append(Position(0, feed.position.epoch, feed.position.chunk, feed.position.batch))
     assert positions[-1].epoch == 2
-    for at in (0, 15, 16, 40, 41, 42, 98):
-        again = feed_of(text, tokenizer, position=positions[at])
-        assert [contents(batch) for batch in islice(again.batches(), 3)][: 99 - at] == seen[at + 1 : at + 4]
+    for position in (0, 15, 16, 40, 41, 42, 98):
+        again = feed_of(text, tokenizer, position=positions[position])
+        assert [contents(batch) for batch in islice(again.batches(), 3)][: 99 - position] == all_contents[
+            position + 1 : position + 4
+        ]
 
 
 def test_an_epoch_longer_than_a_chunk(tmp_path, tokenizer):
@@ -224,7 +230,7 @@ def test_triples_have_their_negatives(tmp_path, tokenizer):
         assert ids.shape[:2] == (len(batch), 2)
         assert batch.texts_BS.shape == (len(batch), 4)
         for row, two, real in zip(batch.read(), ids, mask, strict=True):
-            assert [one[m].tolist() for one, m in zip(two, real, strict=True)] == tokenizer.encode(row.negatives, 24)
+            assert [ids[m].tolist() for ids, m in zip(two, real, strict=True)] == tokenizer.encode(row.negatives, 24)
 
 
 # --- the teacher ------------------------------------------------------------------------------------------------------
@@ -255,8 +261,8 @@ def test_vectors_of_the_teacher_are_those_of_the_rows(tmp_path, tokenizer, tiny_
     # A second reading computes nothing, and has the same vectors to the bit.
     again = epoch_of(feed_of(text, tokenizer, teacher=teacher, teacher_targets=targets))
     assert len(calls) == (1 + targets) * len(text.kept[0])
-    for one, other in zip(first, again, strict=True):
-        assert torch.equal(one.teacher_source_BD, other.teacher_source_BD)
+    for computed, repeated in zip(first, again, strict=True):
+        assert torch.equal(computed.teacher_source_BD, repeated.teacher_source_BD)
 
 
 def test_mined_negatives_are_of_the_same_text(tmp_path, tokenizer, tiny_teacher):

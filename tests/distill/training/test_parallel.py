@@ -14,7 +14,7 @@ from msdc.distill.training import trainer
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory) -> dict[str, dict]:
+def runs(tmp_path_factory) -> dict[str, dict]:
     """What one process found, and the first two of two and of four."""
     folder = tmp_path_factory.mktemp("processes")
     tiny_models.student_folder(), tiny_models.tokenizer()
@@ -29,26 +29,26 @@ def found(tmp_path_factory) -> dict[str, dict]:
     return results | {path.stem: torch.load(path) for path in folder.glob("?-?.pt")}
 
 
-def test_two_processes_stop_and_four_go_on(found):
-    losses, weights = found["1"]["coded"]
+def test_two_processes_stop_and_four_go_on(runs):
+    losses, weights = runs["1"]["coded"]
     for rank in (0, 1):
-        others, state = found[f"4-{rank}"]["going"]
+        others, state = runs[f"4-{rank}"]["going"]
         assert others == pytest.approx(losses[3:], rel=1e-9)
         for key, value in weights.items():
             torch.testing.assert_close(state[key], value, rtol=1e-9, atol=1e-11, msg=key)
 
 
 def test_every_objective_is_compared():
-    names = [use if isinstance(use, str) else use["name"] for one in STAGES.values() for use in one["objective"]]
+    names = [use if isinstance(use, str) else use["name"] for stage in STAGES.values() for use in stage["objective"]]
     assert set(names) == set(OBJECTIVES)
 
 
 @pytest.mark.parametrize("name", STAGES)
 @pytest.mark.parametrize("processes", ["2", "4"])
-def test_processes_equal_one(found, name, processes):
-    losses, weights = found["1"][name]
+def test_processes_equal_one(runs, name, processes):
+    losses, weights = runs["1"][name]
     assert len(set(losses)) == 5
-    others = [found[f"{processes}-{rank}"][name] for rank in (0, 1)]
+    others = [runs[f"{processes}-{rank}"][name] for rank in (0, 1)]
     for other, state in others:
         assert other == pytest.approx(losses, rel=1e-9)
         for key, value in weights.items():

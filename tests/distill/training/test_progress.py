@@ -29,9 +29,9 @@ from msdc.errors import InputError, MsdcError
 @pytest.fixture
 def clock(monkeypatch):
     """The clock of the progress: `now` in seconds, which a test sets."""
-    made = SimpleNamespace(now=0.0)
-    monkeypatch.setattr("msdc.distill.training.progress.monotonic", lambda: made.now)
-    return made
+    fake_time = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("msdc.distill.training.progress.monotonic", lambda: fake_time.now)
+    return fake_time
 
 
 def test_one_line_every_thirty_seconds(capsys, clock):
@@ -94,10 +94,10 @@ def rows(*steps, stage="one"):
 
 @pytest.fixture
 def metrics(tmp_path):
-    made = Metrics(tmp_path / "metrics.jsonl")
+    log = Metrics(tmp_path / "metrics.jsonl")
     for row in rows(1, 2, 3):
-        made.append(row)
-    return made
+        log.append(row)
+    return log
 
 
 @pytest.mark.parametrize("torn", [b'{"stage": "one", "st', b"{", b'{"stage": "\xc3'])
@@ -191,23 +191,23 @@ def test_a_run_without_a_validation_has_no_weights(tiny_tree, tmp_path, monkeypa
 
 def test_a_stopped_run_goes_on_to_more_steps_and_a_finished_one_if_it_kept_its_state(stopped, tiny_tree, tmp_path):
     """With a constant rate the longer run is the one that had so many steps from the start."""
-    kept, dropped, longer = tmp_path / "kept", tmp_path / "dropped", short(tiny_tree, 12)
-    distill(short(tiny_tree), kept, extendable=True)
-    shutil.copytree(kept, dropped)
+    extendable, dropped, longer = tmp_path / "kept", tmp_path / "dropped", short(tiny_tree, 12)
+    distill(short(tiny_tree), extendable, extendable=True)
+    shutil.copytree(extendable, dropped)
     (dropped / "stages" / "0-four" / "checkpoints" / "end-00000009.json").unlink()
     with pytest.raises(InputError, match=r"stage four is finished and its optimizer state was dropped.*`extendable`"):
         distill(longer, dropped, True)
     assert (dropped / "student").is_dir()
     with pytest.raises(InputError, match=r"stage four is finished, its steps cannot change any more"):
-        distill(short(tiny_tree, 5), kept, True)
-    distill(longer, kept, True)
-    assert "steps: 12" in (kept / "recipe.yaml").read_text()
-    whole = distill(longer, tmp_path / "whole").student
-    assert same_weights(whole, kept / "student")
-    assert same_weights(whole, distill(longer, stopped[1], True).student)
-    assert max(row.get("step", 0) for row in Metrics(kept / "metrics.jsonl").rows()) == 12
+        distill(short(tiny_tree, 5), extendable, True)
+    distill(longer, extendable, True)
+    assert "steps: 12" in (extendable / "recipe.yaml").read_text()
+    uninterrupted = distill(longer, tmp_path / "whole").student
+    assert same_weights(uninterrupted, extendable / "student")
+    assert same_weights(uninterrupted, distill(longer, stopped[1], True).student)
+    assert max(row.get("step", 0) for row in Metrics(extendable / "metrics.jsonl").rows()) == 12
     # The same command again changes nothing.
-    assert distill(longer, kept, True).stages == json.loads((kept / "result.json").read_text())["stages"]
+    assert distill(longer, extendable, True).stages == json.loads((extendable / "result.json").read_text())["stages"]
 
 
 def chosen_at(monkeypatch, scores):
@@ -253,16 +253,16 @@ def test_validations_that_cannot_decide_keep_the_last_weights_and_say_so(
     if share > 0.01:
         chosen_at(monkeypatch, {3: 0.5, 6: 0.5, 9: 0.5})
     assert distill(tree, tmp_path / "run").stages["four"]["step"] == 9
-    said = capsys.readouterr().err
-    assert "four: all 3 validations score the same: the last weights are kept" in said
-    assert ("stage four: no held-out pair (" in said) == (share < 0.01)
+    messages = capsys.readouterr().err
+    assert "four: all 3 validations score the same: the last weights are kept" in messages
+    assert ("stage four: no held-out pair (" in messages) == (share < 0.01)
 
 
 def test_a_plateau_is_no_gain(tiny_tree, tmp_path, monkeypatch, capsys):
     """Patience counts from the first of equal scores; the weights are those of the last."""
     chosen_at(monkeypatch, {step: min(step, 8) for step in range(0, 400, 4)})
-    found = distill(short(tiny_tree, epochs=6, steps=None, patience=1, evaluate_every=4), tmp_path / "run")
-    assert 8 < found.stages["four"]["step"] < 50
+    run = distill(short(tiny_tree, epochs=6, steps=None, patience=1, evaluate_every=4), tmp_path / "run")
+    assert 8 < run.stages["four"]["step"] < 50
     assert "four: stopped early, no gain" in capsys.readouterr().err
 
 
@@ -272,11 +272,11 @@ def test_a_run_that_stopped_early_stays_stopped_and_says_so(tiny_tree, tmp_path,
     chosen_at(monkeypatch, {step: -step for step in range(0, 400, 4)})
     folder = tmp_path / "run"
     first = distill(short(tiny_tree, epochs=6, **asked), folder, extendable=True)
-    said = "four: stopped early, no gain since step 4 (patience 1)"
-    assert said in capsys.readouterr().err
+    message = "four: stopped early, no gain since step 4 (patience 1)"
+    assert message in capsys.readouterr().err
     rows = (folder / "metrics.jsonl").read_text().splitlines()
     again = distill(short(tiny_tree, epochs=9, **asked), folder, True)
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert again.stages["four"]["step"] == first.stages["four"]["step"] == 4
     steps = [json.loads(row).get("step", 0) for row in (folder / "metrics.jsonl").read_text().splitlines()]
     assert max(steps) == max(json.loads(row).get("step", 0) for row in rows)
@@ -325,15 +325,15 @@ def test_a_tracker_whose_server_is_away_ends_no_run(tiny_tree, tmp_path, monkeyp
     monkeypatch.setattr("msdc.distill.training.progress.require_trackers", lambda names: None)
     monkeypatch.setattr("msdc.distill.run.require_trackers", lambda names: None)
     distill(short(tiny_tree, 30), tmp_path / "run", trackers=["memory"])
-    said = capsys.readouterr().err
+    messages = capsys.readouterr().err
     rows = Metrics(tmp_path / "run" / "metrics.jsonl").rows()
-    assert said.count("tracker memory: reset by peer at the server: its rows wait") == 1
+    assert messages.count("tracker memory: reset by peer at the server: its rows wait") == 1
     if failures == 3:
         assert [step for step, _ in taken] == [row.get("step", 30) for row in rows]
     else:
         assert len(taken) == 2
         assert len(calls) == 2 + MOST_FAILURES
-        assert said.count(f"no more rows are sent to it after {MOST_FAILURES} errors in a row") == 1
+        assert messages.count(f"no more rows are sent to it after {MOST_FAILURES} errors in a row") == 1
 
 
 def test_tensorboard_has_the_rows_of_the_metrics(tiny_tree, tmp_path):

@@ -66,15 +66,15 @@ def test_auto_follows_the_gpu(monkeypatch, supported, expected):
 def test_bfloat16_training_follows_float32_and_repeats_itself(tiny_tree, tmp_path):
     """Losses within bfloat16's rounding of the float32 run; the same run twice gives the same losses."""
     stage = tiny_tree["stages"][3] | {"steps": 6}
-    found = {}
+    run_losses = {}
     for name, precision in (("float", "float32"), ("half", "bfloat16"), ("again", "bfloat16")):
         tree = tiny_tree | {"precision": precision, "stages": [stage], "cache": str(tmp_path / f"{name}-teachers")}
         distill(tree, tmp_path / name)
-        found[name] = losses(tmp_path / name, "four")
-    assert len(found["float"]) == 6
-    assert found["half"] != found["float"]
-    assert found["half"] == pytest.approx(found["float"], rel=5e-2)
-    assert found["again"] == found["half"]
+        run_losses[name] = losses(tmp_path / name, "four")
+    assert len(run_losses["float"]) == 6
+    assert run_losses["half"] != run_losses["float"]
+    assert run_losses["half"] == pytest.approx(run_losses["float"], rel=5e-2)
+    assert run_losses["again"] == run_losses["half"]
 
 
 @pytest.fixture
@@ -138,8 +138,8 @@ def train(tree: dict, tmp_path: Path) -> None:
     distill(tree, tmp_path / "one")
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(yaml.safe_dump(tree))
-    found = together(SCRIPT, str(recipe), str(tmp_path / "two"))
-    assert [code for code, _ in found] == [0, 0], found
+    outcomes = together(SCRIPT, str(recipe), str(tmp_path / "two"))
+    assert [code for code, _ in outcomes] == [0, 0], outcomes
 
 
 def test_two_processes_equal_one(tiny_tree, tmp_path):
@@ -151,11 +151,11 @@ def test_two_processes_equal_one(tiny_tree, tmp_path):
     }
     train(tree, tmp_path)
     for stage in OBJECTIVES:
-        one, two = losses(tmp_path / "one", stage), losses(tmp_path / "two", stage)
+        one_process, two_processes = losses(tmp_path / "one", stage), losses(tmp_path / "two", stage)
         # The bank fills up, so the contrastive loss may rise; a loss that stands still would prove nothing.
-        assert len(one) == steps
-        assert len(set(one)) == steps
-        assert two == pytest.approx(one, rel=1e-5, abs=1e-7), stage
+        assert len(one_process) == steps
+        assert len(set(one_process)) == steps
+        assert two_processes == pytest.approx(one_process, rel=1e-5, abs=1e-7), stage
 
 
 def test_a_large_table_has_the_same_optimizer_in_one_and_in_two_processes(tiny_teacher, tiny_tree, tmp_path):
@@ -167,9 +167,9 @@ def test_a_large_table_has_the_same_optimizer_in_one_and_in_two_processes(tiny_t
     common = tiny_tree["stages"][0] | {"train": "student", "steps": 12, "evaluate_every": 12, "batch": 15, "clip": 0.02}
     stage = common | {"name": "mse", "objective": "multilingual_mse", "learning_rate": 0.01}
     train(tiny_tree | {"assistant": None, "student": str(folder), "stages": [stage]}, tmp_path)
-    one, two = losses(tmp_path / "one", "mse"), losses(tmp_path / "two", "mse")
-    assert len(set(one)) == 12
-    assert two == pytest.approx(one, rel=1e-5)
+    one_process, two_processes = losses(tmp_path / "one", "mse"), losses(tmp_path / "two", "mse")
+    assert len(set(one_process)) == 12
+    assert two_processes == pytest.approx(one_process, rel=1e-5)
     models = [load_file(tmp_path / name / "student" / "model.safetensors") for name in ("one", "two")]
     table = "embedding.table.weight"
     assert len(models[0][table]) == 120_000
@@ -212,9 +212,9 @@ def test_a_limit_of_time_ends_every_stage_in_good_order(tiny_tree, tmp_path, mon
     result = distill(tiny_tree | {"stages": stages}, folder, hours=0.2)
     taken = [result.stages[name]["steps_taken"] for name in ("one", "four")]
     assert 0 < taken[0] < taken[1] < 720
-    said = capsys.readouterr().err
+    messages = capsys.readouterr().err
     assert all(
-        f"{name}: ends after {steps:.0f} of " in said for name, steps in zip(("one", "four"), taken, strict=True)
+        f"{name}: ends after {steps:.0f} of " in messages for name, steps in zip(("one", "four"), taken, strict=True)
     )
     rows = [row for row in Metrics(folder / "metrics.jsonl").rows() if row.get("stage") == "four"]
     assert sum("evaluation" in row for row in rows) == 1

@@ -59,8 +59,8 @@ def test_equal_answers_are_all_right():
     sources_ND = targets_ND + 2 * rng.normal(size=(90, 16))
     unit = [side / np.linalg.norm(side, axis=1, keepdims=True) for side in (sources_ND, targets_ND)]
     shares = []
-    for one, two in (unit, unit[::-1]):
-        nearest = [max(range(90), key=lambda row, v=v: (float(two[row] @ v), -row)) for v in one]
+    for queries, candidates in (unit, unit[::-1]):
+        nearest = [max(range(90), key=lambda row, v=v: (float(candidates[row] @ v), -row)) for v in queries]
         shares.append(100 * np.mean([n % 6 == row % 6 for n, row in enumerate(nearest)]))
     assert nearest_accuracy(sources_ND, targets_ND, sources, targets) == pytest.approx(shares)
     assert 10 < shares[0] < 90
@@ -95,18 +95,18 @@ def scored(monkeypatch, scores: dict[int, float]) -> None:
     monkeypatch.setattr(Trainer, "_score", score)
 
 
-@pytest.mark.parametrize(("end", "kept"), [(9.0, 0), (50.0, 6)])
-def test_the_start_of_fine_tuning_is_a_candidate(tuned, tmp_path, monkeypatch, capsys, end, kept):
+@pytest.mark.parametrize(("end", "kept_step"), [(9.0, 0), (50.0, 6)])
+def test_the_start_of_fine_tuning_is_a_candidate(tuned, tmp_path, monkeypatch, capsys, end, kept_step):
     """It is kept if training only did harm; of equal scores the trained weights are kept."""
     scored(monkeypatch, {0: 50.0, 3: 10.0, 6: end})
     result = distill(tuned, tmp_path / "run")
     shown = capsys.readouterr().err
-    assert result.stages["four"]["step"] == kept
-    assert ("no validation is as good as at the start, whose weights are kept" in shown) == (kept == 0)
+    assert result.stages["four"]["step"] == kept_step
+    assert ("no validation is as good as at the start, whose weights are kept" in shown) == (kept_step == 0)
     start = load_file(Path(tuned["student"]) / "model.safetensors")
-    found = load_file(result.student / "model.safetensors")
-    same = all(bool((found[name] == value).all()) for name, value in start.items())
-    assert same == (kept == 0)
+    weights = load_file(result.student / "model.safetensors")
+    same = all(bool((weights[name] == value).all()) for name, value in start.items())
+    assert same == (kept_step == 0)
     steps = [row["step"] for row in Metrics(tmp_path / "run" / "metrics.jsonl").rows() if "evaluation" in row]
     assert steps == [0, 3, 6]
     # Of 60 rows a tenth is held out, too few for 40 pairs.
