@@ -19,9 +19,9 @@ OTHER = {**make_run().artifact.model_dump(), "sha256": "c" * 64}
 
 
 def call(*arguments):
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         main([str(a) for a in arguments])
-    return left.value.code
+    return exit_info.value.code
 
 
 @pytest.fixture(scope="module")
@@ -236,18 +236,22 @@ def test_a_data_folder_replaces_the_home_made_pairs(tiny_bundle, tmp_path):
     with pytest.raises(InputError, match=r"no .*stsb/sts-test\.tsv"):
         done(data=tmp_path)
     words = ("a cat", "the old train", "my neighbour", "a small boat", "her sister")
-    rows = [f"{abs(i - j)}.0\t{one} sleeps\t{two} waits" for i, one in enumerate(words) for j, two in enumerate(words)]
+    rows = [
+        f"{abs(i - j)}.0\t{first} sleeps\t{second} waits"
+        for i, first in enumerate(words)
+        for j, second in enumerate(words)
+    ]
     (tmp_path / "stsb").mkdir()
     (tmp_path / "stsb" / "sts-test.tsv").write_text("\n".join(["score\tsentence1\tsentence2", *rows]) + "\n")
     for options, name in (({"data": tmp_path}, "stsb"), ({}, "graded-pairs")):
         ran = done(**options, runtime="onnx")
-        assert [one.name for one in ran.results.runs[0].accuracy] == [name]
+        assert [accuracy.name for accuracy in ran.results.runs[0].accuracy] == [name]
         (first, *_) = ran.report.recommendation
         assert ("home-made" in "".join(first)) == (name == "graded-pairs") or "not known" in "".join(first)
         note = ran.report.sections[0].tables[0].note
         assert ("on stsb (25 pairs) [95 % interval]" in note) == (name == "stsb")
         assert ("112 home-made pairs" in note) == (name == "graded-pairs")
-    assert [one.name for one in done(data=tmp_path, tasks=["graded-pairs"]).results.runs[0].accuracy] == [
+    assert [accuracy.name for accuracy in done(data=tmp_path, tasks=["graded-pairs"]).results.runs[0].accuracy] == [
         "graded-pairs"
     ]
 

@@ -22,8 +22,8 @@ def file_of(*runs):
 
 
 def latencies(old, new):
-    (found,) = compare_results(file_of(old), file_of(new))
-    return [d for d in found.differences if d.what.startswith("latency")]
+    (comparison,) = compare_results(file_of(old), file_of(new))
+    return [d for d in comparison.differences if d.what.startswith("latency")]
 
 
 def test_the_same_distribution_twice_is_noise():
@@ -74,8 +74,8 @@ def test_slow_waves_widen_the_interval():
 
 def test_several_runs_of_one_artifact_are_resampled_as_runs():
     """Two processes that differ more between than within: the interval must span their difference."""
-    one, two = np.full(50, 10.0), np.full(50, 12.0)
-    _, (low, high) = percentile_change([one, two], [one, two], resamples=500)
+    first_run, second_run = np.full(50, 10.0), np.full(50, 12.0)
+    _, (low, high) = percentile_change([first_run, second_run], [first_run, second_run], resamples=500)
     assert low < -0.1
     assert high > 0.1
 
@@ -89,20 +89,20 @@ def test_instruction_counts_have_a_tolerance_and_no_interval():
 
 def test_bytes_and_scores_are_compared():
     new = make_run(artifact={**make_run().artifact.model_dump(), "bytes": 9_000_000, "sha256": "c" * 64})
-    (found,) = compare_results(file_of(make_run()), file_of(new))
-    by_name = {d.what: d for d in found.differences}
+    (comparison,) = compare_results(file_of(make_run()), file_of(new))
+    by_name = {d.what: d for d in comparison.differences}
     assert by_name["program bytes"].verdict == "smaller"
     assert by_name["Spearman, graded-pairs"].verdict == "same"
     assert by_name["load"].verdict == "unknown"
-    assert not any("same artifact" in note for note in found.notes)
-    (found,) = compare_results(file_of(make_run()), file_of(make_run(seed=2)))
-    assert any("same artifact" in note for note in found.notes)
+    assert not any("same artifact" in note for note in comparison.notes)
+    (comparison,) = compare_results(file_of(make_run()), file_of(make_run(seed=2)))
+    assert any("same artifact" in note for note in comparison.notes)
 
 
 def test_two_precisions_of_one_runtime_can_be_compared():
     new = make_run(artifact={**make_run().artifact.model_dump(), "precision": "int8-embed4"})
-    (found,) = compare_results(file_of(make_run()), file_of(new))
-    assert "the precisions differ: int8, then int8-embed4" in found.notes
+    (comparison,) = compare_results(file_of(make_run()), file_of(new))
+    assert "the precisions differ: int8, then int8-embed4" in comparison.notes
 
 
 @pytest.mark.parametrize("sides", [(file_of(), file_of(make_run())), (file_of(make_run()), file_of())])
@@ -124,16 +124,16 @@ def changed(of, **fields):
     (changed("device", kind="adb"), "(adb, python"),
 ])  # fmt: skip
 def test_nothing_in_common_is_named_on_both_sides_and_passes_no_gate(other, word):
-    found = compare_results(file_of(make_run()), file_of(other))
-    assert shares_nothing(found)
-    now, before = not_compared(found)
+    comparisons = compare_results(file_of(make_run()), file_of(other))
+    assert shares_nothing(comparisons)
+    now, before = not_compared(comparisons)
     assert now.endswith(": only in the new result")
     assert word in now
     assert before == (
         "tiny executorch int8 (aaaaaaaa) on bench machine (host, python, 1 thread): only in the earlier result"
     )
-    assert ungated(found) == [now, before]
-    assert regressions(found, 5) == ([], [])
+    assert ungated(comparisons) == [now, before]
+    assert regressions(comparisons, 5) == ([], [])
 
 
 @pytest.mark.parametrize("gone", [
@@ -147,13 +147,13 @@ def test_nothing_in_common_is_named_on_both_sides_and_passes_no_gate(other, word
 def test_what_is_gone_or_new_is_named_and_passes_no_gate(gone):
     for sides, where in ((([make_run(), gone], [make_run(seed=2)]), "only in the earlier result"),
                          (([make_run(seed=2)], [make_run(), gone]), "only in the new result")):  # fmt: skip
-        found = compare_results(*(file_of(*side) for side in sides))
-        assert not shares_nothing(found)
-        (line,) = ungated(found)
+        comparisons = compare_results(*(file_of(*side) for side in sides))
+        assert not shares_nothing(comparisons)
+        (line,) = ungated(comparisons)
         artifact = gone.artifact
         assert line.startswith(f"{artifact.bundle} {artifact.runtime} {artifact.precision} ({artifact.sha256[:8]})")
         assert line.endswith(where)
-        (shared,) = [one for one in found if not one.missing]
+        (shared,) = [comparison for comparison in comparisons if not comparison.missing]
         assert shared.same_program
         assert shared.differences
 
@@ -171,42 +171,42 @@ FIGURES = {
 
 @pytest.mark.parametrize("what", FIGURES)
 def test_a_figure_of_one_result_is_named_and_passes_no_gate(what):
-    lacking, whole = make_run(**FIGURES[what]), make_run(seed=2)
+    lacking, complete = make_run(**FIGURES[what]), make_run(seed=2)
     before, now = ("new", "earlier") if what == "scores, xsr" else ("earlier", "new")
-    for sides, where in (((whole, lacking), before), ((lacking, whole), now)):
-        (one,) = compare_results(*map(file_of, sides))
-        (figure,) = one.unmatched
+    for sides, where in (((complete, lacking), before), ((lacking, complete), now)):
+        (comparison,) = compare_results(*map(file_of, sides))
+        (figure,) = comparison.unmatched
         assert figure.what == what
         assert [value is None for value in (figure.old, figure.new)] == [where == "new", where == "earlier"]
-        assert ungated([one]) == [f"executorch on bench machine: {what}: only in the {where} result"]
-    assert ungated(compare_results(file_of(whole), file_of(make_run()))) == []
+        assert ungated([comparison]) == [f"executorch on bench machine: {what}: only in the {where} result"]
+    assert ungated(compare_results(file_of(complete), file_of(make_run()))) == []
 
 
 def test_every_figure_is_in_one_list_and_a_gate_without_a_time_is_none():
     bare = {"latency": (), "tokenize": None, "pipeline": None}
-    found = compare_results(file_of(make_run(**bare)), file_of(make_run(**bare)))
-    assert ungated(found) == ["no time and no count is in both results: the gate compared nothing"]
-    (one,) = compare_results(file_of(make_run(clock="instructions")), file_of(make_run(clock="instructions")))
+    comparisons = compare_results(file_of(make_run(**bare)), file_of(make_run(**bare)))
+    assert ungated(comparisons) == ["no time and no count is in both results: the gate compared nothing"]
+    (comparison,) = compare_results(file_of(make_run(clock="instructions")), file_of(make_run(clock="instructions")))
     (wall,) = compare_results(file_of(make_run()), file_of(make_run()))
     names = [item.what for item in wall.differences]
     assert names[:4] == ["program bytes", *(f"latency, {length} tokens, median" for length in (8, 32, 128))]
     assert names[4:6] == ["tokenization, median", "text to vector, median"]
-    assert [item.what for item in one.differences] == [*names[:4], *names[6:]], "loads of both clocks"
+    assert [item.what for item in comparison.differences] == [*names[:4], *names[6:]], "loads of both clocks"
 
 
 def test_a_clock_too_coarse_for_a_time_passes_no_gate():
     zero = [Timing(samples=[0.0, 0.0, 0.1] * 20, warmup=0, length=8)]
-    found = compare_results(file_of(make_run(latency=zero)), file_of(make_run(latency=zero)))
-    assert ungated(found) == [
+    comparisons = compare_results(file_of(make_run(latency=zero)), file_of(make_run(latency=zero)))
+    assert ungated(comparisons) == [
         "executorch on bench machine: latency, 8 tokens, median: the earlier samples are below the step of their clock"
     ]
 
 
 def test_scores_without_spearman_in_both_are_a_note():
     other = [Accuracy(task="xsr", name="xsr", found=81.0)]
-    found = compare_results(file_of(make_run(accuracy=other)), file_of(make_run(accuracy=other)))
-    assert ungated(found) == []
-    assert "scores of xsr are not compared here: msdc evaluate --against tests them" in found[0].notes
+    comparisons = compare_results(file_of(make_run(accuracy=other)), file_of(make_run(accuracy=other)))
+    assert ungated(comparisons) == []
+    assert "scores of xsr are not compared here: msdc evaluate --against tests them" in comparisons[0].notes
 
 
 def test_gate_names_what_rose_and_leaves_noise_alone():
@@ -223,28 +223,32 @@ def test_gate_names_what_rose_and_leaves_noise_alone():
 
 
 def test_a_timing_of_the_same_program_or_a_noisy_machine_is_not_called_faster():
-    (one,) = compare_results(file_of(make_run(scale=1.6)), file_of(make_run(seed=4, created="2026-01-02T03:04:59")))
-    assert one.same_program
-    assert "03:04:05), then" in one.title
-    assert "03:04:59)" in one.title
-    assert {one.verdict(item) for item in one.differences if item.unit in ("ms", "MiB")} == {"same program"}
-    assert slower_timings(one) == ([], [])
+    (comparison,) = compare_results(
+        file_of(make_run(scale=1.6)), file_of(make_run(seed=4, created="2026-01-02T03:04:59"))
+    )
+    assert comparison.same_program
+    assert "03:04:05), then" in comparison.title
+    assert "03:04:59)" in comparison.title
+    assert {comparison.verdict(item) for item in comparison.differences if item.unit in ("ms", "MiB")} == {
+        "same program"
+    }
+    assert slower_timings(comparison) == ([], [])
     newer = make_run(seed=4, versions={"executorch": "1.6"})
     assert not compare_results(file_of(make_run()), file_of(newer))[0].same_program, "another version of the runtime"
-    (one,) = compare_results(file_of(make_run(scale=1.6)), file_of(make_run(seed=4, artifact=OTHER)))
-    assert {one.verdict(item) for item in one.differences if "latency" in item.what} == {"faster"}
+    (comparison,) = compare_results(file_of(make_run(scale=1.6)), file_of(make_run(seed=4, artifact=OTHER)))
+    assert {comparison.verdict(item) for item in comparison.differences if "latency" in item.what} == {"faster"}
     spread = Timing(samples=[4.0, 4.1, 9.0] * 40, warmup=0, length=8)
-    (one,) = compare_results(file_of(make_run(latency=[spread])), file_of(make_run(scale=0.5, artifact=OTHER)))
-    assert one.differences[1].verdict == "faster"
-    assert one.verdict(one.differences[1]) == "not decided (noisy before)"
+    (comparison,) = compare_results(file_of(make_run(latency=[spread])), file_of(make_run(scale=0.5, artifact=OTHER)))
+    assert comparison.differences[1].verdict == "faster"
+    assert comparison.verdict(comparison.differences[1]) == "not decided (noisy before)"
 
 
 OTHER = {**make_run().artifact.model_dump(), "sha256": "c" * 64}
 
 
 def gated(new, old=None, percent=10):
-    found = regressions(compare_results(file_of(old or make_run()), file_of(new)), percent)
-    return tuple(map(len, found))
+    regressed = regressions(compare_results(file_of(old or make_run()), file_of(new)), percent)
+    return tuple(map(len, regressed))
 
 
 def test_what_the_machine_may_have_done_is_inconclusive_and_no_regression():

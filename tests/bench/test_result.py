@@ -106,9 +106,9 @@ def test_folders_and_doubles(tmp_path):
     file = make_file()
     write(tmp_path / "a.json", raw_of(file))
     write(tmp_path / "b.json", raw_of(file.runs[0]))
-    found = read_results([tmp_path, tmp_path / "a.json"])
-    assert len(found.runs) == len(file.runs)
-    assert len(found.models) == len(file.models)
+    merged = read_results([tmp_path, tmp_path / "a.json"])
+    assert len(merged.runs) == len(file.runs)
+    assert len(merged.models) == len(file.models)
 
 
 def test_an_empty_folder_and_no_json(tmp_path):

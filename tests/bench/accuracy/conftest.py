@@ -26,12 +26,12 @@ def graded_rows():
     ends = ("sleeps on the warm roof", "waits near the station", "sings a quiet song", "looks at the dark sea",
             "moves very slowly")  # fmt: skip
     rows = []
-    for i, subject in enumerate(subjects):
-        for j, end in enumerate(ends):
-            other_subject = subject if (i + j) % 3 else subjects[(i + 3) % len(subjects)]
-            other_end = end if (i * j) % 4 else ends[(j + 2) % len(ends)]
+    for row, subject in enumerate(subjects):
+        for column, end in enumerate(ends):
+            other_subject = subject if (row + column) % 3 else subjects[(row + 3) % len(subjects)]
+            other_end = end if (row * column) % 4 else ends[(column + 2) % len(ends)]
             same = (other_subject == subject) + 2 * (other_end == end)
-            score = round(same * 1.5 + 0.1 * ((i + j) % 5), 2)
+            score = round(same * 1.5 + 0.1 * ((row + column) % 5), 2)
             rows.append((score, f"{subject} {end}.", f"{other_subject} {other_end} today."))
     return rows
 

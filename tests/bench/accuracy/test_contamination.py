@@ -39,26 +39,26 @@ def test_normal_form():
 @pytest.mark.parametrize("name", ["corpus.en-xx.tsv", "corpus.en-xx.tsv.gz"])
 def test_exact_after_case_and_punctuation(tmp_path, name):
     file = corpus(tmp_path, ["Something else\tzwei hunde spielen im schnee", "EL NIÑO COME UNA MANZANA\tx"], name)
-    found = check(TESTS, [file])
-    assert found.by_set["one"]["exact"] == 1
-    assert found.by_set["one"]["sentences"] == 2
-    assert found.by_set["two"]["exact"] == 1
-    assert found.by_set["two"]["near"] == 0
-    assert found.by_set["one"]["examples"] == [
+    contamination = check(TESTS, [file])
+    assert contamination.by_set["one"]["exact"] == 1
+    assert contamination.by_set["one"]["sentences"] == 2
+    assert contamination.by_set["two"]["exact"] == 1
+    assert contamination.by_set["two"]["near"] == 0
+    assert contamination.by_set["one"]["examples"] == [
         {"kind": "exact", "similarity": 1.0, "test_text": 2, "corpus": f"{tmp_path.name}/{name}", "line": 1}
     ]
-    assert found.corpora[0]["exact"] == 2
-    assert found.corpora[0]["sentences"] == 4
+    assert contamination.corpora[0]["exact"] == 2
+    assert contamination.corpora[0]["sentences"] == 4
 
 
 def test_near_duplicates(tmp_path):
     file = corpus(tmp_path, [NOVEMBER.format("in") + "\ta", "A man is walking a small dog along the river.\tb"])
-    found = check(TESTS, [file]).by_set
-    assert (found["two"]["exact"], found["two"]["near"]) == (0, 1)
-    assert (found["one"]["exact"], found["one"]["near"]) == (0, 0)
-    one, other = (shingles(normalise(text.format(word))) for text, word in ((NOVEMBER, "of"), (NOVEMBER, "in")))
-    similarity = found["two"]["examples"][0]["similarity"]
-    assert similarity == pytest.approx(len(one & other) / len(one | other), abs=1e-3)
+    by_set = check(TESTS, [file]).by_set
+    assert (by_set["two"]["exact"], by_set["two"]["near"]) == (0, 1)
+    assert (by_set["one"]["exact"], by_set["one"]["near"]) == (0, 0)
+    first, second = (shingles(normalise(text.format(word))) for text, word in ((NOVEMBER, "of"), (NOVEMBER, "in")))
+    similarity = by_set["two"]["examples"][0]["similarity"]
+    assert similarity == pytest.approx(len(first & second) / len(first | second), abs=1e-3)
     exact_only = check(TESTS, [file], near=None).by_set["two"]
     assert exact_only["near"] is None
     assert exact_only["exact"] == 0
@@ -88,21 +88,21 @@ def test_minhash_finds_what_all_pairs_find(tmp_path):
             parts[position] = str(generator.choice(words))
         damaged.append(" ".join(parts))
     exact = set(sentences) & set(damaged)
-    known = {text: shingles(text) for text in {*sentences, *damaged}}
-    pairs = ((test, known[test], known[line]) for test in set(sentences) - exact for line in damaged)
+    shingles_of = {text: shingles(text) for text in {*sentences, *damaged}}
+    pairs = ((test, shingles_of[test], shingles_of[line]) for test in set(sentences) - exact for line in damaged)
     near = {test for test, a, b in pairs if len(a & b) / len(a | b) >= 0.7}
-    found = check({"set": sentences}, [corpus(tmp_path, damaged, "damaged.txt")]).by_set["set"]
-    assert found["exact"] == len(exact) > 20
+    counts = check({"set": sentences}, [corpus(tmp_path, damaged, "damaged.txt")]).by_set["set"]
+    assert counts["exact"] == len(exact) > 20
     assert len(near) > 20
     # an index that estimates may miss a borderline one; it may never invent one
-    assert 0.98 * len(near) <= found["near"] <= len(near)
+    assert 0.98 * len(near) <= counts["near"] <= len(near)
 
 
 def test_texts_of_every_length_and_script_match_themselves():
     texts = ["a", "ab", "abcd", "abcde", "abcdef", "\U0001f600", "\ud800 half", "一二三四五六七", "x" * 5000, "y" * 500]
-    found = NearIndex(texts, 0.7).matches(texts)
-    assert [[text for text, _ in matches] for matches in found] == [[text] for text in texts]
-    assert all(similarity == 1.0 for matches in found for _, similarity in matches)
+    all_matches = NearIndex(texts, 0.7).matches(texts)
+    assert [[text for text, _ in matches] for matches in all_matches] == [[text] for text in texts]
+    assert all(similarity == 1.0 for matches in all_matches for _, similarity in matches)
     assert NearIndex([], 0.7).matches(["a"]) == [[]]
     assert NearIndex(["a"], 0.7).matches([]) == []
 
@@ -110,10 +110,10 @@ def test_texts_of_every_length_and_script_match_themselves():
 def test_repeats_count_once_per_set_and_in_every_corpus(tmp_path):
     first = corpus(tmp_path, ["Zwei Hunde spielen im Schnee"] * 5, "a.txt")
     second = corpus(tmp_path, ["zwei hunde spielen im schnee"], "b.txt")
-    found = check(TESTS, [first, second])
-    assert found.by_set["one"]["exact"] == 1
-    assert [one["exact"] for one in found.corpora] == [1, 1]
-    assert [one["sentences"] for one in found.corpora] == [5, 1]
+    contamination = check(TESTS, [first, second])
+    assert contamination.by_set["one"]["exact"] == 1
+    assert [entry["exact"] for entry in contamination.corpora] == [1, 1]
+    assert [entry["sentences"] for entry in contamination.corpora] == [5, 1]
 
 
 def test_folders_and_bad_corpora(tmp_path, capsys):
@@ -148,11 +148,11 @@ def test_the_corpora_of_a_recipe_as_it_reads_them(tmp_path):
         "stages:\n  - {name: train, train: student, teacher: teacher, objective: multilingual_mse}\n",
         encoding="utf-8",
     )
-    found = check(TESTS, [recipe])
+    contamination = check(TESTS, [recipe])
     # only the first row, and only German: what the recipe teaches with
-    assert found.by_set["one"]["exact"] == 1
-    assert found.by_set["two"]["exact"] == 0
-    assert [one["sentences"] for one in found.corpora] == [2]
-    assert str(tmp_path) not in found.corpora[0]["file"]
+    assert contamination.by_set["one"]["exact"] == 1
+    assert contamination.by_set["two"]["exact"] == 0
+    assert [entry["sentences"] for entry in contamination.corpora] == [2]
+    assert str(tmp_path) not in contamination.corpora[0]["file"]
     with pytest.raises(InputError, match="no shipped recipe"):
         corpus_streams(["msdc-nothing"])

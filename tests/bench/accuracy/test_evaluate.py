@@ -48,7 +48,11 @@ def test_the_precision_of_a_shipped_model(tiny_bundle):
 
     def records(**options) -> list[tuple]:
         models = evaluated("msdc-mini", ["graded-pairs"], resamples=0, **options)["models"]
-        return [(one["kind"], one.get("precision"), one["sha256"]) for one in models if one["label"] == "msdc-mini"]
+        return [
+            (model["kind"], model.get("precision"), model["sha256"])
+            for model in models
+            if model["label"] == "msdc-mini"
+        ]
 
     exact = msdc.load_encoder("msdc-mini", precision="float").fingerprint()
     assert records() == [("program", "int8", msdc.load_encoder("msdc-mini").fingerprint())]
@@ -77,8 +81,8 @@ def test_json_of_a_float_model(capsys, tiny_student, tmp_path):
     assert "contamination not checked" in err
     assert json.loads((tmp_path / "r.json").read_text("utf-8")) == document
     assert re.fullmatch("[0-9a-f]{64}", first["data"][0]["sha256"])
-    one = evaluate(str(tiny_student), "sts", QUICKSTART / "graded_pairs.tsv", resamples=20)
-    assert {**one, "seconds": 0, "name": 0} == {**first, "seconds": 0, "name": 0}
+    scores = evaluate(str(tiny_student), "sts", QUICKSTART / "graded_pairs.tsv", resamples=20)
+    assert {**scores, "seconds": 0, "name": 0} == {**first, "seconds": 0, "name": 0}
 
 
 def test_texts_that_a_model_reads_in_part_are_counted(tiny_student, tiny_bundle, tmp_path, capsys):
@@ -89,18 +93,18 @@ def test_texts_that_a_model_reads_in_part_are_counted(tiny_student, tiny_bundle,
     file.write_text(f"{long}\ta bus\t3\n{long}\ta cat\t1\na dog\t{long} too\t2\nrain\tsnow\t4\n", encoding="utf-8")
     document = evaluated(tiny_student, ["graded-pairs", f"sts={file}"], artifacts=(str(tiny_bundle),),
                          truncate_dims=(8,), resamples=0)  # fmt: skip
-    counts = {(one["model"], one["name"]): one["truncated"] for one in document["results"]}
+    counts = {(row["model"], row["name"]): row["truncated"] for row in document["results"]}
     assert set(counts.values()) == {0, 2}
     assert {model for (model, name), count in counts.items() if count == 2} == {
-        one["label"] for one in document["models"]
+        model["label"] for model in document["models"]
     }
     line = "tiny-student: 2 texts are longer than the model reads and only in part in its score"
     assert line in page(document)
     code, out, err = command(capsys, "evaluate", tiny_student, "--tasks", f"sts={file}", "--resamples", 0)
     assert code == 0, err
     assert "2 texts are longer than the model reads" in " ".join(out.split())
-    (one,) = evaluated(WordBag(), [f"sts={file}"], resamples=0)["results"]
-    assert one["truncated"] is None, "a model that has no tokens that we know of"
+    (row,) = evaluated(WordBag(), [f"sts={file}"], resamples=0)["results"]
+    assert row["truncated"] is None, "a model that has no tokens that we know of"
 
 
 @pytest.fixture(scope="module")
@@ -126,11 +130,11 @@ def test_artifacts_are_what_is_measured(card, tiny_student, tiny_bundle):
     assert "7 + " in markdown(card)
     for model in card["models"][1:]:
         bundle = msdc.load_bundle(tiny_bundle, runtime=model["runtime"])
-        own = evaluate(bundle, task="sts", path=QUICKSTART / "graded_pairs.tsv", resamples=0)["spearman"]
+        spearman = evaluate(bundle, task="sts", path=QUICKSTART / "graded_pairs.tsv", resamples=0)["spearman"]
         (row,) = [r for r in card["results"] if r["model"] == model["label"] and r["name"] == "graded-pairs"]
-        assert row["spearman"] == own
+        assert row["spearman"] == spearman
         assert row["against"]["model"] == "tiny-student"
-        assert row["against"]["difference"] == pytest.approx(own - row["against"]["spearman"], abs=1e-9)
+        assert row["against"]["difference"] == pytest.approx(spearman - row["against"]["spearman"], abs=1e-9)
         assert model["bytes"] > 1000
         assert model["kind"] == "artifact"
     rows = [r for r in card["results"] if r["task"] == "drift"]
@@ -253,11 +257,13 @@ def test_card_exports_and_finds_the_training_text_by_itself(tiny_student, tmp_pa
 
 def test_a_recipe_whose_text_is_not_here_is_told_and_stops_nothing(tmp_path, tiny_student, monkeypatch):
     monkeypatch.setenv("MSDC_DATA", str(tmp_path))
-    shipped, own = (open_evaluated(name, taken=set(), settings=Settings()) for name in ("msdc-mini", tiny_student))
+    shipped, unshipped = (
+        open_evaluated(name, taken=set(), settings=Settings()) for name in ("msdc-mini", tiny_student)
+    )
     corpora, why = training_text(shipped, None)
     assert corpora == ()
     assert "tatoeba" in why
-    assert training_text(own, None) == ((), NO_CORPUS)
+    assert training_text(unshipped, None) == ((), NO_CORPUS)
 
 
 def test_retrieval_is_reported_without_the_pairs_of_the_training_text(tiny_student, tmp_path):
@@ -265,9 +271,9 @@ def test_retrieval_is_reported_without_the_pairs_of_the_training_text(tiny_stude
     german, english = (read_parallel(PARALLEL).sides[code][:60] for code in ("de", "en"))
     for code, side in (("deu", german), ("eng", english)):
         (tmp_path / f"x.deu-eng.{code}").write_text("\n".join(side) + "\n", encoding="utf-8")
-    seen = {*german[:10], *english[5:25]}
+    trained_texts = {*german[:10], *english[5:25]}
     corpus = tmp_path / "corpus.txt"
-    corpus.write_text("".join(f"{text.upper()}!\n" for text in sorted(seen)), encoding="utf-8")
+    corpus.write_text("".join(f"{text.upper()}!\n" for text in sorted(trained_texts)), encoding="utf-8")
     tasks = [f"tatoeba={tmp_path / 'x.deu-eng.deu'}"]
     document = evaluated(tiny_student, tasks, corpora=[corpus], near=None, resamples=20)
     (row,) = document["results"]
@@ -295,9 +301,9 @@ def stsb(tmp_path):
 
 
 def test_named_sets_from_python(bag, monkeypatch, tmp_path, stsb):
-    one = evaluate(bag, task="graded-pairs", resamples=0)
-    assert one["name"] == "graded-pairs"
-    assert one["spearman"] == pytest.approx(
+    scores = evaluate(bag, task="graded-pairs", resamples=0)
+    assert scores["name"] == "graded-pairs"
+    assert scores["spearman"] == pytest.approx(
         evaluate(bag, task="sts", path=QUICKSTART / "graded_pairs.tsv", resamples=0)["spearman"]
     )
     with pytest.raises(InputError, match="quickstart is 7 data sets; name one of: quickstart/en-de"):
@@ -313,7 +319,7 @@ def test_a_suite_reports_what_is_absent(tiny_student, tmp_path):
     write_pairs(folder / "STS2017.en-en.tsv", ROWS)
     document = evaluated(tiny_student, ["paper-msd"], data=tmp_path, resamples=0)
     assert [r["name"] for r in document["results"]] == ["sts17/en-en"]
-    assert {"sts17/ar-ar", "sts17/en-nl"} <= {one["name"] for one in document["absent"]}
+    assert {"sts17/ar-ar", "sts17/en-nl"} <= {entry["name"] for entry in document["absent"]}
     main = document["tables"][0]
     (ours,) = [row for row in main["rows"] if not row["published"]]
     assert ours["values"]["en-en"] == document["results"][0]["spearman"]

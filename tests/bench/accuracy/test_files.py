@@ -64,10 +64,10 @@ def test_byte_order_mark_and_windows_line_ends_do_not_change_the_score(tmp_path,
     plain = write_pairs(tmp_path / "plain.tsv", graded_rows)
     dirty = tmp_path / "dirty.tsv"
     dirty.write_bytes(b"\xef\xbb\xbf" + plain.read_bytes().replace(b"\n", b"\r\n"))
-    one, two = (evaluate(bag, task="sts", path=file, resamples=0) for file in (plain, dirty))
-    assert one["spearman"] == two["spearman"]
-    assert "notes" not in one
-    assert two["notes"][1] == f"line 1: Windows line end removed ({len(graded_rows)} lines)"
+    plain_scores, dirty_scores = (evaluate(bag, task="sts", path=file, resamples=0) for file in (plain, dirty))
+    assert plain_scores["spearman"] == dirty_scores["spearman"]
+    assert "notes" not in plain_scores
+    assert dirty_scores["notes"][1] == f"line 1: Windows line end removed ({len(graded_rows)} lines)"
 
 
 def test_vectors_that_are_not_finite_name_the_line(tmp_path):
@@ -87,7 +87,7 @@ def test_constant_and_nearly_constant_models_have_no_spearman(tmp_path, graded_r
     file.write_text(GOOD, encoding="utf-8")
     with pytest.raises(MsdcError, match=r"pairs lines 1..3: constant gives every pair the same cosine .* undefined"):
         evaluate(Constant(), task="sts", path=file)
-    texts = sorted({text for _, one, two in graded_rows for text in (one, two)})
+    texts = sorted({text for _, first, second in graded_rows for text in (first, second)})
     noise = np.random.default_rng(0).standard_normal((len(texts), 16)) * 1e-5
     vectors = {text: np.ones(16) + noise[i] for i, text in enumerate(texts)}
     with pytest.raises(MsdcError, match="undefined"):

@@ -21,49 +21,55 @@ def clustered(rows: int, width: int, seed: int, noise: float = 0.35) -> tuple[np
     return unit_rows(sides[0].astype(np.float32)), unit_rows(sides[1].astype(np.float32))
 
 
-def brute_force_miner(x, y, k, kind):
+def brute_force_miner(source_vectors, target_vectors, neighbours, kind):
     """Margin mining as the formula says it, one pair at a time."""
-    similarity = x.astype(np.float64) @ y.astype(np.float64).T
-    near_x, near_y = np.argsort(-similarity, 1)[:, :k], np.argsort(-similarity.T, 1)[:, :k]
-    mean = (np.sort(similarity, 1)[:, -k:].mean(1)[:, None] + np.sort(similarity, 0)[-k:].mean(0)) / 2
+    similarity = source_vectors.astype(np.float64) @ target_vectors.astype(np.float64).T
+    near_targets, near_sources = (
+        np.argsort(-similarity, 1)[:, :neighbours],
+        np.argsort(-similarity.T, 1)[:, :neighbours],
+    )
+    mean = (np.sort(similarity, 1)[:, -neighbours:].mean(1)[:, None] + np.sort(similarity, 0)[-neighbours:].mean(0)) / 2
     score = {"ratio": similarity / mean, "distance": similarity - mean, "absolute": similarity}[kind]
-    found = [(i, max(near_x[i], key=lambda j, i=i: score[i, j])) for i in range(len(x))]
-    found += [(max(near_y[j], key=lambda i, j=j: score[i, j]), j) for j in range(len(y))]
-    used_x, used_y, out = set(), set(), []
-    for i, j in sorted(found, key=lambda pair: -score[pair]):
-        if i not in used_x and j not in used_y:
-            used_x.add(i)
-            used_y.add(j)
-            out.append((i, j, score[i, j]))
+    candidates = [(i, max(near_targets[i], key=lambda j, i=i: score[i, j])) for i in range(len(source_vectors))]
+    candidates += [(max(near_sources[j], key=lambda i, j=j: score[i, j]), j) for j in range(len(target_vectors))]
+    used_rows, used_columns, out = set(), set(), []
+    for row, column in sorted(candidates, key=lambda pair: -score[pair]):
+        if row not in used_rows and column not in used_columns:
+            used_rows.add(row)
+            used_columns.add(column)
+            out.append((row, column, score[row, column]))
     return out
 
 
 @pytest.mark.parametrize("kind", ["ratio", "distance", "absolute"])
-@pytest.mark.parametrize("k", [1, 4])
-def test_miner_equals_brute_force(kind, k):
-    x, y = clustered(60, 16, seed=k, noise=0.7)
-    y = y[np.random.default_rng(0).permutation(60)][:47]
-    source, target, score = mine(x, y, k=k, kind=kind)
-    expected = brute_force_miner(x, y, k, kind)
+@pytest.mark.parametrize("neighbours", [1, 4])
+def test_miner_equals_brute_force(kind, neighbours):
+    source_vectors, target_vectors = clustered(60, 16, seed=neighbours, noise=0.7)
+    target_vectors = target_vectors[np.random.default_rng(0).permutation(60)][:47]
+    source, target, score = mine(source_vectors, target_vectors, k=neighbours, kind=kind)
+    expected = brute_force_miner(source_vectors, target_vectors, neighbours, kind)
     assert list(zip(source.tolist(), target.tolist(), strict=True)) == [e[:2] for e in expected]
     assert np.allclose(score, [e[2] for e in expected], atol=1e-6)
 
 
 def test_nearest_equals_brute_force():
-    x, y = clustered(40, 12, seed=3)
-    full = x.astype(np.float64) @ y.astype(np.float64).T
-    assert np.array_equal(nearest(x, y), full.argmax(1))
-    assert len(mine(x[:3], y[:3], k=10)[2]) == 3
+    source_vectors, target_vectors = clustered(40, 12, seed=3)
+    full = source_vectors.astype(np.float64) @ target_vectors.astype(np.float64).T
+    assert np.array_equal(nearest(source_vectors, target_vectors), full.argmax(1))
+    assert len(mine(source_vectors[:3], target_vectors[:3], k=10)[2]) == 3
 
 
 @pytest.mark.parametrize("block", [64_000_000, 300, 1])
 @pytest.mark.parametrize(("rows", "columns"), [(57, 40), (40, 57), (3, 50), (50, 2), (1, 1)])
 def test_both_ways_equals_two_searches(monkeypatch, block, rows, columns):
     monkeypatch.setattr("msdc.bench.accuracy.neighbours.BLOCK_NUMBERS", block)
-    x, y = clustered(60, 12, seed=9)
-    x, y = x[:rows], y[:columns]
-    found = both_ways(x, y, 4)
-    for full, values, index in ((x @ y.T, *found[:2]), (y @ x.T, *found[2:])):
+    source_vectors, target_vectors = clustered(60, 12, seed=9)
+    source_vectors, target_vectors = source_vectors[:rows], target_vectors[:columns]
+    neighbours = both_ways(source_vectors, target_vectors, 4)
+    for full, values, index in (
+        (source_vectors @ target_vectors.T, *neighbours[:2]),
+        (target_vectors @ source_vectors.T, *neighbours[2:]),
+    ):
         assert np.array_equal(index, np.argsort(-full, axis=1)[:, :4])
         assert np.allclose(values, -np.sort(-full, axis=1)[:, :4], atol=1e-6)
 
@@ -94,18 +100,18 @@ def write_bucc(folder, rows=40, seed=0, width=16, noise=0.25):
     vectors = {}
     generator = np.random.default_rng(seed)
     for split in ("training", "test"):
-        x, y = clustered(rows, width, seed=seed + len(split), noise=noise)
+        source_vectors, target_vectors = clustered(rows, width, seed=seed + len(split), noise=noise)
         lines = {"de": [], "en": [], "gold": []}
         order = generator.permutation(rows)
         for row in range(rows):
-            vectors[f"{split} quelle {row}"] = x[row]
+            vectors[f"{split} quelle {row}"] = source_vectors[row]
             lines["de"].append(f"de-{row}\t{split} quelle {row}")
-        for place, row in enumerate(order):
-            vector = y[row] if row < rows // 2 else generator.standard_normal(width)
+        for position, row in enumerate(order):
+            vector = target_vectors[row] if row < rows // 2 else generator.standard_normal(width)
             vectors[f"{split} target {row}"] = vector
-            lines["en"].append(f"en-{place}\t{split} target {row}")
+            lines["en"].append(f"en-{position}\t{split} target {row}")
             if row < rows // 2:
-                lines["gold"].append(f"de-{row}\ten-{place}")
+                lines["gold"].append(f"de-{row}\ten-{position}")
         for name, content in lines.items():
             (folder / f"de-en.{split}.{name}").write_text("\n".join(content) + "\n", encoding="utf-8")
     return LookupEncoder(vectors)
@@ -117,11 +123,11 @@ def test_bucc_threshold_from_training_scored_on_test(tmp_path):
     assert result["split"] == "test"
     assert result["gold"] == 20
     assert result["sources"] == 40
-    store, found = VectorStore(model), []
+    store, ranked_pairs = VectorStore(model), []
     for split in read_bucc(tmp_path).content:
         sides = unit_rows(store.encode(split.source)), unit_rows(store.encode(split.target))
-        found.append([((i, j) in split.gold, value) for i, j, value in brute_force_miner(*sides, 4, "ratio")])
-    training, test = found
+        ranked_pairs.append([((i, j) in split.gold, value) for i, j, value in brute_force_miner(*sides, 4, "ratio")])
+    training, test = ranked_pairs
     best = max((2 * sum(r for r, _ in training[: n + 1]) / (n + 1 + 20), n) for n in range(len(training)))[1]
     threshold = (training[best][1] + training[best + 1][1]) / 2
     assert result["threshold"] == pytest.approx(threshold, abs=1e-6)
@@ -166,9 +172,9 @@ def test_gold_ranks_count_ties_apart():
     above, level = gold_ranks(queries, candidates, [[0], [0], [2]])
     assert above.tolist() == [0, 2, 3]
     assert level.tolist() == [1, 1, 0]
-    x, y = clustered(200, 12, seed=11, noise=0.8)
-    full = x.astype(np.float64) @ y.astype(np.float64).T
-    above, level = gold_ranks(x, y, [[row] for row in range(200)])
+    source_vectors, target_vectors = clustered(200, 12, seed=11, noise=0.8)
+    full = source_vectors.astype(np.float64) @ target_vectors.astype(np.float64).T
+    above, level = gold_ranks(source_vectors, target_vectors, [[row] for row in range(200)])
     assert above.tolist() == (full > full.diagonal()[:, None]).sum(1).tolist()
     assert not level.any()
     # Of several gold ones the best; those that tie with it are not counted.
@@ -179,12 +185,12 @@ def test_gold_ranks_count_ties_apart():
 
 def test_a_model_that_is_always_right_is_so_with_equal_answers(tmp_path):
     """Ninety questions and six answers: an oracle's score is 100 in every retrieval task, whatever row is nearest."""
-    x, near = clustered(6, 8, seed=2, noise=0.1)
+    unit_vectors, near = clustered(6, 8, seed=2, noise=0.1)
     questions, answers = [f"question {n}" for n in range(90)], [f"answer {n % 6}" for n in range(90)]
     answers[:6] = [f"ANSWER {n}." for n in range(6)]
     questions[80:] = questions[:10]  # asked twice, answered in other words
     answers[80:86] = [f"other words {n}" for n in range(6)]
-    vectors = {text: x[n % 6] for side in (questions[:80], answers[:80]) for n, text in enumerate(side)}
+    vectors = {text: unit_vectors[n % 6] for side in (questions[:80], answers[:80]) for n, text in enumerate(side)}
     vectors |= {f"other words {n}": near[n] for n in range(6)}
     lines = "".join(f"{q}\t{a}\n" for q, a in zip(questions, answers, strict=True))
     (tmp_path / "faq.en-de.tsv").write_text(lines, encoding="utf-8")
@@ -195,15 +201,17 @@ def test_a_model_that_is_always_right_is_so_with_equal_answers(tmp_path):
 
 
 def test_retrieval_equals_brute_force_and_breaks_ties_fairly(tmp_path):
-    x, y = clustered(30, 8, seed=6, noise=0.8)
+    query_vectors, answer_vectors = clustered(30, 8, seed=6, noise=0.8)
     noise = np.random.default_rng(1).standard_normal((50, 8))
-    vectors = {f"query {i}": x[i] for i in range(30)} | {f"answer {i}": y[i] for i in range(30)}
+    vectors = {f"query {i}": query_vectors[i] for i in range(30)} | {
+        f"answer {i}": answer_vectors[i] for i in range(30)
+    }
     vectors |= {f"other {i}": noise[i] for i in range(50)}
     (tmp_path / "q.en-de.tsv").write_text("".join(f"query {i}\tanswer {i}\n" for i in range(30)), encoding="utf-8")
     (tmp_path / "q.en-de.pool.txt").write_text("".join(f"other {i}\n" for i in range(50)), encoding="utf-8")
     result = evaluate(LookupEncoder(vectors), task="xsr", path=tmp_path / "q.en-de.tsv")
-    pool = unit_rows(np.concatenate([y, noise]).astype(np.float32)).astype(np.float64)
-    scores = x.astype(np.float64) @ pool.T
+    pool = unit_rows(np.concatenate([answer_vectors, noise]).astype(np.float32)).astype(np.float64)
+    scores = query_vectors.astype(np.float64) @ pool.T
     ranks = 1 + (scores > scores.diagonal()[:, None] + 1e-9).sum(1)
     assert result["candidates"] == 80
     assert result["queries"] == 30

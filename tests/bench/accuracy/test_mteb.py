@@ -24,13 +24,13 @@ DOCUMENTS = {"d1": "The station is next to the old church.", "d2": "Bread and ch
 QUERIES = {"q1": "Where is the station?", "q2": "When does the boat leave?"}
 
 
-def metadata(name, folder, kind, score, languages, **more):
+def metadata(name, folder, kind, score, languages, **extra_fields):
     return mteb.TaskMetadata(
         name=name, description="Local text.", reference=None, type=kind, category="t2t", modalities=["text"],
         eval_splits=["test"], eval_langs=languages, main_score=score, date=("2026-01-01", "2026-01-02"),
         domains=["Written"], task_subtypes=[], license="apache-2.0", annotations_creators="human-annotated",
         dialect=[], sample_creation="created", bibtex_citation="",
-        dataset={"path": str(folder), "revision": "1"}, **more,
+        dataset={"path": str(folder), "revision": "1"}, **extra_fields,
     )  # fmt: skip
 
 
@@ -111,7 +111,8 @@ def test_scores_are_those_of_the_vectors_and_files_are_mtebs(model, local_tasks,
     again = evaluated(model, tasks[:1], mteb_output=out)
     assert file.stat().st_mtime_ns == written, "run again"
     before, after = (
-        [row["main_score"] for row in one["results"] if row["task"] == "mteb"] for one in (document, again)
+        [row["main_score"] for row in evaluation["results"] if row["task"] == "mteb"]
+        for evaluation in (document, again)
     )
     assert after == pytest.approx(before, abs=1e-3)
 

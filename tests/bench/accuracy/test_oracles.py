@@ -27,8 +27,11 @@ def test_spearman_and_pearson_are_scipys(tmp_path, graded_rows, bag):
     file = write_pairs(tmp_path / "pairs.tsv", graded_rows)
     result = evaluate(bag, task="sts", path=file)
     gold, first, second = zip(*graded_rows, strict=True)
-    a, b = bag.encode(list(first)).astype(np.float64), bag.encode(list(second)).astype(np.float64)
-    cosine = [x @ y / (np.sqrt(x @ x) * np.sqrt(y @ y)) for x, y in zip(a, b, strict=True)]
+    first_vectors, second_vectors = (
+        bag.encode(list(first)).astype(np.float64),
+        bag.encode(list(second)).astype(np.float64),
+    )
+    cosine = [x @ y / (np.sqrt(x @ x) * np.sqrt(y @ y)) for x, y in zip(first_vectors, second_vectors, strict=True)]
     assert result["spearman"] == pytest.approx(100 * spearmanr(cosine, gold).statistic, abs=CLOSE)
     assert result["pearson"] == pytest.approx(100 * pearsonr(cosine, gold).statistic, abs=CLOSE)
     assert result["pairs"] == len(graded_rows)
@@ -123,12 +126,19 @@ def test_mteb_sts17_with_preloaded_data_agrees(sts17_rows):
         def encode(self, inputs, **_):
             return np.concatenate([bag.encode(batch["text"]) for batch in inputs])
 
-        def similarity(self, a, b):
-            a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-            return a @ b.T / np.outer(np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=1))
+        def similarity(self, embeddings1, embeddings2):
+            embeddings1, embeddings2 = (
+                np.asarray(embeddings1, dtype=np.float64),
+                np.asarray(embeddings2, dtype=np.float64),
+            )
+            return (
+                embeddings1
+                @ embeddings2.T
+                / np.outer(np.linalg.norm(embeddings1, axis=1), np.linalg.norm(embeddings2, axis=1))
+            )
 
-        def similarity_pairwise(self, a, b):
-            return cosine_rows(np.asarray(a), np.asarray(b))
+        def similarity_pairwise(self, embeddings1, embeddings2):
+            return cosine_rows(np.asarray(embeddings1), np.asarray(embeddings2))
 
     theirs = task.evaluate(Adapter(), "test", subsets_to_run=["en-en"], encode_kwargs={"batch_size": 64}, num_proc=1)
     ours = evaluate(bag, task="sts", path=file, resamples=0)
@@ -153,7 +163,7 @@ def test_joint_and_mean_of_parts(bag):
 def test_texts_are_encoded_once(tmp_path, graded_rows, bag):
     file = write_pairs(tmp_path / "pairs.tsv", graded_rows)
     store = VectorStore(bag)
-    texts = {text for _, one, two in graded_rows for text in (one, two)}
+    texts = {text for _, first, second in graded_rows for text in (first, second)}
     for _ in range(3):
         evaluate(store, task="sts", path=file, resamples=0)
     assert bag.calls == len(texts) == len(store)
@@ -191,14 +201,14 @@ def test_published_scores(store, data_folder, name, far):
 def test_sets_are_read_whole(data_folder):
     words = ["sickr", "sickr-all", "stsb", "stsb-dev", "stsb-multi", "stsb-cross", "stsb-tr-dev", "korsts-dev"]
     words += ["sts12", "sts13", "sts14", "sts15", "sts16"]
-    found = select_sets(words, find_data_folder(data_folder, ("de", "es")))[0]
-    assert {one.name: len(one.load().content) for one in found} == {
+    graded_sets = select_sets(words, find_data_folder(data_folder, ("de", "es")))[0]
+    assert {graded_set.name: len(graded_set.load().content) for graded_set in graded_sets} == {
         "sickr": 4927, "sickr-all": 9927, "stsb": 1379, "stsb-dev": 1500, "stsb-multi/de": 1379, "stsb-multi/es": 1379,
         "stsb-cross/en-de": 1379, "stsb-cross/en-es": 1379, "stsb-tr-dev": 1500, "korsts-dev": 1500,
         "sts12": 3108, "sts13": 1500, "sts14": 3750, "sts15": 3000, "sts16": 1186,
     }  # fmt: skip
     tatoeba = select_sets(["tatoeba"], find_data_folder(data_folder))[0]
-    assert sum(len(one.load().content) for one in tatoeba) == 43163
+    assert sum(len(graded_set.load().content) for graded_set in tatoeba) == 43163
     assert len(tatoeba) == 55
 
 

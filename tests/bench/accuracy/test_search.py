@@ -92,13 +92,13 @@ class Turned:
 def test_one_model_asks_and_another_has_the_documents(beir):
     model = msdc.load_encoder("msdc-mini")
     asked = {"tasks": [f"retrieval={beir}"], "documents": Turned(model)}
-    (own,) = evaluated(model, asked["tasks"])["results"]
+    (alone,) = evaluated(model, asked["tasks"])["results"]
     (crossed,) = evaluated(model, **asked)["results"]
     (turned,) = evaluated(Turned(model), **asked)["results"]
-    assert crossed["mrr"] < turned["mrr"] == own["mrr"] == 100
-    assert crossed["words"] == own["words"]
+    assert crossed["mrr"] < turned["mrr"] == alone["mrr"] == 100
+    assert crossed["words"] == alone["words"]
     cut = evaluated(model, **asked | {"documents": model, "truncate_dims": [192]})["results"]
-    assert [one["mrr"] for one in cut] == [100, 100]
+    assert [row["mrr"] for row in cut] == [100, 100]
     with pytest.raises(InputError, match="`documents`: turned has 100 dimensions, msdc-mini 384; a student of `head"):
         evaluated(model, **asked | {"documents": Turned(model, 1, 100)})
     with pytest.raises(InputError, match="`documents` is for the task retrieval, not for sts"):
@@ -110,17 +110,17 @@ def test_ranks_are_those_of_a_whole_sort():
     generator = np.random.default_rng(1)
     score_QM = generator.integers(0, 12, (40, 30)).astype(float)
     grades = [{int(row): float(generator.integers(1, 4)) for row in generator.choice(30, 3, False)} for _ in range(40)]
-    found = ranking(score_QM, grades)
+    measures = ranking(score_QM, grades)
     for number, graded in enumerate(grades):
         order = sorted(range(30), key=lambda row: (-score_QM[number, row], row in graded, -graded.get(row, 0)))
         ranks = [order.index(row) + 1 for row in graded]
-        assert found["acc1"][number] == (min(ranks) == 1)
-        assert found["acc5"][number] == (min(ranks) <= 5)
-        assert found["mrr"][number] == (1 / min(ranks) if min(ranks) <= 10 else 0)
-        gain = sum(graded.get(row, 0) / math.log2(at + 2) for at, row in enumerate(order[:10]))
-        ideal = sum(one / math.log2(at + 2) for at, one in enumerate(sorted(graded.values(), reverse=True)))
+        assert measures["acc1"][number] == (min(ranks) == 1)
+        assert measures["acc5"][number] == (min(ranks) <= 5)
+        assert measures["mrr"][number] == (1 / min(ranks) if min(ranks) <= 10 else 0)
+        gain = sum(graded.get(row, 0) / math.log2(rank + 2) for rank, row in enumerate(order[:10]))
+        ideal = sum(grade / math.log2(rank + 2) for rank, grade in enumerate(sorted(graded.values(), reverse=True)))
         if len({score_QM[number, row] for row in graded}) == 3:
-            assert found["ndcg"][number] == pytest.approx(gain / ideal)
+            assert measures["ndcg"][number] == pytest.approx(gain / ideal)
     assert ranking(np.zeros((1, 30)), [{0: 1.0}])["mrr"][0] == 0
 
 
@@ -147,7 +147,7 @@ def test_relevance_is_that_of_a_search():
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "said"),
+    ("file", "content", "message"),
     [
         ("corpus.jsonl.gz", "{}\n", "corpus.jsonl.gz line 1: expected a JSON object with _id and text"),
         ("qrels/test.tsv", "h\nq0\tp0\tx\n", "test.tsv line 2: expected query-id"),
@@ -156,12 +156,12 @@ def test_relevance_is_that_of_a_search():
         ("queries.jsonl", None, "no queries.jsonl"),
     ],
 )
-def test_a_broken_set_is_one_line(beir, file, content, said):
+def test_a_broken_set_is_one_line(beir, file, content, message):
     if content is None:
         (beir / file).unlink()
     else:
         (beir / file).write_text(content)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         read_collection(beir)
     (beir / "other.json").write_text("[1]")
     with pytest.raises(InputError, match="neither a folder of a retrieval set nor SQuAD"):

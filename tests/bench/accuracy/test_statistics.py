@@ -19,12 +19,12 @@ def test_resampled_ranks_and_scores_are_scipys():
     generator = np.random.default_rng(0)
     values, gold = generator.standard_normal(30), generator.integers(0, 9, size=30).astype(float)
     picks = generator.integers(0, 30, size=(20, 30))
-    for one in (values, gold):
-        assert np.array_equal(resampled_ranks(one, picks), stats.rankdata(one[picks], axis=-1))
+    for scores in (values, gold):
+        assert np.array_equal(resampled_ranks(scores, picks), stats.rankdata(scores[picks], axis=-1))
     same = np.random.default_rng(7).integers(0, 30, size=(20, 30))
     expected = [100 * stats.spearmanr(values[pick], gold[pick]).statistic for pick in same]
-    found = resampled_scores([Items(values, gold)], 20, 7)[0]
-    assert np.allclose(found, expected, atol=1e-9)
+    resampled = resampled_scores([Items(values, gold)], 20, 7)[0]
+    assert np.allclose(resampled, expected, atol=1e-9)
 
 
 def test_interval_covers_the_truth_about_as_often_as_it_says():
@@ -82,18 +82,18 @@ def test_a_real_difference_is_found_and_signed():
 
 
 def test_equal_models_do_not_differ_and_share_resamples():
-    one = Items(*correlated(50, 1.0, seed=6))
-    result = paired_test(one, one, 100, 0)
+    items = Items(*correlated(50, 1.0, seed=6))
+    result = paired_test(items, items, 100, 0)
     assert (result.difference, result.low, result.high, result.p) == (0.0, 0.0, 0.0, 1.0)
-    assert np.array_equal(*resampled_scores([one, one], 50, 0))
+    assert np.array_equal(*resampled_scores([items, items], 50, 0))
 
 
 def test_other_items_are_refused():
     predicted, gold = correlated(20, 1.0, seed=7)
-    one = Items(predicted, gold)
+    items = Items(predicted, gold)
     for other in (Items(predicted), Items(predicted[:-1], gold[:-1]), Items(predicted, gold + 1)):
         with pytest.raises(ValueError, match="same"):
-            paired_test(one, other, 10)
+            paired_test(items, other, 10)
 
 
 def test_the_permutation_draws_other_numbers_than_the_bootstrap(monkeypatch):

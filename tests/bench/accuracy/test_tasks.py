@@ -43,11 +43,11 @@ def biased_model(tmp_path, shift: float):
     folder.mkdir()
     for name, sides in (("a-a", "aa"), ("b-b", "bb"), ("a-b", "ab")):
         rows = []
-        for i in range(60):
-            gold = (i % 25) / 5  # never 5: two equal vectors would tie at cosine 1 but for rounding
+        for number in range(60):
+            gold = (number % 25) / 5  # never 5: two equal vectors would tie at cosine 1 but for rounding
             base = generator.standard_normal(12)
             other = gold / 5 * base + (1 - gold / 5) * generator.standard_normal(12)
-            first, second = f"{name} left {i}", f"{name} right {i}"
+            first, second = f"{name} left {number}", f"{name} right {number}"
             vectors[first] = base + (axis if sides[0] == "b" else 0)
             vectors[second] = other + (axis if sides[1] == "b" else 0)
             rows.append((gold, first, second))
@@ -62,9 +62,9 @@ def test_language_bias_is_joint_minus_mean(tmp_path):
     for file in sorted(folder.iterdir()):
         lines = [line.split("\t") for line in file.read_text("utf-8").splitlines()]
         vectors = [(float(score), model.vectors[first], model.vectors[second]) for score, first, second in lines]
-        own = [(score, a @ b / math.sqrt((a @ a) * (b @ b))) for score, a, b in vectors]
-        sets[file.stem] = 100 * spearmanr(*zip(*own, strict=True)).statistic
-        rows += own
+        scored = [(score, a @ b / math.sqrt((a @ a) * (b @ b))) for score, a, b in vectors]
+        sets[file.stem] = 100 * spearmanr(*zip(*scored, strict=True)).statistic
+        rows += scored
     joint, mean = 100 * spearmanr(*zip(*rows, strict=True)).statistic, np.mean(list(sets.values()))
     assert result["sets"] == pytest.approx(sets, abs=1e-4)
     assert result["bias"] == pytest.approx(joint - mean, abs=1e-4)
@@ -97,13 +97,17 @@ def test_picture_is_sklearns_pca_up_to_sign():
 def test_alignment_and_uniformity_are_wang_and_isolas():
     torch = pytest.importorskip("torch")
     generator = np.random.default_rng(2)
-    x = unit_rows(generator.standard_normal((50, 12)))
-    y = unit_rows(x + 0.2 * generator.standard_normal((50, 12)))
-    tx, ty = torch.tensor(x, dtype=torch.float64), torch.tensor(y, dtype=torch.float64)
-    assert alignment(x, y) == pytest.approx(float((tx - ty).norm(p=2, dim=1).pow(2).mean()), abs=1e-6)
+    first_vectors = unit_rows(generator.standard_normal((50, 12)))
+    second_vectors = unit_rows(first_vectors + 0.2 * generator.standard_normal((50, 12)))
+    tx, ty = torch.tensor(first_vectors, dtype=torch.float64), torch.tensor(second_vectors, dtype=torch.float64)
+    assert alignment(first_vectors, second_vectors) == pytest.approx(
+        float((tx - ty).norm(p=2, dim=1).pow(2).mean()), abs=1e-6
+    )
     expected = float(torch.pdist(tx, p=2).pow(2).mul(-2).exp().mean().log())
-    assert uniformity(x) == pytest.approx(expected, abs=1e-6)
-    assert mean_cosine(x) == pytest.approx((x @ x.T)[~np.eye(50, dtype=bool)].mean(), abs=1e-6)
+    assert uniformity(first_vectors) == pytest.approx(expected, abs=1e-6)
+    assert mean_cosine(first_vectors) == pytest.approx(
+        (first_vectors @ first_vectors.T)[~np.eye(50, dtype=bool)].mean(), abs=1e-6
+    )
 
 
 def test_isotropy_knows_a_ball_from_a_cone():
@@ -119,11 +123,13 @@ def test_isotropy_knows_a_ball_from_a_cone():
 def test_geometry_task_and_its_positives(tmp_path, bag, graded_rows):
     file = write_pairs(tmp_path / "pairs.tsv", graded_rows)
     result = evaluate(bag, task="geometry", path=file)
-    positives = [(one, two) for score, one, two in graded_rows if score > 4]
+    positives = [(source, target) for score, source, target in graded_rows if score > 4]
     first, second = (unit_rows(bag.encode([pair[side] for pair in positives])) for side in (0, 1))
     assert result["positives"] == len(positives) > 0
     assert result["alignment"] == pytest.approx(np.mean(((first - second) ** 2).sum(1)), abs=1e-6)
-    low = write_pairs(tmp_path / "low.tsv", [(min(score, 4.0), one, two) for score, one, two in graded_rows])
+    low = write_pairs(
+        tmp_path / "low.tsv", [(min(score, 4.0), source, target) for score, source, target in graded_rows]
+    )
     with pytest.raises(InputError, match="above 4"):
         evaluate(bag, task="geometry", path=low)
 
@@ -281,10 +287,12 @@ def test_resampled_bias_is_scipys_on_each_resample():
     generator = np.random.default_rng(3)
     cosines, gold = generator.standard_normal(50), generator.integers(0, 6, size=50).astype(float)
     members = [np.arange(20), np.arange(20, 50)]
-    found = resampled_bias(cosines, gold, members, Settings(resamples=5, seed=1))
+    resampled = resampled_bias(cosines, gold, members, Settings(resamples=5, seed=1))
     again = np.random.default_rng(1)
     rows = [member[again.integers(0, len(member), size=(5, len(member)))] for member in members]
-    for r in range(5):
+    for resample in range(5):
         score = lambda pick: 100 * spearmanr(cosines[pick], gold[pick]).statistic  # noqa: E731
-        joint = score(np.concatenate([one[r] for one in rows]))
-        assert found[r] == pytest.approx(joint - np.mean([score(one[r]) for one in rows]), abs=1e-9)
+        joint = score(np.concatenate([member_rows[resample] for member_rows in rows]))
+        assert resampled[resample] == pytest.approx(
+            joint - np.mean([score(member_rows[resample]) for member_rows in rows]), abs=1e-9
+        )

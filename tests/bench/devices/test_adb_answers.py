@@ -58,7 +58,7 @@ def garbled(tmp_path, monkeypatch):
     monkeypatch.setattr(adb_device, "COME_BACK_S", 0.5)
     monkeypatch.setenv("PATH", f"{bin_}:{os.environ['PATH']}")
 
-    def put(at: int, change: str) -> None:
+    def put(call_number: int, change: str) -> None:
         count.write_text("0")
         program = bin_ / "adb"
         program.write_text(
@@ -70,7 +70,7 @@ def garbled(tmp_path, monkeypatch):
             "esac; }\n"
             '[ "$1" = -s ] && shift 2\n'
             f"n=$(cat {count}); echo $((n + 1)) > {count}\n"
-            f'[ $n = {at} ] || {{ answer "$@"; exit; }}\n'
+            f'[ $n = {call_number} ] || {{ answer "$@"; exit; }}\n'
             'answer "$@" > out 2> err; code=$?\n'
             f"{change}\n"
         )
@@ -153,18 +153,18 @@ LISTINGS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("listing", "wanted"), LISTINGS)
-def test_lists_of_devices(tmp_path, listing, wanted):
+@pytest.mark.parametrize(("listing", "expected"), LISTINGS)
+def test_lists_of_devices(tmp_path, listing, expected):
     program, answer = tmp_path / "adb", tmp_path / "answer"
     answer.write_text(listing, encoding="utf-8", newline="")
     program.write_text(f"#!/bin/sh\ncat {answer}\n")
     program.chmod(0o755)
-    if wanted == "a":
+    if expected == "a":
         assert choose_serial(str(program), None) == "a" == choose_serial(str(program), "a")
         return
     with pytest.raises(MsdcError) as caught:
         choose_serial(str(program), None)
-    assert wanted in str(caught.value)
+    assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
     # Of several with one serial none is measured, and another device still is.
     program.write_text(f"#!/bin/sh\ncat {answer}; printf '\\nother\\tdevice\\n'\n")
@@ -210,12 +210,14 @@ def test_a_checksum_that_fails_is_no_damage(garbled, tiny_bundle, runner, tmp_pa
 @pytest.mark.parametrize("model", ["x" * 5000, "Two\nlines", "\x1b[31mred\x1b[0m", "", "=", "日本語の電話"])
 def test_names_of_phones(garbled, tiny_bundle, runner, model, tmp_path):
     garbled(-1, "")
-    (own := tmp_path / "own").mkdir()
-    (own / "model").write_text(model)
-    (own / "getprop").write_text(f"#!/bin/sh\ncase $1 in ro.product.model) cat {own / 'model'} ;; *) echo 15 ;; esac\n")
-    (own / "getprop").chmod(0o755)
+    (fake_tools := tmp_path / "own").mkdir()
+    (fake_tools / "model").write_text(model)
+    (fake_tools / "getprop").write_text(
+        f"#!/bin/sh\ncase $1 in ro.product.model) cat {fake_tools / 'model'} ;; *) echo 15 ;; esac\n"
+    )
+    (fake_tools / "getprop").chmod(0o755)
     program = tmp_path / "bin/adb"
-    program.write_text(program.read_text().replace('sh -c "$2"', f'PATH="{own}:$PATH" sh -c "$2"'))
+    program.write_text(program.read_text().replace('sh -c "$2"', f'PATH="{fake_tools}:$PATH" sh -c "$2"'))
     run = measured(tiny_bundle, runner)
     assert run.device.os == "Android 15"
     assert run.device.name == (model.splitlines() or ["phone"])[0][:100]

@@ -283,9 +283,9 @@ def test_for_another_user_than_root_chromium_keeps_its_sandbox(tmp_path):
     if "No usable sandbox" in done.stderr or "Operation not permitted" in done.stderr:
         pytest.skip(f"this machine allows no sandbox: {done.stderr.strip()[-200:]}")
     assert done.returncode == 0, done.stderr[-1500:]
-    found = json.loads(done.stdout)
-    assert found["answer"] == {"sum": 2}
-    assert found["sandbox"]
+    observed = json.loads(done.stdout)
+    assert observed["answer"] == {"sum": 2}
+    assert observed["sandbox"]
     # 2: system calls are filtered.
-    assert found["filters"]
-    assert set(found["filters"]) == {2}
+    assert observed["filters"]
+    assert set(observed["filters"]) == {2}

@@ -55,9 +55,9 @@ def clean(phone):
     connect(phone.serial, phone.adb.program)
     # busybox's `timeout` notices within a second that what it watches is gone.
     end = time.monotonic() + 5
-    while (left := phone.adb.shell(LOOK).output.strip()) and time.monotonic() < end:
+    while (leftovers := phone.adb.shell(LOOK).output.strip()) and time.monotonic() < end:
         time.sleep(0.3)
-    assert left == ""
+    assert leftovers == ""
 
 
 def fails(machine, bundle: Path, runner: Path | None, **changes) -> MsdcError:
@@ -184,11 +184,11 @@ def test_hung_runner_on_a_device_without_timeout(clean, tiny_bundle, tmp_path, m
 def test_file_damaged_on_its_way(clean, tiny_bundle, monkeypatch, victim):
     real = RemoteFolder.check
     # The manifest is damaged inside a hash, so that it stays valid JSON.
-    place = (tiny_bundle / "bundle.json").read_bytes().index(b'"sha256": "') + 20 if victim.endswith(".json") else 700
+    offset = (tiny_bundle / "bundle.json").read_bytes().index(b'"sha256": "') + 20 if victim.endswith(".json") else 700
 
     def damage(self, files, folder=""):
         if folder == "":
-            self.adb.shell(f"printf X | dd of={self.path}/{victim} bs=1 seek={place} conv=notrunc 2>/dev/null")
+            self.adb.shell(f"printf X | dd of={self.path}/{victim} bs=1 seek={offset} conv=notrunc 2>/dev/null")
         real(self, files, folder)
 
     monkeypatch.setattr(RemoteFolder, "check", damage)

@@ -50,8 +50,8 @@ def test_every_processor_reproduces_the_golden_vectors_and_counts(counted_runs):
         assert '"instructions"' in text
         assert '"ms"' not in text
         assert "_ms" not in text
-    one, other = counted_runs["a76"], counted_runs["again"]
-    for mine, theirs in zip((*one.latency, one.pipeline), (*other.latency, other.pipeline), strict=True):
+    first, second = counted_runs["a76"], counted_runs["again"]
+    for mine, theirs in zip((*first.latency, first.pipeline), (*second.latency, second.pipeline), strict=True):
         # Two boots lay memory out differently: 0.24 % of the short pipeline was seen; the gate below allows 2 %.
         assert abs(mine.p50 / theirs.p50 - 1) <= 0.01
 

@@ -68,10 +68,10 @@ def test_scores_are_those_of_the_vectors_that_python_makes(native_runs, tiny_bun
     # The core's layer norm differs from ExecuTorch's in last bits, and int8 rounding makes ranks of them.
     for run, near in zip(native_runs, (0.2, 1e-3), strict=True):
         (expected,) = tasks.score(load_bundle(tiny_bundle, run.artifact.runtime))
-        (found,) = run.accuracy
-        assert found.pairs == expected.pairs
-        assert abs(found.spearman - expected.spearman) < near
-        assert abs(found.pearson - expected.pearson) < 0.01
+        (accuracy,) = run.accuracy
+        assert accuracy.pairs == expected.pairs
+        assert abs(accuracy.spearman - expected.spearman) < near
+        assert abs(accuracy.pearson - expected.pearson) < 0.01
 
 
 @pytest.mark.parametrize("runtime", ["onnx", pytest.param("executorch", marks=pytest.mark.slow)])
@@ -212,8 +212,8 @@ def test_answer_is_checked_against_its_hashes(tiny_bundle, tmp_path):
 
 def test_the_runner_names_its_version():
     first = build_runner("executorch")
-    said = subprocess.run([str(first.program), "--version"], capture_output=True, text=True, check=True).stdout
-    assert said == f"msdc-runner 1 executorch {first.version}\n"
+    version_line = subprocess.run([str(first.program), "--version"], capture_output=True, text=True, check=True).stdout
+    assert version_line == f"msdc-runner 1 executorch {first.version}\n"
 
 
 def test_payload_needs_nothing_of_the_device():
@@ -233,10 +233,10 @@ def test_own_runner(tmp_path):
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib/libone.so").write_bytes(b"x")
     for path in (program, tmp_path):
-        found = own_runner(path)
-        assert found.machine is None
-        assert [p.name for p in found.libraries] == ["libone.so"]
-        assert found.loader is None
+        runner = own_runner(path)
+        assert runner.machine is None
+        assert [p.name for p in runner.libraries] == ["libone.so"]
+        assert runner.loader is None
     odd = tmp_path / "odd"
     odd.write_bytes(b"\x7fELF\x02\x01\x01" + b"\0" * 9 + b"\x02\0" + b"\x16\0")
     with pytest.raises(InputError, match="unknown machine"):
@@ -267,8 +267,8 @@ def test_a_wordpiece_bundle_takes_text_natively_and_one_that_was_not_compiled_ru
 
     model = write_stock(tmp_path / "bert", "bert")
     out = tmp_path / "out"
-    wanted = ["--target", "linux", "--runtime", "onnx", "--precision", "fp32", "-o", str(out)]
-    CliRunner().invoke(command, [str(model), *wanted], catch_exceptions=False)
+    options = ["--target", "linux", "--runtime", "onnx", "--precision", "fp32", "-o", str(out)]
+    CliRunner().invoke(command, [str(model), *options], catch_exceptions=False)
     [run] = HostDevice().run(out, settings(runtime="onnx"))
     assert run.harness == "native"
     assert run.tokenize is not None

@@ -133,10 +133,10 @@ def timed(**changes) -> dict:
     ],
 )
 def test_answers_that_do_not_fit_are_one_line(changes, word):
-    found = {key: value() if callable(value) else value for key, value in changes.items()}
+    fields = {key: value() if callable(value) else value for key, value in changes.items()}
     measurement = Measurement(tiny_bundle(), SETTINGS, "link")
     with pytest.raises(MsdcError, match=word) as stop:
-        answer = measurement.read(phone_answer(tiny_bundle(), SETTINGS, **found))
+        answer = measurement.read(phone_answer(tiny_bundle(), SETTINGS, **fields))
         measurement.run(answer, device_of(answer), "chromium")
     assert "\n" not in str(stop.value)
     assert stop.value.exit_code == 1
@@ -170,22 +170,22 @@ def test_any_damage_to_an_answer_is_a_result_or_one_line(onnxruntime_web):
             if not path or path == ("vectors",):
                 continue
             changed = copy.deepcopy(good)
-            place = changed
+            parent = changed
             for part in path[:-1]:
-                place = place[part]
-            place[path[-1]] = odd
+                parent = parent[part]
+            parent[path[-1]] = odd
             tries += 1
             try:
                 answer = measurement.read(changed)
                 device_of(answer)
                 vectors_ND = page_vectors(answer.golden.vectors, len(measurement.golden["texts"]), 32)
                 compare_golden(measurement.golden, "onnx", answer.golden.ids, vectors_ND)
-                found = answer
+                accepted = answer
             except MsdcError as error:
                 assert "\n" not in printable(str(error))
                 assert len(str(error)) < 1000
                 continue
-            json.dumps(found.model_dump(mode="json"), allow_nan=False)
+            json.dumps(accepted.model_dump(mode="json"), allow_nan=False)
     # Vectors that are all alike have no ranks.
     answer = measurement.read(good)
     with pytest.raises(MsdcError, match="same cosine"):
@@ -244,7 +244,7 @@ def test_slow_connections_with_the_secret_keep_no_phone_out(server, whose):
             answer = phone.getresponse()
             assert answer.status == 200
             answer.read()
-        own = phone.sock
+        phone_socket = phone.sock
         for _ in range(3):
             assert Client(server.address).ask("GET", "")[0] == 200
             # It speaks before the next one comes: the server may not have seen yet that the last one left.
@@ -252,7 +252,7 @@ def test_slow_connections_with_the_secret_keep_no_phone_out(server, whose):
             answer = phone.getresponse()
             assert answer.status == 200
             answer.read()
-        assert phone.sock is own
+        assert phone.sock is phone_socket
     for connection in slow:
         connection.close()
 
@@ -336,13 +336,13 @@ class Opened:
 
 def test_nothing_is_written_and_nothing_logged(onnxruntime_web, capfd):
     """A run with TLS, right and wrong requests: only the certificate's folder is written, and gone before the link."""
-    place = tiny_bundle()
-    answer = phone_answer(place, SETTINGS)
+    bundle = tiny_bundle()
+    answer = phone_answer(bundle, SETTINGS)
     sys.addaudithook(Opened.hear)  # stays, and does nothing after this test
     capfd.readouterr()
     Opened.names = []
     try:
-        link = Link(place, SETTINGS.model_copy(update={"tls": True}))
+        link = Link(bundle, SETTINGS.model_copy(update={"tls": True}))
         certificates = len(Opened.names)
         link.client.ask("GET", "")
         link.client.ask("GET", "/wrong/")

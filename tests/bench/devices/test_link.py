@@ -67,11 +67,11 @@ def test_an_address_of_another_machine_is_one_line(onnxruntime_web):
 
 def test_the_default_address_is_this_machines(monkeypatch):
     try:
-        found = default_address()
+        address = default_address()
     except InputError:
         pytest.skip("no default route here")
-    with socket.socket(socket.AF_INET6 if ":" in found else socket.AF_INET) as listening:
-        listening.bind((found, 0))
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as listening:
+        listening.bind((address, 0))
     monkeypatch.setattr(link_address, "ELSEWHERE", ())
     with pytest.raises(InputError, match="no default route"):
         default_address()
@@ -366,8 +366,12 @@ def test_results_of_others_are_written(onnxruntime_web, tmp_path, capsys, monkey
         main(["bench", str(tiny_bundle()), "--device", devices, "--json", str(target), *options.split()])
     assert stop.value.code == 1
     assert capsys.readouterr().err.strip().splitlines()[-1] == line
-    kept = ["python"] * (devices != "link") + ["browser"] * good
-    assert [run["harness"] for run in json.loads(target.read_text())["runs"]] == kept if kept else not target.exists()
+    harnesses = ["python"] * (devices != "link") + ["browser"] * good
+    assert (
+        [run["harness"] for run in json.loads(target.read_text())["runs"]] == harnesses
+        if harnesses
+        else not target.exists()
+    )
 
 
 # What it cannot do

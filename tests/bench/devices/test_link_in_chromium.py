@@ -199,25 +199,25 @@ def test_tls_makes_a_secure_context_with_threads():
 @pytest.mark.slow
 def test_two_machines_on_a_network():
     """Computer and phone in networks of their own with a cable between them; the default address; a pulled cable."""
-    found = two_networks.run("cable")
-    if "skip" in found:
-        pytest.skip(found["skip"])
-    assert urlsplit(found["link"]).hostname == two_networks.COMPUTER
-    run = DeviceRun.model_validate(found["run"])
+    outcome = two_networks.run("cable")
+    if "skip" in outcome:
+        pytest.skip(outcome["skip"])
+    assert urlsplit(outcome["link"]).hostname == two_networks.COMPUTER
+    run = DeviceRun.model_validate(outcome["run"])
     assert run.browser is not None
     assert not run.browser.secure_context
     assert run.parity is not None
     assert run.parity.ids_equal
-    assert "fell silent" in found["lost"]
+    assert "fell silent" in outcome["lost"]
 
 
 @pytest.mark.slow
 def test_every_installed_engine_from_an_insecure_origin():
     """The page in every browser that `--device browser` knows: the same vectors, bit for bit, and its own name."""
-    found = two_networks.run("engines")
-    if "skip" in found:
-        pytest.skip(found["skip"])
-    runs = {name: DeviceRun.model_validate(raw) for name, raw in found.items() if "skip" not in raw}
+    outcomes = two_networks.run("engines")
+    if "skip" in outcomes:
+        pytest.skip(outcomes["skip"])
+    runs = {name: DeviceRun.model_validate(raw) for name, raw in outcomes.items() if "skip" not in raw}
     assert "chromium" in runs
     facts = {name: run.browser for name, run in runs.items()}
     for name, fact in facts.items():

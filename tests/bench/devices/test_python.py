@@ -44,7 +44,7 @@ def test_texts_that_the_artifact_reads_in_part_are_counted(runs, tiny_bundle, tm
     (prompted,) = PythonDevice().run(tiny_bundle, asked.model_copy(update={"prompt": prompt}))
     expected = load_bundle(tiny_bundle, "onnx").count_truncated(texts, prompt=prompt)
     assert [entry.truncated for entry in prompted.accuracy] == [expected]
-    assert {entry.truncated for one in runs for entry in one.accuracy} == {0}
+    assert {entry.truncated for run in runs for entry in run.accuracy} == {0}
     report = build_report(BenchFile(runs=(run,)))
     assert "1 text is longer than the model reads and only in part in its score" in to_text(report)
 
@@ -126,11 +126,11 @@ def test_parity_finds_a_wrong_vector_and_wrong_ids():
     golden = {"texts": list("abcd"), "ids": [[1], [2], [3], [4]], "vectors": {"onnx": vectors}}
     wrong = vectors.copy()
     wrong[2] = [0, 0, 0.6, 0.8, 0, 0, 0, 0]
-    found = compare_golden(golden, "onnx", [[1], [2], [3], [9]], wrong)
-    assert found.min_cosine == pytest.approx(0.6)
-    assert found.mean_cosine == pytest.approx(0.9)
-    assert not found.ids_equal
-    assert found.ids_differ == (3,)
+    parity = compare_golden(golden, "onnx", [[1], [2], [3], [9]], wrong)
+    assert parity.min_cosine == pytest.approx(0.6)
+    assert parity.mean_cosine == pytest.approx(0.9)
+    assert not parity.ids_equal
+    assert parity.ids_differ == (3,)
     with pytest.raises(MsdcError, match="lengths other than 1, by up to 50 %"):
         compare_golden(golden, "onnx", golden["ids"], 1.5 * vectors)
     assert compare_golden({**golden, "vectors": {"onnx": 2 * vectors}}, "onnx", golden["ids"], vectors).min_cosine == 1
@@ -206,10 +206,10 @@ def test_sustained_load_and_the_float_models_scores(tiny_bundle, tiny_student):
     assert run.sustained.ratio == 1
     assert 0 < run.sustained.medians[0] < 100
     assert run.sustained.after.load_1min is not None
-    (kept,) = run.float_accuracy
+    (float_accuracy,) = run.float_accuracy
     float_model = evaluate(tiny_student, "graded-pairs", resamples=0)
-    assert (kept.name, kept.pairs) == ("graded-pairs", 112)
-    assert kept.spearman == pytest.approx(float_model["spearman"], abs=1e-6)
+    assert (float_accuracy.name, float_accuracy.pairs) == ("graded-pairs", 112)
+    assert float_accuracy.spearman == pytest.approx(float_model["spearman"], abs=1e-6)
     prompted = BenchSettings(tasks=(), lengths=(4,), runs=2, runtime="onnx", prompt="query: ")
     assert run_devices([PythonDevice()], tiny_bundle, prompted)[0][0].float_accuracy == ()
 
@@ -221,8 +221,8 @@ ROLLUP = "55d0-7ffe ---p 00000000 00:00 0  [rollup]\nRss:  102400 kB\nPss:  8192
 def test_fields_and_units(tmp_path):
     (tmp_path / "status").write_text(STATUS)
     (tmp_path / "smaps_rollup").write_text(ROLLUP)
-    found = {"vmhwm_kib": 204_800, "pss_kib": 81_920, "rss_kib": 102_400, "anon_kib": 61_440}
-    assert read_memory(tmp_path) == found
+    expected = {"vmhwm_kib": 204_800, "pss_kib": 81_920, "rss_kib": 102_400, "anon_kib": 61_440}
+    assert read_memory(tmp_path) == expected
     (tmp_path / "smaps_rollup").write_text("Rss: 5 kB\n")
     with pytest.raises(MsdcError, match="memory cannot be measured"):
         read_memory(tmp_path)

@@ -73,12 +73,12 @@ def test_four_stages_then_a_module_that_takes_text(student, bundle, xlmr):
 
 def measured(bundle, device):
     settings = BenchSettings(tasks=(), lengths=(8,), runs=2, warmup=1, runtime="executorch")
-    (found,), failures = run_devices(open_devices(device), bundle, settings)
+    (run,), failures = run_devices(open_devices(device), bundle, settings)
     assert failures == []
-    assert parity_failures([found]) == []
-    assert found.parity.ids_equal
-    assert found.parity.min_cosine > 0.9999
-    return found
+    assert parity_failures([run]) == []
+    assert run.parity.ids_equal
+    assert run.parity.min_cosine > 0.9999
+    return run
 
 
 @pytest.mark.slow
@@ -109,10 +109,10 @@ def test_text_to_vector_of_minilm_on_the_phone(minilm, runtime, emulator_image):
     assert golden.texts >= 100
     assert golden.ids_equal
     assert golden.mean_cosine >= 0.999
-    (found,), (here,) = run.accuracy, collect(settings).score(load_bundle(minilm, runtime=runtime))
-    assert found.pairs == 250
-    assert abs(found.spearman - here.spearman) < 0.3
-    assert found.spearman > 85
+    (accuracy,), (here,) = run.accuracy, collect(settings).score(load_bundle(minilm, runtime=runtime))
+    assert accuracy.pairs == 250
+    assert abs(accuracy.spearman - here.spearman) < 0.3
+    assert accuracy.spearman > 85
 
 
 # Memory of the paper's Multilingual-MiniLM student, random weights: 250,002 pieces, bottleneck 128, a unit of three

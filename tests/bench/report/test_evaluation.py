@@ -35,9 +35,9 @@ def test_a_document_becomes_a_section_with_its_numbers(document):
 def test_it_stands_beside_bench_results_in_one_page(document, tmp_path):
     (tmp_path / "a.json").write_text(json.dumps(document))
     (tmp_path / "b.json").write_text(make_file().model_dump_json())
-    found = read_inputs([tmp_path])
-    documents = found.evaluations
-    assert found.results == make_file()
+    inputs = read_inputs([tmp_path])
+    documents = inputs.evaluations
+    assert inputs.results == make_file()
     assert len(documents) == 1
     page = to_html(build_report(make_file(), evaluations=documents))
     assert 'id="evaluation"' in page
@@ -81,11 +81,11 @@ def test_a_page_of_its_own_names_each_table_once(document):
 
 def test_a_p_beside_an_interval_that_contains_zero_is_undecided(document):
     tests = [(0.029, [-0.1, 1.2], True), (0.2, [0.1, 1.2], True), (0.01, [0.1, 1.2], False), (0.5, [-1.0, 1.2], False)]
-    for p, interval, undecided in tests:
+    for p_value, interval, undecided in tests:
         changed = json.loads(json.dumps(document))
-        changed["results"][0]["against"] = {"model": "other", "difference": 0.5, "interval": interval, "p": p}
+        changed["results"][0]["against"] = {"model": "other", "difference": 0.5, "interval": interval, "p": p_value}
         text = to_markdown(evaluation_report(read_document(changed)))
-        assert (f"{p:.3f} \\*" in text or f"{p:.3f} *" in text) == undecided
+        assert (f"{p_value:.3f} \\*" in text or f"{p_value:.3f} *" in text) == undecided
         assert ("disagree at 5 %" in text) == undecided
 
 
@@ -97,8 +97,8 @@ def test_published_figures_have_the_decimals_of_their_paper(document, values, sh
 
 
 def test_many_sets_are_a_few_rows_and_a_few_words(document):
-    one = document["results"][0]
-    results = [one | {"name": f"set{i}/{part}", "model": model} for i in range(9) for part in "ab" for model in "mn"]
+    row = document["results"][0]
+    results = [row | {"name": f"set{i}/{part}", "model": model} for i in range(9) for part in "ab" for model in "mn"]
     summary = evaluation_report(read_document(document | {"results": results})).sections[0]
     assert summary.lead.startswith("m: Spearman")
     assert "on set0 (2 sets)" in summary.lead

@@ -247,16 +247,16 @@ def test_no_file_is_overwritten_without_force(report, tmp_path):
 
 
 def luminance(color):
-    def linear(c):
-        c /= 255
-        return c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4
+    def linear(channel):
+        channel /= 255
+        return channel / 12.92 if channel <= 0.03928 else ((channel + 0.055) / 1.055) ** 2.4
 
-    r, g, b = (linear(int(float(v))) for v in re.findall(r"[\d.]+", color)[:3])
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+    red, green, blue = (linear(int(float(v))) for v in re.findall(r"[\d.]+", color)[:3])
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def contrast(one, two):
-    high, low = sorted((luminance(one), luminance(two)), reverse=True)
+def contrast(first, second):
+    high, low = sorted((luminance(first), luminance(second)), reverse=True)
     return (high + 0.05) / (low + 0.05)
 
 
@@ -264,14 +264,14 @@ def contrast(one, two):
 @pytest.mark.parametrize("width", [390, 1280])
 def test_no_sideways_scrolling_at_any_width(unfolded, page, tmp_path, width):
     assert layout(page, tmp_path, width)["height"] < (9000 if width == 390 else 3700), "folded"
-    found = layout(unfolded, tmp_path, width)
-    assert found["scroll"] == found["client"] == width
-    assert found["wide"] == []
-    assert found["sections"] == SECTIONS
-    assert found["unnamed"] == 0
-    assert found["requests"] == []
+    measured = layout(unfolded, tmp_path, width)
+    assert measured["scroll"] == measured["client"] == width
+    assert measured["wide"] == []
+    assert measured["sections"] == SECTIONS
+    assert measured["unnamed"] == 0
+    assert measured["requests"] == []
     # Words in drawings stay readable on a phone.
-    assert found["smallest"] >= 11
+    assert measured["smallest"] >= 11
 
 
 @browser
@@ -298,8 +298,8 @@ def test_a_hash_or_a_long_word_in_a_note_makes_no_page_wider(tmp_path):
 @browser
 def test_print_shows_what_is_folded(unfolded, page):
     pages = []
-    for one in (page, unfolded):
-        with opened(one, 1000) as shown:
+    for report_page in (page, unfolded):
+        with opened(report_page, 1000) as shown:
             printed = base64.b64decode(shown.call("Page.printToPDF")["data"])
         pages.append(len(re.findall(rb"/Type\s*/Page\b", printed)))
     assert pages[0] == pages[1] > 4
@@ -308,10 +308,10 @@ def test_print_shows_what_is_folded(unfolded, page):
 @browser
 @pytest.mark.parametrize(("flags", "dark"), [((), False), (("--blink-settings=preferredColorScheme=0",), True)])
 def test_light_and_dark_have_contrast(unfolded, tmp_path, flags, dark):
-    found = layout(unfolded, tmp_path, 1000, *flags)
-    assert (luminance(found["ground"]) < 0.2) == dark
-    for color in set(found["colors"]):
-        assert contrast(color, found["ground"]) >= 4.5, color
+    measured = layout(unfolded, tmp_path, 1000, *flags)
+    assert (luminance(measured["ground"]) < 0.2) == dark
+    for color in set(measured["colors"]):
+        assert contrast(color, measured["ground"]) >= 4.5, color
 
 
 def test_marks_have_contrast_in_both_schemes():

@@ -16,15 +16,18 @@ from msdc.tables import megabytes
 
 
 def section(report, name):
-    return next(one for one in report.sections if one.id == name)
+    return next(part for part in report.sections if part.id == name)
 
 
 def rows(report, name, table=0):
-    found = section(report, name).tables[table]
-    return {row[0]: dict(zip([column.title for column in found.columns], row, strict=True)) for row in found.rows}
+    chosen_table = section(report, name).tables[table]
+    return {
+        row[0]: dict(zip([column.title for column in chosen_table.columns], row, strict=True))
+        for row in chosen_table.rows
+    }
 
 
-def said(report):
+def sentences(report):
     return ["".join(sentence) for sentence in report.recommendation]
 
 
@@ -57,8 +60,8 @@ def test_what_is_no_limit_is_refused(options):
 
 
 def test_units_of_limits():
-    found = parse_targets(["0.02s@32", "20 ms@8"], "12MB", "1GiB", ["70", "71.5@sts17/en-en"])
-    assert [(t.kind, t.limit, t.at) for t in found] == [
+    targets = parse_targets(["0.02s@32", "20 ms@8"], "12MB", "1GiB", ["70", "71.5@sts17/en-en"])
+    assert [(t.kind, t.limit, t.at) for t in targets] == [
         ("latency", 20.0, "32"), ("latency", 20.0, "8"), ("size", 12.0, ""), ("memory", 1024.0, ""),
         ("accuracy", 70.0, ""), ("accuracy", 71.5, "sts17/en-en"),
     ]  # fmt: skip
@@ -68,8 +71,8 @@ def test_verdicts_stand_at_the_top():
     runs = (make_run("executorch", harness="native"), make_run("onnx", scale=3.0, seed=1))
     targets = parse_targets(["5ms@32", "9ms@64"], "9.9MB", "40MiB", ["70"])
     report = build_report(BenchFile(runs=runs, models=make_models()), targets=targets)
-    found = rows(report, "targets")
-    first, second = (found[name] for name in ("executorch", "onnx"))
+    by_runtime = rows(report, "targets")
+    first, second = (by_runtime[name] for name in ("executorch", "onnx"))
     assert first["Verdict"] == "incomplete"
     assert second["Verdict"] == "fail"
     assert first["Latency at 32 tokens"].startswith("pass, 4.")
@@ -80,7 +83,7 @@ def test_verdicts_stand_at_the_top():
     assert len(report.missed) == 2
     assert "12." in report.missed[0]
     assert "not measured" in report.missed[1]
-    assert said(report)[1] == "Misses 1 target: latency at 64 tokens (not measured; at most 9 ms)."
+    assert sentences(report)[1] == "Misses 1 target: latency at 64 tokens (not measured; at most 9 ms)."
     assert decisions(report) == {"executorch": "recommended", "onnx": "rejected: misses a target"}
     assert to_json(report)["missed"] == list(report.missed)
     assert "fail, 12." in to_html(report)
@@ -89,8 +92,8 @@ def test_verdicts_stand_at_the_top():
 def test_counted_instructions_are_not_judged_as_time():
     report = build_report(BenchFile(runs=(make_run(clock="instructions"),)), targets=parse_targets(["1s@32"]))
     assert rows(report, "targets")["executorch"]["Latency at 32 tokens"] == "not measured"
-    assert "executes 8.0 M instructions at 32 tokens" in said(report)[0]
-    assert " ms" not in said(report)[0]
+    assert "executes 8.0 M instructions at 32 tokens" in sentences(report)[0]
+    assert " ms" not in sentences(report)[0]
 
 
 def scored(runtime, spearman, low, **changes):
@@ -109,7 +112,7 @@ def scored(runtime, spearman, low, **changes):
 )
 def test_the_answer_names_no_winner_inside_the_interval(other, taken):
     report = build_report(BenchFile(runs=(scored("executorch", 80.0, 78.0), other)))
-    assert said(report)[0].startswith(f"Take tiny {taken} int8: ")
+    assert sentences(report)[0].startswith(f"Take tiny {taken} int8: ")
     reason = "rejected: less accurate" if taken == "onnx" else "rejected: larger"
     assert decisions(report) == {taken: "recommended", ({"executorch", "onnx"} - {taken}).pop(): reason}
     table = section(report, "choice").tables[0]
@@ -124,35 +127,35 @@ def test_the_answer_names_no_winner_inside_the_interval(other, taken):
 def test_a_program_that_computes_something_else_is_not_taken():
     wrong = {"texts": 9, "mean_cosine": 0.8, "min_cosine": 0.5, "ids_equal": True}
     runs = (make_run(parity=wrong), make_run("onnx"))
-    assert said(build_report(BenchFile(runs=runs)))[0].startswith("Take tiny onnx int8: ")
+    assert sentences(build_report(BenchFile(runs=runs)))[0].startswith("Take tiny onnx int8: ")
     alone = build_report(BenchFile(runs=runs[:1]))
-    assert "It does not compute what was exported" in said(alone)[1]
+    assert "It does not compute what was exported" in sentences(alone)[1]
     assert decisions(alone) == {"executorch": "rejected: other output"}
     assert decisions(build_report(BenchFile(runs=runs))) == {**decisions(alone), "onnx": "recommended"}
 
 
 def test_the_answer_has_every_figure_and_says_where_it_was_measured():
     artifact = make_run().artifact.model_copy(update={"compressed_bytes": 7_000_000})
-    kept = (Accuracy(task="sts", name="graded-pairs", spearman=80.0, pairs=112),)
-    run = make_run(artifact=artifact.model_dump(), float_accuracy=kept)
-    first, last = said(build_report(BenchFile(runs=(run,))))
+    float_scores = (Accuracy(task="sts", name="graded-pairs", spearman=80.0, pairs=112),)
+    run = make_run(artifact=artifact.model_dump(), float_accuracy=float_scores)
+    first, last = sentences(build_report(BenchFile(runs=(run,))))
     small = sum(measured()[name]["compressed"] for name in ("executorch", "core"))
     assert first.startswith(f"Take tiny executorch int8: it adds {(7_000_000 + small) / 1e6:.2f} MB to the download")
     assert "answers in 4." in first
     assert "at 32 tokens, takes 13.0 MiB of memory" in first
-    kept = "keeps 98 % of the float model's Spearman on graded-pairs (112 home-made pairs): 78.4 [70, 84] of 80.0."
-    assert first.endswith(kept)
+    claim = "keeps 98 % of the float model's Spearman on graded-pairs (112 home-made pairs): 78.4 [70, 84] of 80.0."
+    assert first.endswith(claim)
     assert last == "Measured on bench machine, not on a phone: its times and memory differ."
     # The float model that a result names counts before what a bundle kept; without either it is said.
-    assert "keeps 99.1 %" in said(build_report(BenchFile(runs=(run,), models=make_models())))[0]
+    assert "keeps 99.1 %" in sentences(build_report(BenchFile(runs=(run,), models=make_models())))[0]
     golden = {"texts": 9, "mean_cosine": 1.0, "min_cosine": 1.0, "ids_equal": True, "float_mean_cosine": 0.9951}
-    unknown = said(build_report(BenchFile(runs=(make_run(parity=golden),))))[0]
+    unknown = sentences(build_report(BenchFile(runs=(make_run(parity=golden),))))[0]
     assert "whether it keeps the float model's accuracy is not known" in unknown
     assert "cosine of 0.9951" in unknown
     phone = make_run(device={"name": "a phone", "kind": "adb", "cores": 8}, harness="native")
     both = build_report(BenchFile(runs=(run, phone)))
-    assert said(both)[-1] == "Measured on bench machine and a phone."
-    assert "at 32 tokens on a phone, takes" in said(both)[0]
+    assert sentences(both)[-1] == "Measured on bench machine and a phone."
+    assert "at 32 tokens on a phone, takes" in sentences(both)[0]
     assert [row[2] for row in section(both, "choice").tables[0].rows] == ["a phone", "bench machine"]
     assert to_text(both).startswith("Take tiny")
 
@@ -161,14 +164,14 @@ def test_the_answer_has_every_figure_and_says_where_it_was_measured():
 def test_a_link_is_a_phone_unless_a_computer_opened_it(system, phone):
     device = {"name": "Ada's phone, Chromium 140", "kind": "link", "os": system}
     run = make_run("onnx", harness="browser", browser=facts(), memory=None, device=device)
-    last = said(build_report(BenchFile(runs=(run,))))[-1]
+    last = sentences(build_report(BenchFile(runs=(run,))))[-1]
     assert last.startswith("Measured on Ada's phone, Chromium 140")
     assert ("not on a phone" in last) != phone
 
 
 def test_a_web_page_has_an_answer_of_its_own():
     web = make_run("onnx", harness="browser", browser=facts(), memory=None)
-    answers = said(build_report(BenchFile(runs=(make_run(), web))))
+    answers = sentences(build_report(BenchFile(runs=(make_run(), web))))
     assert answers[0].startswith("Take tiny executorch int8")
     assert answers[1].startswith("In a web page take tiny onnx")
     assert "takes 24.0 MiB" in answers[1]
@@ -186,10 +189,10 @@ def test_regressions_and_what_is_undecided_stand_at_the_top():
         assert "rose by" in line
         assert line in to_markdown(report)
     same = build_report(BenchFile(runs=(slow,)), before=[BenchFile(runs=(old,))])
-    found = section(same, "comparison")
+    comparison = section(same, "comparison")
     assert not same.warnings
-    assert not found.figures
-    assert found.lead.startswith("The same program in both")
+    assert not comparison.figures
+    assert comparison.lead.startswith("The same program in both")
     timing = rows(same, "comparison")["latency, 32 tokens, median"]
     assert (timing["Change"], timing["Verdict"]) == ("–", "same program")
     assert "95 % interval" not in timing
@@ -208,9 +211,9 @@ def test_the_exit_code_says_missed_targets_only_where_asked(tmp_path, capsys):
     target = tmp_path / "r.json"
 
     def report(*options):
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exit_info:
             main(["report", str(result), "-o", str(target), "--force", *options])
-        return left.value.code
+        return exit_info.value.code
 
     assert report("--target-latency", "1ms@32") == 0
     assert json.loads(target.read_text())["missed"]
@@ -231,7 +234,7 @@ def noisy_run(**changes):
 def test_a_noisy_time_is_a_range_everywhere():
     report = build_report(BenchFile(runs=(noisy_run(), noisy_run(seed=1, created="2026-01-03T00:00:00"))))
     assert rows(report, "choice")["executorch"]["32 tokens"] == "4.0–9.0 (noisy)"
-    assert "answers in 4.0 to 9.0 ms (noisy)" in said(report)[0]
+    assert "answers in 4.0 to 9.0 ms (noisy)" in sentences(report)[0]
     assert "takes 4.0 to 9.0 ms (noisy)" in section(report, "latency").lead
     assert {row[2] for row in section(report, "history").tables[0].rows} == {"4.0 to 9.0 ms (noisy)"}
     assert rows(build_report(BenchFile(runs=(make_run(),))), "choice")["executorch"]["32 tokens"].startswith("4.13 (4.")
@@ -257,32 +260,32 @@ def test_a_noisy_machine_is_said_at_the_top():
 
 
 def test_earlier_results_are_one_history_and_clocks_are_not_mixed():
-    def at(day, **changes):
+    def measured_on(day, **changes):
         return BenchFile(runs=(make_run(created=f"2026-01-0{day}T10:00:00+00:00", **changes),
                                make_run(created=f"2026-01-0{day}T10:00:00+00:00", clock="instructions")))  # fmt: skip
 
-    report = build_report(at(3, scale=2.0), before=[at(2, scale=1.5), at(1)])
-    found = section(report, "history")
-    assert found.lead == "3 measurements from 2026-01-01 to 2026-01-03."
-    timed, counted = found.figures
+    report = build_report(measured_on(3, scale=2.0), before=[measured_on(2, scale=1.5), measured_on(1)])
+    history = section(report, "history")
+    assert history.lead == "3 measurements from 2026-01-01 to 2026-01-03."
+    timed, counted = history.figures
     assert "million instructions" in counted.alt
     assert " ms" not in counted.svg
     assert "cortex" not in timed.alt
-    dates = [row[2] for row in found.tables[0].rows]
+    dates = [row[2] for row in history.tables[0].rows]
     assert dates == ["2026-01-01 10:00", "2026-01-02 10:00", "2026-01-03 10:00"] * 2
     assert "then tiny int8 (aaaaaaaa, 2026-01-03 10:00)" in section(report, "comparison").tables[0].caption
     assert "2026-01-02 10:00" in section(report, "comparison").tables[0].caption, "the latest of the earlier ones"
-    assert "history" not in [one.id for one in build_report(at(1)).sections]
+    assert "history" not in [part.id for part in build_report(measured_on(1)).sections]
 
 
 def test_one_panel_per_device_and_one_point_per_artifact():
     phone = {"name": "a phone", "kind": "adb", "cores": 8}
-    runs = [make_run(name, **place) for name in ("executorch", "onnx")
-            for place in ({}, {"device": phone, "harness": "native", "scale": 9.0})]  # fmt: skip
+    runs = [make_run(name, **changes) for name in ("executorch", "onnx")
+            for changes in ({}, {"device": phone, "harness": "native", "scale": 9.0})]  # fmt: skip
     report = build_report(BenchFile(runs=tuple(runs), models=make_models()))
     (sizes,) = section(report, "choice").figures
     assert sizes.svg.count("<title>") == 2 + 3
-    assert [one.title for one in section(report, "latency").figures] == ["bench machine", "a phone"]
+    assert [figure.title for figure in section(report, "latency").figures] == ["bench machine", "a phone"]
     assert len(section(report, "artifacts").tables[0].rows) == 2 + 3
 
 
@@ -317,8 +320,8 @@ def test_the_largest_sample_stands_for_p99_below_500_and_memory_is_a_rise():
 def test_sustained_load_is_a_curve_with_its_ratio():
     state = {"battery_c": 31.5, "battery_percent": 80.0}
     load = {"length": 32, "medians": [4.0, 5.0, 6.0], "before": state, "after": {**state, "battery_c": 40.0}}
-    found = section(build_report(BenchFile(runs=(make_run(sustained=load),))), "sustained")
-    assert found.lead == "The last second takes up to 1.50 times as long as the first."
-    assert "1.50" in found.tables[0].rows[0]
-    assert "battery 80 %, battery 40.0 °C" in found.tables[0].rows[0]
-    assert [figure.title for figure in found.figures] == ["bench machine"]
+    sustained = section(build_report(BenchFile(runs=(make_run(sustained=load),))), "sustained")
+    assert sustained.lead == "The last second takes up to 1.50 times as long as the first."
+    assert "1.50" in sustained.tables[0].rows[0]
+    assert "battery 80 %, battery 40.0 °C" in sustained.tables[0].rows[0]
+    assert [figure.title for figure in sustained.figures] == ["bench machine"]

@@ -34,8 +34,8 @@ def sweep_folder(tmp_path):
 
 
 def test_a_sweep_is_a_section_with_its_curves_and_table(sweep_folder, tmp_path):
-    found = read_inputs([sweep_folder])
-    report = build_report(BenchFile(), sweeps=found.sweeps)
+    inputs = read_inputs([sweep_folder])
+    report = build_report(BenchFile(), sweeps=inputs.sweeps)
     (section,) = report.sections
     assert report.title == "msd:small"
     assert section.title == "Sweep: msd:small, table=5"
@@ -95,12 +95,12 @@ def test_the_page_of_a_sweep_draws_every_point(sweep_folder):
     assert "var(--c2)" in text
 
 
-def rows_of(scores: dict[str, tuple[float, ...]], **more) -> list[dict]:
+def rows_of(scores: dict[str, tuple[float, ...]], **extra_fields) -> list[dict]:
     """Rows of several seeds with held-out scores; the programs of later settings are larger."""
     return [
         {"label": f"{setting} seed={seed}", "ours": {"held-out nearest": score}, "seconds": 10,
          "curve": [{"x": 1, "score": score - 5}, {"x": 2, "score": score}],
-         "program": {"parameters": 1234567, "bytes": 1_000_000 * number}, **more}
+         "program": {"parameters": 1234567, "bytes": 1_000_000 * number}, **extra_fields}
         for number, (setting, of_seeds) in enumerate(scores.items(), 1) for seed, score in enumerate(of_seeds, 1)
     ]  # fmt: skip
 

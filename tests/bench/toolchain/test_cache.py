@@ -50,13 +50,13 @@ def relink(path) -> None:
 )
 def test_damage_means_made_anew_and_said_once(own_cache, capsys, harm):
     folder = cache.cached_folder("things", {"a": 1}, make)
-    kept = cache.contents(folder)
+    contents = cache.contents(folder)
     assert cache.cached_folder("things", {"a": 1}, lambda _: pytest.fail("made twice")) == folder
     assert capsys.readouterr().err == ""
     harm(folder)
     assert cache.cached_folder("things", {"a": 1}, make) == folder
     assert capsys.readouterr().err.count("rebuilt") == 1
-    assert {k: v for k, v in cache.contents(folder).items()} == kept
+    assert {k: v for k, v in cache.contents(folder).items()} == contents
     cache.cached_folder("things", {"a": 1}, lambda _: pytest.fail("made twice"))
 
 
