@@ -186,12 +186,12 @@ def test_weights_are_read_and_quantized_once_for_both_runtimes(one_failed):
 def test_misfits_are_refused_before_work(tmp_path):
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "mine").write_text("x")
-    for options, vocabulary, said in (
+    for options, vocabulary, message in (
         (ExportSettings(runtime="onnx"), tiny.tokenizer().size, "`force`"),
         (ExportSettings(max_length=999), tiny.tokenizer().size, "positions"),
         (ExportSettings(), 300, "rows"),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             write_bundle(tiny.student(vocabulary=vocabulary), tiny.tokenizer(), tmp_path / "b", options=options)
     assert (tmp_path / "b" / "mine").read_text() == "x"
 
@@ -245,10 +245,10 @@ def test_round_trip_and_seal(tmp_path):
     ],
 )  # fmt: skip
 def test_wrong_values_are_refused(value, path, new):
-    place = value
+    parent = value
     for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = new
+        parent = parent[key]
+    parent[path[-1]] = new
     with pytest.raises(ValidationError):
         Manifest.model_validate(value)
 
@@ -272,17 +272,17 @@ def test_a_missing_file_is_named(tmp_path):
 
 def test_parity_by_hand():
     reference = np.array([[3.0, 4.0], [0.6, 0.8]], np.float32)
-    found = np.array([[4.0, 3.0], [0.6, 0.8]], np.float32)
-    parity = parity_of(reference, found, 0.96)
+    vectors = np.array([[4.0, 3.0], [0.6, 0.8]], np.float32)
+    parity = parity_of(reference, vectors, 0.96)
     assert parity.mean_cosine == pytest.approx((24 / 25 + 1) / 2, abs=1e-6)
     assert parity.texts == 2
     assert parity.min_cosine == pytest.approx(24 / 25, abs=1e-6)
     # the first row has length 5, so its error of 1 counts as 0.2
     assert parity.max_abs == pytest.approx(0.2)
-    assert farthest(reference, found, ["one", "two"]) == "worst on golden text 0 'one', cosine 0.960000"
+    assert farthest(reference, vectors, ["one", "two"]) == "worst on golden text 0 'one', cosine 0.960000"
     zero = np.zeros((1, 2), np.float32)
     assert parity_of(zero, zero, None).min_cosine == 1
-    assert parity_of(zero, found[:1], None).min_cosine == 0
+    assert parity_of(zero, vectors[:1], None).min_cosine == 0
     with pytest.raises(GateError, match="golden text 0 'one': the artifact's vector holds NaN"):
         parity_of(zero, np.full((1, 2), np.nan, np.float32), None, ["one"])
 
@@ -292,17 +292,17 @@ EXACT = {"mean_cosine": 1.0, "min_cosine": 1.0, "max_abs": 9e-5, "texts": 1}
 
 
 @pytest.mark.parametrize(
-    ("wanted", "values", "word"),
+    ("limits", "values", "word"),
     [
         (INT8, GOOD, None), (INT8, GOOD | {"mean_cosine": 0.997}, "mean"), (INT8, GOOD | {"min_cosine": 0.98}, "min"),
         (INT8, GOOD | {"low_bit_share": 0.94}, "8-bit"), (FP32, EXACT, None), (FP32, EXACT | {"max_abs": 2e-4}, "max"),
     ],
 )  # fmt: skip
-def test_gates(wanted, values, word):
-    found = shortfalls(Parity(**values), wanted)
-    assert (word is None and not found) or (len(found) == 1 and word in found[0])
+def test_gates(limits, values, word):
+    failures = shortfalls(Parity(**values), limits)
+    assert (word is None and not failures) or (len(failures) == 1 and word in failures[0])
     never = Parity(**EXACT).model_copy(update={"mean_cosine": float("nan")})
-    assert shortfalls(never, wanted), "NaN must never pass"
+    assert shortfalls(never, limits), "NaN must never pass"
     assert thresholds_for({"fp32"}, False) is FP32
     assert thresholds_for({"fp32", "int8"}, False) is INT8
     assert thresholds_for({"int8", "int4"}, False) is INT4
@@ -324,11 +324,11 @@ def test_a_length_other_than_the_models_is_not_exported():
 
 @pytest.mark.parametrize(("longest", "lengths"), [(1, [1]), (2, [1, 2]), (24, [1, 2, 24])])
 def test_a_fresh_program_runs_at_its_shortest_and_longest_texts(longest, lengths):
-    seen = []
-    run_once(lambda rows: seen.extend(rows) or np.ones((1, 4), np.float32), 5, 4, longest, "x")
-    assert [len(row) for row in seen] == lengths
-    assert all(type(one) is int and 0 <= one < 5 for row in seen for one in row)
-    assert len(set(seen[-1])) == min(longest, 5)
+    encoded_rows = []
+    run_once(lambda rows: encoded_rows.extend(rows) or np.ones((1, 4), np.float32), 5, 4, longest, "x")
+    assert [len(row) for row in encoded_rows] == lengths
+    assert all(type(token_id) is int and 0 <= token_id < 5 for row in encoded_rows for token_id in row)
+    assert len(set(encoded_rows[-1])) == min(longest, 5)
     for wrong in (np.ones((1, 3)), np.ones((2, 4)), np.full((1, 4), np.nan), np.array([[1, 1, 1, np.inf]])):
         with pytest.raises(GateError, match=f"x: no finite vector of width 4 at length {lengths[-1]}"):
             run_once(lambda rows, end=wrong: end if len(rows[0]) == longest else np.ones((1, 4)), 5, 4, longest, "x")
@@ -353,9 +353,9 @@ def test_vectors_shorter_than_one_before_normalisation_have_length_one(tmp_path,
 
 
 def test_vectors_survive_base64():
-    made = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
-    assert (decode_vectors(encode_vectors(made), 3, 5) == made).all()
-    for bad in ("***", encode_vectors(made)[:-8]):
+    vectors = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
+    assert (decode_vectors(encode_vectors(vectors), 3, 5) == vectors).all()
+    for bad in ("***", encode_vectors(vectors)[:-8]):
         with pytest.raises(InputError):
             decode_vectors(bad, 3, 5)
 
@@ -387,8 +387,8 @@ def test_agreement_gate_names_the_text(tmp_path):
     write_fast_copy(model, tmp_path / JSON_FILE)
     table = json.loads((tmp_path / JSON_FILE).read_text(encoding="utf-8"))
     rows = table["model"]["vocab"]
-    one, other = (index for index, (text, _) in enumerate(rows) if text in ("\u2581a", "\u2581b"))
-    rows[one][0], rows[other][0] = rows[other][0], rows[one][0]
+    first, second = (index for index, (text, _) in enumerate(rows) if text in ("\u2581a", "\u2581b"))
+    rows[first][0], rows[second][0] = rows[second][0], rows[first][0]
     (tmp_path / JSON_FILE).write_text(json.dumps(table), encoding="utf-8")
     with pytest.raises(GateError, match="differ on"):
         tokenizers_agree(tokenizer, ["a b"], 64)
@@ -449,11 +449,11 @@ def sign(message: bytes, *, hashed: bool = True, comment: str = "by the test") -
     ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
     secret = ed25519.Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
     number = b"8numbers"
-    made = secret.sign(hashlib.blake2b(message).digest() if hashed else message)
-    own = base64.b64encode((b"ED" if hashed else b"Ed") + number + made).decode()
-    whole = base64.b64encode(secret.sign(made + comment.encode())).decode()
+    signature = secret.sign(hashlib.blake2b(message).digest() if hashed else message)
+    message_signature = base64.b64encode((b"ED" if hashed else b"Ed") + number + signature).decode()
+    comment_signature = base64.b64encode(secret.sign(signature + comment.encode())).decode()
     key = base64.b64encode(b"Ed" + number + secret.public_key().public_bytes_raw()).decode()
-    return key, f"untrusted comment: anything\n{own}\ntrusted comment: {comment}\n{whole}\n"
+    return key, f"untrusted comment: anything\n{message_signature}\ntrusted comment: {comment}\n{comment_signature}\n"
 
 
 @pytest.fixture
@@ -480,8 +480,8 @@ def test_every_change_is_refused(kind):
         assert "not one of this" in one_line(lambda message=message: verify_message(message, lines, key))
     for row in (1, 3):
         raw = base64.b64decode(lines[row])
-        for at in range(len(raw)):
-            changed = base64.b64encode(raw[:at] + bytes([raw[at] ^ 4]) + raw[at + 1 :]).decode()
+        for position in range(len(raw)):
+            changed = base64.b64encode(raw[:position] + bytes([raw[position] ^ 4]) + raw[position + 1 :]).decode()
             altered = [*lines[:row], changed, *lines[row + 1 :]]
             one_line(lambda altered=altered: verify_message(MESSAGE, altered, key))
     for altered in ([*lines[:2], lines[2] + "s", lines[3]], lines[:3], [*lines[:2], "comment: x", lines[3]], [""] * 4):

@@ -40,8 +40,8 @@ REASONS = {
 }
 
 
-def load(place, kind: str) -> Encoder:
-    return msdc.load_encoder(write_folder(place, kind))
+def load(folder, kind: str) -> Encoder:
+    return msdc.load_encoder(write_folder(folder, kind))
 
 
 @pytest.fixture(scope="module")

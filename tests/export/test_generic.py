@@ -22,12 +22,12 @@ def _models(name, precision):
     return smooth_generic(model, rows()) if precision == "int8" else model, reference_vectors(modules, rows())
 
 
-def _close(reference, found, precision):
+def _close(reference, vectors, precision):
     if precision == "fp32":
         size = np.linalg.norm(reference, axis=1, keepdims=True).clip(1.0)
-        assert np.abs((reference - found) / size).max() < 1e-4
+        assert np.abs((reference - vectors) / size).max() < 1e-4
     else:
-        assert cosine_rows(reference, found).min() > 0.99
+        assert cosine_rows(reference, vectors).min() > 0.99
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
@@ -35,8 +35,8 @@ def test_eager_model_equals_the_untouched_one(name):
     for precision in ("fp32", "int8"):
         model, reference = _models(name, precision)
         with torch.inference_mode():
-            found = np.stack([model(torch.tensor([row]))[0].numpy() for row in rows()])
-        np.testing.assert_allclose(found, reference, atol=2e-5, rtol=1e-3)
+            vectors = np.stack([model(torch.tensor([row]))[0].numpy() for row in rows()])
+        np.testing.assert_allclose(vectors, reference, atol=2e-5, rtol=1e-3)
 
 
 # One of each kind: relative positions, shared keys and RMS norms, a table alone.
@@ -67,8 +67,8 @@ def test_heads_that_share_a_key_export_at_every_length():
     (range_,) = program.range_constraints.values()
     assert (range_.lower, range_.upper) == (1, 48)
     for row in rows():
-        found = program.module()(torch.tensor([row]))
-        np.testing.assert_allclose(found.numpy(), model(torch.tensor([row])).numpy(), atol=1e-5)
+        output = program.module()(torch.tensor([row]))
+        np.testing.assert_allclose(output.numpy(), model(torch.tensor([row])).numpy(), atol=1e-5)
 
 
 @pytest.mark.parametrize(("name", "precision"), _cases(QUICK_EXECUTORCH))
@@ -153,13 +153,13 @@ def test_an_architecture_that_cannot_be_exported_is_one_plain_line():
         except Exception as inner:
             raise RuntimeError("Failed to export the model.\n\x1b[96mThis is step 1/3\x1b[0m\nmore") from inner
     except RuntimeError as error:
-        said = str(not_exported("ONNX Runtime", "longformer models", error))
-    assert said.startswith("ONNX Runtime cannot run longformer models: its code branches on the length")
-    assert "distill" in said
-    assert "Modify" not in said
-    said = str(not_exported("ExecuTorch", "x models", ValueError("\x1b[31mno kernel for y\x1b[0m\nadvice")))
-    assert "no kernel for y; use" in said
-    assert "advice" not in said
+        message = str(not_exported("ONNX Runtime", "longformer models", error))
+    assert message.startswith("ONNX Runtime cannot run longformer models: its code branches on the length")
+    assert "distill" in message
+    assert "Modify" not in message
+    message = str(not_exported("ExecuTorch", "x models", ValueError("\x1b[31mno kernel for y\x1b[0m\nadvice")))
+    assert "no kernel for y; use" in message
+    assert "advice" not in message
 
 
 @pytest.mark.parametrize(("name", "reads"), [("convbert", True), ("mpnet", False)])

@@ -47,9 +47,9 @@ def test_a_snapshot_of_the_cache_is_opened(snapshot, runtime):
 
 
 def test_a_bundle_below_a_snapshot_and_a_link_to_a_snapshot(tmp_path):
-    whole = tmp_path / "whole"
-    shutil.copytree(tiny.bundle(), whole / "phone/bundle")
-    snapshot = cached(whole, tmp_path / "hub")
+    repository = tmp_path / "whole"
+    shutil.copytree(tiny.bundle(), repository / "phone/bundle")
+    snapshot = cached(repository, tmp_path / "hub")
     short = tmp_path / "short"
     short.symlink_to(snapshot)
     for folder in (snapshot / "phone/bundle", short / "phone/bundle"):
@@ -63,8 +63,8 @@ def test_a_link_that_leaves_the_repository_is_refused(snapshot, tmp_path, target
     raw = readme.read_bytes()
     other = tmp_path / "hub/models--me--other/blobs/0"
     other.parent.mkdir(parents=True)
-    for place in (tmp_path / "outside.md", other):
-        place.write_bytes(raw)
+    for destination in (tmp_path / "outside.md", other):
+        destination.write_bytes(raw)
     blob = readme.resolve()
     readme.unlink()
     if target == "a name in blobs":

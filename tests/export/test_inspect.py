@@ -48,10 +48,10 @@ def test_methods_and_operators_of_a_pte(report):
 
 def test_bytes_of_a_pte_are_the_students(report):
     pte, student = report["programs"][0], tiny.student()
-    wanted = weight_bytes_by_dtype(student, plan_for(student, "int8"))
-    assert pte["bytes_by_dtype"]["int8"] == wanted["int8"]
+    expected = weight_bytes_by_dtype(student, plan_for(student, "int8"))
+    assert pte["bytes_by_dtype"]["int8"] == expected["int8"]
     # floats: scales, norms, biases, positions, what smoothing multiplies back (entry, middle, end), the pooling's own
-    floats = pte["bytes_by_dtype"]["float32"] - wanted["fp32"] - wanted["scales"]
+    floats = pte["bytes_by_dtype"]["float32"] - expected["fp32"] - expected["scales"]
     assert 0 < floats - 4 * (tiny.MAX_LENGTH + 32) <= 4 * 3 * 32 + 64
     assert pte["payload_bytes"] == sum(entry["bytes"] for entry in pte["tensors"]) < pte["bytes"]
 
@@ -59,10 +59,10 @@ def test_bytes_of_a_pte_are_the_students(report):
 def test_onnx_tensors_as_onnx_itself_reads_them(report):
     graph = report["programs"][1]
     model = onnx.load(tiny.bundle() / "model.onnx")
-    wanted = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    assert {entry["name"] for entry in graph["tensors"]} == set(wanted)
+    tensors = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    assert {entry["name"] for entry in graph["tensors"]} == set(tensors)
     for entry in graph["tensors"]:
-        array = wanted[entry["name"]]
+        array = tensors[entry["name"]]
         assert entry["bytes"] == array.nbytes
         assert tuple(entry["shape"]) == array.shape
         assert entry["dtype"] == str(array.dtype)
@@ -84,9 +84,9 @@ def test_duplicates_and_float_products_are_found(tmp_path):
     graph = onnx.helper.make_graph(nodes, "g", *ends, stored)
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
     onnx.save(model, tmp_path / "m.onnx")
-    found = inspect_file(tmp_path / "m.onnx", is_pte=False)
-    assert found["duplicates"] == [{"names": ["a", "b"], "wasted_bytes": 64}]
-    assert found["float_weight_products"] == ["first", ""]
+    facts = inspect_file(tmp_path / "m.onnx", is_pte=False)
+    assert facts["duplicates"] == [{"names": ["a", "b"], "wasted_bytes": 64}]
+    assert facts["float_weight_products"] == ["first", ""]
 
 
 def test_text_of_a_bundle(report):

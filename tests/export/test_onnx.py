@@ -28,19 +28,19 @@ from msdc.export.smoothing import TorchModel, calibration_texts, not_smoothed, s
 def write(tmp_path, precision="int8", target="linux", **shape):
     student = tiny.student(**shape)
     plan = plan_for(student, precision)
-    made = smooth(TorchModel(student), plan, tiny.tokenizer(), tiny.MAX_LENGTH)
+    smoothed = smooth(TorchModel(student), plan, tiny.tokenizer(), tiny.MAX_LENGTH)
     path = tmp_path / "model.onnx"
-    return student, path, write_onnx(made, plan, path, max_length=tiny.MAX_LENGTH, target=target)
+    return student, path, write_onnx(smoothed, plan, path, max_length=tiny.MAX_LENGTH, target=target)
 
 
 @pytest.mark.parametrize("target", ["linux", "web"])
 @pytest.mark.parametrize("shape", tiny.SHAPES)
 def test_fp32_equals_eager_in_any_batch(shape, target, tmp_path):
     student, path, written = write(tmp_path, "fp32", target, **tiny.SHAPES[shape])
-    wanted, runner = TorchModel(student).vectors(tiny.rows()), OnnxRunner(path, pad_id=0, threads=1)
+    expected, runner = TorchModel(student).vectors(tiny.rows()), OnnxRunner(path, pad_id=0, threads=1)
     one_by_one = np.concatenate([runner.run([row]) for row in tiny.rows()])
-    for found in (runner.run(tiny.rows()), one_by_one):
-        np.testing.assert_allclose(found, wanted, atol=3e-6, rtol=2e-5)
+    for vectors in (runner.run(tiny.rows()), one_by_one):
+        np.testing.assert_allclose(vectors, expected, atol=3e-6, rtol=2e-5)
     assert written.low_bit_share is None
 
 
@@ -54,16 +54,16 @@ def test_quantized_is_close_on_both_kinds_of_target(shape, precision, tmp_path):
     student, path, written = write(tmp_path, precision, "linux", **tiny.SHAPES[shape])
     # The float student that a 4-bit artifact imitates: its 4-bit weights are the numbers that are stored.
     small = [name for name, part in integers(student, plan_for(student, precision)).items() if part.dtype == "int4"]
-    wanted = TorchModel(tiny.dequantized(student, precision, small)).vectors(tiny.rows())
-    found = OnnxRunner(path, threads=1).run(tiny.rows())
-    parity = parity_of(wanted, found, written.low_bit_share)
+    expected = TorchModel(tiny.dequantized(student, precision, small)).vectors(tiny.rows())
+    vectors = OnnxRunner(path, threads=1).run(tiny.rows())
+    parity = parity_of(expected, vectors, written.low_bit_share)
     assert parity.mean_cosine >= 0.998
     assert parity.min_cosine >= 0.985
     assert written.low_bit_share == 1.0
     (tmp_path / "web").mkdir()
     _, web, _ = write(tmp_path / "web", precision, "web", **tiny.SHAPES[shape])
     assert {used.domain for used in check_onnx_file(web, full=True).opset_import} == {""}
-    again = parity_of(wanted if precision != "int8" else found, OnnxRunner(web, threads=1).run(tiny.rows()), None)
+    again = parity_of(expected if precision != "int8" else vectors, OnnxRunner(web, threads=1).run(tiny.rows()), None)
     # The two spellings round at different places: biases in attention, GELU, float16 in the look-up of 4 bits.
     assert again.mean_cosine >= (0.999 if precision == "int8" else 0.998)
 
@@ -115,8 +115,8 @@ def nodes_of(graph):
 def test_gelu_is_approximated_only_where_its_reader_rounds(precision, kind, tmp_path):
     _, path, _ = write(tmp_path, precision, activation="gelu")
     model = onnx.load(path, load_external_data=False)
-    found = {a.s for node in nodes_of(model.graph) if node.op_type == "Gelu" for a in node.attribute}
-    assert found == {kind}
+    approximations = {a.s for node in nodes_of(model.graph) if node.op_type == "Gelu" for a in node.attribute}
+    assert approximations == {kind}
 
 
 def test_mask_is_added_only_to_a_padded_batch(tmp_path):
@@ -155,8 +155,8 @@ def test_share_of_low_bits_sees_a_float_matrix(tmp_path):
     student = tiny.student()
     plan = plan_for(student, "int8")
     plan = plan.model_copy(update={"weights": {**plan.weights, "layers.0.up.weight": "fp32"}})
-    made = smooth(TorchModel(student), plan, tiny.tokenizer(), 24)
-    written = write_onnx(made, plan, tmp_path / "m.onnx", max_length=24, target="linux")
+    smoothed = smooth(TorchModel(student), plan, tiny.tokenizer(), 24)
+    written = write_onnx(smoothed, plan, tmp_path / "m.onnx", max_length=24, target="linux")
     up = 32 * 64
     total = sum(
         value.numel() for name, value in student.state_dict().items() if value.dim() == 2 and "position" not in name
@@ -182,8 +182,8 @@ def saturating_product(quantized_MK: np.ndarray, values_KN: np.ndarray) -> np.nd
     """What vpmaddubsw does: neighbours along K added in 16 bits with saturation, then exactly in 32."""
     K = len(values_KN) - len(values_KN) % 2
     total = np.zeros((len(quantized_MK), values_KN.shape[1]), dtype=np.int64)
-    for k in range(0, K, 2):
-        pair = quantized_MK[:, k : k + 2].astype(np.int64) @ values_KN[k : k + 2].astype(np.int64)
+    for column in range(0, K, 2):
+        pair = quantized_MK[:, column : column + 2].astype(np.int64) @ values_KN[column : column + 2].astype(np.int64)
         total += np.clip(pair, -32768, 32767)
     if len(values_KN) > K:
         total += quantized_MK[:, K, None].astype(np.int64) * values_KN[K]
@@ -213,19 +213,19 @@ def run_quantizer(x_MK: np.ndarray, floor: float | None):
     """(quantized, step by row, zero point) as ONNX Runtime computes them."""
     import onnxruntime
 
-    g = GraphBuilder()
+    builder = GraphBuilder()
 
     def zeros(zero: int, step: str) -> str:
-        return g.op("Expand", g.const("z", np.full((1, 1), zero, np.uint8)), g.op("Shape", step))
+        return builder.op("Expand", builder.const("z", np.full((1, 1), zero, np.uint8)), builder.op("Shape", step))
 
-    quantized, step, zero = quantize_tokens(g, "x", x_MK.shape[1], floor, zeros)
-    g.rename(quantized, "quantized")
+    quantized, step, zero = quantize_tokens(builder, "x", x_MK.shape[1], floor, zeros)
+    builder.rename(quantized, "quantized")
     outputs = [
         onnx.helper.make_tensor_value_info("quantized", onnx.TensorProto.UINT8, ["M", "K"]),
         onnx.helper.make_tensor_value_info(step, onnx.TensorProto.FLOAT, ["M", 1]),
     ]
     inputs = [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["M", "K"])]
-    graph = onnx.helper.make_graph(g.nodes, "g", inputs, outputs, list(g.initializers.values()))
+    graph = onnx.helper.make_graph(builder.nodes, "g", inputs, outputs, list(builder.initializers.values()))
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     return *session.run(None, {"x": x_MK}), zero
@@ -235,15 +235,15 @@ def run_quantizer(x_MK: np.ndarray, floor: float | None):
 def test_token_quantization_by_hand(activation):
     generator = torch.Generator().manual_seed(0)
     sizes = torch.tensor([0.01, 0.3, 1.0, 5.0, 40.0])[:, None]
-    x = torch.randn(5, 200, generator=generator) * sizes
+    inputs = torch.randn(5, 200, generator=generator) * sizes
     floor = None
     if activation is not None:
         from msdc.compress.student.model import ACTIVATIONS
         from msdc.export.onnx.graph import FLOORS
 
-        x, floor = ACTIVATIONS[activation](x), FLOORS[activation]
-        assert x.min() >= floor
-    x_MK = x.numpy()
+        inputs, floor = ACTIVATIONS[activation](inputs), FLOORS[activation]
+        assert inputs.min() >= floor
+    x_MK = inputs.numpy()
     quantized, step_M1, zero = run_quantizer(x_MK, floor)
     assert quantized.max() <= LEVELS
     back = (quantized.astype(np.float64) - zero) * step_M1
@@ -268,23 +268,30 @@ def test_a_sentence_of_zero_rows_is_finite(tmp_path):
     path = tmp_path / "m.onnx"
     for target in ("linux", "web"):
         write_onnx(not_smoothed(student.to_numpy()), plan, path, max_length=24, target=target)
-        found = OnnxRunner(path, threads=1).run([[5, 5, 5]])
-        assert (found * TorchModel(student).vectors([[5, 5, 5]])).sum() > 0.99
+        vectors = OnnxRunner(path, threads=1).run([[5, 5, 5]])
+        assert (vectors * TorchModel(student).vectors([[5, 5, 5]])).sum() > 0.99
 
 
 @pytest.mark.parametrize("shape", tiny.SHAPES)
 def test_runs_as_pytorch_does(shape):
     """Vectors and channel sizes, for every shape of student: recurring, coded, both places of the bottleneck."""
     student = tiny.student(**tiny.SHAPES[shape])
-    one, other = TorchModel(student), FloatProgram(student.to_numpy())
-    np.testing.assert_allclose(other.vectors(tiny.rows()), one.vectors(tiny.rows()), atol=3e-6, rtol=1e-5)
+    torch_model, float_program = TorchModel(student), FloatProgram(student.to_numpy())
+    np.testing.assert_allclose(
+        float_program.vectors(tiny.rows()), torch_model.vectors(tiny.rows()), atol=3e-6, rtol=1e-5
+    )
     rows = tiny.tokenizer().encode(calibration_texts()[:8], tiny.MAX_LENGTH)
     if student.layers:
-        for found, wanted in zip(other.channel_sizes(rows), one.channel_sizes(rows), strict=True):
-            np.testing.assert_allclose(np.stack(found), np.stack(wanted), rtol=1e-4)
-    made = [smooth(model, plan_for(student, "int8"), tiny.tokenizer(), tiny.MAX_LENGTH) for model in (one, other)]
-    for found, wanted in zip([*made[1].entry, *made[1].middle], [*made[0].entry, *made[0].middle], strict=True):
-        assert np.array_equal(found, wanted)
+        for actual, expected in zip(float_program.channel_sizes(rows), torch_model.channel_sizes(rows), strict=True):
+            np.testing.assert_allclose(np.stack(actual), np.stack(expected), rtol=1e-4)
+    smoothed = [
+        smooth(model, plan_for(student, "int8"), tiny.tokenizer(), tiny.MAX_LENGTH)
+        for model in (torch_model, float_program)
+    ]
+    for actual, expected in zip(
+        [*smoothed[1].entry, *smoothed[1].middle], [*smoothed[0].entry, *smoothed[0].middle], strict=True
+    ):
+        assert np.array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8", "int4-embed4"])

@@ -81,7 +81,7 @@ def test_the_program_is_written_once_and_again_where_it_is_damaged(folder):
     for damaged in (content[:-7], content[:300] + b"\0" * 9 + content[309:], b""):
         path.write_bytes(damaged)
         assert np.array_equal(load_encoder(folder, precision="int8").encode(TEXTS), expected_ND)
-        assert [one.read_bytes() == content for one in programs()] == [True]
+        assert [program.read_bytes() == content for program in programs()] == [True]
 
 
 def test_another_model_has_another_program(folder, tmp_path):
@@ -132,9 +132,9 @@ def test_an_int8_encoder_keeps_to_the_weights_of_its_folder(folder):
     assert np.array_equal(encoder.encode(TEXTS), before_ND) and encoder.module is other.module
     with torch.no_grad():
         next(encoder.module.parameters()).mul_(1.5)
-    for one in (encoder, other):
+    for program_encoder in (encoder, other):
         with pytest.raises(InputError, match='module was changed, its int8 program was not; load it with precision="f'):
-            one.encode(TEXTS)
+            program_encoder.encode(TEXTS)
     encoder.module = module = tiny.student(seed=5).eval()
     ids_BT = torch.tensor(encoder.tokenize(["zwei Texte"]))
     with torch.inference_mode():

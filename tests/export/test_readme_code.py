@@ -17,7 +17,7 @@ from msdc.export.readme import bundle_readme
 
 def test_executorch_without_msdc(tmp_path):
     bundle = tiny_models.bundle()
-    (block,) = [one for one in blocks(bundle / "README.md", "python") if "executorch" in one.text]
+    (block,) = [candidate for candidate in blocks(bundle / "README.md", "python") if "executorch" in candidate.text]
     code = f"{block.text}\nimport numpy; numpy.save(r'{tmp_path / 'vector.npy'}', value.numpy())"
     run(sys.executable, "-c", code, cwd=bundle, env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
     assert np.allclose(np.load(tmp_path / "vector.npy")[0], read_golden(bundle)["vectors"]["executorch"][0], atol=1e-4)
@@ -30,7 +30,7 @@ def test_the_code_of_one_forward_method_compiles(tmp_path, pooled):
     programs = manifest.programs.model_copy(update={"executorch": program})
     page = tmp_path / "README.md"
     page.write_text(bundle_readme(manifest.model_copy(update={"programs": programs, "include_prompt": pooled})))
-    (block,) = [one for one in blocks(page, "python") if "executorch" in one.text]
+    (block,) = [candidate for candidate in blocks(page, "python") if "executorch" in candidate.text]
     compile(block.text, "README.md", "exec")
     assert 'methods = ["forward"]' in block.text
     assert ("torch.tensor([0])" in block.text) != pooled

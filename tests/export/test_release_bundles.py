@@ -53,10 +53,10 @@ def test_every_file_is_listed_with_its_hash_and_origin(dist):
     for name, digest in lines.items():
         assert hashlib.sha256((dist / name).read_bytes()).hexdigest() == digest, name
     provenance = json.loads((dist / "provenance.json").read_text())
-    assert {one["file"]: one["sha256"] for one in provenance["files"]} == {
+    assert {entry["file"]: entry["sha256"] for entry in provenance["files"]} == {
         name: digest for name, digest in lines.items() if name != "provenance.json"
     }
-    assert {one["target"] for one in provenance["files"]} == {"android", "ios", "web", "react-native", "linux"}
+    assert {entry["target"] for entry in provenance["files"]} == {"android", "ios", "web", "react-native", "linux"}
     head = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
     assert provenance["commit"] == (head or None)
     assert provenance["versions"]["msdc"] == __version__
@@ -74,8 +74,8 @@ def test_the_archives_hold_what_an_export_writes(dist, model, tmp_path):
         assert all((folder / part).is_file() for part in parts), target
         bundle = folder / f"tiny-{target}"
         check_files(bundle, read_manifest(bundle))
-        found = load_bundle(bundle, "executorch").encode(["Buy milk", "Zahnarzt"])
-        cosines = (found * want).sum(1) / np.linalg.norm(found, axis=1) / np.linalg.norm(want, axis=1)
+        vectors = load_bundle(bundle, "executorch").encode(["Buy milk", "Zahnarzt"])
+        cosines = (vectors * want).sum(1) / np.linalg.norm(vectors, axis=1) / np.linalg.norm(want, axis=1)
         assert cosines.min() > 0.99, target
 
 
@@ -92,6 +92,6 @@ def test_the_npm_package_installs_and_encodes(dist, model, tmp_path):
     (tmp_path / "app.mjs").write_text(code)
     vector, kind = run(node(), tmp_path / "app.mjs", cwd=tmp_path).split()
     want = msdc.load_encoder(model).encode(["Buy milk"])[0]
-    found = np.array(json.loads(vector))
-    assert found @ want / np.linalg.norm(found) / np.linalg.norm(want) > 0.99
+    encoded = np.array(json.loads(vector))
+    assert encoded @ want / np.linalg.norm(encoded) / np.linalg.norm(want) > 0.99
     assert kind == "function"

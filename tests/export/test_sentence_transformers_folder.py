@@ -33,11 +33,11 @@ def test_the_folder_opens_without_msdc_and_gives_the_same_vectors(shape, tmp_pat
     folder = export_sentence_transformers(source, tmp_path / "standard")
     modules = json.loads((folder / "modules.json").read_text("utf-8"))
     assert all(module["type"].startswith("sentence_transformers.") for module in modules)
-    model, own = SentenceTransformer(str(folder)), msdc.load_encoder(source)
-    assert np.allclose(model.encode(golden_texts()), own.encode(golden_texts()), atol=2e-6)
+    model, encoder = SentenceTransformer(str(folder)), msdc.load_encoder(source)
+    assert np.allclose(model.encode(golden_texts()), encoder.encode(golden_texts()), atol=2e-6)
     assert model.prompts["query"] == "Where? "
     assert model.get_sentence_embedding_dimension() == 12
-    assert np.allclose(msdc.load_encoder(folder).encode(["a text"]), own.encode(["a text"]), atol=2e-6)
+    assert np.allclose(msdc.load_encoder(folder).encode(["a text"]), encoder.encode(["a text"]), atol=2e-6)
 
 
 def test_the_command_states_the_size_and_keeps_what_is_there(capsys, tmp_path):

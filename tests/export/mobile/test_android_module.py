@@ -123,7 +123,7 @@ def jni_libraries(module, tmp_path_factory) -> dict[str, Path]:
     absent = [name for name in NATIVE_TOOLS if shutil.which(name) is None]
     if absent:
         pytest.skip(f"{', '.join(absent)} not found: apt-get install {' '.join(NATIVE_TOOLS[name] for name in absent)}")
-    found = {}
+    libraries = {}
     for engine in ENGINES:
         sdk = native_sdk(engine, platform.machine(), platform.machine())
         build = tmp_path_factory.mktemp(engine)
@@ -141,8 +141,8 @@ def jni_libraries(module, tmp_path_factory) -> dict[str, Path]:
             "-DCMAKE_CXX_FLAGS=-O0 -Wall -Wextra -Werror",
         )  # fmt: skip
         run("cmake", "--build", build, "-j", "2")
-        found[engine] = build / "libmsdc_encoder_jni.so"
-    return found
+        libraries[engine] = build / "libmsdc_encoder_jni.so"
+    return libraries
 
 
 @pytest.fixture(scope="module")
@@ -239,8 +239,8 @@ def test_search_index_is_that_of_the_python_package(
     lines = run_checks("CheckSearchKt", classes["executorch"], [jni_library, sqlite_library], *words)
     assert len(lines) == 3 * len(phone_search.QUERIES) + 54
     # What was written there is the file that would have been written here.
-    own = phone_search.contents(files / "phone.sqlite")
-    assert own == phone_search.contents(assets / "desktop.sqlite")
+    phone_contents = phone_search.contents(files / "phone.sqlite")
+    assert phone_contents == phone_search.contents(assets / "desktop.sqlite")
     with open_index(files / "msdc-search/desktop.sqlite", bundle) as index:
         assert len(index) == len(phone_search.DOCUMENTS) + 300 - 2
         (hit,) = index.search("Verspätung", mode="words").hits
@@ -282,8 +282,8 @@ def test_hostile_texts_damaged_bundles_and_indexes(
     classes, jni_libraries, sqlite_library, tiny_bundle, tmp_path, engine
 ):
     bundle, index = load_bundle(tiny_bundle, engine), tmp_path / "whole.sqlite"
-    with open_index(index, bundle) as whole:
-        whole.add(hostile_inputs.DOCUMENTS)
+    with open_index(index, bundle) as opened_index:
+        opened_index.add(hostile_inputs.DOCUMENTS)
     checks = hostile_inputs.write_inputs(bundle, tmp_path, tiny_bundle, index)
     libraries = [jni_libraries[engine], sqlite_library]
     lines = run_checks("CheckHostileKt", classes[engine], libraries, tiny_bundle, tmp_path)
@@ -353,12 +353,12 @@ def test_gradle_files_suit_android_gradle_plugins_8_and_9(stage, module, tiny_bu
     assert code.count("org.jetbrains.kotlin.android") == 1
     assert 'if (extensions.findByName("kotlin") == null) apply(plugin = "org.jetbrains.kotlin.android")' in code
     stated = re.search(r"Android Gradle plugin (\d+\.\d+) or later", (module / "README.md").read_text(encoding="utf-8"))
-    found = {
+    plugin_versions = {
         path: re.findall(r'(?:gradle:|library"\) version ")(\d+\.\d+)', path.read_text(encoding="utf-8"))
         for path in gradle
     }
     assert stated
-    assert {version for versions in found.values() for version in versions} == {stated[1]}
+    assert {version for versions in plugin_versions.values() for version in versions} == {stated[1]}
     for path in (module / "README.md", stage / "android-sample/README.md"):
         assert "{{" not in path.read_text(encoding="utf-8")
     assert "max-page-size=16384" in (module / "src/main/cpp/CMakeLists.txt").read_text(encoding="utf-8")
@@ -386,11 +386,11 @@ def test_shrinking_keeps_what_the_jni_layer_finds_by_name(module):
     rules = (module / "consumer-rules.pro").read_text(encoding="utf-8")
     jni = (module / "src/main/cpp/jni.cpp").read_text(encoding="utf-8")
     signature = re.search(r'GetMethodID\([^"]*"run", "\((.*)\)\[F"\)', jni)
-    kept = re.search(r"float\[\] run\((.*)\);", rules)
+    match = re.search(r"float\[\] run\((.*)\);", rules)
     assert signature
-    assert kept
+    assert match
     names = {"int[]": "[I", "int": "I"}
-    assert "".join(names[word] for word in kept[1].split(", ")) == signature[1]
+    assert "".join(names[word] for word in match[1].split(", ")) == signature[1]
     assert "-keep class org.msdc.encoder.NativeCore { *; }" in rules
 
 
@@ -414,7 +414,7 @@ def test_readme_states_what_an_app_grows_by(module, tiny_bundle):
     program = manifest.program_files("executorch")[0]
     size = (tiny_bundle / program).stat().st_size
     assert f"| program: {program} | {size:,} |" in text
-    numbers = [int(found.replace(",", "")) for found in re.findall(r"^\| [^|]+ \| ([\d,]+) \|", text, re.MULTILINE)]
+    numbers = [int(number.replace(",", "")) for number in re.findall(r"^\| [^|]+ \| ([\d,]+) \|", text, re.MULTILINE)]
     assert len(numbers) == 6
     assert sum(numbers[:-1]) == numbers[-1]
     assert numbers[3] == measured()["executorch"]["bytes"] > 10**6

@@ -107,13 +107,13 @@ def test_the_readme_says_what_executorchs_tokenizer_makes_of_it(student_bundle, 
     words = (stock_bundle / "react-native/README.md").read_text(encoding="utf-8")
     assert "HFTokenizer, `tokenizer.json`: refuses it" in pieces
     golden = read_golden(student_bundle)
-    whole = [i for i, row in enumerate(golden["ids"]) if len(row) < tiny.MAX_LENGTH]
+    uncut = [i for i, row in enumerate(golden["ids"]) if len(row) < tiny.MAX_LENGTH]
     opened = library.CppSPTokenizer()
     opened.load(str(student_bundle / "sentencepiece.model"))
-    texts, rows = ([golden[name][i] for i in whole] for name in ("texts", "ids"))
+    texts, rows = ([golden[name][i] for i in uncut] for name in ("texts", "ids"))
     equal = equal_ids(opened, texts, rows, (1, 1))
-    assert equal > 0.9 * len(whole)
-    line = f"SPTokenizer, `../sentencepiece.model`: gives the ids of the export for {equal} of {len(whole)}"
+    assert equal > 0.9 * len(uncut)
+    line = f"SPTokenizer, `../sentencepiece.model`: gives the ids of the export for {equal} of {len(uncut)}"
     assert line in " ".join(pieces.split())
     assert "HFTokenizer, `tokenizer.json`: " in words
     assert "SPTokenizer" not in words

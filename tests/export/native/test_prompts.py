@@ -95,12 +95,12 @@ def core(request, core_library):
 def test_a_program_is_told_how_many_tokens_are_the_prompts(core, prompt):
     expected = core.bundle.encode(TEXTS, prompt=prompt)
     core.skipped.clear()
-    found = np.stack([core.encode(text, prompt) for text in TEXTS])
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    vectors = np.stack([core.encode(text, prompt) for text in TEXTS])
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
     np.testing.assert_allclose(core.batch(TEXTS, prompt), expected, atol=1e-5)
-    given = core.bundle.defaults.prompt(prompt)
+    prompt_text = core.bundle.defaults.prompt(prompt)
     # Word pieces of the prompt and the first special id.
-    assert set(core.skipped) == ({0} if not given else {len(core.bundle.tokenize([given])[0]) - 1})
+    assert set(core.skipped) == ({0} if not prompt_text else {len(core.bundle.tokenize([prompt_text])[0]) - 1})
     assert core.self_test() == 0
 
 

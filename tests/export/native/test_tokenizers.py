@@ -31,10 +31,10 @@ class Pair:
 
     def agree(self, *texts: str | bytes) -> None:
         if isinstance(self.oracle, Tokenizer):
-            wanted = [row.ids for row in self.oracle.encode_batch(texts)]
+            expected_ids = [row.ids for row in self.oracle.encode_batch(texts)]
         else:
-            wanted = [[2, *self.oracle.encode(text), 3] for text in texts]
-        wrong = [text for text, ids in zip(texts, wanted, strict=True) if self.core.encode(text) != ids]
+            expected_ids = [[2, *self.oracle.encode(text), 3] for text in texts]
+        wrong = [text for text, ids in zip(texts, expected_ids, strict=True) if self.core.encode(text) != ids]
         assert not wrong, f"{len(wrong)} of {len(texts)} differ: {wrong[:5]!r}"
 
 
@@ -110,8 +110,8 @@ def test_pieces_that_may_not_be_used(pairs, core_library, tmp_path):
 def test_longer_texts_keep_their_last_special_id(pairs, core_library, tmp_path):
     pair = pairs["unigram"]
     core = CoreTokenizer(core_library, write_piece_bundle(tmp_path / "short", pair.raw, max_length=6))
-    whole = pair.oracle.encode("one two three four five six seven")
-    assert core.encode("one two three four five six seven") == [2, *whole[:4], 3]
+    full_ids = pair.oracle.encode("one two three four five six seven")
+    assert core.encode("one two three four five six seven") == [2, *full_ids[:4], 3]
     assert core.encode("") == [2, 3]
 
 
@@ -152,10 +152,10 @@ def test_tokenizer_json_without_its_compiled_form_is_refused(core_library, tmp_p
 
 @pytest.fixture(scope="module")
 def pair(core_library, tmp_path_factory):
-    made: dict[str, Pair] = {}
+    pairs: dict[str, Pair] = {}
 
     def find(name: str) -> Pair:
-        if name not in made:
+        if name not in pairs:
             folder = tmp_path_factory.mktemp("tokenizer")
             source = folder / "tokenizer.json"
             if name == "minilm":
@@ -163,8 +163,8 @@ def pair(core_library, tmp_path_factory):
                 source = Path(package.__file__).parent / "model" / "tokenizer.json"
             else:
                 KINDS[name](folder).save(str(source))
-            made[name] = of_json(core_library, folder / "bundle", source)
-        return made[name]
+            pairs[name] = of_json(core_library, folder / "bundle", source)
+        return pairs[name]
 
     return find
 
@@ -195,12 +195,12 @@ def test_text_that_is_not_utf8(pair):
 
 def test_truncation_keeps_the_special_ids(pair, core_library, tmp_path):
     for name in ("bert", "qwen", "gemma"):
-        one = pair(name)
-        core = CoreTokenizer(core_library, write_compiled_bundle(tmp_path / name, one.raw, max_length=6))
-        one.oracle.enable_truncation(6)
+        named_pair = pair(name)
+        core = CoreTokenizer(core_library, write_compiled_bundle(tmp_path / name, named_pair.raw, max_length=6))
+        named_pair.oracle.enable_truncation(6)
         for text in ("", "one", "one two three four five six seven eight nine"):
-            assert core.encode(text) == one.oracle.encode(text).ids
-        one.oracle.no_truncation()
+            assert core.encode(text) == named_pair.oracle.encode(text).ids
+        named_pair.oracle.no_truncation()
 
 
 @pytest.mark.parametrize("letters", ["a", "ab", "가", " ", "\u0301", "1"])

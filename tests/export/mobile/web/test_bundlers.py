@@ -73,10 +73,10 @@ def tools(name: str) -> Path:
 def program(name: str) -> list[str]:
     if name != "bun":
         return ["node", str(tools(name) / SCRIPTS[name])]
-    found = sorted(tools(name).glob("@oven/bun-*/bin/bun"))
-    if not found:
+    executables = sorted(tools(name).glob("@oven/bun-*/bin/bun"))
+    if not executables:
         pytest.skip("there is no Bun for this platform")
-    return [str(found[0])]
+    return [str(executables[0])]
 
 
 @pytest.fixture(scope="module")
@@ -113,11 +113,13 @@ def write_app(app: Path, bundle: Path, tool: str, *, linked: bool = False, with_
     return name
 
 
-def build(app: Path, tool: str, name: str, *more: str) -> subprocess.CompletedProcess[str]:
+def build(app: Path, tool: str, name: str, *extra_arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the guide's line."""
     (line,) = re.findall(rf"^npx {tool} (.*)$", GUIDE, re.MULTILINE)
     words = line.replace("PACKAGE", name).split()
-    done = subprocess.run([*program(tool), *words, *more], cwd=app, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*program(tool), *words, *extra_arguments], cwd=app, capture_output=True, text=True, check=False
+    )
     if tool != "vite":
         (app / "dist").mkdir(exist_ok=True)
         (app / "dist/index.html").write_text(PAGE % ("main.js" if tool == "webpack" else "app.js"))
@@ -127,9 +129,9 @@ def build(app: Path, tool: str, name: str, *more: str) -> subprocess.CompletedPr
 def answer_of(chromium, url: str) -> dict:
     page = chromium.open(url)
     page.wait("globalThis.answer", 120)
-    found = page.run("globalThis.answer")
+    answer = page.run("globalThis.answer")
     page.call("Page.close")
-    return found
+    return answer
 
 
 def run_app(chromium, app: Path, bundle: Path) -> dict:
@@ -137,9 +139,9 @@ def run_app(chromium, app: Path, bundle: Path) -> dict:
         return answer_of(chromium, opened.url("index.html"))
 
 
-def same(found: dict, bundle: Path) -> None:
-    assert found.get("passed"), found
-    np.testing.assert_allclose(np.float32(found["rows"]), load_bundle(bundle, "onnx").encode(TEXTS), atol=1e-4)
+def same(answer: dict, bundle: Path) -> None:
+    assert answer.get("passed"), answer
+    np.testing.assert_allclose(np.float32(answer["rows"]), load_bundle(bundle, "onnx").encode(TEXTS), atol=1e-4)
 
 
 @pytest.mark.parametrize("tool", PACKAGES)

@@ -69,8 +69,8 @@ def bundle(library, tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def prompted(library, tmp_path_factory) -> Path:
     """Prompts that are not pooled, by the generic exporter."""
-    model, made = kind_bundle(UNPOOLED, "onnx")
-    folder = shutil.copytree(made, tmp_path_factory.mktemp("prompted") / "bundle")
+    model, exported = kind_bundle(UNPOOLED, "onnx")
+    folder = shutil.copytree(exported, tmp_path_factory.mktemp("prompted") / "bundle")
     manifest = read_manifest(folder)
     write_transformers_js(folder, manifest, model)
     (folder / "web").mkdir()
@@ -92,16 +92,16 @@ def test_a_stock_model_gets_files_that_the_manifest_lists(bundle):
 def test_transformers_js_itself_gives_the_golden_vectors(kind, request, tmp_path):
     bundle = request.getfixturevalue(kind)
     manifest, golden = read_manifest(bundle), read_golden(bundle)
-    whole = [i for i, row in enumerate(golden["ids"]) if len(row) < manifest.max_length][:20]
-    made = run_script(
+    uncut = [i for i, row in enumerate(golden["ids"]) if len(row) < manifest.max_length][:20]
+    raw_vectors = run_script(
         HERE / "transformers_encode.mjs", bundle, tmp_path,
-        data=manifest.program_files("onnx")[1:], texts=[golden["texts"][i] for i in whole],
+        data=manifest.program_files("onnx")[1:], texts=[golden["texts"][i] for i in uncut],
         more=re.findall(r"prompt_tokens: new Tensor\(.*\[(\d)n\]", (bundle / "web/README.md").read_text()),
     )  # fmt: skip
-    found = np.asarray(made, dtype=np.float32)
-    assert len(found) >= 10
+    vectors = np.asarray(raw_vectors, dtype=np.float32)
+    assert len(vectors) >= 10
     # WebAssembly rounds 8-bit activations in its own way.
-    assert cosine_rows(golden["vectors"]["onnx"][whole], found).min() > 0.999
+    assert cosine_rows(golden["vectors"]["onnx"][uncut], vectors).min() > 0.999
 
 
 def test_a_sentencepiece_model_is_refused_before_any_work(tmp_path):
@@ -123,7 +123,7 @@ def test_other_ids_and_no_node_are_one_line(bundle, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("own", "theirs", "same"),
+    ("ours", "theirs", "same"),
     [
         ([2, 5, 3], [2, 5, 3], True),
         ([2, 5, 3], [2, 6, 3], False),
@@ -134,9 +134,9 @@ def test_other_ids_and_no_node_are_one_line(bundle, tmp_path, monkeypatch):
         ([2, 5, 3], [2, 5, 7, 7, 8, 3], False),
     ],
 )
-def test_ids_are_compared_up_to_where_transformers_js_cuts(own, theirs, same):
-    found = transformers_js.differing({"texts": ["t"], "ids": [own]}, [theirs], 4, 3)
-    assert found == ([] if same else ["t"])
+def test_ids_are_compared_up_to_where_transformers_js_cuts(ours, theirs, same):
+    differing_texts = transformers_js.differing({"texts": ["t"], "ids": [ours]}, [theirs], 4, 3)
+    assert differing_texts == ([] if same else ["t"])
 
 
 @pytest.mark.parametrize("normalizer", [
@@ -149,11 +149,11 @@ def test_a_sigma_that_ends_a_word_is_made_small_as_in_tokenizers(library, tmp_pa
     value["normalizer"], vocabulary = normalizer, value["model"]["vocab"]
     vocabulary |= {"σας": len(vocabulary), "σασ": len(vocabulary) + 1}
     file = folder / "tokenizer.json"
-    found = []
+    id_pairs = []
     for keep in (False, True):
         file.write_text(json.dumps(value, ensure_ascii=False))
         if keep:
             keep_sigma(file)
-        found.append((ids_of(folder, ["ΣΑΣ"])[0], FastTokenizer(file).encode(["ΣΑΣ"], 9)[0]))
-    (theirs, own), (kept_theirs, kept_own) = found
-    assert theirs != own == kept_theirs == kept_own
+        id_pairs.append((ids_of(folder, ["ΣΑΣ"])[0], FastTokenizer(file).encode(["ΣΑΣ"], 9)[0]))
+    (theirs, ours), (kept_theirs, kept_ours) = id_pairs
+    assert theirs != ours == kept_theirs == kept_ours

@@ -23,8 +23,8 @@ AUTHORIZED = {"authorization": "Bearer x"}
 
 @pytest.fixture
 def opened(web_bundle):
-    with site(page=HERE, bundle=web_bundle) as one:
-        yield one
+    with site(page=HERE, bundle=web_bundle) as opened_site:
+        yield opened_site
 
 
 def open_page(chromium, opened: Site, address: str = ""):
@@ -39,40 +39,40 @@ def call(page, function: str, *arguments: object):
     return page.run(f"import('/page/addresses.js').then((m) => m.{function}(...{json.dumps(arguments)}))")
 
 
-def guarded(opened: Site, wanted: str, is_header: bool) -> list[str]:
+def guarded(opened: Site, credential: str, is_header: bool) -> list[str]:
     """The site refuses files of the bundle without a signature, or a header; returns the queries that it will see."""
-    seen: list[str] = []
+    queries: list[str] = []
 
     def reply(name, query, headers):
         if not name.startswith("bundle") or name == "bundle/web/msdc.js":
             return None
-        seen.append(query)
-        return None if wanted == (headers.get("authorization") if is_header else query) else Reply(403)
+        queries.append(query)
+        return None if credential == (headers.get("authorization") if is_header else query) else Reply(403)
 
     opened.reply = reply
-    return seen
+    return queries
 
 
 @pytest.mark.parametrize("options", THREADS)
 @pytest.mark.parametrize("url", ["/bundle?sig=a%2Bb", "/bundle/?sig=a%2Bb#top", "/bundle/bundle.json?sig=a%2Bb"])
 def test_the_querys_signature_goes_with_every_file(opened, chromium, url, options):
-    seen = guarded(opened, "sig=a%2Bb", False)
+    queries = guarded(opened, "sig=a%2Bb", False)
     assert call(open_page(chromium, opened), "load", url, options) == "passed"
-    assert len(seen) > 5
-    assert {*seen} == {"sig=a%2Bb"}
+    assert len(queries) > 5
+    assert {*queries} == {"sig=a%2Bb"}
 
 
 def test_a_signature_is_neither_cached_nor_shown(opened, chromium):
     guarded(opened, "sig=secret", False)
     page = open_page(chromium, opened)
-    found = call(page, "cached", "/bundle?sig=secret")
-    assert found["answer"] == "passed"
-    assert len(found["keys"]) > 3
-    assert not any("secret" in key for key in found["keys"])
+    outcome = call(page, "cached", "/bundle?sig=secret")
+    assert outcome["answer"] == "passed"
+    assert len(outcome["keys"]) > 3
+    assert not any("secret" in key for key in outcome["keys"])
     # The next signature finds the files of the last one.
-    seen = guarded(opened, "sig=later", False)
-    assert call(page, "cached", "/bundle?sig=later") == found
-    assert len(seen) == 1  # the manifest
+    queries = guarded(opened, "sig=later", False)
+    assert call(page, "cached", "/bundle?sig=later") == outcome
+    assert len(queries) == 1  # the manifest
     refused = call(page, "load", "/bundle?sig=secret")
     assert refused.startswith(f"EncoderError: {opened.url('bundle/bundle.json')}: status 403; pass {{headers}} or")
     assert "secret" not in refused
@@ -80,10 +80,10 @@ def test_a_signature_is_neither_cached_nor_shown(opened, chromium):
 
 @pytest.mark.parametrize("options", THREADS)
 def test_headers_go_with_every_file(opened, chromium, options):
-    seen = guarded(opened, "Bearer x", True)
+    queries = guarded(opened, "Bearer x", True)
     page = open_page(chromium, opened)
     assert call(page, "load", "/bundle", {**options, "headers": AUTHORIZED}) == "passed"
-    assert len(seen) > 5
+    assert len(queries) > 5
     # To another origin too, whose server allows the header.
     opened.headers["bundle"] = {"Access-Control-Allow-Origin": "*"}
     other = opened.url("bundle").replace("127.0.0.1", "localhost")
@@ -97,12 +97,12 @@ def test_an_apps_fetch_gets_every_file(opened, chromium, web_bundle, options):
     for way in ("signed", "plain", "unstreamed", "views"):
         if way == "signed":
             guarded(opened, "sig=abc", False)
-        found = call(page, "loadBy", way, {**options, "headers": {"X-Tenant": "7"}})
-        assert found["answer"] == "passed", way
-        names = [one["url"].removeprefix(opened.url("bundle/")) for one in found["calls"]]
+        outcome = call(page, "loadBy", way, {**options, "headers": {"X-Tenant": "7"}})
+        assert outcome["answer"] == "passed", way
+        names = [request["url"].removeprefix(opened.url("bundle/")) for request in outcome["calls"]]
         assert {"bundle.json", "model.onnx", "model.onnx.data", "sentencepiece.model", "golden.json"} <= {*names}
-        assert all(one["headers"] == {"x-tenant": "7"} for one in found["calls"])
-        assert found["calls"][0]["cache"] == "no-cache"
+        assert all(request["headers"] == {"x-tenant": "7"} for request in outcome["calls"])
+        assert outcome["calls"][0]["cache"] == "no-cache"
         opened.reply = lambda name, query, headers: None
     assert call(page, "loadBy", "broken", options)["answer"].endswith("bundle.json: no answer (the gateway is closed)")
     for way in ("none", "text"):
@@ -117,8 +117,8 @@ def test_an_apps_fetch_has_progress_and_cancellation(opened, chromium, web_bundl
     total = sum(record[name].bytes for name in (*names, *(name for name in record if "runtime/ort" in name)))
     page = open_page(chromium, opened)
     for way in ("plain", "unstreamed"):
-        found = call(page, "progressBy", way, options)
-        assert found == {
+        outcome = call(page, "progressBy", way, options)
+        assert outcome == {
             "answer": "passed",
             "loaded": total,
             "total": total,
@@ -145,8 +145,8 @@ def test_addresses_of_no_folder(opened, chromium):
     page = open_page(chromium, opened)
     for url in ("data:text/plain,x", "blob:http://127.0.0.1/x", "about:blank"):
         assert "not a web address" in call(page, "load", url)
-    found = call(page, "load", opened.url("bundle").replace("//", "//me:secret@"))
-    assert found == "EncoderError: a name or password in the bundle's address: pass {headers}"
+    message = call(page, "load", opened.url("bundle").replace("//", "//me:secret@"))
+    assert message == "EncoderError: a name or password in the bundle's address: pass {headers}"
 
 
 def test_a_base_element_moves_addresses(opened, chromium):
@@ -181,12 +181,12 @@ SENT = {
 def test_what_servers_send(opened, chromium, web_bundle, kind, file, options):
     sent, words = SENT[kind]
     opened.reply = lambda name, *_: sent((web_bundle / file).read_bytes()) if name == f"bundle/{file}" else None
-    found = call(open_page(chromium, opened), "load", "/bundle", options)
+    outcome = call(open_page(chromium, opened), "load", "/bundle", options)
     if kind == "nothing":
         words = "not the manifest of a bundle" if file == "bundle.json" else "0 of 29760 bytes"
-    assert words in found or (words == WRONG_LENGTH and "early" not in kind and found == "passed")
+    assert words in outcome or (words == WRONG_LENGTH and "early" not in kind and outcome == "passed")
     line = f"EncoderError: {opened.url(f'bundle/{file}')}: "
-    assert found == "passed" or (found.startswith(line) and "\n" not in found)
+    assert outcome == "passed" or (outcome.startswith(line) and "\n" not in outcome)
 
 
 def test_a_part_of_a_file_is_called_one(opened, chromium, web_bundle):

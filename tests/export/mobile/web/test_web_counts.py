@@ -37,11 +37,11 @@ def test_truncated_texts_are_counted_as_in_python(web_bundle, tmp_path, kind):
 
     runtime = {name: str(npm.runtime_folder() / file) for name, file in (("runtime", npm.SCRIPT), ("wasm", npm.WASM))}
     request = {"module": str(tmp_path / "msdc.mjs"), "bundle": str(folder), "texts": texts, "options": options}
-    found = ask_node(HERE / "count.mjs", tmp_path, request | runtime)
-    wanted = [sum(length > bundle.max_length for length in lengths(prompt)) for prompt in prompts]
-    assert found["counts"] == wanted
-    assert 0 < wanted[1] < wanted[2] < len(texts)
-    assert found["each"] == [int(length > bundle.max_length) for length in lengths(prompts[0])]
-    assert found["refused"] == "TypeError: text 2 is not a string"
-    assert found["mistyped"] == "TypeError: option maxLength is unknown; known: prompt, promptName"
-    assert found["none"] == 0
+    counted = ask_node(HERE / "count.mjs", tmp_path, request | runtime)
+    expected = [sum(length > bundle.max_length for length in lengths(prompt)) for prompt in prompts]
+    assert counted["counts"] == expected
+    assert 0 < expected[1] < expected[2] < len(texts)
+    assert counted["each"] == [int(length > bundle.max_length) for length in lengths(prompts[0])]
+    assert counted["refused"] == "TypeError: text 2 is not a string"
+    assert counted["mistyped"] == "TypeError: option maxLength is unknown; known: prompt, promptName"
+    assert counted["none"] == 0

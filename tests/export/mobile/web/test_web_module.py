@@ -51,7 +51,7 @@ def bundle(web_bundle) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(bundle, tmp_path_factory) -> dict:
+def page_report(bundle, tmp_path_factory) -> dict:
     """What the page reports about the bundle, and about damaged copies of it."""
     texts = golden_texts() + fuzz_texts(300, 11)
     request = tmp_path_factory.mktemp("request")
@@ -74,47 +74,51 @@ def found(bundle, tmp_path_factory) -> dict:
     return answer | {"texts": texts}
 
 
-def test_ids_and_vectors_are_those_of_the_library(found, bundle):
+def test_ids_and_vectors_are_those_of_the_library(page_report, bundle):
     loaded = load_bundle(bundle)
-    assert found["rows"] == loaded.tokenize(found["texts"])
-    vectors = np.asarray(found["vectors"], dtype=np.float32)
-    own = loaded.encode(found["texts"][: len(vectors)], prompt="")
-    cosines = cosine_rows(own, vectors)
+    assert page_report["rows"] == loaded.tokenize(page_report["texts"])
+    vectors = np.asarray(page_report["vectors"], dtype=np.float32)
+    expected = loaded.encode(page_report["texts"][: len(vectors)], prompt="")
+    cosines = cosine_rows(expected, vectors)
     assert cosines.mean() > 0.999
     assert cosines.min() > 0.99
-    assert found["selfTest"]["passed"]
-    assert found["selfTest"]["idsEqual"] == found["selfTest"]["texts"]
+    assert page_report["selfTest"]["passed"]
+    assert page_report["selfTest"]["idsEqual"] == page_report["selfTest"]["texts"]
     # A vector that is cloned or stored brings no other with it.
-    assert found["single"] == {"values": found["vectors"][1], "ids": found["rows"][1], "bytes": 4 * 32}
-    assert found["similar"][0] == pytest.approx(1, abs=1e-6)
-    assert found["similar"][1][0] == 1
+    assert page_report["single"] == {
+        "values": page_report["vectors"][1],
+        "ids": page_report["rows"][1],
+        "bytes": 4 * 32,
+    }
+    assert page_report["similar"][0] == pytest.approx(1, abs=1e-6)
+    assert page_report["similar"][1][0] == 1
 
 
-def test_facts_prompts_and_widths(found):
-    facts = found["facts"]
+def test_facts_prompts_and_widths(page_report):
+    facts = page_report["facts"]
     assert facts["name"] == "web-bundle"
     assert facts["width"] == 32
     assert facts["maxLength"] == tiny.MAX_LENGTH
     assert facts["prompts"] == PROMPTS
     assert facts["runtime"] == npm.VERSION
     assert facts["memoryBytes"] > 2**20
-    assert found["prompted"]["ids"] == found["prompted"]["joined"]
-    assert found["prompted"]["short"] == 3
-    assert found["prompted"]["none"] == []
+    assert page_report["prompted"]["ids"] == page_report["prompted"]["joined"]
+    assert page_report["prompted"]["short"] == 3
+    assert page_report["prompted"]["none"] == []
 
 
-def test_progress_counts_every_byte(found, bundle):
+def test_progress_counts_every_byte(page_report, bundle):
     record = read_manifest(bundle).files
     names = ("sentencepiece.model", "model.onnx", "model.onnx.data", f"web/runtime/{npm.SCRIPT}",
              f"web/runtime/{npm.WASM}")  # fmt: skip
     total = sum(record[name].bytes for name in names)
-    assert found["progress"]["rising"]
-    assert found["progress"]["last"]["loaded"] == total
-    assert found["progress"]["first"]["total"] == total
+    assert page_report["progress"]["rising"]
+    assert page_report["progress"]["last"]["loaded"] == total
+    assert page_report["progress"]["first"]["total"] == total
 
 
-def test_refusals_are_one_line(found):
-    refused = found["refused"]
+def test_refusals_are_one_line(page_report):
+    refused = page_report["refused"]
     assert [refused[name]["name"] for name in ("text", "number", "name", "width", "least")] == [
         "TypeError", "TypeError", "RangeError", "RangeError", "RangeError",
     ]  # fmt: skip
@@ -127,20 +131,20 @@ def test_refusals_are_one_line(found):
         assert "\n" not in refused[name]["message"]
 
 
-def test_cancellation_ends_a_list_and_leaves_other_calls(found):
-    cancelled = found["cancelled"]
+def test_cancellation_ends_a_list_and_leaves_other_calls(page_report):
+    cancelled = page_report["cancelled"]
     assert cancelled["name"] == "AbortError"
     assert 0 < cancelled["seen"] < cancelled["of"]
     assert cancelled["beside"] == pytest.approx(1, abs=1e-6)
-    assert found["early"]["name"] == "AbortError"
-    assert [one["message"] for one in found["closed"]] == ["the encoder is closed"] * 2
+    assert page_report["early"]["name"] == "AbortError"
+    assert [error["message"] for error in page_report["closed"]] == ["the encoder is closed"] * 2
 
 
-def test_a_second_start_reads_the_cache_and_gives_equal_vectors(found):
-    assert found["again"]["same"]
+def test_a_second_start_reads_the_cache_and_gives_equal_vectors(page_report):
+    assert page_report["again"]["same"]
     # Only the manifest is asked for again; the checked runtime is imported from memory.
-    assert [name for name in found["again"]["fetched"] if name.startswith("/bundle")] == ["/bundle/bundle.json"]
-    assert found["cleared"] == [True, False]
+    assert [name for name in page_report["again"]["fetched"] if name.startswith("/bundle")] == ["/bundle/bundle.json"]
+    assert page_report["cleared"] == [True, False]
 
 
 def test_search_page_answers_as_one_types(bundle):
@@ -233,8 +237,8 @@ SPELLED = [
 ]
 TEN = datetime(2025, 3, 1, 10, tzinfo=UTC)
 QUESTIONS = [
-    *((query, {"mode": mode, "top": top, "where": filter_of(where)} | options_of(" ".join(more)))
-      for mode, top, where, query, *more in QUERIES),
+    *((query, {"mode": mode, "top": top, "where": filter_of(where)} | options_of(" ".join(option_words)))
+      for mode, top, where, query, *option_words in QUERIES),
     ("ticket", {"where": {"year": (2025, 2025.5)}}), ("a b OR (c* NEAR", {}),
     ("ticket", {"threshold": 0.5}), ("the blue bicycle", {"threshold": 0.9}),
     ('"blue bicycle"', {}), ("„Blue Bicycle“ garage", {"mode": "words"}), ('bicycle -"blue bicycle" -kubernetes', {}),
@@ -260,10 +264,12 @@ def for_page(value: object) -> object:
     if isinstance(value, datetime):
         return {"date": value.isoformat()}
     if isinstance(value, dict):
-        return {name: for_page(one) for name, one in value.items()}
+        return {name: for_page(member) for name, member in value.items()}
     if isinstance(value, tuple):
-        return {name: for_page(one) for name, one in zip(("least", "most"), value, strict=True) if one is not None}
-    return [for_page(one) for one in value] if isinstance(value, list) else value
+        return {
+            name: for_page(bound) for name, bound in zip(("least", "most"), value, strict=True) if bound is not None
+        }
+    return [for_page(member) for member in value] if isinstance(value, list) else value
 
 
 def asked(index: Index) -> list[list]:
@@ -276,10 +282,10 @@ def units(text: str, spans: Iterable[tuple[int, int]]) -> list[list[int]]:
     return [[len(utf16(text[:end])) // 4 for end in span] for span in spans]
 
 
-def same(hits: list[list], found: list[list[dict]]) -> None:
-    for own, theirs, question in zip(hits, found, QUESTIONS, strict=True):
-        assert [hit.id for hit in own] == [hit["id"] for hit in theirs], question
-        for hit, other in zip(own, theirs, strict=True):
+def same(hits: list[list], page_hits: list[list[dict]]) -> None:
+    for desktop_hits, theirs, question in zip(hits, page_hits, QUESTIONS, strict=True):
+        assert [hit.id for hit in desktop_hits] == [hit["id"] for hit in theirs], question
+        for hit, other in zip(desktop_hits, theirs, strict=True):
             assert [hit.passage, hit.title, hit.metadata, hit.count] == [
                 other[name] for name in ("passage", "title", "metadata", "count")
             ], question
@@ -305,9 +311,9 @@ def test_search_index_gives_the_desktops_answers(bundle, tmp_path):
     loaded, manifest, documents = load_bundle(bundle), read_manifest(bundle), [*DOCUMENTS, *SPELLED]
     with msdc.open_index(tmp_path / "desktop.sqlite", loaded) as index:
         index.add(documents)
-        wanted = asked(index)
-    assert sum(len(hit.matches) for hits in wanted for hit in hits) > 100
-    assert {hit.count for hits in wanted for hit in hits} == {1, 2, 3}
+        expected = asked(index)
+    assert sum(len(hit.matches) for hits in expected for hit in hits) > 100
+    assert {hit.count for hits in expected for hit in hits} == {1, 2, 3}
     for name, change in (
         ("desktop", f"INSERT OR REPLACE INTO facts VALUES ('source', '{manifest.model.source_sha256}')"),
         ("other", "UPDATE facts SET value = 'other' WHERE name IN ('source', 'model')"),
@@ -318,21 +324,21 @@ def test_search_index_gives_the_desktops_answers(bundle, tmp_path):
             shutil.copyfile(tmp_path / "desktop.sqlite", tmp_path / f"{name}.sqlite")
         with contextlib.closing(sqlite3.connect(tmp_path / f"{name}.sqlite")) as db, db:
             db.execute(change)
-    request = {"documents": documents, "questions": for_page([list(one) for one in QUESTIONS])}
+    request = {"documents": documents, "questions": for_page([list(question) for question in QUESTIONS])}
     (tmp_path / "request.json").write_text(json.dumps(request))
     with site(page=HERE, bundle=bundle, index=tmp_path) as opened:
-        found = answer_of_engine(opened, "page/page.html#search", "chromium")
-    same(wanted, found["desktop"])
-    same(wanted, found["made"])
-    assert found["empty"] == []
-    assert found["added"] == [len(documents)] * 2
-    assert found["changed"] == [1, len(documents) - 1, "d1"]
-    assert not found["stale"]
+        report = answer_of_engine(opened, "page/page.html#search", "chromium")
+    same(expected, report["desktop"])
+    same(expected, report["made"])
+    assert report["empty"] == []
+    assert report["added"] == [len(documents)] * 2
+    assert report["changed"] == [1, len(documents) - 1, "d1"]
+    assert not report["stale"]
     numbers = [str(len(documents) + 2), "9007199254740991", str(len(documents) + 4)]
-    assert found["ids"] == sorted(map(list, zip([*numbers, "x"], ["first", "large", "second", "last"], strict=True)))
-    assert found["dated"] == [["dated", "2031-05-31T08:00:00.000Z"], []]
-    assert found["sizes"][1] < found["sizes"][0] - 90_000
-    assert found["compacted"] == [len(documents) + 4, 4]
+    assert report["ids"] == sorted(map(list, zip([*numbers, "x"], ["first", "large", "second", "last"], strict=True)))
+    assert report["dated"] == [["dated", "2031-05-31T08:00:00.000Z"], []]
+    assert report["sizes"][1] < report["sizes"][0] - 90_000
+    assert report["compacted"] == [len(documents) + 4, 4]
     for name, words in {
         "twice": "EncoderError: a document of this id", "blank": "has no text", "query": "RangeError: a query is empty",
         "lost": "parts of documents are missing",
@@ -347,22 +353,22 @@ def test_search_index_gives_the_desktops_answers(bundle, tmp_path):
         "unchecked": "the vectors of block 1",
         "none": "EncoderError: the index is damaged", "sqlite": "no SQLite",
     }.items():  # fmt: skip
-        assert words in (found["refused"][name] or "") and "\n" not in found["refused"][name], name
-    rebuilt, count = found["rebuilt"], len(documents)
+        assert words in (report["refused"][name] or "") and "\n" not in report["refused"][name], name
+    rebuilt, count = report["rebuilt"], len(documents)
     assert (rebuilt["before"], rebuilt["count"], rebuilt["again"]) == (count, count, 0)
     assert rebuilt["calls"][-1] == {"done": count, "total": count}
     assert rebuilt["words"][0] == rebuilt["words"][1] != "[]"
     absent = "TypeError: the index was opened without an encoder, which only words need not"
     assert rebuilt["refusals"] == [absent, absent, "Error: enough"]
     assert (rebuilt["document"]["text"], rebuilt["none"]) == (documents[0]["text"], None)
-    same(wanted, rebuilt["answers"])
+    same(expected, rebuilt["answers"])
     # What the page made is the desktop's file: same rows, and it opens there.
-    (tmp_path / "made.sqlite").write_bytes(base64.b64decode(found["bytes"]))
+    (tmp_path / "made.sqlite").write_bytes(base64.b64decode(report["bytes"]))
     assert rows_of(tmp_path / "made.sqlite") == rows_of(tmp_path / "desktop.sqlite")
     with contextlib.closing(sqlite3.connect(tmp_path / "made.sqlite")) as db, db:
         db.execute("UPDATE facts SET value = ? WHERE name = 'model'", [loaded.fingerprint()])
     with msdc.open_index(tmp_path / "made.sqlite", loaded) as index:
-        same(asked(index), found["made"])
+        same(asked(index), report["made"])
 
 
 def test_hostile_texts_damaged_bundles_and_indexes(bundle, tmp_path):
@@ -383,26 +389,29 @@ def test_hostile_texts_damaged_bundles_and_indexes(bundle, tmp_path):
     (tmp_path / "request.json").write_text(json.dumps(request))
     folders = {"request": tmp_path, "bundles": tmp_path / "bundles", "indexes": tmp_path / "indexes"}
     with site(page=HERE, bundle=bundle, **folders) as opened:
-        found = answer_of_engine(opened, "page/page.html#hostile", "chromium")
-    assert found["rows"] == loaded.tokenize(texts)
-    np.testing.assert_allclose(np.asarray(found["vectors"]), loaded.encode(texts, prompt=""), atol=1e-3)
-    assert found["count"] == len(DOCUMENTS_OF_ALL_KINDS)
-    assert found["same"]
-    (tmp_path / "made.sqlite").write_bytes(base64.b64decode(found["bytes"]))
+        report = answer_of_engine(opened, "page/page.html#hostile", "chromium")
+    assert report["rows"] == loaded.tokenize(texts)
+    np.testing.assert_allclose(np.asarray(report["vectors"]), loaded.encode(texts, prompt=""), atol=1e-3)
+    assert report["count"] == len(DOCUMENTS_OF_ALL_KINDS)
+    assert report["same"]
+    (tmp_path / "made.sqlite").write_bytes(base64.b64decode(report["bytes"]))
     assert rows_of(tmp_path / "made.sqlite") == rows_of(tmp_path / "whole.sqlite")
-    assert all("half of a surrogate pair" in line for line in found["halves"])
-    assert len(found["halves"]) == 60
-    assert all("NUL" in line for line in found["nul"])
-    assert len(found["nul"]) == 6
+    assert all("half of a surrogate pair" in line for line in report["halves"])
+    assert len(report["halves"]) == 60
+    assert all("NUL" in line for line in report["nul"])
+    assert len(report["nul"]) == 6
     # Neighbours whose cosines are almost equal may change places.
-    assert [len(one) for one in found["queries"]] == [len(one) for one in ids]
+    assert [len(page_ids) for page_ids in report["queries"]] == [len(python_ids) for python_ids in ids]
     assert len(ids) > 20
-    assert all(len({*one} & {*other}) >= len(one) - 1 for one, other in zip(found["queries"], ids, strict=True))
-    wrong = {name: line for name, line in found["bundles"].items() if bundles[name] not in line}
+    assert all(
+        len({*page_ids} & {*python_ids}) >= len(page_ids) - 1
+        for page_ids, python_ids in zip(report["queries"], ids, strict=True)
+    )
+    wrong = {name: line for name, line in report["bundles"].items() if bundles[name] not in line}
     assert wrong == {}
-    assert not any("\n" in line for line in found["bundles"].values())
-    accepted = [name for name, line in found["indexes"].items() if line == "accepted"]
-    strange = [line for line in found["indexes"].values() if line != "accepted" and not line.startswith("the index")]
+    assert not any("\n" in line for line in report["bundles"].values())
+    accepted = [name for name, line in report["indexes"].items() if line == "accepted"]
+    strange = [line for line in report["indexes"].values() if line != "accepted" and not line.startswith("the index")]
     assert strange == []
     assert len(accepted) < len(indexes) - 30
 
@@ -455,10 +464,10 @@ def test_runtime_for_nothing_is_refused_before_work(request_, tmp_path):
 
 
 def test_runtime_is_checked_at_every_use_and_absent_npm_is_named(with_runtime, tmp_path, monkeypatch):
-    kept = npm.runtime_folder()
+    runtime_folder = npm.runtime_folder()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     copy = tmp_path / "msdc" / npm.PACKAGE / npm.VERSION
-    shutil.copytree(kept, copy)
+    shutil.copytree(runtime_folder, copy)
     monkeypatch.setenv("PATH", "")
     assert npm.runtime_folder() == copy
     (copy / npm.SCRIPT).write_text("changed")
@@ -479,12 +488,12 @@ def encode_in_node(folder: Path, module: Path, texts: list[str], work: Path) -> 
     (work / "texts.json").write_text(json.dumps(texts))
     bundle, words = load_bundle(folder, "onnx"), (npm.runtime_folder(), module, work / "texts.json")
     with site(bundle=folder) as opened:
-        found = json.loads(run(node(), HERE / "encode.mjs", opened.url("bundle"), *words))
-    assert json.loads(run(node(), HERE / "encode.mjs", folder, *words)) == found  # by its path
+        report = json.loads(run(node(), HERE / "encode.mjs", opened.url("bundle"), *words))
+    assert json.loads(run(node(), HERE / "encode.mjs", folder, *words)) == report  # by its path
     prompted = with_prompt(bundle.defaults.prompt(), texts)
-    assert found["rows"] == bundle.tokenize(prompted)
-    assert found["selfTest"]["passed"]
-    np.testing.assert_allclose(np.asarray(found["vectors"], dtype=np.float32), bundle.encode(texts), atol=1e-4)
+    assert report["rows"] == bundle.tokenize(prompted)
+    assert report["selfTest"]["passed"]
+    np.testing.assert_allclose(np.asarray(report["vectors"], dtype=np.float32), bundle.encode(texts), atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", [UNPOOLED, "static"])
@@ -497,17 +506,17 @@ def test_prompts_that_are_not_pooled_and_blank_texts_in_node(with_runtime, tmp_p
 def test_mistyped_options_and_addresses_are_refused(tmp_path):
     module = tmp_path / "msdc.mjs"
     module.write_text(module_source("sentencepiece"), encoding="utf-8")
-    said = json.loads(run(node(), HERE / "refusals.mjs", module))
-    assert said["path"].startswith("EncoderError: file:///some/folder/bundle.json: no answer (ENOENT")
-    known = "sha256, runtime, threads, cache, headers, fetch, worker, signal, onProgress"
-    assert said["load"] == f"TypeError: option sha is unknown; known: {known}"
-    assert said["encode"].startswith("TypeError: option promt is unknown; known: prompt, promptName, truncateDim")
-    assert said["tokenize"].startswith("TypeError: option truncateDim is unknown")
-    assert said["selfTest"] == "TypeError: option sginal is unknown; known: signal"
+    messages = json.loads(run(node(), HERE / "refusals.mjs", module))
+    assert messages["path"].startswith("EncoderError: file:///some/folder/bundle.json: no answer (ENOENT")
+    options = "sha256, runtime, threads, cache, headers, fetch, worker, signal, onProgress"
+    assert messages["load"] == f"TypeError: option sha is unknown; known: {options}"
+    assert messages["encode"].startswith("TypeError: option promt is unknown; known: prompt, promptName, truncateDim")
+    assert messages["tokenize"].startswith("TypeError: option truncateDim is unknown")
+    assert messages["selfTest"] == "TypeError: option sginal is unknown; known: signal"
     for name, line in {
         "half": "text 2 has half of a surrogate pair", "low": "text 1 has half of a surrogate pair",
         "halfPrompt": "the prompt has half of a surrogate pair", "number": "the prompt is not a string",
         "hole": "text 1 is not a string",
     }.items():  # fmt: skip
-        assert said[name] == f"TypeError: {line}"
-    assert said["pair"] == said["known"] == "accepted"
+        assert messages[name] == f"TypeError: {line}"
+    assert messages["pair"] == messages["known"] == "accepted"

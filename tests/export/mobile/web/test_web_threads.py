@@ -21,15 +21,15 @@ TRUSTED = "require-trusted-types-for 'script'"
 @pytest.fixture(scope="module")
 def sites(web_bundle):
     """A page's site that has the bundle too, and another origin with the bundle alone; both allow other origins."""
-    with site(page=HERE, bundle=web_bundle) as own, site(bundle=web_bundle) as other:
-        for opened in (own, other):
+    with site(page=HERE, bundle=web_bundle) as page_site, site(bundle=web_bundle) as other:
+        for opened in (page_site, other):
             opened.headers |= {top: {"Access-Control-Allow-Origin": "*"} for top in ("page", "bundle")}
-        yield own, other
+        yield page_site, other
 
 
-def open_page(chromium, opened: Site, policy: str = "", **more: str):
+def open_page(chromium, opened: Site, policy: str = "", **extra_headers: str):
     """A page without content, with a content security policy and more headers."""
-    headers = {"Content-Type": TYPES[".html"], "Content-Security-Policy": policy, **more}
+    headers = {"Content-Type": TYPES[".html"], "Content-Security-Policy": policy, **extra_headers}
     opened.reply = lambda name, query, _: Reply(200, PAGE.encode(), headers) if name == "empty" else None
     return chromium.open(opened.url("empty"))
 
@@ -38,22 +38,22 @@ def call(page, function: str, *arguments: object, module: str = "/page/attempt.j
     return page.run(f"import('{module}').then((module) => module.{function}(...{json.dumps(arguments)}))")
 
 
-def refused(found: dict, *words: str) -> None:
+def refused(error: dict, *words: str) -> None:
     """One line of the module's own that has these words."""
-    assert found["isOurs"], found
-    assert "\n" not in found["message"]
+    assert error["isOurs"], error
+    assert "\n" not in error["message"]
     for word in words:
-        assert word in found["message"]
+        assert word in error["message"]
 
 
 @pytest.mark.parametrize("policy", ["", TRUSTED, f"{TRUSTED}; trusted-types msdc", "script-src ORIGINS"])
 @pytest.mark.parametrize("is_other", [False, True])
 def test_a_worker_starts_whatever_the_origin_of_the_module(sites, chromium, policy, is_other):
-    own, other = sites
+    page_site, other = sites
     base = other.url("bundle").replace("127.0.0.1", "localhost") if is_other else "/bundle"
     strict = f"'self' {other.url('').replace('127.0.0.1', 'localhost')} blob:"
     policy = policy.replace("ORIGINS", f"{strict} 'wasm-unsafe-eval'; worker-src {strict}")
-    page = open_page(chromium, own, policy)
+    page = open_page(chromium, page_site, policy)
     assert call(page, "attempt", base, base) == WORKS
     assert call(page, "attempt", base, base, {"worker": False}) == WORKS_HERE
 
@@ -62,17 +62,17 @@ def test_a_worker_starts_whatever_the_origin_of_the_module(sites, chromium, poli
 @pytest.mark.parametrize("threads", [1, 2])
 def test_an_isolated_page(sites, chromium, is_other, threads):
     """Its policy for embedded files, which threads need, holds for the worker's script too, whose answer has none."""
-    own, other = sites
+    page_site, other = sites
     base = other.url("bundle").replace("127.0.0.1", "localhost") if is_other else "/bundle"
-    page = open_page(chromium, own, **ISOLATED)
+    page = open_page(chromium, page_site, **ISOLATED)
     assert page.run("crossOriginIsolated")
     assert call(page, "attempt", base, base, {"threads": threads}) == WORKS
 
 
 def test_threads_that_a_policy_forbids_are_not_waited_for(sites, chromium):
     page = open_page(chromium, sites[0], "worker-src 'self'", **ISOLATED)
-    found = call(page, "attempt", "/bundle", "/bundle", {"threads": 2, "worker": False})
-    refused(found, "a thread of the runtime did not start", "worker-src needs blob:", "{threads: 1}")
+    error = call(page, "attempt", "/bundle", "/bundle", {"threads": 2, "worker": False})
+    refused(error, "a thread of the runtime did not start", "worker-src needs blob:", "{threads: 1}")
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_threads_that_a_policy_forbids_are_not_waited_for(sites, chromium):
     ],
 )
 def test_a_policy_that_forbids_the_worker_is_named(sites, chromium, policy, is_other, words):
-    own, other = sites
+    page_site, other = sites
     base = other.url("bundle").replace("127.0.0.1", "localhost") if is_other else "/bundle"
-    page = open_page(chromium, own, policy)
+    page = open_page(chromium, page_site, policy)
     refused(call(page, "attempt", base, base), *words)
     assert call(page, "attempt", base, base, {"worker": False}) == WORKS_HERE
 
@@ -110,21 +110,21 @@ FRAMES = [{"kind": kind} for kind in ("srcdoc", "data", "blob")]
 @pytest.mark.parametrize("frame", [*FRAMES, *({**frame, "sandbox": "allow-scripts"} for frame in FRAMES[:2])], ids=str)
 def test_frames(sites, chromium, frame):
     """Some have no origin, and no cache; addresses are relative to that of the page around one without an address."""
-    own, _ = sites
-    page, base = open_page(chromium, own), own.url("").rstrip("/")
+    page_site, _ = sites
+    page, base = open_page(chromium, page_site), page_site.url("").rstrip("/")
     assert call(page, "inFrame", base, frame) == WORKS
     if frame["kind"] == "srcdoc":
         assert call(page, "inFrame", base, frame, "bundle") == WORKS
 
 
 @pytest.mark.parametrize(
-    ("how", "workers", "said"), [("worker", 1, ["hello"]), ("function", 2, "ended"), ("promise", 2, "ended")]
+    ("how", "workers", "worker_state"), [("worker", 1, ["hello"]), ("function", 2, "ended"), ("promise", 2, "ended")]
 )
-def test_a_worker_of_the_app(sites, chromium, how, workers, said):
+def test_a_worker_of_the_app(sites, chromium, how, workers, worker_state):
     """Several encoders share it, next to the app's messages; one that was handed over is left running."""
     page = open_page(chromium, sites[0])
-    found = call(page, "withOwnWorker", "/bundle", "/page/own_worker.js", how)
-    assert found == {"workers": workers, "same": True, "said": said}
+    outcome = call(page, "withOwnWorker", "/bundle", "/page/own_worker.js", how)
+    assert outcome == {"workers": workers, "same": True, "said": worker_state}
 
 
 def test_a_worker_of_the_app_without_the_module(chromium, web_bundle):
@@ -132,13 +132,13 @@ def test_a_worker_of_the_app_without_the_module(chromium, web_bundle):
     with site(page=HERE, bundle=web_bundle) as opened:
         opened.change = lambda name, content: content.replace(b"SILENCE_S = 60", b"SILENCE_S = 2")
         page = open_page(chromium, opened)
-        found = call(page, "withOwnWorker", "/bundle", "data:text/javascript,1", "worker")
-        refused(found, "no answer from the worker in 2 s: its script has to import this bundle's msdc.js")
+        error = call(page, "withOwnWorker", "/bundle", "data:text/javascript,1", "worker")
+        refused(error, "no answer from the worker in 2 s: its script has to import this bundle's msdc.js")
         refused(
             call(page, "withOwnWorker", "/bundle", "/page/absent.js", "worker"), "{worker} did not start: its script"
         )
-        found = page.run("import('/page/attempt.js').then((m) => m.attempt('/bundle', '/bundle', { worker: 'a.js' }))")
-        assert found == {"name": "TypeError", "message": "{worker} is not a Worker", "isOurs": False}
+        error = page.run("import('/page/attempt.js').then((m) => m.attempt('/bundle', '/bundle', { worker: 'a.js' }))")
+        assert error == {"name": "TypeError", "message": "{worker} is not a Worker", "isOurs": False}
 
 
 # What runs in a thread of the app: the module there is the engine's, without a worker or with a worker of its own.
@@ -185,7 +185,7 @@ def in_thread(chromium, bundle: Path, work: Path, kind: str, options: dict, runt
 
 
 @pytest.mark.parametrize(
-    ("kind", "options", "runtime", "wanted"),
+    ("kind", "options", "runtime", "expected"),
     [
         ("Worker", {}, "", WORKS_HERE),
         ("Worker", {"worker": True}, "", WORKS),
@@ -194,8 +194,8 @@ def in_thread(chromium, bundle: Path, work: Path, kind: str, options: dict, runt
         ("serviceWorker", {}, RUNTIME, WORKS_HERE),
     ],
 )
-def test_threads_of_an_app(chromium, web_bundle, tmp_path, kind, options, runtime, wanted):
-    assert in_thread(chromium, web_bundle, tmp_path, kind, options, runtime) == wanted
+def test_threads_of_an_app(chromium, web_bundle, tmp_path, kind, options, runtime, expected):
+    assert in_thread(chromium, web_bundle, tmp_path, kind, options, runtime) == expected
 
 
 def test_a_service_worker_without_the_runtime(chromium, web_bundle, tmp_path):
@@ -211,26 +211,26 @@ def test_a_service_worker_without_the_runtime(chromium, web_bundle, tmp_path):
 
 def test_a_runtime_that_is_a_module(sites, chromium):
     """In this thread; it is neither sent to a worker nor anything else."""
-    own, _ = sites
-    page = open_page(chromium, own)
+    page_site, _ = sites
+    page = open_page(chromium, page_site)
     script = f"Promise.all([import('/page/attempt.js'), import('{RUNTIME}')])"
     script += ".then(([{ attempt }, runtime]) => attempt('/bundle', '/bundle', OPTIONS))"
     assert page.run(script.replace("OPTIONS", "{ runtime }")) == WORKS_HERE
     assert page.run(script.replace("OPTIONS", "{ runtime: { default: runtime } }")) == WORKS_HERE
-    found = page.run(script.replace("OPTIONS", "{ runtime, worker: true }"))
-    assert found["name"] == "TypeError"
-    assert "pass its address" in found["message"]
+    error = page.run(script.replace("OPTIONS", "{ runtime, worker: true }"))
+    assert error["name"] == "TypeError"
+    assert "pass its address" in error["message"]
     refused(page.run(script.replace("OPTIONS", "{ runtime: {} }")), "neither an address nor the module")
 
 
 def test_a_page_from_the_disk(sites, chromium, web_bundle, tmp_path):
-    own, _ = sites
+    page_site, _ = sites
     (tmp_path / "page.html").write_text(PAGE)
     page = chromium.open((tmp_path / "page.html").as_uri())
-    module = own.url("page/attempt.js")
-    assert call(page, "attempt", own.url("bundle"), own.url("bundle"), module=module) == WORKS
-    found = call(page, "attempt", own.url("bundle"), web_bundle.as_uri(), module=module)
-    refused(found, "a page reads no files: serve the folder over http")
+    module = page_site.url("page/attempt.js")
+    assert call(page, "attempt", page_site.url("bundle"), page_site.url("bundle"), module=module) == WORKS
+    error = call(page, "attempt", page_site.url("bundle"), web_bundle.as_uri(), module=module)
+    refused(error, "a page reads no files: serve the folder over http")
 
 
 # What Vitest's and Jest's imitations of a page put onto Node's global object, and what they take from it.
@@ -247,11 +247,11 @@ def test_imitations_of_a_page_in_node(web_bundle, tmp_path, globals_):
     with site(bundle=web_bundle) as opened:
         addresses = [web_bundle.as_uri(), *([] if "fetch" in globals_["without"] else [opened.url("bundle")])]
         request = {"module": str(tmp_path / "msdc.mjs"), "addresses": addresses, **globals_}
-        found = ask_node(HERE / "imitation.mjs", tmp_path, request)
-    assert found["loaded"] == ["passed"] * len(addresses)
-    assert found["worker"] == "EncoderError: no workers here (a service worker, Node): pass {worker: false}"
-    assert ("no answer" in found["absent"]) and (
-        "file: address" in found["absent"] or "document" not in globals_["with"]
+        report = ask_node(HERE / "imitation.mjs", tmp_path, request)
+    assert report["loaded"] == ["passed"] * len(addresses)
+    assert report["worker"] == "EncoderError: no workers here (a service worker, Node): pass {worker: false}"
+    assert ("no answer" in report["absent"]) and (
+        "file: address" in report["absent"] or "document" not in globals_["with"]
     )
 
 

@@ -44,9 +44,9 @@ def ids_in_node(sources: Path, module: str, file: Path, part: dict, texts: list[
     return ask_node(HERE / "tokenize.mjs", file.parent, request)
 
 
-def differing(texts: list[str], found: list[list[int]], wanted: list[list[int]]) -> list[str]:
-    assert len(found) == len(wanted)
-    return [text for text, one, other in zip(texts, found, wanted, strict=True) if one != other]
+def differing(texts: list[str], ids: list[list[int]], expected_ids: list[list[int]]) -> list[str]:
+    assert len(ids) == len(expected_ids)
+    return [text for text, row, expected_row in zip(texts, ids, expected_ids, strict=True) if row != expected_row]
 
 
 def counts(quick, every) -> list:
@@ -59,8 +59,8 @@ def test_sentencepiece_models(sources, tmp_path, name, count):
     model = train_pieces(tmp_path / "pieces", **PIECES[name])
     oracle, texts = PieceTokenizer(model), golden_texts() + fuzz_texts(count, seed=11)
     part = {"bos_id": oracle.bos_id, "eos_id": oracle.eos_id}
-    found = ids_in_node(sources, "sentencepiece.js", model, part, texts)
-    assert differing(texts, found, oracle.encode(texts, 1 << 20)) == []
+    ids = ids_in_node(sources, "sentencepiece.js", model, part, texts)
+    assert differing(texts, ids, oracle.encode(texts, 1 << 20)) == []
 
 
 @pytest.mark.parametrize(("name", "count"), counts(COMMON, KINDS))
@@ -68,9 +68,9 @@ def test_compiled_tokenizers(sources, tmp_path, name, count):
     KINDS[name](tmp_path).save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "tokenizer.bin").write_bytes(compile_tokenizer(tmp_path / "tokenizer.json"))
     texts = golden_texts() + fuzz_texts(count, seed=11)
-    found = ids_in_node(sources, "compiled.js", tmp_path / "tokenizer.bin", {}, texts)
-    wanted = [row.ids for row in Tokenizer.from_file(str(tmp_path / "tokenizer.json")).encode_batch(texts)]
-    assert differing(texts, found, wanted) == []
+    ids = ids_in_node(sources, "compiled.js", tmp_path / "tokenizer.bin", {}, texts)
+    expected_ids = [row.ids for row in Tokenizer.from_file(str(tmp_path / "tokenizer.json")).encode_batch(texts)]
+    assert differing(texts, ids, expected_ids) == []
 
 
 def test_damaged_tokenizers_are_refused(sources, tmp_path):
@@ -103,9 +103,9 @@ def test_shipped_model_in_browsers_on_flores_and_fuzz(tmp_path, engine):
     (tmp_path / "request").mkdir()
     (tmp_path / "request/request.json").write_text(json.dumps({"texts": texts}))
     with site(page=HERE, bundle=bundle, request=tmp_path / "request") as opened:
-        found = answer_of_engine(opened, "page/page.html#ids", engine)
-    assert differing(texts, found["rows"], load_bundle(bundle).tokenize(texts)) == []
-    assert found["selfTest"]["passed"]
+        report = answer_of_engine(opened, "page/page.html#ids", engine)
+    assert differing(texts, report["rows"], load_bundle(bundle).tokenize(texts)) == []
+    assert report["selfTest"]["passed"]
 
 
 MODULES = {"pieces": "sentencepiece.js", "compiled": "compiled.js"}
@@ -121,11 +121,11 @@ def outcomes(sources: Path, folder: Path, target: str, files: list[Path], texts:
     request = {"module": str(sources / MODULES[target]), "files": list(map(str, files)), "texts": texts,
                "part": {"bos_id": 2, "eos_id": 3}}  # fmt: skip
     # No bound would take hours; a slow machine takes seconds.
-    found: list[dict] = ask_node(HERE / "bounds.mjs", folder, request)
-    for file, one in zip(files, found, strict=True):
-        for error in (one["opened"], *one["texts"]):
+    answers: list[dict] = ask_node(HERE / "bounds.mjs", folder, request)
+    for file, answer in zip(files, answers, strict=True):
+        for error in (answer["opened"], *answer["texts"]):
             assert error == "" or (error.startswith("EncoderError: ") and "\n" not in error), (file.name, error)
-    return found
+    return answers
 
 
 def written(folder: Path, target: str, size: int) -> list[Path]:
@@ -137,26 +137,28 @@ def written(folder: Path, target: str, size: int) -> list[Path]:
 @pytest.mark.parametrize("target", MODULES)
 def test_bombs_are_refused_or_read_in_bounded_work(sources, tmp_path, target):
     files = written(tmp_path, target, 40_000)
-    found = dict(zip([file.name for file in files], outcomes(sources, tmp_path, target, files, TEXTS), strict=True))
-    assert [name for name in REFUSED[target] if "damaged" not in found[name]["opened"]] == []
-    assert found["small"]["opened"] == ""
-    assert set(found["small"]["texts"]) == {""}
+    outcome_of = dict(
+        zip([file.name for file in files], outcomes(sources, tmp_path, target, files, TEXTS), strict=True)
+    )
+    assert [name for name in REFUSED[target] if "damaged" not in outcome_of[name]["opened"]] == []
+    assert outcome_of["small"]["opened"] == ""
+    assert set(outcome_of["small"]["texts"]) == {""}
 
 
 def test_a_text_that_a_tokenizer_blows_up_is_refused(sources, tmp_path):
     names = {"pieces": ["long-replacement"], "compiled": ["replacements", "marks"]}
     for target, bombs in names.items():
         files = [file for file in written(tmp_path, target, 40_000) if file.name in bombs]
-        for one in outcomes(sources, tmp_path, target, files, ["x x" * 100]):
-            assert "makes this text too long" in one["texts"][0] or "too many steps" in one["texts"][0], one
+        for outcome in outcomes(sources, tmp_path, target, files, ["x x" * 100]):
+            assert "makes this text too long" in outcome["texts"][0] or "too many steps" in outcome["texts"][0], outcome
 
 
 def test_work_of_one_text_is_bounded_and_the_next_text_is_not_refused(sources, tmp_path):
     (file,) = [file for file in written(tmp_path, "compiled", 40_000) if file.name == "backtracking"]
-    (one,) = outcomes(sources, tmp_path, "compiled", [file], ["x" * 5000, "a", "x" * 5000])
-    assert "too many steps" in one["texts"][0] or "backtracks too much" in one["texts"][0]
-    assert one["texts"][1] == ""
-    assert one["texts"][0] == one["texts"][2]
+    (outcome,) = outcomes(sources, tmp_path, "compiled", [file], ["x" * 5000, "a", "x" * 5000])
+    assert "too many steps" in outcome["texts"][0] or "backtracks too much" in outcome["texts"][0]
+    assert outcome["texts"][1] == ""
+    assert outcome["texts"][0] == outcome["texts"][2]
 
 
 def mutated(folder: Path, target: str, count: int, kinds: tuple[str, ...] = ("gemma",)) -> list[Path]:
@@ -169,7 +171,7 @@ def mutated(folder: Path, target: str, count: int, kinds: tuple[str, ...] = ("ge
             seeds.append(compile_tokenizer(folder / "tokenizer.json"))
     chance = random.Random(15)
     files = []
-    for i in range(count):
+    for number in range(count):
         raw = bytearray(chance.choice(seeds))
         # Descriptions are at the front of both kinds; the rest is mostly text.
         reach = min(len(raw), chance.choice((200, 2000, len(raw))))
@@ -177,15 +179,15 @@ def mutated(folder: Path, target: str, count: int, kinds: tuple[str, ...] = ("ge
             raw[chance.randrange(reach)] = chance.choice((0, 1, 127, 128, 255, chance.randrange(256)))
         if chance.random() < 0.1:
             del raw[chance.randrange(len(raw)) :]
-        files.append(folder / f"{i}.bin")
+        files.append(folder / f"{number}.bin")
         files[-1].write_bytes(raw)
     return files
 
 
 @pytest.mark.parametrize(("target", "count"), [("pieces", 60), ("compiled", 25)])
 def test_mutated_files_end_in_one_line(sources, tmp_path, target, count):
-    found = outcomes(sources, tmp_path, target, mutated(tmp_path, target, count), TEXTS[1:5])
-    assert {one["opened"] == "" for one in found} == {True, False}
+    answers = outcomes(sources, tmp_path, target, mutated(tmp_path, target, count), TEXTS[1:5])
+    assert {answer["opened"] == "" for answer in answers} == {True, False}
 
 
 @pytest.mark.slow

@@ -49,13 +49,13 @@ def test_words_and_plans_are_those_of_the_python_package(web):
     *answers, half = web["words"]
     assert half[0] == "a b c"
     assert half[1]["words"] == [[0, '"a"', 1], [1, '"b"', 1], [2, '"c"', 1]]
-    for text, answer, wanted in zip(texts(), answers, expected(), strict=True):
-        assert answer == wanted, ascii(text)
+    for text, answer, expected_answer in zip(texts(), answers, expected(), strict=True):
+        assert answer == expected_answer, ascii(text)
 
 
 def test_highlights_and_shown_passages_are_those_of_the_python_package(web):
     cases = shown_cases()
     assert len(cases) > 4000
     for case, answer in zip(cases, web["shown"], strict=True):
-        wanted = {"spans": units(case["text"], case["spans"]), "best": case["best"]}
-        assert answer == wanted, (ascii(case["text"]), ascii(case["terms"]))
+        expected_answer = {"spans": units(case["text"], case["spans"]), "best": case["best"]}
+        assert answer == expected_answer, (ascii(case["text"]), ascii(case["terms"]))
