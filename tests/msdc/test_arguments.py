@@ -59,16 +59,16 @@ def test_a_lone_value_is_a_list_of_one():
 
 def test_what_the_annotations_allow_passes():
     def function(
-        a: str,
-        b: Literal["x", "y"] | None = None,
-        c: Sequence[int] = (),
-        d: str | Sequence[str] = "",
-        e: str | Path = "",
+        text: str,
+        choice: Literal["x", "y"] | None = None,
+        numbers: Sequence[int] = (),
+        names: str | Sequence[str] = "",
+        path: str | Path = "",
     ) -> tuple:
-        return a, b, c, d, e
+        return text, choice, numbers, names, path
 
     call = checked(function)
     assert call("t", "y", 3, "text", Path("p")) == ("t", "y", (3,), "text", Path("p"))
-    assert call(a="t", b=None, c=[1, 2], d=["u"]) == ("t", None, [1, 2], ["u"], "")
+    assert call(text="t", choice=None, numbers=[1, 2], names=["u"]) == ("t", None, [1, 2], ["u"], "")
     with pytest.raises(TypeError, match="unexpected keyword"):
         call("t", z=3)

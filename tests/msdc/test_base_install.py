@@ -41,19 +41,21 @@ def project() -> dict:
 
 def closure(requirements: Iterable[str]) -> dict[str, importlib.metadata.Distribution]:
     """Installed distributions that the requirements bring, by name."""
-    found: dict[str, importlib.metadata.Distribution] = {}
+    distributions: dict[str, importlib.metadata.Distribution] = {}
     todo = [Requirement(line) for line in requirements]
     while todo:
-        wanted = todo.pop()
-        name = canonicalize_name(wanted.name)
-        if name in found:
+        requirement = todo.pop()
+        name = canonicalize_name(requirement.name)
+        if name in distributions:
             continue
-        found[name] = importlib.metadata.distribution(name)
-        for line in found[name].requires or []:
+        distributions[name] = importlib.metadata.distribution(name)
+        for line in distributions[name].requires or []:
             needed = Requirement(line)
-            if needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in ("", *wanted.extras)):
+            if needed.marker is None or any(
+                needed.marker.evaluate({"extra": extra}) for extra in ("", *requirement.extras)
+            ):
                 todo.append(needed)
-    return found
+    return distributions
 
 
 def _link_distribution(distribution: importlib.metadata.Distribution, site: Path) -> None:
@@ -92,10 +94,10 @@ class BaseInstall:
         return self.call("python", "-c", source, cwd=cwd)
 
     def call(self, program: str, *words: str, cwd: Path) -> str:
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "MSDC_", "VIRTUAL"))}
-        own = {"XDG_CACHE_HOME": str(self.folder / "cache"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1",
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "MSDC_", "VIRTUAL"))}
+        isolated = {"XDG_CACHE_HOME": str(self.folder / "cache"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1",
                "PYTHONDONTWRITEBYTECODE": "1"}  # fmt: skip
-        return run(self.folder / "bin" / program, *words, cwd=cwd, env=kept | own, input="")
+        return run(self.folder / "bin" / program, *words, cwd=cwd, env=inherited | isolated, input="")
 
 
 def make(folder: Path) -> BaseInstall:
@@ -123,11 +125,11 @@ def base(tmp_path_factory):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """The user's folder: their own modules, which must not be imported, and some text."""
-    made = tmp_path_factory.mktemp("user")
+    work_folder = tmp_path_factory.mktemp("user")
     for name in ("export", "bench", "distill", "compress", "msdc_user"):
-        (made / f"{name}.py").write_text("raise SystemExit('a module of the working directory was imported')\n")
-    (made / "notes.txt").write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
-    return made
+        (work_folder / f"{name}.py").write_text("raise SystemExit('a module of the working directory was imported')\n")
+    (work_folder / "notes.txt").write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+    return work_folder
 
 
 def test_it_holds_no_package_of_an_extra(base, folder):
@@ -140,8 +142,8 @@ def test_it_holds_no_package_of_an_extra(base, folder):
 def test_encode_and_search(base, folder):
     base.run("encode", "-i", "notes.txt", "-o", "v.npy", cwd=folder)
     np.testing.assert_allclose(np.load(folder / "v.npy"), msdc.load_encoder("msdc-mini").encode(TEXTS), atol=1e-5)
-    found = json.loads(base.run("search", "notes.txt", "wo ist das Auto?", "--json", "-k", "2", cwd=folder))
-    assert found["queries"][0]["hits"][0]["text"] == TEXTS[0]
+    answer = json.loads(base.run("search", "notes.txt", "wo ist das Auto?", "--json", "-k", "2", cwd=folder))
+    assert answer["queries"][0]["hits"][0]["text"] == TEXTS[0]
     again = json.loads(base.run("search", "notes.txt", "the weather", "--json", cwd=folder))
     assert again["encoded"] == 0
     assert again["queries"][0]["hits"][0]["text"] == TEXTS[1]
@@ -162,8 +164,8 @@ def test_bench_and_inspect_the_program_that_export_writes(base, folder, tmp_path
     mini = locate_model("msdc-mini")
     model, plan = TorchModel(load_student(mini)), read_plan(mini)
     length = model.weights.config.positions
-    made = smooth(model, plan, load_tokenizer(mini), length)
-    write_onnx(made, plan, tmp_path / "model.onnx", max_length=length, target="linux")
+    smoothed = smooth(model, plan, load_tokenizer(mini), length)
+    write_onnx(smoothed, plan, tmp_path / "model.onnx", max_length=length, target="linux")
     for name in ("model.onnx", "model.onnx.data"):
         assert (bundle.parent / name).read_bytes() == (tmp_path / name).read_bytes(), name
 
@@ -233,10 +235,10 @@ print(json.dumps(found))
 def check_lines(base, folder, lines):
     """Each ends with exit code 2 and its line, and nothing is written."""
     before = sorted(folder.rglob("*"))
-    found = one_after_another(base, folder, [words for words, *_ in lines])
-    for (code, said), (words, what, needed, extra) in zip(found, lines, strict=True):
-        last = said.strip().splitlines()[-1]
-        assert (code, last) == (2, f"{what} needs {needed}: {install_command(extra)}"), (words, said)
+    outcomes = one_after_another(base, folder, [words for words, *_ in lines])
+    for (code, output), (words, what, needed, extra) in zip(outcomes, lines, strict=True):
+        last = output.strip().splitlines()[-1]
+        assert (code, last) == (2, f"{what} needs {needed}: {install_command(extra)}"), (words, output)
     assert sorted(folder.rglob("*")) == before
 
 
@@ -272,14 +274,14 @@ def test_doctor_plans_and_corpora_need_no_extra(base, folder):
 
 
 def _expanded(extra: str, listed: dict[str, list[str]]) -> set[str]:
-    found: set[str] = set()
+    names: set[str] = set()
     for line in listed[extra]:
-        wanted = Requirement(line)
-        if wanted.name == "msdc":
-            found |= {name for inner in wanted.extras for name in _expanded(inner, listed)}
+        requirement = Requirement(line)
+        if requirement.name == "msdc":
+            names |= {name for inner in requirement.extras for name in _expanded(inner, listed)}
         else:
-            found.add(wanted.name)
-    return found
+            names.add(requirement.name)
+    return names
 
 
 def test_the_table_of_extras_is_that_of_the_project():
@@ -292,26 +294,26 @@ def test_the_table_of_extras_is_that_of_the_project():
     assert set(VERBS.values()) <= set(listed)
     rules: dict[str, set[str]] = {}
     for line in [*facts["dependencies"], *(line for lines in listed.values() for line in lines)]:
-        wanted = Requirement(line)
+        requirement = Requirement(line)
         if line in listed["executorch"]:
             continue
-        rules.setdefault(wanted.name, set()).add(str(wanted.specifier))
-    assert not {name: found for name, found in rules.items() if name != "msdc" and len(found) > 1}
+        rules.setdefault(requirement.name, set()).add(str(requirement.specifier))
+    assert not {name: versions for name, versions in rules.items() if name != "msdc" and len(versions) > 1}
     bases = {Requirement(line).name for line in facts["dependencies"]}
     assert not bases & {name for _, name in PACKAGES.values()}
     assert {name for names in EXTRAS.values() for name in names} == {name for _, name in PACKAGES.values()}
 
 
 def test_the_verbs_extra_goes_first():
-    def found(package, verb):
+    def extra_for(package, verb):
         with named_extras("x", verb):
             return extra_of(package)
 
-    assert found("torch", "") == "train"
-    assert found("torch", "export") == "export"
-    assert found("pyarrow", "corpus") == "data"
-    assert found("pyarrow", "distill") == "train"
-    assert found("executorch", "bench") == "executorch"
-    assert found("executorch", "quickstart") == "all"
-    assert found("numpy", "") is None
+    assert extra_for("torch", "") == "train"
+    assert extra_for("torch", "export") == "export"
+    assert extra_for("pyarrow", "corpus") == "data"
+    assert extra_for("pyarrow", "distill") == "train"
+    assert extra_for("executorch", "bench") == "executorch"
+    assert extra_for("executorch", "quickstart") == "all"
+    assert extra_for("numpy", "") is None
     assert extra_of("torch") == "train"

@@ -40,11 +40,11 @@ def _parameter(parameter: click.Parameter) -> str:
 
 def commands(command: click.Command = msdc, path: str = "msdc") -> dict[str, click.Command]:
     """Every command by its path."""
-    found, context = {path: command}, click.Context(command)
+    by_path, context = {path: command}, click.Context(command)
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
-            found |= commands(command.get_command(context, name), f"{path} {name}")
-    return found
+            by_path |= commands(command.get_command(context, name), f"{path} {name}")
+    return by_path
 
 
 def test_the_options_are_the_frozen_ones():
@@ -113,11 +113,11 @@ def test_quiet_leaves_results_warnings_and_errors(tmp_path, monkeypatch):
     assert not done.output
     assert (tmp_path / "out.npy").is_file()
     assert "2 entries" in run("search", str(lines), "auto").stderr
-    found = run("search", "--quiet", str(lines), "auto")
-    assert not found.stderr
-    assert "The car is blue." in found.stdout
-    (kept,) = user_cache().rglob("passages-*.sqlite")
-    with sqlite3.connect(kept) as database:
+    outcome = run("search", "--quiet", str(lines), "auto")
+    assert not outcome.stderr
+    assert "The car is blue." in outcome.stdout
+    (cache_file,) = user_cache().rglob("passages-*.sqlite")
+    with sqlite3.connect(cache_file) as database:
         database.execute("UPDATE vectors SET crc = 0")
     database.close()
     assert "computed again" in run("search", "-q", str(lines), "auto").stderr
@@ -154,15 +154,19 @@ def test_published_shapes_are_listed():
     shown = run("compress", "plan").stdout
     assert max(map(len, shown.splitlines())) <= 80
     assert "xlmr-base         250,002     768      12         277.5" in shown
-    assert {one["shape"] for one in json.loads(run("compress", "plan", "--json").stdout)} >= {"minilm", "labse"}
+    assert {entry["shape"] for entry in json.loads(run("compress", "plan", "--json").stdout)} >= {"minilm", "labse"}
 
 
 def test_completion_of_verbs_and_options(monkeypatch, capsys):
-    for line, wanted in (("msdc enc", "encode"), ("msdc export --targ", "--target"), ("msdc compress qu", "quantize")):
+    for line, completion in (
+        ("msdc enc", "encode"),
+        ("msdc export --targ", "--target"),
+        ("msdc compress qu", "quantize"),
+    ):
         monkeypatch.setenv("COMP_WORDS", line)
         monkeypatch.setenv("COMP_CWORD", str(line.count(" ")))
         assert shell_complete(msdc, {}, "msdc", "_MSDC_COMPLETE", "bash_complete") == 0
-        assert wanted in capsys.readouterr().out.replace(",", "\n").split(), line
+        assert completion in capsys.readouterr().out.replace(",", "\n").split(), line
 
 
 @pytest.fixture
@@ -279,12 +283,12 @@ def test_arguments_in_errors_are_shown_as_options(command, error, shown):
 def test_empty_and_one_column_corpora_and_unknown_keys(fails, tmp_path, tiny_tree):
     corpus, recipe = tmp_path / "set.en-de.tsv", tmp_path / "r.yaml"
     tree = tiny_tree | {"corpora": [{"path": str(corpus)}]}
-    for text, more, expected in (
+    for text, extra_keys, expected in (
         ("", {}, "no usable sentence"),
         ("one column\nand no more\n", {}, "line 1: 1 columns, expected 2"),
         ("", {"colour": "red"}, "unknown key 'colour'"),
     ):
         corpus.write_text(text)
-        recipe.write_text(yaml.safe_dump(tree | more))
+        recipe.write_text(yaml.safe_dump(tree | extra_keys))
         assert expected in one_error_line(fails("distill", recipe, "-o", tmp_path / "run"))
         assert not (tmp_path / "run").exists()  # checked before any work

@@ -21,7 +21,7 @@ def write(stage, mark: str) -> None:
         (stage / name).write_text(mark)
 
 
-def whole(folder) -> bool:
+def is_complete(folder) -> bool:
     return len({(folder / name).read_text() for name in ("one", "two", "three")}) == 1
 
 
@@ -43,7 +43,7 @@ def test_many_writers_of_one_folder(tmp_path):
     for thread in threads:
         thread.join()
     assert not errors
-    assert whole(target)
+    assert is_complete(target)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
@@ -113,7 +113,7 @@ def test_a_lock_keeps_other_processes_out(tmp_path):
 
 def test_a_folder_is_held_by_one_also_while_it_comes_and_goes(tmp_path):
     """Of many who ask at once for a folder that is not there one has it; the others hear of somebody who had it."""
-    folder, inside, counts, said = tmp_path / "new" / "run", [], [], []
+    folder, inside, counts, refusals = tmp_path / "new" / "run", [], [], []
 
     def ask() -> None:
         for _ in range(150):
@@ -123,7 +123,7 @@ def test_a_folder_is_held_by_one_also_while_it_comes_and_goes(tmp_path):
                     counts.append(len(inside))
                     inside.pop()
             except Exception as error:
-                said.append(error)
+                refusals.append(error)
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
@@ -131,9 +131,9 @@ def test_a_folder_is_held_by_one_also_while_it_comes_and_goes(tmp_path):
     for thread in threads:
         thread.join()
     assert set(counts) == {1}
-    assert len(counts) + len(said) == 600
-    assert {type(error) for error in said} <= {InputError}
-    assert all("in use by" in str(error) for error in said)
+    assert len(counts) + len(refusals) == 600
+    assert {type(error) for error in refusals} <= {InputError}
+    assert all("in use by" in str(error) for error in refusals)
     assert {path.name for path in tmp_path.rglob("*")} <= {"new", "run", files.LOCK_FILE}
 
 
@@ -152,14 +152,14 @@ def test_plain_names_differ_as_names_do():
 
 
 def test_what_operating_systems_leave(tmp_path):
-    left = [".DS_Store", "._model.onnx", "Thumbs.db", "thumbs.db", "desktop.ini", "Desktop.ini", ".directory",
+    system_files = [".DS_Store", "._model.onnx", "Thumbs.db", "thumbs.db", "desktop.ini", "Desktop.ini", ".directory",
             "__MACOSX/._a.tsv", "__MACOSX/a.tsv", "ehthumbs.db"]  # fmt: skip
-    kept = ["a.tsv", ".hidden", "thumbs.tsv", "Thumbs.db.tsv", "sub/b.tsv", "_.tsv"]
-    for name in (*left, *kept):
+    user_files = ["a.tsv", ".hidden", "thumbs.tsv", "Thumbs.db.tsv", "sub/b.tsv", "_.tsv"]
+    for name in (*system_files, *user_files):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
-    found = files.without_system_files(path for path in tmp_path.rglob("*") if path.is_file())
-    assert found == sorted(tmp_path / name for name in kept)
+    remaining = files.without_system_files(path for path in tmp_path.rglob("*") if path.is_file())
+    assert remaining == sorted(tmp_path / name for name in user_files)
 
 
 def test_a_folder_with_what_operating_systems_leave_is_empty(tmp_path):

@@ -34,8 +34,8 @@ def dist(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(dist) -> Path:
-    (made,) = dist.glob("*.whl")
-    return made
+    (wheel_file,) = dist.glob("*.whl")
+    return wheel_file
 
 
 @pytest.fixture(scope="module")
@@ -44,11 +44,11 @@ def python(wheel, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=False)
     python = folder / "bin" / "python"
-    own = programs.run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    site_packages = programs.run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
     programs.run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", "-q", wheel)
     # A folder named in a .pth file has no .pth files of its own read.
     behind = dict.fromkeys([sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
-    Path(own, "behind.pth").write_text("\n".join(behind) + "\n")
+    Path(site_packages, "behind.pth").write_text("\n".join(behind) + "\n")
     return python
 
 
@@ -71,10 +71,10 @@ def test_the_wheel_installs_one_name_with_every_tracked_file(wheel):
     held = set(zipfile.ZipFile(wheel).namelist())
     assert {name.split("/")[0] for name in held if ".dist-info/" not in name} == {"msdc"}
     files = [name for name in tracked(*PACKAGES) if not (ROOT / name).is_symlink()]
-    wanted = {name if name.startswith("msdc/") else f"msdc/{name}" for name in files}
-    assert not wanted - held
+    expected = {name if name.startswith("msdc/") else f"msdc/{name}" for name in files}
+    assert not expected - held
     kinds = "py yaml cpp h kt kts swift css csv tsv safetensors model typed"
-    assert {name.split(".")[-1] for name in wanted} >= set(kinds.split())
+    assert {name.split(".")[-1] for name in expected} >= set(kinds.split())
     assert "msdc/export/mobile/android/bundle/build.gradle.kts" in held
 
 

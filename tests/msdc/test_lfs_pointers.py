@@ -73,9 +73,9 @@ def test_in_a_student(name, tmp_path):
 def test_in_a_stock_model(name, tiny_teacher, tmp_path):
     folder = tmp_path / "teacher"
     shutil.copytree(tiny_teacher, folder)
-    place = next(path for path in folder.rglob(name))
-    point(place)
-    named(lambda: load_encoder(folder), place)
+    file = next(path for path in folder.rglob(name))
+    point(file)
+    named(lambda: load_encoder(folder), file)
 
 
 @pytest.mark.parametrize(
@@ -99,9 +99,9 @@ def test_a_command(words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     file = next(word.rpartition("=")[2] for word in words if "a." in word)
     point(tmp_path / file)
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         main(words)
-    assert left.value.code == 2
+    assert exit_info.value.code == 2
     told = capsys.readouterr()
     assert f"{file}: a pointer of Git LFS" in (told.out if words[0] == "corpus" else told.err)
 

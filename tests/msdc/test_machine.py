@@ -31,9 +31,9 @@ ARM = "processor\t: 0\nFeatures\t: fp asimd asimddp i8mm bf16 crc32\nCPU impleme
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="compares with Linux's own answer")
 def test_cores_are_those_of_this_process():
     assert machine.usable_cores() == os.sched_getaffinity(0)
-    one = min(machine.usable_cores())
-    code = f"from msdc import machine; machine.pin([{one}]); print(sorted(machine.usable_cores()))"
-    assert python(code).strip() == f"[{one}]"
+    core = min(machine.usable_cores())
+    code = f"from msdc import machine; machine.pin([{core}]); print(sorted(machine.usable_cores()))"
+    assert python(code).strip() == f"[{core}]"
 
 
 def test_a_system_that_pins_nothing(monkeypatch):
@@ -116,8 +116,8 @@ def test_limits_of_version_1(tmp_path):
     assert tree(tmp_path / "nested", groups, mounts, files) == machine.Limits(0.5, 3 * GIB)
     # Docker without a namespace of groups: the host's path, of which the container sees the folder as the mount's root.
     inside = {f"{memory}/memory.limit_in_bytes": f"{GIB}\n", f"{memory}/docker/memory.limit_in_bytes": "1\n"}
-    found = tree(tmp_path / "docker", "5:memory:/docker/ab\n", V1.format(top="/docker/ab", name="memory"), inside)
-    assert found == machine.Limits(None, GIB)
+    limits = tree(tmp_path / "docker", "5:memory:/docker/ab\n", V1.format(top="/docker/ab", name="memory"), inside)
+    assert limits == machine.Limits(None, GIB)
     none = {f"{memory}/memory.limit_in_bytes": HUGE}
     assert tree(tmp_path / "free", "5:memory:/\n", V1.format(top="/", name="memory"), none) == machine.Limits()
 
@@ -138,8 +138,8 @@ def test_limits_of_both_versions_and_of_odd_trees(tmp_path):
     assert tree(tmp_path / "spaced", "0::/\n", spaced, {"my groups/memory.max": f"{GIB}\n"}).memory_bytes == GIB
     memory, cpu = "sys/fs/cgroup/memory.max", "sys/fs/cgroup/cpu.max"
     for damaged in ("", "no number", "-5", "0", "²", "1e9"):
-        found = tree(tmp_path / "damaged", "0::/\n", mount, {memory: damaged + "\n", cpu: damaged + " 0\n"})
-        assert found == machine.Limits()
+        limits = tree(tmp_path / "damaged", "0::/\n", mount, {memory: damaged + "\n", cpu: damaged + " 0\n"})
+        assert limits == machine.Limits()
     for groups, mounts in (("", ""), ("junk\n", "junk - cgroup2\n"), ("0::/\n", " - \n"), ("0:\n", mount)):
         machine.read_limits(tmp_path / "nowhere")
         tree(tmp_path / "junk", groups, mounts, {})
@@ -151,22 +151,22 @@ def group():
     name, base = f"msdc-test-{os.getpid()}", Path("/sys/fs/cgroup")
     half = {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "50000"}
     if (base / "cgroup.controllers").exists():
-        wanted = {base / name: {"memory.max": str(GIB // 2), "cpu.max": "50000 100000"}}
+        settings = {base / name: {"memory.max": str(GIB // 2), "cpu.max": "50000 100000"}}
     else:
         cpu = next((path for path in (base / "cpu", base / "cpu,cpuacct") if path.is_dir()), base / "cpu")
-        wanted = {base / "memory" / name: {"memory.limit_in_bytes": str(GIB // 2)}, cpu / name: half}
-    made = []
+        settings = {base / "memory" / name: {"memory.limit_in_bytes": str(GIB // 2)}, cpu / name: half}
+    created = []
     try:
-        for folder, values in wanted.items():
+        for folder, values in settings.items():
             folder.mkdir()
-            made.append(folder)
+            created.append(folder)
             for file, value in values.items():
                 (folder / file).write_text(value)
-        yield [folder / "cgroup.procs" for folder in made]
+        yield [folder / "cgroup.procs" for folder in created]
     except OSError as error:
         pytest.skip(f"no control group can be made here: {error}")
     finally:
-        for folder in made:
+        for folder in created:
             with contextlib.suppress(OSError):
                 folder.rmdir()
 

@@ -64,7 +64,7 @@ LACKING = {"fcntl", "resource", "pwd", "grp", "pty", "termios", "renameat2", *GO
 
 
 def test_every_name_that_a_system_lacks_is_guarded():
-    found = set()
+    lacking_names = set()
     for folder in ("msdc", "compress", "distill", "export", "bench"):
         for path in (ROOT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -75,8 +75,8 @@ def test_every_name_that_a_system_lacks_is_guarded():
                     names = [alias.name for alias in node.names]
                 elif isinstance(node, ast.ImportFrom):
                     names = [node.module, *(alias.name for alias in node.names)] if node.module in SYSTEM else []
-                found |= {(path.relative_to(ROOT).as_posix(), name) for name in names if name in LACKING}
-    assert found <= GUARDED
+                lacking_names |= {(path.relative_to(ROOT).as_posix(), name) for name in names if name in LACKING}
+    assert lacking_names <= GUARDED
 
 
 def run(platform: str, folder: Path, verbs: dict[str, list[str]]) -> dict[str, list]:
@@ -91,9 +91,9 @@ def run(platform: str, folder: Path, verbs: dict[str, list[str]]) -> dict[str, l
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=900, check=False)
     errors = done.stderr.decode("utf-8", "replace")
     assert done.returncode == 0 and "Error in sitecustomize" not in errors, errors
-    found = json.loads((folder / "found.json").read_text(encoding="utf-8"))
-    assert {name: code for name, (code, _) in found.items()} == dict.fromkeys(["import", *verbs], 0), errors
-    return found
+    outcomes = json.loads((folder / "found.json").read_text(encoding="utf-8"))
+    assert {name: code for name, (code, _) in outcomes.items()} == dict.fromkeys(["import", *verbs], 0), errors
+    return outcomes
 
 
 def usual_verbs() -> dict[str, list[str]]:
@@ -106,11 +106,11 @@ def usual_verbs() -> dict[str, list[str]]:
     }
 
 
-def check_usual(found: dict[str, list], folder: Path) -> dict:
+def check_usual(outcomes: dict[str, list], folder: Path) -> dict:
     """The answers are those of this system; returns the result of bench."""
     expected_ND = msdc.load_encoder("msdc-mini").encode(TEXTS.splitlines())
     np.testing.assert_allclose(np.load(folder / "texts.npy"), expected_ND, atol=1e-5)
-    first, again = json.loads(found["search"][1]), json.loads(found["again"][1])
+    first, again = json.loads(outcomes["search"][1]), json.loads(outcomes["again"][1])
     assert first["queries"][0]["hits"][0]["text"] == "The car is blue."
     assert (first["encoded"], again["encoded"]) == (3, 0)  # the index was kept and opened
     assert any(path.suffix == ".sqlite" for path in (folder / "cache").rglob("*"))
@@ -144,8 +144,8 @@ def test_without_what_windows_lacks(tmp_path, tiny_student):
         "export again": [*export, "--force"],
         "encode with it": ["encode", "./b", "--json", "Hallo"],
     }
-    found = run("windows", tmp_path, verbs)
-    result = check_usual(found, tmp_path)
+    outcomes = run("windows", tmp_path, verbs)
+    result = check_usual(outcomes, tmp_path)
     assert result["device"]["os"].startswith("Windows")
     kinds = (".json", ".md", ".txt", ".yaml", ".h", ".kt", ".jsonl", ".html")
     texts = [path for path in (tmp_path / "b").rglob("*") if path.suffix in kinds and path.is_file()]

@@ -49,7 +49,7 @@ def test_a_package_offers_its_verb_and_the_command_calls_it(package, verb, words
     function = getattr(importlib.import_module(package), verb)
     assert f"from {package} import {verb}" in (function.__doc__ or ""), "the docstring has an example"
     signature = inspect.signature(function)
-    assert all(one.annotation is not inspect.Parameter.empty for one in signature.parameters.values())
+    assert all(parameter.annotation is not inspect.Parameter.empty for parameter in signature.parameters.values())
     assert signature.return_annotation not in (inspect.Signature.empty, "Any", "None")
 
     def called(*arguments, **options):

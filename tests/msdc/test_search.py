@@ -63,11 +63,11 @@ def user_folder(tmp_path, monkeypatch) -> Path:
 def test_passages_cover_a_text_and_fit(model):
     text = "Dr. No came. He left! \n\n A heading\nThen " + "a very long sentence goes on " * 60 + ". Ende."
     tokens = lambda texts: [len(row) - 2 for row in model.tokenizer.encode(texts, 10**6)]  # noqa: E731
-    (found,) = passages([text], tokens, 40)
-    assert all(count <= 40 for count in tokens([text[a:b] for a, b in found]))
-    assert "".join(text[a:b] for a, b in found).split()
-    assert found == sorted(found)
-    covered = "".join("".join(text[a:b].split()) for a, b in found)
+    (passage_spans,) = passages([text], tokens, 40)
+    assert all(count <= 40 for count in tokens([text[a:b] for a, b in passage_spans]))
+    assert "".join(text[a:b] for a, b in passage_spans).split()
+    assert passage_spans == sorted(passage_spans)
+    covered = "".join("".join(text[a:b].split()) for a, b in passage_spans)
     assert covered == "".join(text.split())
     # Without blanks too, and nothing from nothing.
     (runs,) = passages(["妹" * 300], lambda texts: [len(t) for t in texts], 64)
@@ -88,8 +88,8 @@ def test_long_runs_of_blanks_and_marks_take_no_time(model):
         return [len(text.split()) for text in texts]
 
     for text in ("a" + " " * 10**6 + "b", "a" + "\u00a0" * 10**6 + "b", "a." + "\"'" * 10**5, " \n" * 10**5 + "x"):
-        (found,) = passages([text], count, 8)
-        assert "".join(text[a:b] for a, b in found).split() == text.split(), text[:9]
+        (passage_spans,) = passages([text], count, 8)
+        assert "".join(text[a:b] for a, b in passage_spans).split() == text.split(), text[:9]
     assert counted[0] < 10**7
 
 
@@ -130,8 +130,8 @@ def test_documents_are_added_updated_removed_and_filtered(model, tmp_path):
     assert index.add(rows) == 2
     assert index.add(["Der Bahnhof ist geschlossen."]) == 1
     assert [hit.id for hit in index.search("Wo ist das Auto?", 1).hits] == ["n1"]
-    found = index.search("die Besprechung im Büro", 1).hits[0]
-    assert (found.id, found.title, found.metadata) == ("n2", "Bureau", {"folder": "work", "year": 2024})
+    top_hit = index.search("die Besprechung im Büro", 1).hits[0]
+    assert (top_hit.id, top_hit.title, top_hit.metadata) == ("n2", "Bureau", {"folder": "work", "year": 2024})
     for where, ids in (
         ({"folder": "work"}, {"n2"}), ({"folder": ["work", "travel"]}, {"n1", "n2"}), ({"year": (2022, None)}, {"n2"}),
         ({"year": (None, 2022), "folder": "travel"}, {"n1"}), ({"done": True}, {"n1"}), ({"folder": "none"}, set()),
@@ -189,9 +189,9 @@ def test_large_indexes_are_ranked_alike(model, monkeypatch):
     monkeypatch.setattr(blocks, "MOST", 7)
     monkeypatch.setattr(vectors, "ROWS", 9)
     monkeypatch.setattr(indexes, "CANDIDATES", 40)
-    found = [(hit.id, hit.cosine) for hit in msdc.open_index(texts, model).search("the apple 7", 9).hits]
-    assert [key for key, _ in found] == [key for key, _ in plain]
-    assert np.allclose([c for _, c in found], [c for _, c in plain], atol=1e-4)
+    ranking = [(hit.id, hit.cosine) for hit in msdc.open_index(texts, model).search("the apple 7", 9).hits]
+    assert [key for key, _ in ranking] == [key for key, _ in plain]
+    assert np.allclose([c for _, c in ranking], [c for _, c in plain], atol=1e-4)
 
 
 def test_more_hits_than_candidates_are_all_hits(model, monkeypatch):
@@ -250,17 +250,17 @@ def test_a_search_beside_an_updater_sees_one_state(model, tmp_path):
     updater = threading.Thread(target=update)
     updater.start()
     try:
-        found = [reader.search("a fruit", 12, mode="vectors").hits for _ in range(100)]
-        while len({hits[0].text.split()[0] for hits in found}) < 2 and len(found) < 5000:
-            found.append(reader.search("a fruit", 12, mode="vectors").hits)
+        answers = [reader.search("a fruit", 12, mode="vectors").hits for _ in range(100)]
+        while len({hits[0].text.split()[0] for hits in answers}) < 2 and len(answers) < 5000:
+            answers.append(reader.search("a fruit", 12, mode="vectors").hits)
     finally:
         stop.set()
         updater.join()
-    for hits in found:
+    for hits in answers:
         assert len(hits) == 12
         assert len({hit.text.split()[0] for hit in hits}) == 1
         assert all(abs(hit.cosine - expected[hit.text]) < 4e-3 for hit in hits)
-    assert len({hits[0].text.split()[0] for hits in found}) == 2  # both were met
+    assert len({hits[0].text.split()[0] for hits in answers}) == 2  # both were met
 
 
 # --- files and what is kept of them -----------------------------------------------------------------------------------
@@ -289,9 +289,9 @@ def test_only_new_lines_are_encoded_whatever_file_they_are_in(model, file, tmp_p
     assert changed.encoded == 1
     assert (after.text, after.line) == (before.text, before.line + 1)
     assert after.cosine == before.cosine
-    (kept,) = user_folder.glob("*.sqlite")
-    assert kept.stat().st_mode & 0o777 == 0o600
-    assert b"violin" not in kept.read_bytes()
+    (cache_file,) = user_folder.glob("*.sqlite")
+    assert cache_file.stat().st_mode & 0o777 == 0o600
+    assert b"violin" not in cache_file.read_bytes()
     # A file that cannot be read is an error each time, not the answer of before.
     other.write_bytes(b"ok\n\xff\xfe\n")
     for _ in range(2):
@@ -317,64 +317,64 @@ def test_an_interrupted_index_goes_on_where_it_stopped(model, file, tmp_path, mo
     index = msdc.open_index(file, model, index=target)
     assert len(index) == 6
     assert index.encoded == 1
-    own = msdc.open_index(tmp_path / "own.sqlite", model)
-    own.add({"id": n, "text": text} for n, text in enumerate(LINES[2:6]))
-    before = own.encoded
-    own.update([{"id": 1, "text": LINES[3], "new": 1}, {"id": 9, "text": "Something new."}])
-    assert own.encoded == before + 1
-    assert own.search("salt", where={"new": 1}).hits[0].id == "1"
+    saved_index = msdc.open_index(tmp_path / "own.sqlite", model)
+    saved_index.add({"id": n, "text": text} for n, text in enumerate(LINES[2:6]))
+    before = saved_index.encoded
+    saved_index.update([{"id": 1, "text": LINES[3], "new": 1}, {"id": 9, "text": "Something new."}])
+    assert saved_index.encoded == before + 1
+    assert saved_index.search("salt", where={"new": 1}).hits[0].id == "1"
 
 
 def test_a_damaged_cache_is_replaced_by_several_processes_at_once(model, file, user_folder):
     expected = msdc.open_index(file, model).search("a pet", 5).hits
-    (kept,) = user_folder.glob("*.sqlite")
-    with sqlite3.connect(kept) as database:
+    (cache_file,) = user_folder.glob("*.sqlite")
+    with sqlite3.connect(cache_file) as database:
         database.execute("UPDATE vectors SET vector = zeroblob(12) WHERE rowid = 2")
     database.close()
     program = "import sys, msdc; print(msdc.open_index(sys.argv[1]).search('a pet', 5).hits[0].id)"
     running = [subprocess.Popen([sys.executable, "-c", program, str(file)], stdout=-1, stderr=-1) for _ in range(3)]
-    assert [one.communicate()[0] for one in running] == [b"7\n"] * 3
-    kept.write_bytes(kept.read_bytes()[:5000])
+    assert [process.communicate()[0] for process in running] == [b"7\n"] * 3
+    cache_file.write_bytes(cache_file.read_bytes()[:5000])
     again = msdc.open_index(file, model)
     assert again.search("a pet", 5).hits == expected
     assert msdc.open_index(file, model).encoded == 0
 
 
 def test_a_search_never_writes_to_an_index_and_no_error_deletes_it(model, file, tmp_path):
-    own = tmp_path / "own.sqlite"
-    with msdc.open_index(own, model) as index:
+    index_path = tmp_path / "own.sqlite"
+    with msdc.open_index(index_path, model) as index:
         index.add([f"document {n}" for n in range(20)])
-    before = own.read_bytes()
+    before = index_path.read_bytes()
     run = lambda *words: CliRunner().invoke(command, [str(word) for word in words])  # noqa: E731
-    refused = run(file, "line", "--index", own)
+    refused = run(file, "line", "--index", index_path)
     assert "exists already" in str(refused.exception)
-    assert own.read_bytes() == before
-    assert run(own, "document 3").exit_code == 0
-    assert own.read_bytes() == before
+    assert index_path.read_bytes() == before
+    assert run(index_path, "document 3").exit_code == 0
+    assert index_path.read_bytes() == before
     assert [path.name for path in tmp_path.glob("own*")] == ["own.sqlite"]
-    with closing(sqlite3.connect(own)) as database, database:
+    with closing(sqlite3.connect(index_path)) as database, database:
         database.execute("UPDATE facts SET value = 'another' WHERE name IN ('model', 'source')")
-    changed = own.read_bytes()
-    assert "made with another msdc-mini" in str(run(own, "document").exception)
-    assert own.read_bytes() == changed
+    changed = index_path.read_bytes()
+    assert "made with another msdc-mini" in str(run(index_path, "document").exception)
+    assert index_path.read_bytes() == changed
     with pytest.raises(InputError, match="made with another msdc-mini"):
-        msdc.open_index(own, model)
+        msdc.open_index(index_path, model)
     # The way out: the documents in a new index, with this model.
-    with msdc.open_index(own, model, index=tmp_path / "new.sqlite") as new:
+    with msdc.open_index(index_path, model, index=tmp_path / "new.sqlite") as new:
         assert len(new) == 20
         assert new.search("document 7", 1).hits[0].id == "8"
     mine = tmp_path / "thesis.doc"
     mine.write_text("do not lose me")
     assert "is not a search index" in str(run(file, "line", "--index", mine, "--force").exception)
     assert mine.read_text() == "do not lose me"
-    assert run(file, "line", "--index", own, "--force").exit_code == 0
-    assert len(msdc.open_index(own, model)) == 6
+    assert run(file, "line", "--index", index_path, "--force").exit_code == 0
+    assert len(msdc.open_index(index_path, model)) == 6
 
 
 def test_a_damaged_index_is_an_error(model, tmp_path):
     path = tmp_path / "whole.sqlite"
-    with msdc.open_index(path, model) as whole:
-        whole.add([{"id": f"n{n}", "text": line, "n": n} for n, line in enumerate(LINES[2:5])])
+    with msdc.open_index(path, model) as intact_index:
+        intact_index.add([{"id": f"n{n}", "text": line, "n": n} for n, line in enumerate(LINES[2:5])])
     raw = path.read_bytes()
     for statement in (
         "UPDATE blocks SET vectors = zeroblob(length(vectors))",
@@ -431,10 +431,10 @@ def test_an_index_of_an_earlier_version_is_kept_and_has_a_way_out(model, tmp_pat
             CREATE VIRTUAL TABLE words USING fts5(title, text, content='documents', content_rowid='id');
             INSERT INTO facts VALUES ('format', '1');
         """)
-        one = Document("n1", "The soup needs salt.", "Kitchen", '{"year": 2021}')
+        document = Document("n1", "The soup needs salt.", "Kitchen", '{"year": 2021}')
         fields = "INSERT INTO documents (key, text, title, metadata, crc) VALUES (?, ?, ?, ?, ?)"
         with database:
-            database.execute(fields, (*one, one.crc))
+            database.execute(fields, (*document, document.crc))
     before = path.read_bytes()
     with pytest.raises(
         InputError, match=r"format 1, this one reads 3\); write its documents to a new one: msdc search"
@@ -474,7 +474,7 @@ def test_a_folder_that_cannot_be_written_is_searched(model, tmp_path):
         if root:
             os.seteuid(0)
         path.parent.chmod(0o755)
-    assert [one.name for one in path.parent.iterdir()] == ["notes.sqlite"]
+    assert [entry.name for entry in path.parent.iterdir()] == ["notes.sqlite"]
 
 
 def test_ids_are_given_inside_the_transaction(model, tmp_path):
@@ -491,7 +491,7 @@ def test_ids_are_given_inside_the_transaction(model, tmp_path):
         thread.start()
     for thread in threads:
         thread.join()
-    assert [one.communicate()[1] for one in running] == [b"", b""]
+    assert [process.communicate()[1] for process in running] == [b"", b""]
     assert len(index) == 2 + 2 * 15 + 2 * 10
     assert index.search("three", mode="words").hits[0].id == "3"
     index.update([{"id": "x", "text": "first"}, {"id": "y", "text": "other"}, {"id": "x", "text": "second"}])
@@ -579,8 +579,8 @@ def test_texts_in_memory_and_bad_input(model, tmp_path):
     memory = msdc.open_index(["The soup needs salt.", "", "A cat."], model)
     assert [hit.line for hit in memory.search("Katze", 1).hits] == [3]
     assert len(memory) == 2
-    found = memory.search("la soupe manque de sel", top=3, threshold=0.3)
-    assert [hit.line for hit in found.hits] == [1]
+    answer = memory.search("la soupe manque de sel", top=3, threshold=0.3)
+    assert [hit.line for hit in answer.hits] == [1]
     (tmp_path / "b.txt").write_bytes(b"ok\n\xff\xfe\n")
     (tmp_path / "e.txt").write_bytes(b"\n \n")
     for call, message in (

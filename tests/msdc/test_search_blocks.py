@@ -46,9 +46,9 @@ def path(model, tmp_path):
 @pytest.fixture
 def checks(monkeypatch):
     """For each full check that follows an entry."""
-    made = []
-    monkeypatch.setattr(file, "check_passages", lambda db: made.append(blocks.check_passages(db)))
-    return made
+    checked = []
+    monkeypatch.setattr(file, "check_passages", lambda db: checked.append(blocks.check_passages(db)))
+    return checked
 
 
 # --- blocks -----------------------------------------------------------------------------------------------------------
@@ -76,14 +76,16 @@ def test_blocks_are_those_of_a_list(monkeypatch, most):
                 number += 1
             before = db.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'passages'").fetchone()[0] or 0
             add_passages(db, written)
-            for place, (row, part) in enumerate(written, before + 1):
-                expected += [(place, row, part.vector)] if part.vector else []
+            for passage_row, (row, part) in enumerate(written, before + 1):
+                expected += [(passage_row, row, part.vector)] if part.vector else []
             keys = [str(key) for key in chance.integers(0, number + 1, chance.integers(0, 5))]
-            given = json.dumps(keys)
-            found = db.execute("SELECT id FROM documents WHERE key IN (SELECT value FROM json_each(?))", (given,))
-            rows = {row for (row,) in found}
-            assert remove_documents(db, given) == len(rows)
-            expected = [one for one in expected if one[1] not in rows]
+            keys_json = json.dumps(keys)
+            selected = db.execute(
+                "SELECT id FROM documents WHERE key IN (SELECT value FROM json_each(?))", (keys_json,)
+            )
+            rows = {row for (row,) in selected}
+            assert remove_documents(db, keys_json) == len(rows)
+            expected = [entry for entry in expected if entry[1] not in rows]
             stored = read_blocks(db, "blocks")
             assert all(0 < len(block.passages_N) <= most for block in stored)
             assert [entry for block in stored for entry in zip(
@@ -94,7 +96,9 @@ def test_blocks_are_those_of_a_list(monkeypatch, most):
             }
             read.refresh(db, changed=True)
             read.compare(np.ones(WIDTH, np.float32))
-            best = {row: max(0.5 * sum(code) for _, own, code in expected if own == row) for _, row, _ in expected}
+            best = {
+                row: max(0.5 * sum(code) for _, document, code in expected if document == row) for _, row, _ in expected
+            }
             assert read.nearest(10**6, None) == pytest.approx(best)
             assert not db.execute("SELECT * FROM blocks WHERE id NOT IN (SELECT block FROM passages)").fetchall()
 
@@ -107,7 +111,9 @@ def test_only_changed_blocks_are_read_again(model, path, monkeypatch):
         index.remove(["n15"])
         index.add(["A late cat."])
         read = []
-        monkeypatch.setattr(vectors, "read_blocks", lambda *given: read.append(given[2]) or read_blocks(*given))
+        monkeypatch.setattr(
+            vectors, "read_blocks", lambda *arguments: read.append(arguments[2]) or read_blocks(*arguments)
+        )
         index.search("cat", mode="vectors")
         assert index._db.execute("SELECT count(*) FROM blocks").fetchone() == (5,)
     assert read == [2, 5]

@@ -140,8 +140,8 @@ def test_the_passage_contains_the_code_and_matches_are_marked(model, tmp_path):
         index.add([{"id": "list", "text": text}, "Nothing else."])
         for encoded in (True, False):
             searched = index if encoded else msdc.open_index([text, "Nothing else."], None)
-            for n in (3, 20, 38):
-                code = f"ZQ-88{n * 7 % 100:02}1"
+            for number in (3, 20, 38):
+                code = f"ZQ-88{number * 7 % 100:02}1"
                 for mode in ("both", "words") if encoded else ("words",):
                     hit = searched.search(code, mode=mode).hits[0]
                     assert code in hit.passage
@@ -187,12 +187,12 @@ def test_pages_agree(model):
     index.remove(["1"])
     index.add(rows)
     for options in ({}, {"mode": "words"}, {"mode": "vectors"}, {"distinct": False}, {"threshold": 0.3}):
-        whole = index.search("the apple 7", 300, **options).hits
+        all_hits = index.search("the apple 7", 300, **options).hits
         pages = [
             hit for start in range(0, 300, 7) for hit in index.search("the apple 7", 7, offset=start, **options).hits
         ]
-        assert [hit.id for hit in pages] == [hit.id for hit in whole]
-        assert pages == whole
+        assert [hit.id for hit in pages] == [hit.id for hit in all_hits]
+        assert pages == all_hits
 
 
 def test_filters_by_absence_and_time(model):
@@ -259,9 +259,9 @@ def test_a_file_that_does_not_belong_to_its_log_is_an_error(model, tmp_path):
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM documents").fetchone()
             index.add([f"entry {n} of the second kind" for n in range(300)])
-            kept = log.read_bytes()
+            log_bytes = log.read_bytes()
         new = path.read_bytes()
-    assert kept
+    assert log_bytes
     for content, message in (
         (b"", "empty next to its write-ahead log a.sqlite-wal"),
         (old, "damaged"),
@@ -269,12 +269,12 @@ def test_a_file_that_does_not_belong_to_its_log_is_an_error(model, tmp_path):
     ):
         for file in tmp_path.glob("a.sqlite*"):
             file.unlink()
-        log.write_bytes(kept)
+        log.write_bytes(log_bytes)
         if content is not None:
             path.write_bytes(content)
         with pytest.raises(InputError, match=message):
             msdc.open_index(path, model)
-        assert log.read_bytes() == kept
+        assert log.read_bytes() == log_bytes
     path.write_bytes(new)
     with msdc.open_index(path, model) as index:
         assert len(index) == 401
@@ -308,16 +308,16 @@ def test_of_frequent_words_the_rarest_choose_what_is_scored(monkeypatch):
         (query, mode, where) for mode in ("words", "both") for where in (None, {"part": 1})
         for query in ("term0 term1 term30 ", "term1 term2 term9 ", "term0 term50 ", '"term0 term1" ', "term3 term4 ")
     ]  # fmt: skip
-    found = []
+    hits_by_limit = []
     for candidates in (1000, 4):
         monkeypatch.setattr(indexes, "CANDIDATES", candidates)
-        found.append(
+        hits_by_limit.append(
             [index.search(query, 4, mode=mode, where=where, distinct=False).hits for query, mode, where in cases]
         )
         # One entry has the rarest word; an old one with a frequent word alone is not scored then.
         first, second = index.search("term1 number9 ", 2, mode="words").hits
         assert (first.id, second.id == "0") == ("9", candidates == 1000)
-    for case, every, fewer in zip(cases, *found, strict=True):
+    for case, every, fewer in zip(cases, *hits_by_limit, strict=True):
         assert len(fewer) == 4
         assert fewer[0] == every[0], case
         words = {hit.id: hit.words for hit in every}

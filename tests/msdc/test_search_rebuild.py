@@ -99,7 +99,10 @@ def test_two_processes_rebuild_at_once(models, path, monkeypatch):
     """Each document is encoded into the index once, and both end with an index of the new model."""
     monkeypatch.setattr(indexes, "BLOCK", 3)
     counts, indexes_open = [], [msdc.open_index(path, None) for _ in range(2)]
-    threads = [threading.Thread(target=lambda one=one: counts.append(one.rebuild(models[1]))) for one in indexes_open]
+    threads = [
+        threading.Thread(target=lambda opened=opened: counts.append(opened.rebuild(models[1])))
+        for opened in indexes_open
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -58,28 +58,28 @@ class States(RuleBasedStateMachine):
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
-    def keep(self, given: list[dict], index: Index) -> None:
+    def keep(self, documents: list[dict], index: Index) -> None:
         """Into the dictionary what was written; ids that the index gave are read from it."""
-        last = {row["id"]: row for row in given if "id" in row}
+        last = {row["id"]: row for row in documents if "id" in row}
         new = sorted(self.ids(index) - self.truth.keys() - last.keys(), key=int)
-        plain = [row for row in given if "id" not in row]
+        plain = [row for row in documents if "id" not in row]
         assert len(new) == len(plain)
         self.truth |= last | dict(zip(new, plain, strict=True))
 
-    @rule(writer=st.integers(0, 1), given=st.lists(rows, min_size=1, max_size=5))
-    def add(self, writer, given):
-        ids = [row["id"] for row in given if "id" in row]
+    @rule(writer=st.integers(0, 1), documents=st.lists(rows, min_size=1, max_size=5))
+    def add(self, writer, documents):
+        ids = [row["id"] for row in documents if "id" in row]
         if len(set(ids)) < len(ids) or self.truth.keys() & set(ids):
             with pytest.raises(InputError, match="exists already; use update"):
-                self.open[writer].add(given)
+                self.open[writer].add(documents)
         else:
-            assert self.open[writer].add(given) == len(given)
-            self.keep(given, self.open[writer])
+            assert self.open[writer].add(documents) == len(documents)
+            self.keep(documents, self.open[writer])
 
-    @rule(writer=st.integers(0, 1), given=st.lists(rows, min_size=1, max_size=5))
-    def update(self, writer, given):
-        assert self.open[writer].update(given) == len(given)
-        self.keep(given, self.open[writer])
+    @rule(writer=st.integers(0, 1), documents=st.lists(rows, min_size=1, max_size=5))
+    def update(self, writer, documents):
+        assert self.open[writer].update(documents) == len(documents)
+        self.keep(documents, self.open[writer])
 
     @rule(writer=st.integers(0, 1), ids=st.sets(st.sampled_from([*"abcdef", *"123456789"])))
     def remove(self, writer, ids):
@@ -158,28 +158,28 @@ class States(RuleBasedStateMachine):
             os.kill(os.getpid(), signal.SIGKILL)
         os.waitpid(child, 0)
 
-    @rule(writer=st.integers(0, 1), given=st.lists(rows, min_size=1, max_size=3), spare=st.integers(0, 3))
-    def full_disk(self, writer, given, spare):
+    @rule(writer=st.integers(0, 1), documents=st.lists(rows, min_size=1, max_size=3), spare=st.integers(0, 3))
+    def full_disk(self, writer, documents, spare):
         index = self.open[writer]
         pages = index._db.execute("PRAGMA page_count").fetchone()[0]
         index._db.execute(f"PRAGMA max_page_count = {pages + spare}")
         try:
-            index.update(given)
+            index.update(documents)
         except MsdcError as error:
             assert "disk full while writing" in str(error), error
         else:
-            self.keep(given, index)
+            self.keep(documents, index)
         finally:
             index._db.execute("PRAGMA max_page_count = 1000000")
 
-    @rule(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), word=st.sampled_from(WORDS))
-    def flip(self, place, bit, word):
+    @rule(fraction=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), word=st.sampled_from(WORDS))
+    def flip(self, fraction, bit, word):
         """A copy with a wrong bit gives the same answers or an error."""
         damaged = self.folder / "damaged.sqlite"
         with closing(sqlite3.connect(self.path)) as db, closing(sqlite3.connect(damaged)) as copy:
             db.backup(copy)
         raw = bytearray(damaged.read_bytes())
-        raw[int(place * len(raw))] ^= 1 << bit
+        raw[int(fraction * len(raw))] ^= 1 << bit
         damaged.write_bytes(raw)
         try:
             with Index(self.model, damaged) as index:
@@ -228,9 +228,11 @@ class States(RuleBasedStateMachine):
             with pytest.raises(InputError, match="no column 'n'"):
                 index.search(word, mode="words", where={"n": 4})
         # A text that is mostly characters that the model does not know has no vector.
-        whole = {key: ". ".join([*filter(None, [row.get("title")]), row["text"]]) for key, row in self.truth.items()}
-        unread_N = self.reader.unread([*whole.values()])
-        read = {key for key, unread in zip(whole, unread_N, strict=True) if not unread}
+        full_texts = {
+            key: ". ".join([*filter(None, [row.get("title")]), row["text"]]) for key, row in self.truth.items()
+        }
+        unread_N = self.reader.unread([*full_texts.values()])
+        read = {key for key, unread in zip(full_texts, unread_N, strict=True) if not unread}
         near = index.search(f"{EVERY} {word}.", 1000, mode="vectors", distinct=False).hits
         cosines = {hit.id: hit.cosine for hit in near}
         assert cosines.keys() == read

@@ -49,9 +49,9 @@ def copied(tmp_path):
 
 def test_a_student_and_a_stock_model(copied, tiny_teacher, tmp_path):
     for source in (tiny.student_folder(), tiny_teacher):
-        one, other = load_encoder(source), load_encoder(copied(source))
-        assert other.fingerprint() == one.fingerprint()
-        assert (other.encode(["a cat"]) == one.encode(["a cat"])).all()
+        original, other = load_encoder(source), load_encoder(copied(source))
+        assert other.fingerprint() == original.fingerprint()
+        assert (other.encode(["a cat"]) == original.encode(["a cat"])).all()
         shutil.rmtree(tmp_path / "copy")
 
 
@@ -68,10 +68,10 @@ def test_folders_of_text(tmp_path, capsys):
     folder.mkdir()
     (folder / "a.en-de.tsv").write_text("The cat sat.\tDie Katze saß.\nThe dog ran.\tDer Hund lief.\n")
     litter(folder)
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         main(["corpus", str(folder)])
     told = capsys.readouterr()
-    assert left.value.code == 0, told.err
+    assert exit_info.value.code == 0, told.err
     assert not [name for name in (*FILES, "._a") if name in told.out + told.err]
 
 

@@ -79,9 +79,9 @@ def test_no_warning_without_a_home_folder(home, tmp_path):
 
 @pytest.mark.parametrize(("value", "expected"), [(None, "1"), ("", "1"), ("1", "1"), ("0", "0"), ("false", "false")])
 def test_a_value_of_the_user_stays(value, expected, tmp_path):
-    given = {} if value is None else {VARIABLE: value}
+    variables = {} if value is None else {VARIABLE: value}
     code = f"import os, msdc; print(os.environ['{VARIABLE}'])"
-    assert python(code, env=environment(tmp_path, **given)).strip() == expected
+    assert python(code, env=environment(tmp_path, **variables)).strip() == expected
 
 
 @pytest.mark.parametrize("first", [
@@ -106,9 +106,9 @@ def test_the_native_core_leaves_nothing_unless_told(stores_by_itself, value, tin
     work.mkdir()
     (job,) = open_jobs(tiny_bundle, asked)
     nonce, _ = runner_protocol.write_request(job, work, str(tiny_bundle), str(work))
-    given = {} if value is None else {VARIABLE: value}
+    variables = {} if value is None else {VARIABLE: value}
     done = subprocess.run(
-        [str(build_runner("onnx").program), runner_protocol.REQUEST], cwd=work, env=environment(home, **given),
+        [str(build_runner("onnx").program), runner_protocol.REQUEST], cwd=work, env=environment(home, **variables),
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert runner_protocol.sentinel(done.stdout, nonce) is not None, done.stderr

@@ -58,14 +58,14 @@ def below(process: subprocess.Popen, enough) -> list[psutil.Process]:
     while time.monotonic() < end:
         if process.poll() is not None:
             raise AssertionError(process.stdout.read().decode())
-        found = []
+        children = []
         for child in psutil.Process(process.pid).children(recursive=True):
             try:
-                found.append((child, " ".join(child.cmdline())))
+                children.append((child, " ".join(child.cmdline())))
             except psutil.Error:
                 continue
-        if enough([line for _, line in found]):
-            return [child for child, _ in found]
+        if enough([line for _, line in children]):
+            return [child for child, _ in children]
         time.sleep(0.1)
     raise AssertionError("what was to be interrupted did not start")
 
@@ -76,10 +76,10 @@ def terminate(process: subprocess.Popen, children: list[psutil.Process], number:
     out = process.communicate(timeout=DEADLINE_S)[0].decode()
     assert process.returncode == 128 + number, out
     _, alive = psutil.wait_procs(children, timeout=30)
-    left = [child for child in alive if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
-    for child in left:
+    survivors = [child for child in alive if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+    for child in survivors:
         child.kill()
-    assert not left
+    assert not survivors
     assert "Traceback" not in out
     return out
 

@@ -48,8 +48,8 @@ def test_damage_and_absence(tmp_path):
     packed = gzip.compress(b"line\n" * 5000)
     with pytest.raises(InputError, match=r"damaged compressed file after line \d+"):
         list(iterate_lines(write(tmp_path, packed[:-12])))
-    for path, said in [(tmp_path / "none", "no such file"), (tmp_path, "a folder; expected a file")]:
-        with pytest.raises(InputError, match=said):
+    for path, message in [(tmp_path / "none", "no such file"), (tmp_path, "a folder; expected a file")]:
+        with pytest.raises(InputError, match=message):
             list(iterate_lines(path))
     assert list(iterate_lines(write(tmp_path, b""))) == []
     with pytest.raises(InputError, match="empty file"):
@@ -72,21 +72,21 @@ def test_rows_that_do_not_fit_are_counted_and_the_first_is_named(tmp_path):
 
 
 def test_graded_pairs_with_and_without_their_header(tmp_path):
-    whole = read_pairs(GRADED_PAIRS)
+    pairs = read_pairs(GRADED_PAIRS)
     path = tmp_path / "bare.tsv"
     path.write_text("".join(GRADED_PAIRS.read_text(encoding="utf-8").splitlines(keepends=True)[1:]), encoding="utf-8")
     bare = read_pairs(path)
-    assert (bare.first, bare.second, bare.subsets) == (whole.first, whole.second, whole.subsets)
-    assert len(set(whole.subsets)) > 1
+    assert (bare.first, bare.second, bare.subsets) == (pairs.first, pairs.second, pairs.subsets)
+    assert len(set(pairs.subsets)) > 1
 
 
 @pytest.mark.parametrize("limit", [1, 7, 50, 500])
 def test_spread_takes_at_most_the_limit(limit):
     pairs = read_pairs(GRADED_PAIRS)
-    some = pairs.spread(limit)
-    assert 0 < len(some) <= limit
-    assert len(some.subsets) == len(some.lines) == len(some.gold_N) == len(some)
-    assert some.first[0] == pairs.first[0]
+    sample = pairs.spread(limit)
+    assert 0 < len(sample) <= limit
+    assert len(sample.subsets) == len(sample.lines) == len(sample.gold_N) == len(sample)
+    assert sample.first[0] == pairs.first[0]
 
 
 HEBREW = "אני גר בירושלים"
@@ -132,7 +132,7 @@ def test_what_is_written_otherwise_is_read_or_named(tmp_path):
     ]  # fmt: skip
     for content in written:
         assert [line for _, line in iterate_lines(write(tmp_path, content))] == ["first", "second ä"]
-    for content, said in (
+    for content, message in (
         (text.encode("utf-16-le"), "line 1: a NUL character; it looks like UTF-16 without a byte order mark"),
         (b"first\nse\0cond\n", "line 2: a NUL character; this is not a text file"),
         (b"PK\x03\x04rest", "a zip archive or a spreadsheet, not text"), (b"%PDF-1.7", "a PDF, not text"),
@@ -141,7 +141,7 @@ def test_what_is_written_otherwise_is_read_or_named(tmp_path):
         (bz2.compress(text.encode() * 9000)[:-9], "damaged compressed file after line"),
         (lzma.compress(text.encode() * 9000)[:-9], "damaged compressed file after line"),
     ):  # fmt: skip
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             list(iterate_lines(write(tmp_path, content)))
     assert read_lines(write(tmp_path, text.encode() + b"\n\r\n")).lines == ["first", "second ä"]
 

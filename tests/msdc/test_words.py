@@ -28,11 +28,11 @@ def test_table_is_what_its_script_writes():
 
 def test_spelling_of_a_text_does_not_matter():
     for text in ("Ἀθῆναι Ǖber naïve", "ガギグ パピプ", "한국어 각각", "कख़ ज़रूरत", "ที่นี่", "كِتَابٌ أحمد"):
-        found = {index_words(unicodedata.normalize(form, text)) for form in ("NFC", "NFD", "NFKC", "NFKD")}
-        assert len(found) == 1, found
+        indexed = {index_words(unicodedata.normalize(form, text)) for form in ("NFC", "NFD", "NFKC", "NFKD")}
+        assert len(indexed) == 1, indexed
     for text in ("grüße ﬀ ŉ ᾳ ΐ ǰ", "σάς", "ꭰ", "ǆ"):
-        found = {index_words(spelled) for spelled in (text, text.upper(), text.title(), text.upper().lower())}
-        assert len({one.replace("αι", "α") for one in found}) == 1, found
+        indexed = {index_words(spelled) for spelled in (text, text.upper(), text.title(), text.upper().lower())}
+        assert len({words.replace("αι", "α") for words in indexed}) == 1, indexed
 
 
 def test_sqlite_splits_the_words_at_blanks_only():

@@ -62,17 +62,17 @@ def test_tools_that_are_missing_or_hang(monkeypatch):
 
 
 def test_the_command(capsys):
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         main(["doctor", "--json"])
     answer = json.loads(capsys.readouterr().out)
     names = {check["name"]: check for check in answer["checks"]}
-    assert left.value.code == (0 if answer["healthy"] else 1)
+    assert exit_info.value.code == (0 if answer["healthy"] else 1)
     assert names["XNNPACK delegate"]["state"] == "ok"
     assert names["ExecuTorch quantized operators"]["state"] == "ok"
     parts = [check for check in names.values() if check["group"] == doctor.QUICKSTART]
-    wanted = all(check["state"] == "ok" for check in parts if check["name"] != "it will work")
+    all_ok = all(check["state"] == "ok" for check in parts if check["name"] != "it will work")
     assert len(parts) > 5
-    assert (names["it will work"]["state"] == "ok") == wanted
+    assert (names["it will work"]["state"] == "ok") == all_ok
     # It is no reason for doctor to fail: with a network, or without the quickstart, msdc works.
     assert not any(check["needed"] for check in parts)
 
@@ -95,10 +95,10 @@ def hub(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("absent", [None, "model.safetensors", "config.json", "tokenizer.json"])
 def test_the_hubs_cache_is_enough_and_half_a_download_is_not(hub, tmp_path, absent):
-    found = needs(tmp_path)["teacher's weights"]
-    assert found.state == "missing"
-    assert "nor in the hub's cache" in found.found
-    assert ".[offline]" in found.remedy
+    need = needs(tmp_path)["teacher's weights"]
+    assert need.state == "missing"
+    assert "nor in the hub's cache" in need.found
+    assert ".[offline]" in need.remedy
     # A snapshot as the hub's library writes it.
     folder = hub / "models--sentence-transformers--all-MiniLM-L6-v2"
     snapshot = folder / "snapshots" / ("c" * 40)
@@ -123,22 +123,22 @@ def test_damaged_weights_of_the_package(tmp_path, monkeypatch):
         raise InputError("weights: sha256 differs")
 
     monkeypatch.setattr("msdc.encoders.folder._offline", damaged)
-    found = needs(tmp_path)["teacher's weights"]
-    assert found.state == "missing"
-    assert "sha256 differs" in found.found
-    assert "--force-reinstall" in found.remedy
+    need = needs(tmp_path)["teacher's weights"]
+    assert need.state == "missing"
+    assert "sha256 differs" in need.found
+    assert "--force-reinstall" in need.remedy
 
 
 def test_little_memory_and_disk_and_a_missing_package(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 100 * 2**20}))
     monkeypatch.setattr(doctor, "installed", lambda name: name != "torch")
-    found = needs(tmp_path / "not" / "made", 2048)
-    assert "1 GiB needed" in found["disk"].found
-    assert "-o FOLDER" in found["disk"].remedy
-    assert "4 GiB needed" in found["memory"].found
-    assert found["packages"].found == "missing: torch"
-    assert "pip install" in found["packages"].remedy
-    assert {found[name].state for name in ("disk", "disk of the cache", "memory", "packages")} == {"missing"}
+    needs_by_name = needs(tmp_path / "not" / "made", 2048)
+    assert "1 GiB needed" in needs_by_name["disk"].found
+    assert "-o FOLDER" in needs_by_name["disk"].remedy
+    assert "4 GiB needed" in needs_by_name["memory"].found
+    assert needs_by_name["packages"].found == "missing: torch"
+    assert "pip install" in needs_by_name["packages"].remedy
+    assert {needs_by_name[name].state for name in ("disk", "disk of the cache", "memory", "packages")} == {"missing"}
 
 
 def test_the_quickstart_names_its_extra_before_it_trains(tmp_path, monkeypatch, capsys):

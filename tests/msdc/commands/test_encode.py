@@ -37,8 +37,8 @@ def file(tmp_path):
 
 def run(*words, code=0, text=None):
     done = CliRunner().invoke(cli, [str(word) for word in words], input=text)
-    found = getattr(done.exception, "exit_code", done.exit_code) if code else done.exit_code
-    assert found == code, done.output + repr(done.exception)
+    exit_code = getattr(done.exception, "exit_code", done.exit_code) if code else done.exit_code
+    assert exit_code == code, done.output + repr(done.exception)
     return done
 
 
@@ -62,8 +62,8 @@ def test_precision(model, tiny_bundle, tmp_path):
         assert np.array_equal(np.load(path), vectors_ND), words
         cosines = json.loads(run("compare", *words, "msdc-mini", *texts, "--json").stdout)["cosine"]
         assert cosines == pytest.approx(cosine_rows(vectors_ND[:1], vectors_ND[1:]).tolist(), abs=1e-5)
-    own = shown("encode", tiny_bundle, "x", "--precision", "int8")
-    assert "a bundle, whose program has a precision of its own" in own
+    output = shown("encode", tiny_bundle, "x", "--precision", "int8")
+    assert "a bundle, whose program has a precision of its own" in output
     run("search", path, "x", "--precision", "int4", code=2)
 
 
@@ -91,9 +91,9 @@ def test_a_file_becomes_the_vectors_of_its_lines_in_every_form(model, file, tmp_
     run("encode", "-i", file, "-o", npy)
     run("encode", "msdc-mini", "-i", packed, "-o", parquet)
     run("encode", "-i", "-", "-o", lines, text=file.read_text(encoding="utf-8"))
-    found = np.load(npy)
-    assert found.dtype == np.float32
-    assert close(found, expected)
+    vectors = np.load(npy)
+    assert vectors.dtype == np.float32
+    assert close(vectors, expected)
     assert np.load(npy, mmap_mode="r").shape == expected.shape
     table = pq.read_table(parquet)
     assert table["text"].to_pylist() == LINES
@@ -180,16 +180,16 @@ def test_what_is_not_utf8_is_one_line_with_the_byte(tmp_path):
     raw = "good line\nfünf ".encode() + b"\xe4\n"
     path = tmp_path / "latin.txt"
     path.write_bytes(raw)
-    place = "line 2: not valid UTF-8 (invalid continuation byte at byte 16)"
-    for words, given in (
+    message = "line 2: not valid UTF-8 (invalid continuation byte at byte 16)"
+    for words, stdin in (
         (["encode", "-i", str(path)], None),
         (["encode", "-i", "-"], raw),
         (["compare"], raw),
         (["search", str(path), "x"], None),
         (["compress", "vocabulary", "--corpus", str(path), "-o", str(tmp_path / "out")], None),
     ):
-        done = CliRunner().invoke(cli, words, input=given)
-        assert done.exception.exit_code == 2 and place in str(done.exception), words
+        done = CliRunner().invoke(cli, words, input=stdin)
+        assert done.exception.exit_code == 2 and message in str(done.exception), words
     for words in (["encode", "STRANGE"], ["compare", "STRANGE", "x"]):
         strange = os.fsdecode(b"f\xc3\xbc \xff")
         done = CliRunner().invoke(cli, [strange if word == "STRANGE" else word for word in words])
@@ -239,12 +239,12 @@ def scores(value) -> list[float]:
     if isinstance(value, dict) and "spearman" in value and "pairs" in value:
         return [float(value["spearman"])]
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [score for one in inner for score in scores(one)]
+    return [score for part in inner for score in scores(part)]
 
 
 def expected_score(model, **settings) -> float:
-    (found,) = collect(BenchSettings(tasks=("graded-pairs",))).score(configured(model, **settings))
-    return float(found.spearman)
+    (accuracy,) = collect(BenchSettings(tasks=("graded-pairs",))).score(configured(model, **settings))
+    return float(accuracy.spearman)
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
@@ -276,8 +276,8 @@ def test_search_prompts_of_queries_and_of_lines(folder, encoder, tmp_path):
         words = [*options(query), *options(line, "line-")]
         (answer,) = json.loads(run("search", file, "the cat", "-m", folder, "--json", *words).stdout)["queries"]
         expected = cosine_rows(encoder.encode(["the cat"] * 3, **query), encoder.encode(lines, **line))
-        found = {hit["text"]: hit["cosine"] for hit in answer["hits"]}
-        np.testing.assert_allclose([found[text] for text in lines], expected, atol=2e-3)
+        cosines = {hit["text"]: hit["cosine"] for hit in answer["hits"]}
+        np.testing.assert_allclose([cosines[text] for text in lines], expected, atol=2e-3)
 
 
 @pytest.mark.parametrize("settings", SETTINGS[1:])
@@ -292,8 +292,8 @@ def test_bench_scores_the_vectors_of_the_prompt(tmp_path):
     _, bundle = kind_bundle(KIND, "onnx")
     words = ["--device", "python", "--lengths", "4", "--runs", "1", "--tasks", "graded-pairs", "--prompt", "the cat: "]
     run("bench", bundle, *words, "--truncate-dim", 8, "--json", tmp_path / "out.json")
-    found = scores(json.loads((tmp_path / "out.json").read_text()))[0]
-    assert abs(found - expected_score(msdc.load_bundle(bundle), prompt="the cat: ", truncate_dim=8)) < 0.02
+    score = scores(json.loads((tmp_path / "out.json").read_text()))[0]
+    assert abs(score - expected_score(msdc.load_bundle(bundle), prompt="the cat: ", truncate_dim=8)) < 0.02
 
 
 @pytest.mark.parametrize("words", [["--prompt-name", "qery"], ["--prompt-name", "query", "--prompt", "a"]])

@@ -108,9 +108,9 @@ def test_golden_texts():
 def test_written_for_this_project():
     """No sentence is a line or a cell of a data set used for training or testing."""
     ours = {cell for row in PARALLEL for cell in row} | {cell for row in GRADED for cell in row[3:]}
-    found = {}
+    hits_by_file = {}
     for path in (path for path in SHARED.rglob("*") if path.is_file()):
         with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8", errors="replace") as handle:
             if hits := {cell for line in handle for cell in line.rstrip("\r\n").split("\t") if cell in ours}:
-                found[path.name] = hits
-    assert found == {}
+                hits_by_file[path.name] = hits
+    assert hits_by_file == {}

@@ -49,8 +49,8 @@ def test_vectors_equal_sentence_transformers(folder):
     for verb in ("encode", "encode_query", "encode_document"):
         for texts in (SAMPLE[0], SAMPLE):
             assert difference(getattr(ours, verb)(texts), getattr(theirs, verb)(texts)) < 1e-5, verb
-    for one in (expected[2], expected[2:4]):
-        assert difference(ours.similarity(one, expected), theirs.similarity(one, expected).numpy()) < 1e-4
+    for vectors in (expected[2], expected[2:4]):
+        assert difference(ours.similarity(vectors, expected), theirs.similarity(vectors, expected).numpy()) < 1e-4
     for name in theirs.prompts if "plain" in theirs.prompts else ():
         assert difference(ours.encode(SAMPLE, prompt_name=name), theirs.encode(SAMPLE, prompt_name=name)) < 1e-5, name
 
@@ -108,12 +108,12 @@ ASSIGNED = {
 @pytest.mark.parametrize("name", ASSIGNED)
 def test_an_assigned_setting_works_as_that_of_sentence_transformers(folder, name):
     ours, theirs = msdc.load_encoder(folder), oracle(folder)
-    own = ours.fingerprint()
+    fingerprint = ours.fingerprint()
     for model in (ours, theirs):
         setattr(model, name, ASSIGNED[name])
     assert getattr(ours, name) == ASSIGNED[name]
     # Only the similarity leaves the vectors: caches and indexes must not take those of one setting for another's.
-    assert (ours.fingerprint() == own) == (name == "similarity_fn_name")
+    assert (ours.fingerprint() == fingerprint) == (name == "similarity_fn_name")
     for verb in ("encode", "encode_query", "encode_document"):
         assert difference(getattr(ours, verb)(SAMPLE), getattr(theirs, verb)(SAMPLE)) < 1e-5, verb
     vectors = ours.encode(SAMPLE)
@@ -126,25 +126,25 @@ def test_an_assigned_setting_works_as_that_of_sentence_transformers(folder, name
 @pytest.mark.parametrize("folder", ["default prompt"], indirect=True)
 def test_what_cannot_be_assigned_is_refused_by_name(folder):
     for model in (msdc.load_encoder(folder), msdc.load_bundle(tiny.bundle(), "onnx")):
-        own, vectors = model.fingerprint(), model.encode(SAMPLE)
-        for name, value, said in (
+        fingerprint, vectors = model.fingerprint(), model.encode(SAMPLE)
+        for name, value, message in (
             ("max_seq_length", 10**4, "takes 3 to"), ("max_seq_length", 2, "takes 3 to"), ("max_length", "9", "takes"),
             ("truncate_dim", 10**4, "dimensions"), ("truncate_dim", 0, "truncate_dim"), ("prompts", ["a"], "mapping"),
             ("prompts", {"a": None}, "mapping"), ("default_prompt_name", "x", "'x' is not among the prompts"),
             ("similarity_fn_name", "angle", "'angle' is not one of cosine"),
         ):  # fmt: skip
-            with pytest.raises(InputError, match=said):
+            with pytest.raises(InputError, match=message):
                 setattr(model, name, value)
-        for name, said in (
+        for name, message in (
             ("normalize_embeddings", r"an argument: encode\(normalize_embeddings="), ("prompt_name", "an argument"),
             ("max_seq_lenght", "did you mean 'max_seq_length'"), ("device", "known: max_seq_length, prompts"),
             ("width", "no setter"), ("source", "no setter"),
         ):  # fmt: skip
-            with pytest.raises(AttributeError, match=said):
+            with pytest.raises(AttributeError, match=message):
                 setattr(model, name, 3)
         with pytest.raises(TypeError):
             model.prompts["query"] = "other: "
-        assert model.fingerprint() == own
+        assert model.fingerprint() == fingerprint
         assert np.array_equal(model.encode(SAMPLE), vectors)
 
 

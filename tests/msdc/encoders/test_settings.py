@@ -107,8 +107,8 @@ def test_a_chat_template_of_a_bare_model_is_refused(tmp_path, capsys):
 def test_a_class_that_transformers_does_not_have_is_named(copy, capsys):
     edit(copy / "config.json", architectures=["JinaBertModel"])
     msdc.load_encoder(copy)
-    assert "the class JinaBertModel" in (said := capsys.readouterr().err)
-    assert "computed as BertModel" in said
+    assert "the class JinaBertModel" in (messages := capsys.readouterr().err)
+    assert "computed as BertModel" in messages
 
 
 def test_modules_of_other_kinds_of_model(copy):
@@ -141,13 +141,13 @@ def test_code_of_the_model_runs_where_the_caller_allows_it(source, copy):
     assert np.array_equal(trusted.encode(TEXTS), msdc.load_encoder(source).encode(TEXTS))
 
 
-@pytest.mark.parametrize(("dtype", "kept"), [(torch.int8, False), (torch.float64, True), (torch.bfloat16, True)])
-def test_one_tensor_of_another_dtype(source, copy, dtype, kept):
+@pytest.mark.parametrize(("dtype", "accepted"), [(torch.int8, False), (torch.float64, True), (torch.bfloat16, True)])
+def test_one_tensor_of_another_dtype(source, copy, dtype, accepted):
     tensors = load_file(copy / "model.safetensors")
     name = "encoder.layer.1.output.dense.weight"
     tensors[name] = (tensors[name] * (1 if dtype.is_floating_point else 100)).to(dtype)
     save_file(tensors, copy / "model.safetensors", metadata={"format": "pt"})
-    if not kept:
+    if not accepted:
         assert f"tensor {name} is int8, not float" in one_line(lambda: msdc.load_encoder(copy))
         return
     cosines = (msdc.load_encoder(copy).encode(TEXTS) * msdc.load_encoder(source).encode(TEXTS)).sum(1)

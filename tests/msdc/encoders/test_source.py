@@ -76,10 +76,10 @@ WAYS = {
 def test_a_missing_tensor_is_refused_not_drawn_at_random(tmp_path, way):
     folder = (bare if way == "recipe" else stock)(tmp_path / "model")
     change(folder / "model.safetensors", lambda t: [t.pop(name) for name in list(t) if name.startswith(LAYER)])
-    said = one_line(lambda: WAYS[way](folder))
+    message = one_line(lambda: WAYS[way](folder))
     names = f"{LAYER}LayerNorm.bias, {LAYER}LayerNorm.weight, {LAYER}dense.bias, ..."
-    assert f"missing tensors: 4 ({names})" in said
-    assert "model:" in said
+    assert f"missing tensors: 4 ({names})" in message
+    assert "model:" in message
 
 
 def test_tensors_that_do_not_fit_are_refused_by_name(tmp_path):
@@ -98,44 +98,48 @@ def test_tensors_that_do_not_fit_are_refused_by_name(tmp_path):
         "another shape: 1 (linear.bias [23], expected [24])": (
             "2_Dense", lambda t: t.update({"linear.bias": torch.zeros(23)})),
     }  # fmt: skip
-    for number, (expected, (place, work)) in enumerate(cases.items()):
+    for number, (expected, (part, work)) in enumerate(cases.items()):
         folder = tmp_path / str(number)
         shutil.copytree(source, folder)
-        if place == "config.json":
-            (folder / place).write_text(json.dumps(work))
+        if part == "config.json":
+            (folder / part).write_text(json.dumps(work))
         else:
-            change(folder / place / "model.safetensors", work)
+            change(folder / part / "model.safetensors", work)
         assert expected in one_line(lambda folder=folder: msdc.load_encoder(folder))
 
 
-@pytest.mark.parametrize(("kind", "place"), [("static", "."), ("model2vec", "."), ("layer norm", "2_LayerNorm")])
-def test_other_modules_take_their_tensors_and_no_others(tmp_path, kind, place):
+@pytest.mark.parametrize(
+    ("kind", "module_folder"), [("static", "."), ("model2vec", "."), ("layer norm", "2_LayerNorm")]
+)
+def test_other_modules_take_their_tensors_and_no_others(tmp_path, kind, module_folder):
     folder = write_folder(tmp_path, kind)
-    change(folder / place / "model.safetensors", lambda t: t.update(stranger=torch.zeros(3)))
+    change(folder / module_folder / "model.safetensors", lambda t: t.update(stranger=torch.zeros(3)))
     assert "unexpected tensors: 1 (stranger)" in one_line(lambda: msdc.load_encoder(folder))
-    change(folder / place / "model.safetensors", lambda t: [t.pop(name) for name in list(t) if name != "stranger"])
+    change(
+        folder / module_folder / "model.safetensors", lambda t: [t.pop(name) for name in list(t) if name != "stranger"]
+    )
     assert "missing tensors: " in one_line(lambda: msdc.load_encoder(folder))
 
 
 def test_parts_are_read_by_their_index(tmp_path):
-    whole = stock(tmp_path / "whole")
-    expected = msdc.load_encoder(whole)
-    parts = shard(whole)
-    encoder = msdc.load_encoder(whole)
+    folder = stock(tmp_path / "whole")
+    expected = msdc.load_encoder(folder)
+    parts = shard(folder)
+    encoder = msdc.load_encoder(folder)
     assert np.array_equal(encoder.encode(TEXTS), expected.encode(TEXTS))
     assert encoder.fingerprint() != expected.fingerprint()
     first = min(parts)
-    change(whole / parts[first], lambda t: t.pop(first))
-    assert f"missing tensors: 1 ({first})" in one_line(lambda: msdc.load_encoder(whole))
-    index = whole / "model.safetensors.index.json"
+    change(folder / parts[first], lambda t: t.pop(first))
+    assert f"missing tensors: 1 ({first})" in one_line(lambda: msdc.load_encoder(folder))
+    index = folder / "model.safetensors.index.json"
     for name in ("../other/model.safetensors", "/etc/passwd", "pytorch_model.bin", 7):
         index.write_text(json.dumps({"weight_map": {**parts, first: name}}))
-        assert "file next to it" in one_line(lambda: msdc.load_encoder(whole))
+        assert "file next to it" in one_line(lambda: msdc.load_encoder(folder))
     index.write_text("[]")
-    assert "no weight_map" in one_line(lambda: msdc.load_encoder(whole))
-    (whole / parts[first]).unlink()
+    assert "no weight_map" in one_line(lambda: msdc.load_encoder(folder))
+    (folder / parts[first]).unlink()
     index.write_text(json.dumps({"weight_map": parts}))
-    assert "no such file" in one_line(lambda: msdc.load_encoder(whole))
+    assert "no such file" in one_line(lambda: msdc.load_encoder(folder))
 
 
 def test_a_transformer_in_a_folder_of_its_own(tmp_path):
@@ -166,8 +170,8 @@ def test_a_pooler_is_missed_where_the_vector_is_made_of_it(tmp_path):
     told = {"modality_config": {"text": text}, "module_output_name": "sentence_embedding"}
     file.write_text(json.dumps({**json.loads(file.read_text()), **told}))
     (folder / "modules.json").write_text(json.dumps(json.loads((folder / "modules.json").read_text())[:1]))
-    said = one_line(lambda: msdc.load_encoder(folder))
-    assert "missing tensors: 2 (pooler.dense.bias, pooler.dense.weight)" in said
+    message = one_line(lambda: msdc.load_encoder(folder))
+    assert "missing tensors: 2 (pooler.dense.bias, pooler.dense.weight)" in message
 
 
 def test_heads_that_no_vector_needs_are_left_out(tmp_path):
@@ -324,8 +328,8 @@ def test_a_folder_that_changes_while_it_is_loaded_is_refused(pair, monkeypatch, 
         source.identity()
     assert "\n" not in str(caught.value)
     # The same through the loader: its own check is at its end.
-    kept = ModelSource.identity
-    monkeypatch.setattr(ModelSource, "identity", lambda self: (meddle_file(mend), kept(self))[1])
+    identity = ModelSource.identity
+    monkeypatch.setattr(ModelSource, "identity", lambda self: (meddle_file(mend), identity(self))[1])
     assert "changed while it was loaded" in one_line(lambda: msdc.load_encoder(here))
 
 
@@ -352,5 +356,5 @@ def test_a_bundle_is_of_one_model(tmp_path):
     )
     assert (tmp_path / "bundle" / "sentencepiece.model").read_bytes() == pieces
     assert manifest.model.source_sha256 == identity == encoder.fingerprint()
-    found = msdc.load_bundle(tmp_path / "bundle").encode(TEXTS)
-    assert (found * expected).sum(1).min() > 0.999
+    vectors = msdc.load_bundle(tmp_path / "bundle").encode(TEXTS)
+    assert (vectors * expected).sum(1).min() > 0.999

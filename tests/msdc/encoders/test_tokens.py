@@ -24,10 +24,10 @@ def test_an_added_token_without_a_row_is_refused(tmp_path):
     backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
     backend.add_tokens([f"Impfpass{number}" for number in range(121 - backend.get_vocab_size())])
     backend.save(str(folder / "tokenizer.json"))
-    said = one_line(lambda: msdc.load_encoder(folder), InputError)
-    assert "the tokenizer has 121 ids" in said
-    assert "120 rows" in said
-    assert "resize_token_embeddings" in said
+    message = one_line(lambda: msdc.load_encoder(folder), InputError)
+    assert "the tokenizer has 121 ids" in message
+    assert "120 rows" in message
+    assert "resize_token_embeddings" in message
 
 
 @pytest.mark.parametrize("name", ["Roberta", "Luke", "Data2VecText", "MPNet", "Bart", "OPT", "GPT2"])
@@ -38,13 +38,13 @@ def test_positions_are_those_of_the_table(name):
     shape = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4,
              "intermediate_size": 48, "max_position_embeddings": 34, "pad_token_id": 1, "bos_token_id": 0,
              "eos_token_id": 2}  # fmt: skip
-    own = {"Luke": {"entity_vocab_size": 4, "entity_emb_size": 8},
+    specific = {"Luke": {"entity_vocab_size": 4, "entity_emb_size": 8},
            "Bart": {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 4,
                     "decoder_attention_heads": 4, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48},
            "OPT": {"ffn_dim": 48, "word_embed_proj_dim": 32}, "GPT2": {"n_positions": 34}}.get(name, {})  # fmt: skip
     if name == "GPT2":
         shape.pop("max_position_embeddings")
-    model = getattr(T, f"{name}Model")(getattr(T, f"{name}Config")(**shape, **own)).eval()
+    model = getattr(T, f"{name}Model")(getattr(T, f"{name}Config")(**shape, **specific)).eval()
     first = torch.nn.Module()
     first.model = model
     most = positions_of(first)
@@ -59,13 +59,13 @@ def test_positions_are_those_of_the_table(name):
 def test_a_longest_input_beyond_the_positions_is_refused(tmp_path):
     folder = write_stock(tmp_path / "model", "roberta")
     for exporter in ("canonical", "generic"):
-        said = one_line(
+        message = one_line(
             lambda exporter=exporter: export(
                 str(folder), target="linux", runtime="onnx", exporter=exporter, max_length=99, output=tmp_path / "out"
             ),
             InputError,
         )
-        assert "`max_length` 99, but the model has" in said
+        assert "`max_length` 99, but the model has" in message
 
 
 def _without_special_ids(folder) -> None:
@@ -106,8 +106,8 @@ def test_a_static_table_in_half_precision_is_exported_in_float(tmp_path):
     export(str(folder), target="linux", runtime="onnx", precision="fp32", output=tmp_path / "out")
     rows = tensors["embeddings"].float()
     ids = [WORDS.index("the") + 5, WORDS.index("dog") + 5]
-    wanted = torch.nn.functional.normalize(rows[ids].mean(0), dim=0).numpy()
-    np.testing.assert_allclose(msdc.load_bundle(tmp_path / "out").encode("the dog"), wanted, atol=1e-5)
+    expected = torch.nn.functional.normalize(rows[ids].mean(0), dim=0).numpy()
+    np.testing.assert_allclose(msdc.load_bundle(tmp_path / "out").encode("the dog"), expected, atol=1e-5)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")

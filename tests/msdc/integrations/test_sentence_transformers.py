@@ -126,8 +126,10 @@ def test_a_bundle_is_saved_whole(tmp_path):
     as_sentence_transformer(bundle).save_pretrained(str(tmp_path / "saved"))
     opened = SentenceTransformer(str(tmp_path / "saved"), trust_remote_code=True, device="cpu")
     assert np.allclose(opened.encode(TEXTS), bundle.encode(TEXTS), atol=1e-6)
-    (place,) = (one["path"] for one in json.loads((tmp_path / "saved/modules.json").read_text(encoding="utf-8")))
-    assert msdc.load_bundle(tmp_path / "saved" / place, "onnx").fingerprint() == bundle.fingerprint()
+    (module_path,) = (
+        module["path"] for module in json.loads((tmp_path / "saved/modules.json").read_text(encoding="utf-8"))
+    )
+    assert msdc.load_bundle(tmp_path / "saved" / module_path, "onnx").fingerprint() == bundle.fingerprint()
 
 
 def test_the_shipped_student_and_stock_models_open_too(tmp_path):
