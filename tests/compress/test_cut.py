@@ -45,18 +45,18 @@ def test_layers_become_the_unit(tiny_teacher, tmp_path):
         assert torch.allclose(small(ids, torch.ones_like(ids)), oracle, atol=1e-6)
 
 
-@pytest.mark.parametrize("place", ["word", "embedding"])
+@pytest.mark.parametrize("bottleneck_place", ["word", "embedding"])
 @pytest.mark.parametrize("family", ["bert", "xlm-roberta", "distilbert"])
-def test_a_bottleneck_of_full_width_changes_nothing(tmp_path, place, family):
+def test_a_bottleneck_of_full_width_changes_nothing(tmp_path, bottleneck_place, family):
     folder = write_stock(tmp_path / "stock", family)
-    report, encoder = run(folder, tmp_path / "s", bottleneck=32, place=place)
+    report, encoder = run(folder, tmp_path / "s", bottleneck=32, place=bottleneck_place)
     assert report.kept_variance == pytest.approx(1.0)
     assert report.cosine > 0.99999
     assert np.abs(encoder.encode(TEXTS) - msdc.load_encoder(folder).encode(TEXTS)).max() < 1e-4
 
 
-@pytest.mark.parametrize("place", ["word", "embedding"])
-def test_a_narrow_bottleneck_is_better_than_a_random_one(tiny_teacher, place):
+@pytest.mark.parametrize("bottleneck_place", ["word", "embedding"])
+def test_a_narrow_bottleneck_is_better_than_a_random_one(tiny_teacher, bottleneck_place):
     encoder = msdc.load_encoder(tiny_teacher)
     large = load_student(tiny_teacher)
     texts = quickstart_texts(["en"], limit=60)
@@ -64,11 +64,11 @@ def test_a_narrow_bottleneck_is_better_than_a_random_one(tiny_teacher, place):
     oracle = encoder.encode(texts)
 
     def cosine(small):
-        found = Encoder(small, encoder.tokenizer, 24, "x").encode(texts)
-        return float((found * oracle).sum(1).mean())
+        vectors = Encoder(small, encoder.tokenizer, 24, "x").encode(texts)
+        return float((vectors * oracle).sum(1).mean())
 
-    good = shrink(large, bottleneck=16, place=place, frequency_V=frequency)
-    random = shrink(large, bottleneck=16, place=place, frequency_V=frequency)
+    good = shrink(large, bottleneck=16, place=bottleneck_place, frequency_V=frequency)
+    random = shrink(large, bottleneck=16, place=bottleneck_place, frequency_V=frequency)
     torch.manual_seed(0)
     random.embedding.apply(random._initialise)
     assert cosine(good) > 0.8
@@ -98,17 +98,17 @@ def test_frequencies_of_a_unigram_vocabulary_are_its_own(tmp_path):
     train_vocabulary(quickstart_texts(), tmp_path / "tokenizer.model", 2000, threads=1)
     write_fast_copy(tmp_path / "tokenizer.model", tmp_path / "tokenizer.json")
     pieces, fast = PieceTokenizer(tmp_path / "tokenizer.model"), FastTokenizer(tmp_path / "tokenizer.json")
-    own = own_frequency(pieces, pieces.size)
-    assert own is not None
-    assert torch.allclose(own, own_frequency(fast, pieces.size), atol=1e-6)
+    frequency = own_frequency(pieces, pieces.size)
+    assert frequency is not None
+    assert torch.allclose(frequency, own_frequency(fast, pieces.size), atol=1e-6)
     counted = corpus_frequency(pieces, quickstart_texts(), pieces.size, 128)
-    order = torch.stack([own[4:], counted[4:]]).argsort(1).argsort(1).float()
+    order = torch.stack([frequency[4:], counted[4:]]).argsort(1).argsort(1).float()
     assert float(torch.corrcoef(order)[0, 1]) > 0.5
-    assert float(own[pieces.eos_id]) == pytest.approx(0.05)
+    assert float(frequency[pieces.eos_id]) == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"layers": (3,)}, "stores layers 0 to 2"),
         ({"layers": (0, 1), "unit": 1}, "names 2 layers"),
@@ -119,8 +119,8 @@ def test_frequencies_of_a_unigram_vocabulary_are_its_own(tmp_path):
         ({"max_length": 99}, "exceeds the 24 positions"),
     ],
 )
-def test_what_does_not_fit_is_refused(tiny_teacher, tmp_path, options, said):
-    with pytest.raises(InputError, match=said):
+def test_what_does_not_fit_is_refused(tiny_teacher, tmp_path, options, message):
+    with pytest.raises(InputError, match=message):
         cut_student(str(tiny_teacher), output=tmp_path / "s", **options)
     assert not (tmp_path / "s").exists()
 
@@ -139,10 +139,10 @@ SAMPLE = [*TEXTS, "The BIG Dog"]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A BERT with a default prompt, vectors cut to 20 of 32 numbers."""
-    made = write_folder(tmp_path_factory.mktemp("prompted"), "default prompt")
-    path = made / "config_sentence_transformers.json"
+    prompted_folder = write_folder(tmp_path_factory.mktemp("prompted"), "default prompt")
+    path = prompted_folder / "config_sentence_transformers.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "truncate_dim": 20}))
-    return made
+    return prompted_folder
 
 
 @pytest.mark.parametrize(

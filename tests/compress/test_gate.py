@@ -40,8 +40,8 @@ def test_another_layer_than_the_last_is_an_obstacle_and_exports(tmp_path):
         str(folder), target="linux", runtime="onnx", precision="fp32", output=tmp_path / "bundle"
     ).manifest
     assert manifest.model.config["exporter"] == "generic"
-    found = msdc.load_bundle(tmp_path / "bundle").encode(TEXTS)
-    np.testing.assert_allclose(found, msdc.load_encoder(folder).encode(TEXTS), atol=1e-4)
+    vectors = msdc.load_bundle(tmp_path / "bundle").encode(TEXTS)
+    np.testing.assert_allclose(vectors, msdc.load_encoder(folder).encode(TEXTS), atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def test_another_layer_than_the_last_is_an_obstacle_and_exports(tmp_path):
 def test_a_module_that_works_on_something_else_is_an_obstacle(tmp_path, file, changes):
     folder = write_stock(tmp_path / "model", "bert", dense=(32, True, "activation.Tanh"))
     edit(folder / file, **changes)
-    said = one_line(lambda: to_student(msdc.load_encoder(folder)), InputError)
-    assert f"works on {next(iter(changes.values()))}" in said
+    message = one_line(lambda: to_student(msdc.load_encoder(folder)), InputError)
+    assert f"works on {next(iter(changes.values()))}" in message
 
 
 @pytest.fixture(scope="module")

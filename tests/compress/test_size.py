@@ -94,8 +94,8 @@ def test_the_pareto_set_is_what_its_definition_says():
     generator = torch.Generator().manual_seed(0)
     points = [tuple(row) for row in torch.randint(0, 6, (300, 3), generator=generator).tolist()]
 
-    def dominated(a):
-        return any(all(y <= x for x, y in zip(a, b, strict=True)) and b != a for b in points)
+    def dominated(point):
+        return any(all(y <= x for x, y in zip(point, b, strict=True)) and b != point for b in points)
 
     assert pareto(points) == [not dominated(point) for point in points]
 
@@ -118,8 +118,8 @@ def test_the_share_a_bottleneck_keeps_is_that_of_its_svd():
     frequency = torch.rand(200)
     for width, share in kept_shares(table, [4, 12, 24], frequency).items():
         narrow, _ = weighted_svd(table, frequency, width)
-        kept = (narrow.square().sum(1) @ frequency) / (table.square().sum(1) @ frequency)
-        assert share == pytest.approx(float(kept), abs=1e-5)
+        expected_share = (narrow.square().sum(1) @ frequency) / (table.square().sum(1) @ frequency)
+        assert share == pytest.approx(float(expected_share), abs=1e-5)
 
 
 def test_budget_command(tiny_teacher):

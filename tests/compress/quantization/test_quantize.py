@@ -42,11 +42,11 @@ def test_the_cost_is_what_the_whole_quantized_student_loses(stock, texts):
     encoder = msdc.load_encoder(stock)
     plan = plan_for(student, "int8-embed4")
     full = quantize_student(student, plan)
-    found = Encoder(full, encoder.tokenizer, 24, "q").encode(texts)
+    vectors = Encoder(full, encoder.tokenizer, 24, "q").encode(texts)
     oracle = Encoder(student, encoder.tokenizer, 24, "f").encode(texts)
-    cosine = (found * oracle).sum(1)
+    cosine = (vectors * oracle).sum(1)
     upper = np.triu_indices(len(texts), 1)
-    rank = spearmanr((found @ found.T)[upper], (oracle @ oracle.T)[upper]).statistic
+    rank = spearmanr((vectors @ vectors.T)[upper], (oracle @ oracle.T)[upper]).statistic
     cost = calibration.cost(plan.weights, plan.group)
     assert cost.mean_cosine == pytest.approx(float(cosine.mean()), abs=1e-4)
     assert cost.min_cosine == pytest.approx(float(cosine.min()), abs=1e-3)
@@ -104,9 +104,9 @@ def test_the_folder(stock, tmp_path, precision):
     stored = load_file(tmp_path / "q/model.safetensors")
     assert sum(v.numel() * v.element_size() for v in stored.values()) == report.bytes_after
     assert report.file_bytes < 0.5 * report.bytes_before
-    said = json.loads((tmp_path / "q/precision.json").read_text())
-    assert said["report"]["weights"] == report.weights
-    assert said["plan"] == plan.model_dump()
+    record = json.loads((tmp_path / "q/precision.json").read_text())
+    assert record["report"]["weights"] == report.weights
+    assert record["plan"] == plan.model_dump()
     quantized, source = load_student(tmp_path / "q"), load_student(stock)
     for name, part in integers(source, plan).items():
         assert np.array_equal(integers(quantized, plan)[name].values, part.values)
@@ -126,14 +126,14 @@ def test_command_and_bad_input(stock, tmp_path):
     assert "layers.2.down.weight" in result.stdout
     again = run(command, [*arguments, "--force", "--json"], catch_exceptions=False)
     assert json.loads(again.stdout)["precision"] == "int8"
-    for extra, said in (
+    for extra, message in (
         (["--precision", "int3", "--force"], "known: fp32, int8, int8-embed4, int4-embed4, auto"),
         ([], "exists already"),
         (["--force", "--calibration", str(tmp_path / "none")], "no such file"),
     ):
         failed = run(command, [*arguments, *extra]).exception
         assert isinstance(failed, InputError)
-        assert said in str(failed)
+        assert message in str(failed)
     text.write_text("one\ntwo\n")
     short = run(command, [*arguments, "--force", "--calibration", str(text)]).exception
     assert "at least 8 are needed" in str(short)
@@ -149,6 +149,6 @@ def test_export_takes_the_plan_of_the_folder(stock, tmp_path):
     student, plan = load_student(tmp_path / "q"), read_plan(tmp_path / "q")
     encoder = msdc.load_encoder(tmp_path / "q")
     texts = quickstart_texts(["en"], limit=20)
-    found = msdc.load_bundle(tmp_path / "bundle").encode(texts)
+    vectors = msdc.load_bundle(tmp_path / "bundle").encode(texts)
     oracle = Encoder(quantize_student(student, plan), encoder.tokenizer, 24, "q").encode(texts)
-    assert (found * oracle).sum(1).min() > 0.995
+    assert (vectors * oracle).sum(1).min() > 0.995

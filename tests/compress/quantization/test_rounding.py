@@ -98,7 +98,7 @@ def test_short_scales_are_exact_in_their_type_and_torchao_makes_the_same_integer
 
     torch.manual_seed(3)
     weight = torch.randn(50, 64)
-    values, scale = (torch.from_numpy(made) for made in quantize_block(weight.numpy(), 32, "int4", scale_type))
+    values, scale = (torch.from_numpy(array) for array in quantize_block(weight.numpy(), 32, "int4", scale_type))
     assert torch.equal(scale.to(getattr(torch, scale_type)).float(), scale)
     oracle = IntxUnpackedToInt8Tensor.from_hp(
         weight, (1, 32), torch.int4, intx_choose_qparams_algorithm=None, custom_scale=scale,
@@ -130,12 +130,12 @@ def test_int8_copy_is_the_model_that_torchao_makes(config):
 def test_bytes_by_dtype_are_those_of_the_integers_made(config, precision):
     student = tiny.shaken(config)
     plan = plan_for(student, precision)
-    made = integers(student, plan)
+    quantized = integers(student, plan)
     positions = {POSITION} if precision.endswith("embed4") else set()
-    assert set(made) == ({*matrix_names(config)} | positions if precision != "fp32" else set())
-    rest = sum(4 * v.numel() for name, v in student.state_dict().items() if name not in made)
+    assert set(quantized) == ({*matrix_names(config)} | positions if precision != "fp32" else set())
+    rest = sum(4 * v.numel() for name, v in student.state_dict().items() if name not in quantized)
     sizes = weight_bytes_by_dtype(config, plan)
-    assert sum(sizes.values()) == rest + sum(part.bytes for part in made.values())
+    assert sum(sizes.values()) == rest + sum(part.bytes for part in quantized.values())
     assert sizes["fp32"] == rest
 
 

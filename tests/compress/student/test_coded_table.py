@@ -75,11 +75,13 @@ def test_gradients_of_base_and_weights_are_those_of_the_multiplied_out_table():
     direction = torch.randn(*ids.shape, 32)
     embedding = student.embedding
     (embedding.code(ids, embedding.table) * direction).sum().backward()
-    found = [embedding.table.weight.grad.clone(), embedding.code.weight.grad.clone()]
+    gradients = [embedding.table.weight.grad.clone(), embedding.code.weight.grad.clone()]
     student.zero_grad()
     (embedding.rows()[ids] * direction).sum().backward()
-    for one, other in zip(found, (embedding.table.weight.grad, embedding.code.weight.grad), strict=True):
-        assert torch.allclose(one, other, atol=1e-4)
+    for gradient, other_gradient in zip(
+        gradients, (embedding.table.weight.grad, embedding.code.weight.grad), strict=True
+    ):
+        assert torch.allclose(gradient, other_gradient, atol=1e-4)
 
 
 def test_shapes_and_counts():
@@ -107,14 +109,14 @@ def test_a_folder_keeps_the_code(precision, tmp_path):
     back = load_student(tmp_path / "one")
     assert back.config == student.config
     assert back.embedding.code.index.dtype == torch.int16
-    wanted = student.state_dict()
+    expected = student.state_dict()
     if plan is not None:
-        wanted |= {name: torch.from_numpy(part.dequantize()) for name, part in integers(student, plan).items()}
-    assert all(torch.equal(back.state_dict()[name], value) for name, value in wanted.items())
+        expected |= {name: torch.from_numpy(part.dequantize()) for name, part in integers(student, plan).items()}
+    assert all(torch.equal(back.state_dict()[name], value) for name, value in expected.items())
     # Written again, the integers are the same.
     save_student(back, tiny.tokenizer().path, tmp_path / "two", plan=read_plan(tmp_path / "one"))
-    one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
-    assert one == two
+    first, second = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
+    assert first == second
     assert load_encoder(str(tmp_path / "one")).encode(["one word", "zwei Wörter"]).shape == (2, 32)
 
 
@@ -162,22 +164,22 @@ def test_trimming_an_int8_folder_keeps_its_integers(tmp_path):
     before, after = integers(student, plan), integers(small, plan)
     assert np.array_equal(after[CODE].values, before[CODE].values[rows])
     # Weights that were rounded to 0 hold no base row either.
-    _, kept = prune(stored.embedding.code.index[rows], stored.embedding.code.weight[rows])
-    assert np.array_equal(after[TABLE].values, before[TABLE].values[kept])
+    _, base_rows = prune(stored.embedding.code.index[rows], stored.embedding.code.weight[rows])
+    assert np.array_equal(after[TABLE].values, before[TABLE].values[base_rows])
 
 
-@pytest.mark.parametrize("place", ["word", "embedding"])
-def test_cutting_keeps_the_code(place):
+@pytest.mark.parametrize("bottleneck_place", ["word", "embedding"])
+def test_cutting_keeps_the_code(bottleneck_place):
     large = coded(bottleneck=None, unit=2, repeats=1)
     # Full width: nothing is lost, so the cut student is the same function of its layers.
-    small = shrink(large, layers=[1], bottleneck=32, place=place)
+    small = shrink(large, layers=[1], bottleneck=32, place=bottleneck_place)
     assert small.config.nonzeros == 3
     assert torch.equal(small.embedding.code.index, large.embedding.code.index)
-    dense = shrink(decode(large), layers=[1], bottleneck=32, place=place)
+    dense = shrink(decode(large), layers=[1], bottleneck=32, place=bottleneck_place)
     assert torch.allclose(wide_table(small), wide_table(dense), atol=1e-5)
     with torch.no_grad():
         assert torch.allclose(small(*batch()), dense(*batch()), atol=1e-5)
-    narrow = shrink(large, bottleneck=8, place=place)
+    narrow = shrink(large, bottleneck=8, place=bottleneck_place)
     assert narrow.embedding.table.weight.shape == (90, 8)
     same = shrink(small, keep_bottleneck=True)
     assert torch.allclose(same.embed(batch()[0]), small.embed(batch()[0]))
@@ -315,9 +317,9 @@ def test_a_first_link_is_the_best_one_and_further_ones_are_near_it():
 def test_weights_are_least_squares_for_the_support():
     base, rows = planted(noise=0.3)
     code = choose_nonzeros(rows, base, 3)
-    left = rows - code.rows()
+    residual = rows - code.rows()
     # The error is orthogonal to every base row that was used.
-    products = (base[code.index_Vk.long()] @ left.unsqueeze(2)).squeeze(2)
+    products = (base[code.index_Vk.long()] @ residual.unsqueeze(2)).squeeze(2)
     assert float(products.abs().max()) < 1e-3
 
 
@@ -358,12 +360,12 @@ def test_a_student_whose_rows_repeat_stays_the_same_model(shape):
     with torch.no_grad():
         table = student.embedding.table.weight
         table.copy_(table[torch.arange(len(table)) % 30] + 0.7)
-    fitted, kept = fit_student(student, 30, 2)
-    assert kept == pytest.approx(1.0, abs=1e-6)
+    fitted, kept_share = fit_student(student, 30, 2)
+    assert kept_share == pytest.approx(1.0, abs=1e-6)
     assert fitted.config.base_rows == 30
     with torch.no_grad():
-        for found in (fitted, fit_student(fitted, 32, 3)[0]):  # a code can be fitted anew
-            assert torch.allclose(found(*batch()), student(*batch()), atol=2e-5)
+        for model in (fitted, fit_student(fitted, 32, 3)[0]):  # a code can be fitted anew
+            assert torch.allclose(model(*batch()), student(*batch()), atol=2e-5)
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_a_saved_student_comes_back_with_its_word_piece_tokenizer(tmp_path, tiny
 
 ALBERT = {"place": "embedding"}
 STOCK = [
-    *(ALBERT | more for more in ({}, DENSE, {"pooling": "cls", "normalize": False}, {"activation": "gelu_new"})),
+    *(ALBERT | changes for changes in ({}, DENSE, {"pooling": "cls", "normalize": False}, {"activation": "gelu_new"})),
     *({}, {"bottleneck": None}, DENSE, {"pooling": "max", "normalize": False}),
 ]
 
@@ -95,9 +95,9 @@ def test_int4_packing_is_lossless():
 
 
 @pytest.mark.parametrize("precision", ["int8", "int8-embed4", "int4-embed4"])
-@pytest.mark.parametrize("place", ["word", "embedding"])
-def test_a_quantized_folder_holds_the_integers_and_gives_them_back(tmp_path, tiny_teacher, precision, place):
-    student = student_of(place=place)
+@pytest.mark.parametrize("bottleneck_place", ["word", "embedding"])
+def test_a_quantized_folder_holds_the_integers_and_gives_them_back(tmp_path, tiny_teacher, precision, bottleneck_place):
+    student = student_of(place=bottleneck_place)
     plan = plan_for(student, precision)
     save_student(student, tiny_teacher / "tokenizer.json", tmp_path / "q", plan=plan)
     assert read_plan(tmp_path / "q") == plan
@@ -121,7 +121,7 @@ def int8_folder(tmp_path, tiny_teacher):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("layers.0.up.weight", None, r"missing tensors: 1 \(layers.0.up.weight\)"),
         ("layers.0.up.weight", torch.zeros(96, 64), r"does not match precision.json \(int8\)"),
@@ -130,10 +130,10 @@ def int8_folder(tmp_path, tiny_teacher):
         ("stranger", torch.zeros(1), r"unexpected tensors: 1 \(stranger\)"),
     ],
 )
-def test_a_damaged_quantized_folder_is_refused_in_one_line(int8_folder, name, value, said):
+def test_a_damaged_quantized_folder_is_refused_in_one_line(int8_folder, name, value, message):
     tensors = load_file(int8_folder / "model.safetensors") | {name: value}
     save_file({k: v for k, v in tensors.items() if v is not None}, int8_folder / "model.safetensors")
-    assert re.search(said, one_line(lambda: load_student(int8_folder), InputError))
+    assert re.search(message, one_line(lambda: load_student(int8_folder), InputError))
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", '{"plan": 3}', '{"plan": {"precision": "x", "weights": {"a": "int2"}}}'])
@@ -171,10 +171,10 @@ def test_other_libraries_compute_the_same_vectors_from_a_student_and_from_its_st
     # Names of special ids are ordinary text.
     encoder, texts = load_encoder(folder), golden_texts()
     oracle = encoder.encode(texts)
-    for place in (folder, folder / STOCK_FOLDER):
-        assert auto_ids(place, texts, encoder.max_length) == encoder.tokenize(texts)
-        assert np.abs(SentenceTransformer(str(place), device="cpu").encode(texts) - oracle).max() < 1e-5
-        assert np.abs(load_encoder(place).encode(texts) - oracle).max() < 1e-5
+    for model_folder in (folder, folder / STOCK_FOLDER):
+        assert auto_ids(model_folder, texts, encoder.max_length) == encoder.tokenize(texts)
+        assert np.abs(SentenceTransformer(str(model_folder), device="cpu").encode(texts) - oracle).max() < 1e-5
+        assert np.abs(load_encoder(model_folder).encode(texts) - oracle).max() < 1e-5
 
 
 def test_transformers_reads_the_tokenizer_of_the_shipped_student_and_refuses_that_of_a_bundle():

@@ -88,16 +88,16 @@ def test_values_and_gradients_are_those_of_the_fused_kernel(masked):
     mask = attend if masked else None
     exact, rounded = inputs(torch.float32), inputs(torch.bfloat16)
     expected = F.scaled_dot_product_attention(*exact, attn_mask=mask)
-    found = dot_product_attention(*rounded, mask, 0.0)
-    assert found.dtype == torch.bfloat16
-    torch.testing.assert_close(found.float(), expected, atol=0.03, rtol=0.03)
+    output = dot_product_attention(*rounded, mask, 0.0)
+    assert output.dtype == torch.bfloat16
+    torch.testing.assert_close(output.float(), expected, atol=0.03, rtol=0.03)
     weight = torch.randn(expected.shape, generator=torch.Generator().manual_seed(5))
     (expected * weight).sum().backward()
-    (found.float() * weight).sum().backward()
-    for one, other in zip(exact, rounded, strict=True):
-        assert one.grad is not None
-        assert other.grad is not None
-        torch.testing.assert_close(other.grad.float(), one.grad, atol=0.06, rtol=0.06)
+    (output.float() * weight).sum().backward()
+    for exact_tensor, rounded_tensor in zip(exact, rounded, strict=True):
+        assert exact_tensor.grad is not None
+        assert rounded_tensor.grad is not None
+        torch.testing.assert_close(rounded_tensor.grad.float(), exact_tensor.grad, atol=0.06, rtol=0.06)
 
 
 def test_only_training_in_bfloat16_leaves_the_fused_kernel(monkeypatch):

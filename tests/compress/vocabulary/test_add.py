@@ -109,7 +109,7 @@ def test_a_fitted_row_is_nearer_than_the_mean(terms, tmp_path):
 def test_a_quantized_code_keeps_its_integers_and_gains_base_rows(models, extended):
     before, after = load_student(models / "coded"), load_student(extended["coded"][2].folder)
     assert after.config.table_rows == before.config.table_rows + 6
-    old, new = (integers(one, one.stored_plan) for one in (before, after))
+    old, new = (integers(student, student.stored_plan) for student in (before, after))
     for name, part in old.items():
         rows = part.values.shape[0]
         assert np.array_equal(new[name].values[:rows], part.values), name
@@ -133,7 +133,7 @@ def test_every_tokenizer_reads_the_new_vocabulary_alike(extended, kind, core_lib
     tokenizer = extended[kind][2].tokenizer
     texts = [*golden_texts(), *TERMS, *map(str.upper, TERMS), *in_contexts(TERMS, quickstart_texts(), 3),
              *(f"{term}s ({term}-{term})" for term in TERMS)]  # fmt: skip
-    wanted = tokenizer.encode(texts, 1 << 20)
+    expected_ids = tokenizer.encode(texts, 1 << 20)
     sources = shutil.copytree(SOURCES, tmp_path / "sources")
     (sources / "package.json").write_text('{"type": "module"}')
     if isinstance(tokenizer, PieceTokenizer):
@@ -146,10 +146,10 @@ def test_every_tokenizer_reads_the_new_vocabulary_alike(extended, kind, core_lib
         file, part, module = tmp_path / "tokenizer.bin", {}, "compiled.js"
         file.write_bytes(raw)
     core = CoreTokenizer(core_library, bundle)
-    assert [core.encode(text) for text in texts] == wanted
+    assert [core.encode(text) for text in texts] == expected_ids
     request = {"module": str(sources / module), "file": str(file), "part": part, "texts": texts}
     tokenize = Path(__file__).parents[2] / "export/mobile/web/tokenize.mjs"
-    assert ask_node(tokenize, tmp_path, request) == wanted
+    assert ask_node(tokenize, tmp_path, request) == expected_ids
 
 
 @pytest.mark.parametrize("kind", ["dense", "coded"])

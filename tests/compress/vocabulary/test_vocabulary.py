@@ -95,10 +95,10 @@ def test_a_size_keeps_the_tokens_that_the_corpus_uses_most():
     """Counted again by hand, for a corpus whose frequent tokens are rare in the vocabulary's own training text."""
     vocabulary = open_vocabulary(tiny_models.tokenizer(3000))
     scored = [index for index, token in enumerate(vocabulary.tokens) if token.text and len(token.text) > 2]
-    counts = {vocabulary.tokens[index].row: 1000 - place for place, index in enumerate(reversed(scored))}
-    kept = set(choose_tokens(vocabulary, counts=counts, size=1000))
+    counts = {vocabulary.tokens[index].row: 1000 - rank for rank, index in enumerate(reversed(scored))}
+    chosen_indices = set(choose_tokens(vocabulary, counts=counts, size=1000))
     by_count = sorted(scored, key=lambda index: -counts[vocabulary.tokens[index].row])
-    chosen = [index in kept for index in by_count]
+    chosen = [index in chosen_indices for index in by_count]
     assert 0 < sum(chosen) < len(chosen)
     # Below the last one that found room, only the token of the lowest score is kept for its score.
     last = sum(chosen) - 1
@@ -109,8 +109,10 @@ def test_a_size_keeps_the_tokens_that_the_corpus_uses_most():
 def test_of_tokens_that_are_used_equally_often_the_likeliest_stay():
     vocabulary = open_vocabulary(tiny_models.tokenizer(3000))
     scored = [index for index, token in enumerate(vocabulary.tokens) if token.text and len(token.text) > 2]
-    kept = set(choose_tokens(vocabulary, counts={vocabulary.tokens[index].row: 1 for index in scored}, size=1000))
-    chosen = [index in kept for index in sorted(scored, key=lambda index: -vocabulary.tokens[index].score)]
+    chosen_indices = set(
+        choose_tokens(vocabulary, counts={vocabulary.tokens[index].row: 1 for index in scored}, size=1000)
+    )
+    chosen = [index in chosen_indices for index in sorted(scored, key=lambda index: -vocabulary.tokens[index].score)]
     last = sum(chosen) - 1
     assert 0 < last < len(chosen) - 1
     assert all(chosen[:last])
@@ -125,7 +127,9 @@ def test_the_proof_counts_what_changed(piece_student, tmp_path, corpus):
     rows = [before.tokenizer.processor.piece_to_id(name) for name in names]
     proof = prove(before, after, rows, texts, "x")
     old, new = before.tokenize(texts), after.tokenize(texts)
-    changed = [text for text, one, other in zip(texts, old, new, strict=True) if one != [rows[i] for i in other]]
+    changed = [
+        text for text, old_row, new_row in zip(texts, old, new, strict=True) if old_row != [rows[i] for i in new_row]
+    ]
     assert 0 < len(changed) < len(texts) == proof.texts
     assert proof.changed_share == pytest.approx(len(changed) / 60)
     first_ND, second_ND = before.encode(changed), after.encode(changed)
@@ -251,8 +255,8 @@ def test_a_wrong_vector_fails_the_proof(piece_student, tmp_path):
 def test_a_limit_spreads_the_sentences_over_the_corpus(limit):
     """Evenly, so that no meaning is repeated in all languages while another is left out."""
     every = quickstart_texts(["de", "tr"])
-    found, count = quickstart_texts(["de", "tr"], limit), min(limit, len(every))
-    assert found == [every[place * len(every) // count] for place in range(count)]
+    sample, count = quickstart_texts(["de", "tr"], limit), min(limit, len(every))
+    assert sample == [every[number * len(every) // count] for number in range(count)]
 
 
 def test_alphabets():
