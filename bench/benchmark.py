@@ -99,7 +99,7 @@ def _bench(bundle: str | Path | None = None, *, options: BenchOptions) -> BenchR
     if before is not None and gate is not None and measured:
         slower, undecided = regressions(compare_results(before, BenchFile(runs=tuple(measured))), gate)
         # A link needs a person; what counts instructions is decided.
-        repeated = [one for one in opened if one.kind != "link" and not one.runs_in_parallel]
+        repeated = [device for device in opened if device.kind != "link" and not device.runs_in_parallel]
         if undecided and not slower and repeated:
             say(f"inconclusive ({'; '.join(undecided)}): measuring a second time")
             try:

@@ -49,12 +49,12 @@ class Tasks:
     def score(self, model: Any) -> tuple[Accuracy, ...]:
         """Scores of `model` (anything with `.encode`); each distinct sentence is encoded once."""
         store, settings = VectorStore(model), Settings(resamples=RESAMPLES)
-        found = []
+        accuracies = []
         for name, task, data in self.loaded:
             with store.counted() as truncated:
                 scores = plain(task.score(store, data.content, settings).scores)
-            found.append(Accuracy(task=task.name, name=name, truncated=truncated(), **scores))
-        return tuple(found)
+            accuracies.append(Accuracy(task=task.name, name=name, truncated=truncated(), **scores))
+        return tuple(accuracies)
 
     def score_vectors(
         self, name: str, texts: Sequence[str], vectors_UD: np.ndarray,

@@ -157,7 +157,7 @@ def score_classification(store: VectorStore, data: LabelledSet, settings: Settin
         answers[language] = (predicted == truth).astype(np.float64)
         macro = 100.0 * float(f1_score(test.labels, predicted, average="macro", zero_division=0))
         by_language[language] = _share(answers[language], settings) | {"macro_f1": macro, "texts": len(test.texts)}
-        if right := [100.0 * float((one.predict(vectors_ND) == truth).mean()) for one in classifiers]:
+        if right := [100.0 * float((fitted.predict(vectors_ND) == truth).mean()) for fitted in classifiers]:
             by_language[language] |= {"runs": right, "mean_of_runs": float(np.mean(right))}
     targets = [language for language in data.tests if language != source] or list(data.tests)
     runs: dict[str, Any] = {}

@@ -58,7 +58,7 @@ def read_pool(path: str | Path) -> TaskData:
     path = Path(path)
     pairs = read_parallel(path)
     files = [path.with_name(f"{path.name.split('.tsv')[0]}.pool.txt{end}") for end in ("", ".gz")]
-    pools = [read_lines(place) for place in files if place.is_file()][:1]
+    pools = [read_lines(file) for file in files if file.is_file()][:1]
     distractors = [line.strip() for pool in pools for line in pool.lines if line.strip()]
     return pool_data(pairs, distractors, [pool.source for pool in pools])
 

@@ -79,7 +79,11 @@ def score_sts(store: VectorStore, pairs: ScoredPairs, settings: Settings) -> Out
             scores["subsets"][subset] = {"pairs": len(subset_cosines)} | (
                 _correlations(subset_cosines, own_gold, settings) if scorable else {}
             )
-        scores["mean"] = float(np.mean([one["spearman"] for one in scores["subsets"].values() if "spearman" in one]))
+        scores["mean"] = float(
+            np.mean(
+                [part_scores["spearman"] for part_scores in scores["subsets"].values() if "spearman" in part_scores]
+            )
+        )
     return Outcome(scores, Items(cosines_N, gold_N))
 
 
@@ -163,15 +167,15 @@ def score_bias(store: VectorStore, data: tuple[ScoredPairs, Parallel | None], se
     members = [rows for rows in members if len(rows) >= 2 and np.ptp(pairs.gold_N[rows]) > 0]
     if len(members) < 2:
         raise InputError(f"{pairs.name}: language bias needs at least two sets, found {len(members)}")
-    kept = np.concatenate(members)
+    member_rows = np.concatenate(members)
     sets = {str(subsets_N[rows[0]]): spearman(cosines_N[rows], pairs.gold_N[rows]) for rows in members}
-    joint, mean = spearman(cosines_N[kept], pairs.gold_N[kept]), float(np.mean(list(sets.values())))
+    joint, mean = spearman(cosines_N[member_rows], pairs.gold_N[member_rows]), float(np.mean(list(sets.values())))
     scores: dict[str, Any] = {"bias": joint - mean, "interval": None, "p": None}
     if settings.resamples:
         draws = resampled_bias(cosines_N, pairs.gold_N, members, settings)
         tail = min(int((draws <= 0).sum()), int((draws >= 0).sum()))
         scores |= {"interval": percentiles(draws), "p": min(1.0, 2 * (tail + 1) / (len(draws) + 1))}
-    scores |= {"joint": joint, "mean": mean, "sets": sets, "pairs": len(kept)}
+    scores |= {"joint": joint, "mean": mean, "sets": sets, "pairs": len(member_rows)}
     if parallel is not None:
         scores["picture"] = _picture(store, parallel)
     return Outcome(scores)
