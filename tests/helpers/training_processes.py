@@ -90,7 +90,7 @@ class Feed:
             lambda: rows[own], *given, languages=["de"] * len(rows[own]),
             domain_B=torch.tensor([row.domain for row in rows[own]], dtype=torch.int64),
             label_B=torch.tensor([row.label for row in rows[own]], dtype=torch.float32),
-            texts_BS=torch.from_numpy(np.array(texts, np.uint64).view(np.int64))[own], whole=size,
+            texts_BS=torch.from_numpy(np.array(texts, np.uint64).view(np.int64))[own], global_size=size,
         )  # fmt: skip
 
 
