@@ -36,7 +36,7 @@ from msdc.bench.accuracy.retrieval import XSR
 from msdc.bench.accuracy.similarity import STS
 from msdc.bench.accuracy.statistics import Items, resampled_scores, resampled_spearman
 from msdc.bench.accuracy.task import AccuracyTask, Settings
-from msdc.bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.vectors import CachedEncoder
 from msdc.distill.catalog import load_recipe
 from msdc.distill.recipe import Recipe
 from msdc.distill.run import Run
@@ -74,7 +74,7 @@ class TestSet(NamedTuple):
     gold_N: np.ndarray | None = None
     centred: bool = False
 
-    def score(self, store: VectorStore) -> tuple[float, np.ndarray]:
+    def score(self, store: CachedEncoder) -> tuple[float, np.ndarray]:
         """Spearman or P@1 x 100, and the answers: cosine of each pair, or 1 where the translation is the nearest."""
         if self.centred:
             right_N = found_without_offset(store, *self.content)
@@ -84,7 +84,7 @@ class TestSet(NamedTuple):
         return float(found.scores[self.task.main]), found.items.values_N
 
 
-def found_without_offset(store: VectorStore, pairs: Parallel, others: list[str]) -> np.ndarray:
+def found_without_offset(store: CachedEncoder, pairs: Parallel, others: list[str]) -> np.ndarray:
     """1 where the best candidate is the translation, after subtracting the mean of each side."""
     queries, answers = pairs.two_sides()
     sides = (unit_rows(store.encode(side)) for side in (queries, [*answers, *others]))
@@ -401,7 +401,7 @@ def run_row(table: PaperTable, row: Row, seed: int, work: Path, data: Path, sets
     else:
         recipe = load_recipe(row.recipe, row.settings(table, work, data, seed), data)
         encoder, facts = train(row, recipe, folder / row.name, folder)
-    store = VectorStore(encoder)
+    store = CachedEncoder(encoder)
     found = {one.name: one.score(store) for one in sets}
     done = {
         "table": table.name,

@@ -101,7 +101,7 @@ def feed_rate(tree: dict[str, Any], cache: Path) -> dict[str, float]:
     from msdc import load_encoder
     from msdc.distill.catalog import parse_recipe
     from msdc.distill.data.corpora import open_corpora
-    from msdc.distill.data.tables import open_table
+    from msdc.distill.data.tables import open_source_table
     from msdc.distill.data.text import StageText
     from msdc.distill.teacher.store import VectorStore
     from msdc.distill.training.feed import BatchFeed
@@ -109,7 +109,7 @@ def feed_rate(tree: dict[str, Any], cache: Path) -> dict[str, float]:
     os.environ["XDG_CACHE_HOME"] = str(cache)
     recipe = parse_recipe(tree, "scale")
     encoder = load_encoder(tree["student"])
-    text = StageText([open_table(source) for source in open_corpora(recipe.corpora)], 1, recipe.heldout)
+    text = StageText([open_source_table(source) for source in open_corpora(recipe.corpora)], 1, recipe.heldout)
     store = VectorStore(cache / "rate", encoder.width)
     store.reserve(text.distinct_sources())
     for table_ in text.tables:

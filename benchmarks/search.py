@@ -24,7 +24,7 @@ import msdc
 from msdc.bench import evaluate_all
 from msdc.bench.accuracy.search import Collection, ranking, read_collection, relevance_scores, vector_scores
 from msdc.bench.accuracy.statistics import Items, interval
-from msdc.bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.vectors import CachedEncoder
 from msdc.search.ranking import Mode
 from msdc.search.words import index_words
 
@@ -62,7 +62,7 @@ def across(options: argparse.Namespace) -> str:
     cells: dict[tuple[str, str, str], list[str]] = {}
     widest = 0.0
     for model in options.models:
-        store = VectorStore(msdc.load_encoder(model))
+        store = CachedEncoder(msdc.load_encoder(model))
         for asking, asked in found.items():
             for answering in found.values():
                 if asked.grades != first.grades or list(answering.documents) != list(first.documents):
@@ -85,7 +85,7 @@ English. No 95 % bootstrap interval is wider than ± {widest:.1f}.
 {table(("model", "ranked by", "question", *LANGUAGES), rows)}"""
 
 
-def _scores(store: VectorStore, documents: list[tuple[str, str]], queries: list[str]) -> dict[Mode, np.ndarray]:
+def _scores(store: CachedEncoder, documents: list[tuple[str, str]], queries: list[str]) -> dict[Mode, np.ndarray]:
     """The scores by mode of every document for every query, [Q, M]."""
     vectors_QM, _ = vector_scores(store, documents, queries)
     return {"vectors": vectors_QM, **relevance_scores(documents, queries, vectors_QM)}
@@ -101,7 +101,7 @@ def small(options: argparse.Namespace) -> str:
     """First hits of everyday questions in small collections."""
     rows = []
     for model in options.models:
-        store = VectorStore(msdc.load_encoder(model))
+        store = CachedEncoder(msdc.load_encoder(model))
         for file in sorted(COLLECTIONS.glob("*.json")):
             collection = json.loads(file.read_text(encoding="utf-8"))
             documents, queries = (
@@ -156,7 +156,7 @@ def exact(options: argparse.Namespace) -> str:
     """First hits of codes, dates, titles and first letters of words."""
     rows = []
     for model in options.models:
-        store = VectorStore(msdc.load_encoder(model))
+        store = CachedEncoder(msdc.load_encoder(model))
         for name, (documents, asked) in exact_sets().items():
             cells = _cells(_scores(store, documents, [query for query, _ in asked]), [answer for _, answer in asked])
             rows.append([name, model, str(len(documents)), str(len(asked)), *cells])

@@ -37,7 +37,7 @@ from msdc.export.smoothing import TorchModel, calibration_texts, smooth
 from msdc.export.writer import ExportPlan, write
 from msdc.extras import installed, require
 from msdc.files import refuse_existing, sha256_files, user_cache
-from msdc.options import takes
+from msdc.options import with_option_keywords
 from msdc.progress import say
 from msdc.scores import cosine_rows
 from msdc.text.tokenizer import Tokenizer
@@ -66,7 +66,7 @@ class Export(Protocol[P]):
 
 
 def _verb(options: Callable[P, ExportOptions]) -> Export[P]:
-    return cast(Export[P], takes(ExportOptions, _export))
+    return cast(Export[P], with_option_keywords(ExportOptions, _export))
 
 
 def _export(model: str | Path = "msdc-mini", *, options: ExportOptions) -> Exported:

@@ -25,7 +25,7 @@ from msdc.bench.accuracy.parallel import Parallel
 from msdc.bench.accuracy.sets import SETS, SHIPPED, SUITES, DataFolder, DataSet, read_path, select_sets
 from msdc.bench.accuracy.statistics import Items, interval, paired_test
 from msdc.bench.accuracy.task import Settings, TaskData, plain
-from msdc.bench.accuracy.vectors import SupportsEncode, TruncatedVectors, VectorStore
+from msdc.bench.accuracy.vectors import CachedEncoder, SupportsEncode, TruncatedVectors
 from msdc.compress.student.plan import read_plan
 from msdc.distill.catalog import shipped
 from msdc.encoders.encoder import Precision, configured, open_model
@@ -79,7 +79,7 @@ class EvaluatedModel:
     """A model under test. Its answers are tested against those of `baseline`, item by item."""
 
     label: str
-    store: VectorStore
+    store: CachedEncoder
     baseline: EvaluatedModel | None = None
 
     @property
@@ -95,7 +95,7 @@ class EvaluatedModel:
     def truncated(self, width: int) -> EvaluatedModel:
         """This model with vectors of their first `width` dimensions, tested against the whole ones."""
         cut = TruncatedVectors(self.store, width)
-        return EvaluatedModel(cut.name, VectorStore(cut), self)
+        return EvaluatedModel(cut.name, CachedEncoder(cut), self)
 
     def drift_goal(self, reference: EvaluatedModel | None) -> EvaluatedModel | None:
         """The model whose vectors are compared with: the reference, else the baseline; never itself.
@@ -149,7 +149,7 @@ def open_evaluated(
 
     `taken` are the labels of the evaluation so far: a second model of the same name has its path in its label.
     """
-    if isinstance(source, VectorStore):
+    if isinstance(source, CachedEncoder):
         return EvaluatedModel(source.name, source)
     model: Any = source
     if isinstance(source, (str, Path)) and is_bundle(source):
@@ -165,7 +165,7 @@ def open_evaluated(
         label = f"{label} [{source}]"
     taken.add(label)
     key = None if cache is None else model.fingerprint()
-    store = VectorStore(model, progress=settings.progress, cache=None if cache is None else Path(cache), key=key)
+    store = CachedEncoder(model, progress=settings.progress, cache=None if cache is None else Path(cache), key=key)
     store.name = label
     return EvaluatedModel(label, store)
 

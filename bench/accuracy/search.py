@@ -18,7 +18,7 @@ import numpy as np
 
 from msdc.bench.accuracy.statistics import Items, interval
 from msdc.bench.accuracy.task import AccuracyTask, Outcome, Settings, TaskData
-from msdc.bench.accuracy.vectors import TruncatedVectors, VectorStore
+from msdc.bench.accuracy.vectors import CachedEncoder, TruncatedVectors
 from msdc.encoders.encoder import SentenceEncoder
 from msdc.errors import InputError
 from msdc.files import without_system_files
@@ -152,10 +152,10 @@ def relevance_scores(
 
 
 def vector_scores(
-    store: VectorStore,
+    store: CachedEncoder,
     documents: Sequence[tuple[str, str]],
     queries: Sequence[str],
-    index: VectorStore | None = None,
+    index: CachedEncoder | None = None,
 ) -> tuple[np.ndarray, int]:
     """Cosine of every document's best passage for every question, [Q, M], and the number of passages N.
 
@@ -163,7 +163,7 @@ def vector_scores(
     """
     index = store if index is None else index  # an empty store is false
     if isinstance(store.model, TruncatedVectors) and index.width > store.width:
-        index = VectorStore(TruncatedVectors(index, store.width))
+        index = CachedEncoder(TruncatedVectors(index, store.width))
     count: Callable[[Sequence[str]], list[int]] = lambda texts: [len(text.split()) for text in texts]  # noqa: E731
     most = WORDS_PER_PASSAGE
     if isinstance(index.model, SentenceEncoder):
@@ -209,7 +209,7 @@ def ranking(score_QM: np.ndarray, grades: Sequence[dict[int, float]]) -> dict[st
     return sums
 
 
-def score_retrieval(store: VectorStore, data: Collection, settings: Settings) -> Outcome:
+def score_retrieval(store: CachedEncoder, data: Collection, settings: Settings) -> Outcome:
     """MRR@10 (the headline), accuracy at 1 and 5, nDCG@10, all x 100: of vectors, and also of words and of both.
 
     Of more than `settings.queries` questions an even spread is asked.

@@ -186,7 +186,7 @@ def find_columns(table: TabularFile, corpus: Corpus, what: str, known_names: Seq
         if len(columns) == count:
             return columns
     hint = f"choose the {what}: `columns: [{', '.join('ABC'[:count])}]`"
-    raise InputError(f"{table.path}: not in a known format: {table.seen()}; {hint}. Known: {KNOWN_FORMATS}")
+    raise InputError(f"{table.path}: not in a known format: {table.summary()}; {hint}. Known: {KNOWN_FORMATS}")
 
 
 def _matching(codes: Mapping[int, str], asked: str) -> list[int]:
