@@ -38,11 +38,11 @@ def sets(options: argparse.Namespace) -> str:
     rows = []
     for model in options.models:
         document = evaluate_all(model, options.set, data=options.data).as_json()
-        for one in document["results"]:
-            for mode, score in (("vectors", one), ("words", one["words"]), ("both", one["both"])):
+        for result in document["results"]:
+            for mode, score in (("vectors", result), ("words", result["words"]), ("both", result["both"])):
                 low, high = score["interval"]
                 rows.append([
-                    one["name"].removeprefix("retrieval/"), one["model"], mode, f"{score['acc1']:.1f}",
+                    result["name"].removeprefix("retrieval/"), result["model"], mode, f"{score['acc1']:.1f}",
                     f"{score['mrr']:.1f} [{low:.1f}, {high:.1f}]",
                 ])  # fmt: skip
     return f"""## In one language
@@ -55,20 +55,23 @@ Neither is training text. In brackets: 95 % bootstrap interval.
 
 def across(options: argparse.Namespace) -> str:
     """MRR@10 of XQuAD's questions in each language among its paragraphs in each language."""
-    found: dict[str, Collection] = {
+    collections: dict[str, Collection] = {
         language: read_collection(options.data / "retrieval" / f"xquad-{language}").content for language in LANGUAGES
     }
-    first = found[LANGUAGES[0]]
+    first = collections[LANGUAGES[0]]
     cells: dict[tuple[str, str, str], list[str]] = {}
     widest = 0.0
     for model in options.models:
         store = CachedEncoder(msdc.load_encoder(model))
-        for asking, asked in found.items():
-            for answering in found.values():
+        for asking, asked in collections.items():
+            for answering in collections.values():
                 if asked.grades != first.grades or list(answering.documents) != list(first.documents):
                     raise SystemExit(f"xquad-{asking} and xquad-{LANGUAGES[0]} differ in their ids")
-                place = {key: row for row, key in enumerate(answering.documents)}
-                grades = [{place[one]: grade for one, grade in asked.grades[key].items()} for key in asked.queries]
+                row_of_document = {key: row for row, key in enumerate(answering.documents)}
+                grades = [
+                    {row_of_document[document]: grade for document, grade in asked.grades[key].items()}
+                    for key in asked.queries
+                ]
                 documents, queries = list(answering.documents.values()), list(asked.queries.values())
                 scores = _scores(store, documents, queries)
                 for mode, score_QM in scores.items():
@@ -139,11 +142,11 @@ def exact_sets() -> dict[str, tuple[list[tuple[str, str]], list[tuple[str, int]]
     beginnings = [(start, row) for start, rows in sorted(words.items()) if len(start) == 4 and len(rows) == 1
                   for row in rows if start.isalpha()]  # fmt: skip
     return {
-        "versions": ([("", f"Release {one} fixes some bugs.") for one in versions], [*zip(versions, range(60),
+        "versions": ([("", f"Release {release} fixes some bugs.") for release in versions], [*zip(versions, range(60),
         strict=True)]),
-        "dates": ([("", f"Diary of {one}: nothing special happened.") for one in days], [*zip(days, range(365),
+        "dates": ([("", f"Diary of {day}: nothing special happened.") for day in days], [*zip(days, range(365),
         strict=True)]),
-        "codes": ([("", f"Part {one} is in stock.") for one in codes], [*zip(codes, range(200), strict=True)]),
+        "codes": ([("", f"Part {code} is in stock.") for code in codes], [*zip(codes, range(200), strict=True)]),
         "titles": (
             [(title, "See the page of the project.") for title in titles] + others, [*zip(titles, range(60),
             strict=True)]
