@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ParamSpec, Protocol, cast
 
 from msdc.bench.options import BenchOptions
 from msdc.errors import GateError, InconclusiveError, InputError, MsdcError
-from msdc.options import takes
+from msdc.options import with_option_keywords
 from msdc.progress import say
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Bench(Protocol[P]):
 
 
 def _verb(options: Callable[P, BenchOptions]) -> Bench[P]:
-    return cast(Bench[P], takes(BenchOptions, _bench))
+    return cast(Bench[P], with_option_keywords(BenchOptions, _bench))
 
 
 def _bench(bundle: str | Path | None = None, *, options: BenchOptions) -> BenchResult:
@@ -99,7 +99,7 @@ def _bench(bundle: str | Path | None = None, *, options: BenchOptions) -> BenchR
     if before is not None and gate is not None and measured:
         slower, undecided = regressions(compare_results(before, BenchFile(runs=tuple(measured))), gate)
         # A link needs a person; what counts instructions is decided.
-        repeated = [one for one in opened if one.kind != "link" and not one.runs_in_parallel]
+        repeated = [device for device in opened if device.kind != "link" and not device.runs_in_parallel]
         if undecided and not slower and repeated:
             say(f"inconclusive ({'; '.join(undecided)}): measuring a second time")
             try:

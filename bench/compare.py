@@ -186,13 +186,13 @@ def _groups(*files: BenchFile) -> list[Groups]:
     """Runs by device, runtime, threads and clock; also by precision, and by bundle, where a group has several."""
 
     def group(keys: Sequence[Callable[[DeviceRun], str]]) -> list[Groups]:
-        found: list[Groups] = []
+        per_file: list[Groups] = []
         for file in files:
             groups: Groups = {}
             for run in file.runs:
                 groups.setdefault((*place_key(run), *(key(run) for key in keys)), []).append(run)
-            found.append(groups)
-        return found
+            per_file.append(groups)
+        return per_file
 
     keys: list[Callable[[DeviceRun], str]] = []
     for key in (lambda run: run.artifact.precision, lambda run: run.artifact.bundle):
@@ -283,8 +283,8 @@ def _compared(
     return tuple(differences), tuple(unmatched)
 
 
-def _label(run: DeviceRun, made: str) -> str:
-    return f"{run.artifact.bundle} {run.artifact.precision} ({run.artifact.sha256[:8]}, {made})"
+def _label(run: DeviceRun, created: str) -> str:
+    return f"{run.artifact.bundle} {run.artifact.precision} ({run.artifact.sha256[:8]}, {created})"
 
 
 def _one_sided(runs: Sequence[DeviceRun], where: str) -> Comparison:

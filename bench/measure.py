@@ -17,7 +17,7 @@ import numpy as np
 
 from msdc.bench.accuracy.sets import find_data_folder, select_sets
 from msdc.bench.accuracy.task import AccuracyTask, Settings, plain
-from msdc.bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.vectors import CachedEncoder
 from msdc.bench.options import BenchSettings
 from msdc.bench.result import Accuracy, Artifact, DeviceParity, DeviceRun
 from msdc.errors import InputError, MsdcError
@@ -48,13 +48,13 @@ class Tasks:
 
     def score(self, model: Any) -> tuple[Accuracy, ...]:
         """Scores of `model` (anything with `.encode`); each distinct sentence is encoded once."""
-        store, settings = VectorStore(model), Settings(resamples=RESAMPLES)
-        found = []
+        store, settings = CachedEncoder(model), Settings(resamples=RESAMPLES)
+        accuracies = []
         for name, task, data in self.loaded:
             with store.counted() as truncated:
                 scores = plain(task.score(store, data.content, settings).scores)
-            found.append(Accuracy(task=task.name, name=name, truncated=truncated(), **scores))
-        return tuple(found)
+            accuracies.append(Accuracy(task=task.name, name=name, truncated=truncated(), **scores))
+        return tuple(accuracies)
 
     def score_vectors(
         self, name: str, texts: Sequence[str], vectors_UD: np.ndarray,

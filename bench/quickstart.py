@@ -162,7 +162,7 @@ def run_quickstart(folder: Path, *, force: bool = False, runs: int = 60, overrid
 
         student = load_encoder(trained.student)
         settings = BenchSettings(runs=runs, progress=True)
-        measured = [one for bundle in bundles for one in PythonDevice().run(bundle, settings)]
+        measured = [run for bundle in bundles for run in PythonDevice().run(bundle, settings)]
         finished("bench")
 
         tasks = collect(settings)

@@ -30,9 +30,9 @@ def missing_programs(programs: Sequence[str]) -> list[str]:
 
 def find(program: str) -> str | None:
     """Path of a program, also in folders outside an unprivileged PATH; None where it is not installed."""
-    found = shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
+    path = shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
     # An empty or relative entry of PATH would run a program of the working directory.
-    return found if found is not None and os.path.isabs(found) else None
+    return path if path is not None and os.path.isabs(path) else None
 
 
 def require_programs(*programs: str) -> list[str]:

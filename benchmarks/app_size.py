@@ -86,13 +86,13 @@ def main() -> None:
     source = f"ExecuTorch {sdk.version}, libraries of its aarch64 wheel"
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        found = {
+        sizes = {
             "executorch": entry("runtime", source, list(sdk.libraries)),
             "onnx": measure_onnx(options.onnx_aar or onnx_aar(), work),
             "core": measure_core(work),
         }
-    MEASURED.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    rows = [(part["what"], part["source"], f"{part['bytes']:,}", f"{part['compressed']:,}") for part in found.values()]
+    MEASURED.write_text(json.dumps(sizes, indent=2) + "\n", encoding="utf-8")
+    rows = [(part["what"], part["source"], f"{part['bytes']:,}", f"{part['compressed']:,}") for part in sizes.values()]
     write_page(options.write, "What a runtime and the module add to an Android app", "none; libraries only",
                table(["part", "source", "bytes", "bytes compressed"], rows), "executorch onnxruntime")  # fmt: skip
 

@@ -51,15 +51,15 @@ def measure(name: str, runtime: str, precision: str) -> dict[str, Any]:
         return row | {"refused": f"transformers cannot run it on a short text: {first_line(error)}"}
     if precision == "int8":
         model = smooth_generic(model, rows())
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as work_folder:
         try:
             written = RECORDS[runtime].write(
-                Path(place), model, precision, max_length=64, target="linux", style="forward", pad_id=0
+                Path(work_folder), model, precision, max_length=64, target="linux", style="forward", pad_id=0
             )
-            cosines = cosine_rows(reference, np.concatenate([written.runner.run([one]) for one in rows()]))
+            cosines = cosine_rows(reference, np.concatenate([written.runner.run([row]) for row in rows()]))
         except MsdcError as error:
             return row | {"refused": str(error)}
-        size = sum(file.stat().st_size for file in Path(place).iterdir())
+        size = sum(file.stat().st_size for file in Path(work_folder).iterdir())
     return row | {
         "bytes": size, "mean_cosine": float(cosines.mean()), "min_cosine": float(cosines.min()),
         "delegated_share": written.delegated_share, "low_bit_share": written.low_bit_share,
@@ -68,12 +68,15 @@ def measure(name: str, runtime: str, precision: str) -> dict[str, Any]:
 
 def short_of(row: dict[str, Any]) -> str:
     """The gates that a program does not pass, in words; empty if it passes."""
-    wanted = thresholds_for({row["precision"]}, normalized=False)
-    found = [f"{what.replace('_', ' ')} {row[what]:.4f}" for what in ("mean_cosine", "min_cosine")
-             if row[what] < getattr(wanted, what)]  # fmt: skip
+    thresholds = thresholds_for({row["precision"]}, normalized=False)
+    shortfalls = [
+        f"{what.replace('_', ' ')} {row[what]:.4f}"
+        for what in ("mean_cosine", "min_cosine")
+        if row[what] < getattr(thresholds, what)
+    ]
     if (low := row["low_bit_share"]) is not None and low < MIN_LOW_BIT_SHARE:
-        found.append(f"{100 * low:.0f} % of weight bytes in 8 bits")
-    return ", ".join(found)
+        shortfalls.append(f"{100 * low:.0f} % of weight bytes in 8 bits")
+    return ", ".join(shortfalls)
 
 
 def both_ways(model: str, work: Path, rounds: int) -> list[str]:
@@ -108,20 +111,22 @@ def both_ways(model: str, work: Path, rounds: int) -> list[str]:
     ]
 
 
-def report(found: list[dict[str, Any]]) -> list[str]:
+def report(measured: list[dict[str, Any]]) -> list[str]:
     """The architectures by the runtimes that take them, then what is refused or fails, and why."""
-    rows = {(r["architecture"], r["runtime"], r["precision"]): r for r in found}
+    rows = {(r["architecture"], r["runtime"], r["precision"]): r for r in measured}
     names = sorted({name for name, *_ in rows})
     groups, problems = collections.defaultdict(list), collections.defaultdict(list)
     for name in names:
-        written = {one: row for one in RUNTIMES if "refused" not in (row := rows[name, one, "int8"])}
+        written = {
+            runtime_name: row for runtime_name in RUNTIMES if "refused" not in (row := rows[name, runtime_name, "int8"])
+        }
         lowest = f" {min(row['min_cosine'] for row in written.values()):.5f}" if written else ""
         groups[" and ".join(written) or "none"].append(name + lowest + "*" * any(map(short_of, written.values())))
         for runtime in RUNTIMES:
             reasons = [reason_of(rows[name, runtime, precision]) for precision in PRECISIONS]
             for reason in filter(None, dict.fromkeys(reasons)):
                 problems[reason].append(f"{name} ({runtime}{'' if reasons[0] == reasons[1] else ' int8'})")
-    plain = min(row["min_cosine"] for row in found if row["precision"] == "fp32" and "refused" not in row)
+    plain = min(row["min_cosine"] for row in measured if row["precision"] == "fp32" and "refused" not in row)
     parts = [
         "Small models with random weights (120 tokens, hidden size 64), all through the generic exporter. The lowest "
         "cosine to the unchanged transformers model, text by text, in int8; * fails at a gate of the export. In fp32 "
@@ -153,11 +158,11 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("artifacts-work"), help="folder for its bundles")
     parser.add_argument("--rounds", type=int, default=5, help="timings of each of its programs; default: 5")
     options = parser.parse_args()
-    found = KeptRows(options.output)
+    measured = KeptRows(options.output)
     for precision, runtime, name in itertools.product(PRECISIONS, RUNTIMES, options.only):
-        if not found.has(architecture=name, runtime=runtime, precision=precision):
-            found.add(measure(name, runtime, precision))
-    parts = report(found) + (both_ways(options.real, options.work, options.rounds) if options.real else [])
+        if not measured.has(architecture=name, runtime=runtime, precision=precision):
+            measured.add(measure(name, runtime, precision))
+    parts = report(measured) + (both_ways(options.real, options.work, options.rounds) if options.real else [])
     write_page(options.write, "Architectures through the generic exporter", "small models with random weights",
                "\n\n".join(parts), "torch transformers executorch torchao onnx onnxruntime")  # fmt: skip
 

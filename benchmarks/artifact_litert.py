@@ -41,10 +41,10 @@ class Sentence(torch.nn.Module):
 
 def main(out: Path, folder: str, lengths: list[int]) -> None:
     model, converter = Sentence(folder).eval(), litert_torch.Converter()
-    for n in lengths:
-        converter.signature(f"n{n}", model, (torch.ones(1, n, dtype=torch.int32), torch.ones(1, n)))
-    with tempfile.TemporaryDirectory() as place:
-        raw = str(Path(place) / "float.tflite")
+    for length in lengths:
+        converter.signature(f"n{length}", model, (torch.ones(1, length, dtype=torch.int32), torch.ones(1, length)))
+    with tempfile.TemporaryDirectory() as work_folder:
+        raw = str(Path(work_folder) / "float.tflite")
         converter.convert().export(raw)
         work = quantizer.Quantizer(raw)
         work.load_quantization_recipe(getattr(recipe, RECIPE)())

@@ -95,8 +95,8 @@ def pooled(source: Path, target: Path, width: int) -> int:
         helper.make_node("ReduceSum", ["pool_mask_rows", "pool_axis"], ["pool_count"], keepdims=0),
         helper.make_node("Div", ["pool_total", "pool_count"], ["sentence_embedding"]),
     ]
-    for place, node in enumerate(nodes):
-        graph.node.insert(place, node)
+    for position, node in enumerate(nodes):
+        graph.node.insert(position, node)
     graph.node.extend(after)
     del graph.output[:]
     graph.output.append(helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["batch", width]))
@@ -114,7 +114,7 @@ def make_peer(work: Path, name: str, python: str, configuration: str | None = No
     work.mkdir(parents=True, exist_ok=True)
     model, vocabulary = PEERS[name]
     teacher, raw = locate_model(TEACHER), work / f"{name}-raw"
-    said = run_json(
+    exported = run_json(
         Path(__file__).with_name("artifact_peer.py"), raw, teacher if model == TEACHER else model, teacher,
         *([configuration] if configuration else []), python=python,
     )  # fmt: skip
@@ -128,13 +128,13 @@ def make_peer(work: Path, name: str, python: str, configuration: str | None = No
         ids = {"bos_id": tokenizer.bos_id, "eos_id": tokenizer.eos_id, "pad_id": tokenizer.pad_id}
         manifest = Manifest.model_validate({
             "name": name, "target": "linux", "width": 384, "max_length": 256, "vocabulary": vocabulary,
-            "languages": [], "precision": said["configuration"], "normalized": False, "gates": "skipped",
+            "languages": [], "precision": exported["configuration"], "normalized": False, "gates": "skipped",
             "tokenizer": {"kind": "sentencepiece", "file": "tokenizer.model", "unk_id": tokenizer.unk_id, **ids},
             "programs": {"onnx": {"file": "model.onnx", "data": None, "opset": opset}},
             "model": {"parameters": 1, "embedding_parameters": 0, "encoder_parameters": 0, "config": {},
                       "source_sha256": "0" * 64},
-            "parity": {}, "files": list_files(stage), "versions": said["versions"], "licenses": [],
-            "data_sources": [f"sentence-transformers, {said['file']}"],
+            "parity": {}, "files": list_files(stage), "versions": exported["versions"], "licenses": [],
+            "data_sources": [f"sentence-transformers, {exported['file']}"],
         })  # fmt: skip
         write_manifest(stage, manifest)
     (raw / "model.onnx").unlink()
@@ -150,17 +150,17 @@ def make_litert(work: Path, name: str, python: str) -> Path:
     if not out.is_dir():
         with staged_folder(out, False) as stage:
             script = Path(__file__).with_name("artifact_litert.py")
-            said = run_json(script, stage / "model.tflite", locate_model(TEACHER), *LITERT[name], python=python)
+            converted = run_json(script, stage / "model.tflite", locate_model(TEACHER), *LITERT[name], python=python)
             manifest, golden = read_manifest(ours), read_golden(ours)
             for file in filter(None, (manifest.tokenizer.file, manifest.tokenizer.native_file)):
                 shutil.copy(ours / file, stage / file)
-            kept = [i for i, row in enumerate(golden["ids"]) if len(row) <= LONGEST]
-            vectors = dict.fromkeys(("float", "onnx"), golden["vectors"]["float"][kept])
-            texts, ids = ([golden[key][i] for i in kept] for key in ("texts", "ids"))
+            uncut = [i for i, row in enumerate(golden["ids"]) if len(row) <= LONGEST]
+            vectors = dict.fromkeys(("float", "onnx"), golden["vectors"]["float"][uncut])
+            texts, ids = ([golden[key][i] for i in uncut] for key in ("texts", "ids"))
             write_golden(stage, texts, ids, vectors)
             programs = type(manifest.programs)(onnx=OnnxPart(file="model.tflite", data=None, opset=1))
             changed = {"name": name, "max_length": LONGEST, "programs": programs, "files": list_files(stage),
-                       "parity": {}, "versions": said["versions"], "precision": said["recipe"]}  # fmt: skip
+                       "parity": {}, "versions": converted["versions"], "precision": converted["recipe"]}  # fmt: skip
             write_manifest(stage, manifest.model_copy(update=changed))
     return out
 

@@ -48,8 +48,8 @@ def configuration() -> str:
 
 def main(out: Path, model: str, tokenizer: Path, chosen: str) -> None:
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as work_folder:
+        folder = Path(work_folder)
         if model == "minilm-l12":
             minilm_l12(folder / "body", tokenizer).save(str(folder / "st"))
         else:
@@ -61,8 +61,8 @@ def main(out: Path, model: str, tokenizer: Path, chosen: str) -> None:
         out.mkdir(parents=True, exist_ok=True)
         shutil.move(written, out / "model.onnx")
         names = ("sentence-transformers", "transformers", "optimum", "onnxruntime", "torch")
-        said = {"file": written.name, "configuration": chosen, "versions": {n: version(n) for n in names}}
-        print(json.dumps(said))
+        exported_facts = {"file": written.name, "configuration": chosen, "versions": {n: version(n) for n in names}}
+        print(json.dumps(exported_facts))
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ class Item:
     rounds: list[dict[str, float]] = field(default_factory=list)
 
     def values(self, key: str) -> list[float]:
-        return [one[key] for one in self.rounds]
+        return [figures[key] for figures in self.rounds]
 
     def both(self, key: str, least: str = "", digits: int = 1) -> str:
         return f"{statistics.median(self.values(key)):.{digits}f} / {min(self.values(least or key)):.{digits}f}"
@@ -75,22 +75,22 @@ def measure(items: Sequence[Item], rounds: int, runs: int, mix: Sequence[int]) -
                            warmup=5, runner=item.runner).results.runs  # fmt: skip
             assert run.memory is not None and run.load is not None and run.parity is not None
             memory, rows = run.memory.warm, {row.length: row for row in run.latency}
-            one = {"load_ms": run.load, "peak_mib": memory.vmhwm_mib, "anon_mib": memory.anon_mib}
-            for n in LENGTHS:
-                one |= {f"p50_{n}": rows[n].p50, f"min_{n}": rows[n].minimum}
-            one |= {"p50_mix": statistics.mean(rows[n].p50 for n in mix),
+            figures = {"load_ms": run.load, "peak_mib": memory.vmhwm_mib, "anon_mib": memory.anon_mib}
+            for length in LENGTHS:
+                figures |= {f"p50_{length}": rows[length].p50, f"min_{length}": rows[length].minimum}
+            figures |= {"p50_mix": statistics.mean(rows[n].p50 for n in mix),
                     "min_mix": statistics.mean(rows[n].minimum for n in mix),
                     "cosine": run.parity.float_mean_cosine or 0, "least": run.parity.float_min_cosine or 0}  # fmt: skip
-            item.rounds.append(one)
-            print(f"round {number + 1}: {item.name} {item.runtime} {one}", file=sys.stderr)
+            item.rounds.append(figures)
+            print(f"round {number + 1}: {item.name} {item.runtime} {figures}", file=sys.stderr)
 
 
 def accuracy(folders: dict[str, Path], data: str | None, parity: list[tuple[str, ...]]) -> list[str]:
     """Cosines over the golden texts, with the rows in `parity`; Spearman on STS sets if there is data."""
     sts = []
     for name, folder in folders.items():
-        for runtime, found in read_manifest(folder).parity.items():
-            parity.append((name, runtime, f"{found.mean_cosine:.5f}", f"{found.min_cosine:.5f}"))
+        for runtime, cosines in read_manifest(folder).parity.items():
+            parity.append((name, runtime, f"{cosines.mean_cosine:.5f}", f"{cosines.min_cosine:.5f}"))
         models: list[Any] = [name, *(load_bundle(folder, runtime, threads=1) for runtime in ("executorch", "onnx"))]
         for task in STS[name] if data else ():
             scores = [evaluate(model, task, data=data, resamples=0)["spearman"] for model in models]
@@ -107,13 +107,13 @@ def accuracy(folders: dict[str, Path], data: str | None, parity: list[tuple[str,
 def ratios(items: Sequence[Item]) -> list[str]:
     rows = []
     by_name = {item.name: item for item in items}
-    for item in (one for one in items if one.name in PEERS_OF):
+    for item in (candidate for candidate in items if candidate.name in PEERS_OF):
         for other in (by_name[name] for name in PEERS_OF[item.name] if name in by_name):
-            found = [
+            ratio_cells = [
                 spread([a / b for a, b in zip(item.values(key), other.values(key), strict=True)], 3)
                 for key in ("peak_mib", "load_ms", *(f"min_{n}" for n in KEYS))
             ]
-            rows.append((f"{item.name} {item.runtime}", other.name, f"{item.bytes / other.bytes:.4f}", *found))
+            rows.append((f"{item.name} {item.runtime}", other.name, f"{item.bytes / other.bytes:.4f}", *ratio_cells))
     header = ("artifact", "peer", "bytes", "peak", "load", *map(str, KEYS))
     return ["Ratios to a peer, median of the rounds [minimum, maximum]:", table(header, rows)] if rows else []
 
@@ -151,16 +151,16 @@ def main() -> None:
     # Exports are checked on one thread too; the measured processes get their threads with the runner's request.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-    def wanted(name: str) -> bool:
+    def is_selected(name: str) -> bool:
         return not options.only or name in options.only
 
-    real = {name: make_model(work, name, p) for name, p in ((SHIPPED, None), (TEACHER, "int8")) if wanted(name)}
+    real = {name: make_model(work, name, p) for name, p in ((SHIPPED, None), (TEACHER, "int8")) if is_selected(name)}
     items = [item for name, folder in real.items() for item in items_of(folder, name)]
-    if options.peer_python and wanted(TEACHER_PEER):
+    if options.peer_python and is_selected(TEACHER_PEER):
         items += items_of(make_peer(work, TEACHER_PEER, options.peer_python), TEACHER_PEER)
     if options.litert_python:
         runner = litert_runner(work, options.litert_python)
-        for name in filter(wanted, LITERT):
+        for name in filter(is_selected, LITERT):
             items += items_of(make_litert(work, name, options.litert_python), name, runner)
     mix = [len(row) for row in load_encoder(TEACHER).tokenizer.encode(golden_lines(), LENGTHS[-1])]
     measure(items, options.rounds, options.runs, mix)

@@ -128,7 +128,7 @@ def browser_round(name: str, bundle: Path, lines: Sequence[str], queries: Sequen
 
 
 def figures(answer: dict[str, Any], run: Any) -> dict[str, float]:
-    found = {
+    by_name = {
         "1,000 lines indexed, first time, processor time": answer["cpu_ms"][0],
         "1,000 lines indexed, again, processor time": min(answer["cpu_ms"][1:]),
         "1,000 lines indexed, again": min(answer["index_ms"][1:]),
@@ -136,8 +136,8 @@ def figures(answer: dict[str, Any], run: Any) -> dict[str, float]:
         "key press to results, median": statistics.median(answer["key_ms"]),
     }
     for timing in run.latency:
-        found[f"inference, {timing.length} tokens, fastest"] = timing.minimum
-    return found | {"load": run.load}
+        by_name[f"inference, {timing.length} tokens, fastest"] = timing.minimum
+    return by_name | {"load": run.load}
 
 
 def page_body(
@@ -150,7 +150,9 @@ def page_body(
     }  # fmt: skip
     ratio_rows, time_rows, accuracy_rows = [], [], []
     for what in native[0]:
-        time_rows.append([what, *(spread([one[what] for one in rounds[name]], 1) for name in rounds)])
+        time_rows.append(
+            [what, *(spread([figures_of_round[what] for figures_of_round in rounds[name]], 1) for name in rounds)]
+        )
         ratios = {name: [b[what] / n[what] for b, n in zip(rounds[name], native, strict=True)] for name in titles}
         ratio_rows.append([what, *(spread(values, 1) for values in ratios.values())])
     here = first["native"].accuracy[0].spearman
@@ -187,27 +189,34 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="data folder with flores200 and sts17")
     parser.add_argument("--browsers", default="chromium", help="names of engines, comma-separated")
     parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
-    lines = lines_of(given.data, "dev", LINES)
-    queries = [line[:40].rsplit(" ", 1)[0] for line in lines_of(given.data, "devtest", QUERIES)]
-    rounds: dict[str, list[dict[str, float]]] = {name: [] for name in ("native", *given.browsers.split(","))}
+    options = parser.parse_args()
+    lines = lines_of(options.data, "dev", LINES)
+    queries = [line[:40].rsplit(" ", 1)[0] for line in lines_of(options.data, "devtest", QUERIES)]
+    rounds: dict[str, list[dict[str, float]]] = {name: [] for name in ("native", *options.browsers.split(","))}
     first: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="msdc-browser-page-") as folder:
         work = Path(folder)
         bundle, _ = export(MODEL, target="web", output=work / "bundle", with_runtime=True)
         sizes = size_rows(bundle)
-        for number in range(given.rounds):
+        for number in range(options.rounds):
             for name in rounds:
                 if name == "native":
                     device, answer = "python", native_round(bundle, lines, queries)
                 else:
                     device, answer = f"browser:{name}", browser_round(name, bundle, lines, queries, work)
-                (run,) = bench(bundle, device=device, runtime="onnx", tasks="none" if number else TASK, data=given.data,
-                               runs=RUNS, lengths=LENGTHS).results.runs  # fmt: skip
+                (run,) = bench(
+                    bundle,
+                    device=device,
+                    runtime="onnx",
+                    tasks="none" if number else TASK,
+                    data=options.data,
+                    runs=RUNS,
+                    lengths=LENGTHS,
+                ).results.runs
                 first.setdefault(name, run)
                 rounds[name].append(figures(answer, run))
                 print(f"round {number + 1}, {name}: {rounds[name][-1]}", file=sys.stderr)
-    write_page(given.write, "In browsers", f"{model_version(MODEL)}, exported with `--target web`, int8",
+    write_page(options.write, "In browsers", f"{model_version(MODEL)}, exported with `--target web`, int8",
                page_body(sizes, rounds, first), "onnxruntime")  # fmt: skip
 
 

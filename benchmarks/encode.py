@@ -63,7 +63,7 @@ def bundle(work: Path, runtime: str) -> str:
 
 
 def ways(work: Path, peer: str | None, e5: Path | None) -> list[Way]:
-    found = [
+    ways_measured = [
         Way(f'`load_encoder("{MODEL}")`, the int8 program', "default", MODEL),
         Way("its float program", "float", MODEL),
         Way("its PyTorch module", "float-torch", MODEL),
@@ -75,10 +75,10 @@ def ways(work: Path, peer: str | None, e5: Path | None) -> list[Way]:
         run_json(DISTILL, work, *names.values(), python=peer)
         for name, folder in names.items():
             quantized = str(work / f"{folder.name}-onnx")
-            found.append(Way(f"{name}, sentence-transformers", "st-torch", str(folder), peer))
-            found.append(Way(f"{name}, its int8 ONNX export", "st-onnx", quantized, peer))
-        found.append(Way(f"model2vec of {TEACHER}", "model2vec", str(work / "model2vec"), peer))
-    return found
+            ways_measured.append(Way(f"{name}, sentence-transformers", "st-torch", str(folder), peer))
+            ways_measured.append(Way(f"{name}, its int8 ONNX export", "st-onnx", quantized, peer))
+        ways_measured.append(Way(f"model2vec of {TEACHER}", "model2vec", str(work / "model2vec"), peer))
+    return ways_measured
 
 
 def file_seconds(work: Path, texts: Path) -> float:
@@ -113,8 +113,8 @@ def lowest_cosine(texts: Path) -> float:
 
 def ratio(values: list[float], base: list[float]) -> str:
     """Of medians, and the range of the ratios of single rounds."""
-    each = [a / b for a, b in zip(values, base, strict=True)]
-    return f"{median(values) / median(base):.2f} [{min(each):.2f}, {max(each):.2f}]"
+    round_ratios = [a / b for a, b in zip(values, base, strict=True)]
+    return f"{median(values) / median(base):.2f} [{min(round_ratios):.2f}, {max(round_ratios):.2f}]"
 
 
 def main() -> None:
@@ -128,20 +128,20 @@ def main() -> None:
     texts = corpus_texts(options.work)
     rows = ways(options.work, options.peer_python, options.e5)
     msdc.load_encoder(MODEL)  # its program is kept
-    found: dict[str, dict[str, list[dict[str, Any]]]] = {row.title: {task: [] for task in TASKS} for row in rows}
+    runs: dict[str, dict[str, list[dict[str, Any]]]] = {row.title: {task: [] for task in TASKS} for row in rows}
     for _ in range(options.rounds):
         for task in TASKS:
             for row in rows:
-                found[row.title][task].append(
+                runs[row.title][task].append(
                     run_json(CHILD, row.way, row.model, texts, task, threads=1, python=row.python)
                 )
     seconds = [file_seconds(options.work, texts) for _ in range(options.rounds)]
 
     def column(row: Way, task: str, key: str) -> list[float]:
-        return [one[key] for one in found[row.title][task]]
+        return [run[key] for run in runs[row.title][task]]
 
     base = rows[0]
-    whole = table(
+    process_table = table(
         ("model", "first line, CPU s", "ratio", "MiB", f"{LINES:,} lines, CPU s", "ratio", "MiB"),
         [(row.title, *(cell for task in ("first", "lines") for cell in (
             spread(column(row, task, "cpu_s")), ratio(column(row, task, "cpu_s"), column(base, task, "cpu_s")),
@@ -156,12 +156,18 @@ def main() -> None:
     )  # fmt: skip
     body = (
         f"Processor time on one processor; median [range] of {options.rounds} processes; ratios to the first row.\n\n"
-        f"## The whole process\n\n{whole}\n\n`msdc encode -i FILE -o FILE.npy`, {FILE_LINES:,} lines of 5 sentences: "
+        f"## The whole process\n\n{process_table}\n\n`msdc encode -i FILE -o FILE.npy`, "
+        f"{FILE_LINES:,} lines of 5 sentences: "
         f"{spread(seconds, 1)} CPU s.\n\n## Milliseconds per text, one by one\n\n{single}\n\n"
         f"Lowest cosine of the int8 program to the float model over {LINES:,} lines: {lowest_cosine(texts):.4f}.\n"
     )
-    write_page(options.write, "What a vector costs", model_version(MODEL), body,
-               "onnxruntime executorch torch sentencepiece numpy")  # fmt: skip
+    write_page(
+        options.write,
+        "What a vector costs",
+        model_version(MODEL),
+        body,
+        "onnxruntime executorch torch sentencepiece numpy",
+    )
 
 
 if __name__ == "__main__":

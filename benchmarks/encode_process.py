@@ -86,16 +86,16 @@ def main(way: str, model: str, texts: dict[str, list[str]], task: str) -> dict[s
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     encode = WAYS[way](model)
     loaded = process_time()
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     if task == "each":
         for name in ("short", "typical", "long"):
             encode(texts[name][:1])
-            found[name] = milliseconds(encode, [[text] for text in texts[name]])
-        found["list"] = milliseconds(encode, [texts["lines"]])
+            figures[name] = milliseconds(encode, [[text] for text in texts[name]])
+        figures["list"] = milliseconds(encode, [texts["lines"]])
     else:
         encode(texts["lines"] if task == "lines" else texts["lines"][:1])
     used = resource.getrusage(resource.RUSAGE_SELF)
-    return found | {"load_s": loaded, "cpu_s": used.ru_utime + used.ru_stime, "mib": peak_mib()}
+    return figures | {"load_s": loaded, "cpu_s": used.ru_utime + used.ru_stime, "mib": peak_mib()}
 
 
 if __name__ == "__main__":

@@ -33,15 +33,17 @@ def shortened(document: str) -> str:
     parts = re.split(r"\n(?=## |\*\*[^*\n]+\*\*\n)", document)
     text = "\n".join(part for part in parts if not part.lstrip("#* ").startswith(LEFT_OUT))
     lines: list[str] = []
-    kept: list[bool] = []  # by column: whether it has intervals
+    has_intervals: list[bool] = []  # by column: whether it has intervals
     for line in text.replace(SEARCHED, f"{SEARCHED}\nFiles with none are not listed.\n").splitlines():
         if line.startswith("| flores-mining/"):
             continue
         cells = line.split("|")
         if line.startswith("| set "):
-            kept = [INTERVALS_OF in cell for cell in cells]
-        elif line.startswith("| ") and len(cells) == len(kept) and any(kept):
-            cells = [cell if keep else re.sub(r" \[.+\]", "", cell) for cell, keep in zip(cells, kept, strict=True)]
+            has_intervals = [INTERVALS_OF in cell for cell in cells]
+        elif line.startswith("| ") and len(cells) == len(has_intervals) and any(has_intervals):
+            cells = [
+                cell if keep else re.sub(r" \[.+\]", "", cell) for cell, keep in zip(cells, has_intervals, strict=True)
+            ]
             line = "|".join(cells).replace("| 0 + 0 near of", "| 0 of")
         unseen = ", unseen pairs |" in line and line.split("|")[2:-3] == lines[-1].split("|")[2:-3]
         if not unseen and not line.endswith(": 0 exact, 0 near"):

@@ -54,11 +54,11 @@ def golden_cosines(bundle: Path, model: str) -> dict[str, list[float]]:
 
     texts = json.loads((bundle / "golden.json").read_text())["texts"]
     float_ND = package.load_encoder(model, precision="float").encode(texts)
-    found = {}
+    cosines = {}
     for runtime in ("executorch", "onnx"):
         cosine_N = (package.load_bundle(bundle, runtime=runtime).encode(texts) * float_ND).sum(1)
-        found[runtime] = [round(float(cosine_N.mean()), 6), round(float(cosine_N.min()), 6)]
-    return found
+        cosines[runtime] = [round(float(cosine_N.mean()), 6), round(float(cosine_N.min()), 6)]
+    return cosines
 
 
 def shape(value: Any) -> Any:

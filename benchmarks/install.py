@@ -73,27 +73,29 @@ def tree_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
 
 
-def user_folder(place: Path, bundle: Path | None) -> Path:
+def user_folder(folder: Path, bundle: Path | None) -> Path:
     """A user's folder: modules that must not be imported, text, a bundle of both programs."""
-    place.mkdir()
+    folder.mkdir()
     for name in ("export", "bench", "distill", "compress"):
-        (place / f"{name}.py").write_text("raise SystemExit('a module of the working directory was imported')\n")
-    (place / "notes.txt").write_text("The car is on level 2.\nDas Wetter ist schön.\n", encoding="utf-8")
+        (folder / f"{name}.py").write_text("raise SystemExit('a module of the working directory was imported')\n")
+    (folder / "notes.txt").write_text("The car is on level 2.\nDas Wetter ist schön.\n", encoding="utf-8")
     unit = "<tuv xml:lang='en'><seg>A car</seg></tuv><tuv xml:lang='de'><seg>Auto</seg></tuv>"
-    (place / "t.tmx").write_text(f"<tmx version='1.4'><body><tu>{unit}</tu></body></tmx>", encoding="utf-8")
+    (folder / "t.tmx").write_text(f"<tmx version='1.4'><body><tu>{unit}</tu></body></tmx>", encoding="utf-8")
     codes, rows = parallel_table()
     pairs = [f"{row[codes.index('en')]}\t{row[codes.index('de')]}\n" for row in rows]
-    (place / "mine.en-de.tsv").write_text("".join(pairs), encoding="utf-8")
-    (place / "mine.yaml").write_text(RECIPE, encoding="utf-8")
+    (folder / "mine.en-de.tsv").write_text("".join(pairs), encoding="utf-8")
+    (folder / "mine.yaml").write_text(RECIPE, encoding="utf-8")
     if bundle is not None:
-        shutil.copytree(bundle, place / "bundle")
-    return place
+        shutil.copytree(bundle, folder / "bundle")
+    return folder
 
 
 def run(command: str | Sequence[str | Path], cwd: Path, cache: Path | None = None) -> None:
     """Run a program or a shell line, without variables that would change what it imports."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "MSDC_", "VIRTUAL"))}
-    environment = kept if cache is None else kept | {"XDG_CACHE_HOME": str(cache), "HF_HUB_OFFLINE": "1"}
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "MSDC_", "VIRTUAL"))
+    }
+    environment = inherited if cache is None else inherited | {"XDG_CACHE_HOME": str(cache), "HF_HUB_OFFLINE": "1"}
     words = command if isinstance(command, str) else [str(word) for word in command]
     shell = isinstance(command, str)
     done = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, check=False, shell=shell)
@@ -122,9 +124,9 @@ def install(kind: Kind, wheel: Path, bundle: Path, work: Path, torch_index: str 
             "commands": list(kind.commands)}  # fmt: skip
 
 
-def page(found: Sequence[dict[str, Any]], wheel_bytes: int) -> str:
+def page(installs: Sequence[dict[str, Any]], wheel_bytes: int) -> str:
     rows, commands = [], []
-    for row in found:
+    for row in installs:
         name = f"`msdc[{row['extra']}]`" if row["extra"] else "`msdc`"
         torch = f"{row['torch_bytes'] / 1e6:.0f}" if row["torch_bytes"] else ""
         rows.append((name, f"{row['bytes'] / 1e6:.0f}", torch, row["packages"]))

@@ -22,7 +22,7 @@ from search import LANGUAGES
 import msdc
 from msdc.bench import evaluate_all
 from msdc.bench.accuracy.search import ranking, read_collection, relevance_scores, vector_scores
-from msdc.bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.vectors import CachedEncoder
 from msdc.commands.models import shipped_models
 from msdc.files import write_text
 from msdc.text.quickstart import parallel_table
@@ -48,7 +48,7 @@ def milliseconds(model: Any, texts: list[str]) -> float:
     return 1000 * (time.process_time() - start) / len(texts)
 
 
-def xquad(store: VectorStore, data: Path) -> dict[str, float]:
+def xquad(store: CachedEncoder, data: Path) -> dict[str, float]:
     """MRR@10 x 100 of vectors (and of words, in one language): within each language, and to English paragraphs."""
     sets = {code: read_collection(data / "retrieval" / f"xquad-{code}").content for code in LANGUAGES}
     scores: dict[str, float] = {}
@@ -76,7 +76,10 @@ def measured(name: str, model: Any, data: Path) -> dict[str, Any]:
     """All scores of a model."""
     document = json.loads(json.dumps(evaluate_all(model, TASKS, data=data).as_json()))
     scores = {result["name"]: result[result["main"]] for result in document["results"]}
-    return {"name": name, "scores": scores | {f"xquad/{key}": x for key, x in xquad(VectorStore(model), data).items()}}
+    return {
+        "name": name,
+        "scores": scores | {f"xquad/{key}": x for key, x in xquad(CachedEncoder(model), data).items()},
+    }
 
 
 def mean(scores: dict[str, float], names: list[str]) -> str:

@@ -36,7 +36,7 @@ from msdc.bench.accuracy.retrieval import XSR
 from msdc.bench.accuracy.similarity import STS
 from msdc.bench.accuracy.statistics import Items, resampled_scores, resampled_spearman
 from msdc.bench.accuracy.task import AccuracyTask, Settings
-from msdc.bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.vectors import CachedEncoder
 from msdc.distill.catalog import load_recipe
 from msdc.distill.recipe import Recipe
 from msdc.distill.run import Run
@@ -74,17 +74,17 @@ class TestSet(NamedTuple):
     gold_N: np.ndarray | None = None
     centred: bool = False
 
-    def score(self, store: VectorStore) -> tuple[float, np.ndarray]:
+    def score(self, store: CachedEncoder) -> tuple[float, np.ndarray]:
         """Spearman or P@1 x 100, and the answers: cosine of each pair, or 1 where the translation is the nearest."""
         if self.centred:
             right_N = found_without_offset(store, *self.content)
             return 100.0 * float(right_N.mean()), right_N
-        found = self.task.score(store, self.content, Settings(resamples=0, queries=QUERIES, threads=1))
-        assert found.items is not None
-        return float(found.scores[self.task.main]), found.items.values_N
+        outcome = self.task.score(store, self.content, Settings(resamples=0, queries=QUERIES, threads=1))
+        assert outcome.items is not None
+        return float(outcome.scores[self.task.main]), outcome.items.values_N
 
 
-def found_without_offset(store: VectorStore, pairs: Parallel, others: list[str]) -> np.ndarray:
+def found_without_offset(store: CachedEncoder, pairs: Parallel, others: list[str]) -> np.ndarray:
     """1 where the best candidate is the translation, after subtracting the mean of each side."""
     queries, answers = pairs.two_sides()
     sides = (unit_rows(store.encode(side)) for side in (queries, [*answers, *others]))
@@ -94,8 +94,10 @@ def found_without_offset(store: VectorStore, pairs: Parallel, others: list[str])
 
 def plain(text: str) -> str:
     """Letters and digits in lower case: two texts that differ in punctuation only are equal."""
-    kept = (c if unicodedata.category(c)[0] in "LMN" else " " for c in unicodedata.normalize("NFKC", text).casefold())
-    return " ".join("".join(kept).split())
+    letters = (
+        c if unicodedata.category(c)[0] in "LMN" else " " for c in unicodedata.normalize("NFKC", text).casefold()
+    )
+    return " ".join("".join(letters).split())
 
 
 def read_columns(path: Path) -> list[tuple[str, str]]:
@@ -107,14 +109,14 @@ def unseen_pairs(rows: list[tuple[str, str]], learned: list[tuple[str, str]]) ->
     """Pairs of which no side is in the learned text, each side once, so that every query has one answer."""
     seen_first = {plain(first) for first, _ in learned}
     seen_second = {plain(second) for _, second in learned}
-    kept = []
+    unseen = []
     for first, second in rows:
-        one, other = plain(first), plain(second)
-        if one and other and one not in seen_first and other not in seen_second:
-            seen_first.add(one)
-            seen_second.add(other)
-            kept.append((first, second))
-    return kept
+        first_plain, second_plain = plain(first), plain(second)
+        if first_plain and second_plain and first_plain not in seen_first and second_plain not in seen_second:
+            seen_first.add(first_plain)
+            seen_second.add(second_plain)
+            unseen.append((first, second))
+    return unseen
 
 
 @functools.cache
@@ -159,8 +161,10 @@ class RowResult(NamedTuple):
         mean = float(np.mean([self.raw["scores"][name] for name in measure.sets]))
         if not measure.pooled:
             return mean
-        answers, wanted = (np.concatenate([one[name] for name in measure.sets]) for one in (self.answers, gold))
-        return spearman(answers, wanted) - mean
+        answers, gold_values = (
+            np.concatenate([by_set[name] for name in measure.sets]) for by_set in (self.answers, gold)
+        )
+        return spearman(answers, gold_values) - mean
 
     def resampled(self, measure: Measure, gold: Gold) -> np.ndarray:
         if measure.pooled:
@@ -183,7 +187,7 @@ class RowResult(NamedTuple):
             parts.append((self.answers[name], wanted_N, picks_RN, picks_RN + start))
             start += len(wanted_N)
         means = np.mean([resampled_spearman(*part[:3]) for part in parts], axis=0)
-        values_N, wanted_N, _, picks_RN = (np.concatenate(one, axis=-1) for one in zip(*parts, strict=True))
+        values_N, wanted_N, _, picks_RN = (np.concatenate(columns, axis=-1) for columns in zip(*parts, strict=True))
         return np.nan_to_num(resampled_spearman(values_N, wanted_N, picks_RN) - means)
 
 
@@ -198,7 +202,7 @@ class Estimate(NamedTuple):
     high: float
     by_seed: tuple[float, ...]
     least: float
-    p: float
+    p_value: float
 
 
 def _estimate(values: Sequence[float], resampled: Sequence[np.ndarray]) -> Estimate:
@@ -215,44 +219,50 @@ def _estimate(values: Sequence[float], resampled: Sequence[np.ndarray]) -> Estim
     error = np.sqrt(total)
     half, power = (float(student_t.ppf(level, freedom)) * error for level in (0.975, 0.8))
     mean = float(np.mean(values))
-    p = 2 * float(student_t.sf(abs(mean) / error, freedom)) if error else float(mean == 0)
-    return Estimate(mean, mean - half, mean + half, tuple(values), half + power, p)
+    p_value = 2 * float(student_t.sf(abs(mean) / error, freedom)) if error else float(mean == 0)
+    return Estimate(mean, mean - half, mean + half, tuple(values), half + power, p_value)
 
 
 def estimate(results: Sequence[RowResult], measure: Measure, gold: Gold) -> Estimate:
-    return _estimate([one.value(measure, gold) for one in results], [one.resampled(measure, gold) for one in results])
+    return _estimate(
+        [result.value(measure, gold) for result in results], [result.resampled(measure, gold) for result in results]
+    )
 
 
 def difference(
     first: Sequence[RowResult], second: Sequence[RowResult], measure: Measure, gold: Gold
 ) -> Estimate | None:
     """First minus second on the seeds that both have; None without any."""
-    theirs = {one.key[2]: one for one in second}
-    pairs = [(one, theirs[one.key[2]]) for one in first if one.key[2] in theirs]
+    theirs = {result.key[2]: result for result in second}
+    pairs = [(result, theirs[result.key[2]]) for result in first if result.key[2] in theirs]
     if not pairs:
         return None
-    values = [one.value(measure, gold) - other.value(measure, gold) for one, other in pairs]
-    return _estimate(values, [one.resampled(measure, gold) - other.resampled(measure, gold) for one, other in pairs])
+    values = [result.value(measure, gold) - other.value(measure, gold) for result, other in pairs]
+    return _estimate(
+        values, [result.resampled(measure, gold) - other.resampled(measure, gold) for result, other in pairs]
+    )
 
 
 def holm(values: Sequence[float]) -> list[float]:
     """P-values corrected for their number, in the order given (Holm 1979)."""
     order = np.argsort(values)
     corrected = np.empty(len(values))
-    steps = [(len(values) - rank) * values[at] for rank, at in enumerate(order)]
+    steps = [(len(values) - rank) * values[index] for rank, index in enumerate(order)]
     corrected[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
     return corrected.tolist()
 
 
-def verdict(found: Estimate, corrected: float, published: float | None) -> str:
+def verdict(estimate: Estimate, corrected: float, published: float | None) -> str:
     """The verdict on an ordering; `published` is the paper's difference, if it has both rows."""
-    p = f"corrected p {corrected:.3f}" if corrected >= 0.001 else "corrected p < 0.001"
+    p_text = f"corrected p {corrected:.3f}" if corrected >= 0.001 else "corrected p < 0.001"
     if corrected >= LEVEL:
-        return f"not separated, {p}" + ("" if published is None else f" (the paper: {published:+.1f})")
-    sides = ("separated", "above" if found.mean > 0 else "below", p)
+        return f"not separated, {p_text}" + ("" if published is None else f" (the paper: {published:+.1f})")
+    sides = ("separated", "above" if estimate.mean > 0 else "below", p_text)
     if not published:
         return ", ".join((*sides, *["equal in the paper"] * (published == 0)))
-    return ", ".join((*sides, f"{'as in' if published * found.mean > 0 else 'against'} the paper ({published:+.1f})"))
+    return ", ".join(
+        (*sides, f"{'as in' if published * estimate.mean > 0 else 'against'} the paper ({published:+.1f})")
+    )
 
 
 class Ordering(NamedTuple):
@@ -261,29 +271,31 @@ class Ordering(NamedTuple):
     table: PaperTable
     rows: tuple[Row, Row]
     measure: Measure
-    found: Estimate
+    estimate: Estimate
     published: float | None
     unjudged: str
 
     def line(self, corrected: float) -> str:
-        one, other = self.rows
-        seeds = ", ".join(f"{value:+.1f}" for value in self.found.by_seed)
-        said = self.unjudged or verdict(self.found, corrected, self.published)
-        power = "" if self.unjudged else f" 80 % power: {self.found.least:.1f}."
+        first_row, second_row = self.rows
+        seeds = ", ".join(f"{value:+.1f}" for value in self.estimate.by_seed)
+        verdict_text = self.unjudged or verdict(self.estimate, corrected, self.published)
+        power = "" if self.unjudged else f" 80 % power: {self.estimate.least:.1f}."
         by = f" by {self.measure.name}" * (self.measure is not self.table.measures[0])
         return (
-            f"* **{one.label}** against **{other.label}**{by}: {self.found.mean:+.1f} [{self.found.low:+.1f}, "
-            f"{self.found.high:+.1f}], by seed {seeds}: {said}.{power}"
+            f"* **{first_row.label}** against **{second_row.label}**{by}: {self.estimate.mean:+.1f} "
+            f"[{self.estimate.low:+.1f}, {self.estimate.high:+.1f}], by seed {seeds}: {verdict_text}.{power}"
         )
 
 
 def orderings(table: PaperTable, results: Sequence[RowResult], gold: Gold) -> list[Ordering]:
     """The planned orderings of a table of which both rows were measured."""
-    found = []
+    planned = []
     for first, second, *by in table.orderings:
         rows, measure = (table.row(first), table.row(second)), table.measure(*by)
-        both = [[one for one in results if one.key[:2] == (table.name, row.name)] for row in rows]
-        paper = measure.paper or next((one.paper for one in table.measures if one.paper), "")
+        both = [[result for result in results if result.key[:2] == (table.name, row.name)] for row in rows]
+        paper = measure.paper or next(
+            (table_measure.paper for table_measure in table.measures if table_measure.paper), ""
+        )
         change = difference(both[0], both[1], measure, gold)
         if change is None:
             continue
@@ -291,25 +303,27 @@ def orderings(table: PaperTable, results: Sequence[RowResult], gold: Gold) -> li
         unjudged = ""
         if len(change.by_seed) < SEEDS:
             unjudged = "too few seeds, not judged"
-        elif max(np.mean([one.value(measure, gold) for one in some]) for some in both) < table.floor:
+        elif (
+            max(np.mean([result.value(measure, gold) for result in row_results]) for row_results in both) < table.floor
+        ):
             unjudged = f"both below {table.floor:g}, not judged"
         published = None if mine is None or theirs is None else mine - theirs
-        found.append(Ordering(table, rows, measure, change, published, unjudged))
-    return found
+        planned.append(Ordering(table, rows, measure, change, published, unjudged))
+    return planned
 
 
-def ordering_lines(found: Sequence[Ordering]) -> dict[str, list[str]]:
+def ordering_lines(planned: Sequence[Ordering]) -> dict[str, list[str]]:
     """A line per ordering, by table; p-values are corrected over all that are judged."""
-    corrected = iter(holm([one.found.p for one in found if not one.unjudged]))
+    corrected = iter(holm([ordering.estimate.p_value for ordering in planned if not ordering.unjudged]))
     lines: dict[str, list[str]] = {}
-    for one in found:
-        lines.setdefault(one.table.name, []).append(one.line(1.0 if one.unjudged else next(corrected)))
+    for ordering in planned:
+        lines.setdefault(ordering.table.name, []).append(ordering.line(1.0 if ordering.unjudged else next(corrected)))
     return lines
 
 
-def _cell(found: Estimate) -> str:
-    spread = f", {min(found.by_seed):.1f} to {max(found.by_seed):.1f}" if len(found.by_seed) > 1 else ""
-    return f"{found.mean:.1f} [{found.low:.1f}, {found.high:.1f}]{spread}"
+def _cell(estimate: Estimate) -> str:
+    spread = f", {min(estimate.by_seed):.1f} to {max(estimate.by_seed):.1f}" if len(estimate.by_seed) > 1 else ""
+    return f"{estimate.mean:.1f} [{estimate.low:.1f}, {estimate.high:.1f}]{spread}"
 
 
 def _scores(table: PaperTable, by_row: Mapping[str, list[RowResult]], gold: Gold) -> str:
@@ -330,22 +344,22 @@ def _scores(table: PaperTable, by_row: Mapping[str, list[RowResult]], gold: Gold
 
 def _shares(table: PaperTable, by_row: Mapping[str, list[RowResult]]) -> list[str]:
     """A paragraph of the shares of the loss in the last stage, of rows with several objectives; none without them."""
-    found = []
+    paragraphs = []
     for row in table.rows:
-        raws = [one.raw for one in by_row.get(row.name, ()) if len(one.raw.get("shares", ())) > 1]
+        raws = [result.raw for result in by_row.get(row.name, ()) if len(result.raw.get("shares", ())) > 1]
         if raws:
             shares = {name: 100 * np.mean([raw["shares"][name] for raw in raws]) for name in raws[0]["shares"]}
             texts = ", ".join(f"{name} {share:.1f} %" for name, share in shares.items())
-            found.append(f"{row.label} ({texts})")
-    return ["Shares of the loss in the last stage: " + "; ".join(found) + "."] if found else []
+            paragraphs.append(f"{row.label} ({texts})")
+    return ["Shares of the loss in the last stage: " + "; ".join(paragraphs) + "."] if paragraphs else []
 
 
 def _section(
     table: PaperTable, results: Sequence[RowResult], lines: Sequence[str], gold: Gold, notes: Mapping[str, str]
 ) -> str:
     by_row: dict[str, list[RowResult]] = {}
-    for one in sorted(results, key=lambda one: one.key):
-        by_row.setdefault(one.key[1], []).append(one)
+    for result in sorted(results, key=lambda result: result.key):
+        by_row.setdefault(result.key[1], []).append(result)
     return "\n\n".join([
         f"## {table.title}",
         table.note,
@@ -359,19 +373,29 @@ def _section(
 
 def page(tables: Sequence[PaperTable], results: Sequence[RowResult], gold: Gold, notes: Mapping[str, str]) -> str:
     """The page below its header; `notes` describe the test sets."""
-    precision = sorted({one.raw["precision"] for one in results if "steps" in one.raw})
-    lines = ordering_lines([one for table in tables for one in orderings(table, results, gold)])
-    return "\n\n".join([
-        f"Trained in {', '.join(precision)} on one thread. These students are tiny and trained "
-        "for a few hundred steps: compare orders, not scores; the papers used other data, sizes and test sets.",
-        "A cell is the mean over seeds, in brackets the 95 % interval over seeds and test items together (variance of "
-        "the mean over seeds plus that over resampled items, Student's t), then the lowest and highest score of a "
-        f"seed. {JUDGED} "
-        "Test sets were scored once, after training; checkpoints were chosen on held-out pairs and STSb "
-        "dev.",
-        *(_section(table, [one for one in results if one.key[0] == table.name], lines.get(table.name, ()), gold, notes)
-          for table in tables),
-    ])  # fmt: skip
+    precision = sorted({result.raw["precision"] for result in results if "steps" in result.raw})
+    lines = ordering_lines([ordering for table in tables for ordering in orderings(table, results, gold)])
+    return "\n\n".join(
+        [
+            f"Trained in {', '.join(precision)} on one thread. These students are tiny and trained "
+            "for a few hundred steps: compare orders, not scores; the papers used other data, sizes and test sets.",
+            "A cell is the mean over seeds, in brackets the 95 % interval over seeds and test items together "
+            "(variance of the mean over seeds plus that over resampled items, Student's t), then the lowest and highest score of a "
+            f"seed. {JUDGED} "
+            "Test sets were scored once, after training; checkpoints were chosen on held-out pairs and STSb "
+            "dev.",
+            *(
+                _section(
+                    table,
+                    [result for result in results if result.key[0] == table.name],
+                    lines.get(table.name, ()),
+                    gold,
+                    notes,
+                )
+                for table in tables
+            ),
+        ]
+    )
 
 
 def train(row: Row, recipe: Recipe, folder: Path, runs: Path) -> tuple[Encoder, dict[str, Any]]:
@@ -401,27 +425,27 @@ def run_row(table: PaperTable, row: Row, seed: int, work: Path, data: Path, sets
     else:
         recipe = load_recipe(row.recipe, row.settings(table, work, data, seed), data)
         encoder, facts = train(row, recipe, folder / row.name, folder)
-    store = VectorStore(encoder)
-    found = {one.name: one.score(store) for one in sets}
+    store = CachedEncoder(encoder)
+    scores_and_answers = {test_set.name: test_set.score(store) for test_set in sets}
     done = {
         "table": table.name,
         "row": row.name,
         "seed": seed,
-        "scores": {name: score for name, (score, _) in found.items()},
+        "scores": {name: score for name, (score, _) in scores_and_answers.items()},
         **facts,
     }
     file = answers_file(work, done)
     file.parent.mkdir(parents=True, exist_ok=True)
-    arrays: dict[str, Any] = {name: answers_N.astype(np.float32) for name, (_, answers_N) in found.items()}
+    arrays: dict[str, Any] = {name: answers_N.astype(np.float32) for name, (_, answers_N) in scores_and_answers.items()}
     np.savez_compressed(file, **arrays)
     return done
 
 
 def with_answers(rows: KeptRows, work: Path) -> list[RowResult]:
     """The rows of WORK/rows.jsonl with their answers; of a row that was measured twice, the later one."""
-    found = {(row["table"], row["row"], row["seed"]): row for row in rows}
+    latest = {(row["table"], row["row"], row["seed"]): row for row in rows}
     results = []
-    for row in found.values():
+    for row in latest.values():
         with np.load(answers_file(work, row)) as stored:
             results.append(RowResult(row, {name: stored[name].astype(np.float64) for name in stored.files}))
     return results
@@ -436,24 +460,28 @@ def main() -> None:
     parser.add_argument("--no-run", action="store_true", help="train nothing, render the page only")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    kept = KeptRows(options.work / "rows.jsonl")
+    stored_rows = KeptRows(options.work / "rows.jsonl")
     tables = [table for table in TABLES if table.name in options.tables.split(",")]
     for seed in () if options.no_run else map(int, options.seeds.split(",")):
         for table in tables:
             for row in (row for row in table.rows if seed <= row.seeds):
-                if kept.has(table=table.name, row=row.name, seed=seed):
+                if stored_rows.has(table=table.name, row=row.name, seed=seed):
                     continue
                 print(f"{table.name}, {row.name}, seed {seed}", file=sys.stderr, flush=True)
                 sets = [read_set(name, options.data) for name in table.sets]
                 try:
-                    kept.add(run_row(table, row, seed, options.work, options.data, sets))
+                    stored_rows.add(run_row(table, row, seed, options.work, options.data, sets))
                 except MsdcError as error:
                     print(f"{table.name}, {row.name}, seed {seed}: {error}", file=sys.stderr, flush=True)
-    results = [one for one in with_answers(kept, options.work) if one.key[0] in [table.name for table in tables]]
-    measured = [table for table in tables if any(one.key[0] == table.name for one in results)]
+    results = [
+        result
+        for result in with_answers(stored_rows, options.work)
+        if result.key[0] in [table.name for table in tables]
+    ]
+    measured = [table for table in tables if any(result.key[0] == table.name for result in results)]
     read = {name: read_set(name, options.data) for table in measured for name in table.sets}
-    gold = {name: one.gold_N for name, one in read.items()}
-    notes = {name: one.note for name, one in read.items()}
+    gold = {name: test_set.gold_N for name, test_set in read.items()}
+    notes = {name: test_set.note for name, test_set in read.items()}
     title = tables[0].title if len(tables) == 1 else "The papers' tables at small size"
     write_page(options.write, title, "students trained in these runs", page(measured, results, gold, notes),
                "torch transformers")  # fmt: skip

@@ -41,9 +41,9 @@ def picture(page: Path, target: Path, width: int, height: int) -> Path:
         # The last open section that ends within the height, above the rule of the next one.
         cut = max((edge for edge in shown.run(EDGES) if edge + MARGIN <= height), default=height - MARGIN) + MARGIN
         with Image.open(shown.screenshot(Path(folder) / "shot.png", full_page=False)) as image:
-            whole = image.convert("RGB").crop((0, 0, width, cut))
+            screenshot = image.convert("RGB").crop((0, 0, width, cut))
     data = io.BytesIO()
-    whole.quantize(256, dither=Image.Dither.NONE).save(data, format="PNG", optimize=True)
+    screenshot.quantize(256, dither=Image.Dither.NONE).save(data, format="PNG", optimize=True)
     if data.tell() > MAX_BYTES:
         raise InputError(f"the picture has {data.tell()} bytes, more than {MAX_BYTES}: pass a smaller --height")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -59,9 +59,9 @@ def main() -> None:
     parser.add_argument("--write", type=Path, default=Path("docs/images/report.png"), metavar="FILE")
     parser.add_argument("--width", type=int, default=1200, help="pixels")
     parser.add_argument("--height", type=int, default=1700, help="pixels, at most")
-    given = parser.parse_args()
+    options = parser.parse_args()
     try:
-        picture(given.page, given.write, given.width, given.height)
+        picture(options.page, options.write, options.width, options.height)
     except MsdcError as error:
         raise SystemExit(f"error: {error}") from error
 

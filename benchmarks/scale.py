@@ -56,8 +56,10 @@ def write_corpus(folder: Path, pairs: int, shards: int) -> None:
             pq.write_table(pa.table({"en": english, "de": others}), path)
             continue
         with gzip.open(path, "wt", 1) if kind == "tsv.gz" else open(path, "w", encoding="utf-8") as out:
-            for one, two in zip(english, others, strict=True):
-                out.write(f"{one}\t{two}\n" if kind == "tsv.gz" else json.dumps({"en": one, "de": two}) + "\n")
+            for source, target in zip(english, others, strict=True):
+                out.write(
+                    f"{source}\t{target}\n" if kind == "tsv.gz" else json.dumps({"en": source, "de": target}) + "\n"
+                )
     torn = sorted(folder.glob("*.tsv.gz"))[-1]
     os.truncate(torn, torn.stat().st_size // 2)
     (folder / "complete").touch()
@@ -83,17 +85,17 @@ def child(options: argparse.Namespace) -> None:
     from msdc.machine import peak_mib
 
     # CPU seconds of the process: other processes of the machine make them longer by little.
-    began, seen = time.process_time(), {"first": 0.0, "files": 0}
+    began, figures = time.process_time(), {"first": 0.0, "files": 0}
     trainer.CHECKPOINT_SECONDS = 0.0  # a checkpoint after every step: a kill loses nothing
 
     def stepped(*_: Any) -> None:
-        seen["first"] = seen["first"] or time.process_time() - began
+        figures["first"] = figures["first"] or time.process_time() - began
         if os.path.isdir("/proc/self/fd"):
-            seen["files"] = max(seen["files"], len(os.listdir("/proc/self/fd")))
+            figures["files"] = max(figures["files"], len(os.listdir("/proc/self/fd")))
 
     register_optimizer_step_post_hook(stepped)
     distill(json.loads(Path(options.recipe).read_text()), Path(options.run), options.resume)
-    print(json.dumps({**seen, "seconds": time.process_time() - began, "peak_mib": peak_mib()}))
+    print(json.dumps({**figures, "seconds": time.process_time() - began, "peak_mib": peak_mib()}))
 
 
 def feed_rate(tree: dict[str, Any], cache: Path) -> dict[str, float]:
@@ -101,7 +103,7 @@ def feed_rate(tree: dict[str, Any], cache: Path) -> dict[str, float]:
     from msdc import load_encoder
     from msdc.distill.catalog import parse_recipe
     from msdc.distill.data.corpora import open_corpora
-    from msdc.distill.data.tables import open_table
+    from msdc.distill.data.tables import open_source_table
     from msdc.distill.data.text import StageText
     from msdc.distill.teacher.store import VectorStore
     from msdc.distill.training.feed import BatchFeed
@@ -109,7 +111,7 @@ def feed_rate(tree: dict[str, Any], cache: Path) -> dict[str, float]:
     os.environ["XDG_CACHE_HOME"] = str(cache)
     recipe = parse_recipe(tree, "scale")
     encoder = load_encoder(tree["student"])
-    text = StageText([open_table(source) for source in open_corpora(recipe.corpora)], 1, recipe.heldout)
+    text = StageText([open_source_table(source) for source in open_corpora(recipe.corpora)], 1, recipe.heldout)
     store = VectorStore(cache / "rate", encoder.width)
     store.reserve(text.distinct_sources())
     for table_ in text.tables:
@@ -117,10 +119,10 @@ def feed_rate(tree: dict[str, Any], cache: Path) -> dict[str, float]:
             store.write(keys, np.ones((len(keys), encoder.width), np.float32))
     teacher: Any = SimpleNamespace(width=encoder.width, layers=(), stored=store.read, rows=None)
     feed = BatchFeed(recipe.stages[0], text, encoder.tokenizer, 1, teacher)
-    batches, pairs, wanted = feed.batches(), 0, min(10**6, text.order.epoch_rows)
+    batches, pairs, pairs_to_read = feed.batches(), 0, min(10**6, text.order.epoch_rows)
     next(batches)
     began = time.process_time()
-    while pairs < wanted:
+    while pairs < pairs_to_read:
         pairs += len(next(batches))
     seconds, files = time.process_time() - began, len(os.listdir("/proc/self/fd"))
     batches.close()
@@ -152,8 +154,13 @@ def train(
     processes = []
     for rank in range(world):
         cache = work / (f"cache-{rank % 2}" if machines else "cache")
-        place = {"RANK": rank, "LOCAL_RANK": 0 if machines else rank, "WORLD_SIZE": world, "MASTER_PORT": port}
-        environment = os.environ | {key: str(value) for key, value in place.items()}
+        process_environment = {
+            "RANK": rank,
+            "LOCAL_RANK": 0 if machines else rank,
+            "WORLD_SIZE": world,
+            "MASTER_PORT": port,
+        }
+        environment = os.environ | {key: str(value) for key, value in process_environment.items()}
         environment |= {"MASTER_ADDR": "127.0.0.1", "XDG_CACHE_HOME": str(cache), "OMP_NUM_THREADS": "1"}
         words = [sys.executable, __file__, "--child", "--recipe", str(file), "--run", str(run)]
         limit = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (MOST_FILES, MOST_FILES))) if machines else None
@@ -173,13 +180,13 @@ def train(
         time.sleep(1.0)
         for process in processes:
             process.kill()
-    found = [process.communicate() for process in processes]
+    outputs = [process.communicate() for process in processes]
     if kill_at is not None:
         return []
-    for process, (_, errors) in zip(processes, found, strict=True):
+    for process, (_, errors) in zip(processes, outputs, strict=True):
         if process.returncode:
             raise SystemExit(f"{name}: a process failed:\n{errors[-2000:]}")
-    return [json.loads(output.splitlines()[-1]) for output, _ in found]
+    return [json.loads(output.splitlines()[-1]) for output, _ in outputs]
 
 
 def disk_bytes(folder: Path) -> int:
@@ -197,17 +204,23 @@ def rehearse(
     rows: list[Any] = []
     expected: list[Any] = []
 
-    def measured(name: str, world: int, **more: Any) -> None:
-        found = train(work, name, tree, world, **more)
-        seen = losses(work / name)
-        expected.append(seen) if not expected else None
-        assert len(seen) == len(expected[0]) == steps, f"{name}: {len(seen)} of {steps} steps are logged"
-        difference = max(abs(one - two) for one, two in zip(seen, expected[0], strict=True))
-        rows.append({
-            "run": name, "processes": world, "first": max(one["first"] for one in found),
-            "seconds": max(one["seconds"] for one in found), "peak_mib": max(one["peak_mib"] for one in found),
-            "files": max(one["files"] for one in found), "difference": difference,
-        })  # fmt: skip
+    def measured(name: str, world: int, **options: Any) -> None:
+        processes = train(work, name, tree, world, **options)
+        run_losses = losses(work / name)
+        expected.append(run_losses) if not expected else None
+        assert len(run_losses) == len(expected[0]) == steps, f"{name}: {len(run_losses)} of {steps} steps are logged"
+        difference = max(abs(loss - expected_loss) for loss, expected_loss in zip(run_losses, expected[0], strict=True))
+        rows.append(
+            {
+                "run": name,
+                "processes": world,
+                "first": max(process["first"] for process in processes),
+                "seconds": max(process["seconds"] for process in processes),
+                "peak_mib": max(process["peak_mib"] for process in processes),
+                "files": max(process["files"] for process in processes),
+                "difference": difference,
+            }
+        )
         print(json.dumps({"pairs": pairs, **rows[-1]}), file=sys.stderr, flush=True)
 
     measured(f"first run, {worlds[0]}", worlds[0])
@@ -223,20 +236,20 @@ def rehearse(
             "feed": feed_rate(tree, work / "cache")}  # fmt: skip
 
 
-def page(found: list[dict[str, Any]], steps: int, batch: int) -> str:
+def page(sizes: list[dict[str, Any]], steps: int, batch: int) -> str:
     sections = []
-    for one in found:
+    for size in sizes:
         header = ("", "processes", "CPU seconds of a process to the first step", "CPU seconds",
                   "peak memory of a process, MiB", "open files", "largest difference of a loss")  # fmt: skip
         cells = [
             (row["run"], row["processes"], f"{row['first']:.1f}", f"{row['seconds']:.1f}", f"{row['peak_mib']:,.0f}",
              row["files"], f"{row['difference']:.1e}")
-            for row in one["rows"]
+            for row in size["rows"]
         ]  # fmt: skip
         sections.append(
-            f"## {one['pairs']:,} pairs\n\n{table(header, cells)}\n\nThe corpus takes {one['corpus'] / 1e6:,.0f} MB, "
-            f"the cache of one machine {one['disk'] / 1e6:,.0f} MB. With all vectors stored the feed gives "
-            f"{one['feed']['pairs_per_second']:,.0f} pairs per CPU second, with {one['feed']['files']} open files."
+            f"## {size['pairs']:,} pairs\n\n{table(header, cells)}\n\nThe corpus takes {size['corpus'] / 1e6:,.0f} MB, "
+            f"the cache of one machine {size['disk'] / 1e6:,.0f} MB. With all vectors stored the feed gives "
+            f"{size['feed']['pairs_per_second']:,.0f} pairs per CPU second, with {size['feed']['files']} open files."
         )
     return "\n\n".join([
         f"""{steps} steps of {batch} pairs. "First run" reads and tokenizes all text. "Two machines" are two processes
@@ -265,13 +278,13 @@ def main() -> None:
     if options.child:
         child(options)
         return
-    found = [
+    sizes = [
         rehearse(options.work / str(pairs), pairs, options.shards, options.model, options.steps, options.batch,
                  tuple(options.processes), options.quick)
         for pairs in options.pairs
     ]  # fmt: skip
-    print(json.dumps(found))
-    body = page(found, options.steps, options.batch)
+    print(json.dumps(sizes))
+    body = page(sizes, options.steps, options.batch)
     write_page(options.write, "Training at full size", model_version(options.model), body, "torch pyarrow numpy")
 
 

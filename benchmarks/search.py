@@ -24,7 +24,7 @@ import msdc
 from msdc.bench import evaluate_all
 from msdc.bench.accuracy.search import Collection, ranking, read_collection, relevance_scores, vector_scores
 from msdc.bench.accuracy.statistics import Items, interval
-from msdc.bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.vectors import CachedEncoder
 from msdc.search.ranking import Mode
 from msdc.search.words import index_words
 
@@ -38,11 +38,11 @@ def sets(options: argparse.Namespace) -> str:
     rows = []
     for model in options.models:
         document = evaluate_all(model, options.set, data=options.data).as_json()
-        for one in document["results"]:
-            for mode, score in (("vectors", one), ("words", one["words"]), ("both", one["both"])):
+        for result in document["results"]:
+            for mode, score in (("vectors", result), ("words", result["words"]), ("both", result["both"])):
                 low, high = score["interval"]
                 rows.append([
-                    one["name"].removeprefix("retrieval/"), one["model"], mode, f"{score['acc1']:.1f}",
+                    result["name"].removeprefix("retrieval/"), result["model"], mode, f"{score['acc1']:.1f}",
                     f"{score['mrr']:.1f} [{low:.1f}, {high:.1f}]",
                 ])  # fmt: skip
     return f"""## In one language
@@ -55,20 +55,23 @@ Neither is training text. In brackets: 95 % bootstrap interval.
 
 def across(options: argparse.Namespace) -> str:
     """MRR@10 of XQuAD's questions in each language among its paragraphs in each language."""
-    found: dict[str, Collection] = {
+    collections: dict[str, Collection] = {
         language: read_collection(options.data / "retrieval" / f"xquad-{language}").content for language in LANGUAGES
     }
-    first = found[LANGUAGES[0]]
+    first = collections[LANGUAGES[0]]
     cells: dict[tuple[str, str, str], list[str]] = {}
     widest = 0.0
     for model in options.models:
-        store = VectorStore(msdc.load_encoder(model))
-        for asking, asked in found.items():
-            for answering in found.values():
+        store = CachedEncoder(msdc.load_encoder(model))
+        for asking, asked in collections.items():
+            for answering in collections.values():
                 if asked.grades != first.grades or list(answering.documents) != list(first.documents):
                     raise SystemExit(f"xquad-{asking} and xquad-{LANGUAGES[0]} differ in their ids")
-                place = {key: row for row, key in enumerate(answering.documents)}
-                grades = [{place[one]: grade for one, grade in asked.grades[key].items()} for key in asked.queries]
+                row_of_document = {key: row for row, key in enumerate(answering.documents)}
+                grades = [
+                    {row_of_document[document]: grade for document, grade in asked.grades[key].items()}
+                    for key in asked.queries
+                ]
                 documents, queries = list(answering.documents.values()), list(asked.queries.values())
                 scores = _scores(store, documents, queries)
                 for mode, score_QM in scores.items():
@@ -85,7 +88,7 @@ English. No 95 % bootstrap interval is wider than ± {widest:.1f}.
 {table(("model", "ranked by", "question", *LANGUAGES), rows)}"""
 
 
-def _scores(store: VectorStore, documents: list[tuple[str, str]], queries: list[str]) -> dict[Mode, np.ndarray]:
+def _scores(store: CachedEncoder, documents: list[tuple[str, str]], queries: list[str]) -> dict[Mode, np.ndarray]:
     """The scores by mode of every document for every query, [Q, M]."""
     vectors_QM, _ = vector_scores(store, documents, queries)
     return {"vectors": vectors_QM, **relevance_scores(documents, queries, vectors_QM)}
@@ -101,7 +104,7 @@ def small(options: argparse.Namespace) -> str:
     """First hits of everyday questions in small collections."""
     rows = []
     for model in options.models:
-        store = VectorStore(msdc.load_encoder(model))
+        store = CachedEncoder(msdc.load_encoder(model))
         for file in sorted(COLLECTIONS.glob("*.json")):
             collection = json.loads(file.read_text(encoding="utf-8"))
             documents, queries = (
@@ -139,11 +142,11 @@ def exact_sets() -> dict[str, tuple[list[tuple[str, str]], list[tuple[str, int]]
     beginnings = [(start, row) for start, rows in sorted(words.items()) if len(start) == 4 and len(rows) == 1
                   for row in rows if start.isalpha()]  # fmt: skip
     return {
-        "versions": ([("", f"Release {one} fixes some bugs.") for one in versions], [*zip(versions, range(60),
+        "versions": ([("", f"Release {release} fixes some bugs.") for release in versions], [*zip(versions, range(60),
         strict=True)]),
-        "dates": ([("", f"Diary of {one}: nothing special happened.") for one in days], [*zip(days, range(365),
+        "dates": ([("", f"Diary of {day}: nothing special happened.") for day in days], [*zip(days, range(365),
         strict=True)]),
-        "codes": ([("", f"Part {one} is in stock.") for one in codes], [*zip(codes, range(200), strict=True)]),
+        "codes": ([("", f"Part {code} is in stock.") for code in codes], [*zip(codes, range(200), strict=True)]),
         "titles": (
             [(title, "See the page of the project.") for title in titles] + others, [*zip(titles, range(60),
             strict=True)]
@@ -156,7 +159,7 @@ def exact(options: argparse.Namespace) -> str:
     """First hits of codes, dates, titles and first letters of words."""
     rows = []
     for model in options.models:
-        store = VectorStore(msdc.load_encoder(model))
+        store = CachedEncoder(msdc.load_encoder(model))
         for name, (documents, asked) in exact_sets().items():
             cells = _cells(_scores(store, documents, [query for query, _ in asked]), [answer for _, answer in asked])
             rows.append([name, model, str(len(documents)), str(len(asked)), *cells])

@@ -73,25 +73,25 @@ def build(entries: int, path: Path) -> None:
     vectors_ND.flush()
 
 
-def own(path: Path) -> dict[str, Any]:
+def measure_msdc(path: Path) -> dict[str, Any]:
     """Bytes of an index, seconds to its first answer and to check it, milliseconds per search by mode."""
     model: Any = RandomVectors()
     chance = np.random.default_rng(2)
     base = peak_mib()
     index = open_index(path, model)
     first = index.search("w4000 w3000")
-    found: dict[str, Any] = {"mb": path.stat().st_size / 1e6, "open_s": index.open_s + first.search_ms / 1e3}
+    costs: dict[str, Any] = {"mb": path.stat().st_size / 1e6, "open_s": index.open_s + first.search_ms / 1e3}
     for mode in ("words", "vectors", "both"):
         queries = [" ".join(f"w{word}" for word in chance.integers(0, 5000, 6)) for _ in range(ASKED)]
         times = [index.search(query, TOP, mode=mode).search_ms for query in queries]
-        found[mode] = spread(times, 1)
+        costs[mode] = spread(times, 1)
     frequent = [
         " ".join(f"w{word}" for word in chance.choice(20, 6, replace=False) + 1) + " " for _ in range(ASKED // 4)
     ]
-    found["frequent"] = spread([index.search(query, TOP).search_ms for query in frequent], 1)
-    found["rise_mib"], began = peak_mib() - base, time.perf_counter()
+    costs["frequent"] = spread([index.search(query, TOP).search_ms for query in frequent], 1)
+    costs["rise_mib"], began = peak_mib() - base, time.perf_counter()
     index.check()
-    return found | {"check_s": time.perf_counter() - began}
+    return costs | {"check_s": time.perf_counter() - began}
 
 
 def faiss_file(vectors_ND: np.ndarray, file: Path) -> None:
@@ -176,7 +176,7 @@ def child(step: str, library: str, entries: int, path: Path) -> dict[str, Any]:
     """Write the file of a library unless it is there, or measure it: each in a process of its own."""
     file = path if library == "msdc" else path.with_suffix(f".{library}")
     if step == "measure":
-        return own(file) if library == "msdc" else other(library, file)
+        return measure_msdc(file) if library == "msdc" else other(library, file)
     if not file.exists() and library == "msdc":
         build(entries, file)
     elif not file.exists():
@@ -196,21 +196,24 @@ def main() -> None:
         print(json.dumps(child(step, library, int(entries), options.work / f"{entries}.sqlite")))
         return
     options.work.mkdir(parents=True, exist_ok=True)
-    kept, rows = KeptRows(options.work / "costs.jsonl"), []
-    installed = [one for one in options.libraries
-                 if all(importlib.util.find_spec(name) for name in OTHERS.get(one, ("",))[0].split())]  # fmt: skip
+    stored_rows, rows = KeptRows(options.work / "costs.jsonl"), []
+    installed = [
+        library_name
+        for library_name in options.libraries
+        if all(importlib.util.find_spec(name) for name in OTHERS.get(library_name, ("",))[0].split())
+    ]
     for entries in options.entries:
         for library in installed:
-            if not kept.has(entries=entries, library=library):
+            if not stored_rows.has(entries=entries, library=library):
                 for needed in dict.fromkeys(("msdc", library)):
                     run_json(__file__, "--work", options.work, "--child", "prepare", needed, entries, threads=1)
                 measured = run_json(__file__, "--work", options.work, "--child", "measure", library, entries, threads=1)
-                kept.add({"library": library, "entries": entries, **measured})
-            one = next(row for row in kept if (row["entries"], row["library"]) == (entries, library))
-            modes = [one.get(mode, "none") for mode in ("words", "vectors", "both", "frequent")]
-            check = f"{one['check_s']:.2f}" if "check_s" in one else "none"
-            rows.append([f"{entries:,}", library, f"{one['mb']:,.1f}", f"{one['open_s']:.2f}", check,
-                         f"{one['rise_mib']:,.0f}", *modes])  # fmt: skip
+                stored_rows.add({"library": library, "entries": entries, **measured})
+            stored = next(row for row in stored_rows if (row["entries"], row["library"]) == (entries, library))
+            modes = [stored.get(mode, "none") for mode in ("words", "vectors", "both", "frequent")]
+            check = f"{stored['check_s']:.2f}" if "check_s" in stored else "none"
+            rows.append([f"{entries:,}", library, f"{stored['mb']:,.1f}", f"{stored['open_s']:.2f}", check,
+                         f"{stored['rise_mib']:,.0f}", *modes])  # fmt: skip
     head = ("entries", "library", "MB", "first answer s", "full check s", "memory rises by MiB",
             *(f"ms, {mode}" for mode in ("words", "vectors", "both", "both, frequent words")))  # fmt: skip
     body = f"""One thread, {ASKED} queries of six words, median [fastest, slowest], without encoding the query.

@@ -50,8 +50,8 @@ def make_models(folder: Path) -> dict[str, Path]:
         vocabulary=tokenizer.size, hidden=128, heads=2, intermediate=512, unit=2, repeats=1, bottleneck=32,
         positions=128, pad_id=tokenizer.pad_id, normalize=False,
     )  # fmt: skip
-    own = save_student(Student(config).eval(), tokenizer, folder / "own")
-    return {"standard": export_sentence_transformers(own, folder / "standard"), "msdc": own}
+    student_folder = save_student(Student(config).eval(), tokenizer, folder / "own")
+    return {"standard": export_sentence_transformers(student_folder, folder / "standard"), "msdc": student_folder}
 
 
 # The part that runs inside pytest, as a plugin of this name.
@@ -83,8 +83,8 @@ def pytest_configure(config: Any) -> None:
             return load(path, *args, **options)
         graded = read_pairs(GRADED_PAIRS)
         rows = {"sentence1": graded.first, "sentence2": graded.second, "score": (graded.gold_N / 5).tolist()}
-        whole = datasets.Dataset.from_dict(rows)
-        splits = datasets.DatasetDict({split: whole for split in ("train", "validation", "test")})
+        data_set = datasets.Dataset.from_dict(rows)
+        splits = datasets.DatasetDict({split: data_set for split in ("train", "validation", "test")})
         return splits[options["split"]] if options.get("split") else splits
 
     SentenceTransformer.__init__ = opened  # type: ignore[method-assign]
@@ -108,11 +108,11 @@ def run_tests(checkout: Path, model: Path, result: Path, chosen: list[str]) -> d
     command = [sys.executable, "-m", "pytest", "-q", "-p", Path(__file__).stem, "-p", "no:cacheprovider",
                f"--timeout={SECONDS}", "--tb=line", *chosen]  # fmt: skip
     subprocess.run(command, cwd=checkout, env=environment, stdout=subprocess.DEVNULL)
-    found: dict[str, tuple[str, str]] = {}
+    outcomes: dict[str, tuple[str, str]] = {}
     for line in result.read_text("utf-8").splitlines():
         name, outcome, reason = json.loads(line)
-        found[name] = outcome, reason
-    return found
+        outcomes[name] = outcome, reason
+    return outcomes
 
 
 def main() -> None:
@@ -125,11 +125,11 @@ def main() -> None:
     if not (options.checkout / "tests" / "conftest.py").is_file():
         parser.error(f"{options.checkout}: no tests/conftest.py; give a checkout of sentence-transformers")
     with tempfile.TemporaryDirectory(prefix="msdc-suite-") as folder:
-        found = {}
+        outcomes = {}
         for name, model in make_models(Path(folder)).items():
-            found[name] = run_tests(options.checkout.resolve(), model, Path(folder, f"{name}.jsonl"), options.tests)
-    counted = [name for name, (outcome, _) in found["standard"].items() if outcome == "passed"]
-    missed = {name: found["msdc"].get(name, ("missing", "")) for name in counted}
+            outcomes[name] = run_tests(options.checkout.resolve(), model, Path(folder, f"{name}.jsonl"), options.tests)
+    counted = [name for name, (outcome, _) in outcomes["standard"].items() if outcome == "passed"]
+    missed = {name: outcomes["msdc"].get(name, ("missing", "")) for name in counted}
     reasons = {name: reason for name, (outcome, reason) in missed.items() if outcome != "passed"}
     print(
         f"{len(counted) - len(reasons)} of {len(counted)} tests that pass with standard classes pass with msdc's module"

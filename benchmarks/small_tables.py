@@ -46,11 +46,11 @@ class Row:
         return read_file(base).paper_row(chosen).get(key) if base and self.published else None
 
     def settings(self, table: "PaperTable", work: Path, data: Path, seed: int) -> tuple[str, ...]:
-        wanted = {**table.common(work, data), **self.set}
+        requested = {**table.common(work, data), **self.set}
         have = {stage.name for stage in load_recipe(self.recipe, (), data).stages}
-        kept = {k: v for k, v in wanted.items() if not k.startswith("stages.") or k.split(".")[1] in have}
-        kept |= {"seed": seed, "threads": 1}
-        return tuple(f"{key}={json.dumps(value)}" for key, value in kept.items())
+        applicable = {k: v for k, v in requested.items() if not k.startswith("stages.") or k.split(".")[1] in have}
+        applicable |= {"seed": seed, "threads": 1}
+        return tuple(f"{key}={json.dumps(value)}" for key, value in applicable.items())
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class PaperTable:
         return next(row for row in self.rows if row.name == name)
 
     def measure(self, name: str | None = None) -> Measure:
-        return self.measures[0] if name is None else next(one for one in self.measures if one.name == name)
+        return self.measures[0] if name is None else next(measure for measure in self.measures if measure.name == name)
 
 
 # --- LXS: generative and sentence losses, from scratch ------------------------------------------------------------

@@ -99,8 +99,10 @@ def measure(name: str, bundle: Path, rows: KeptRows, mix: Sequence[int] = (), ru
         runtime = "litert" if runner else program + build
         if rows.has(name=name, runtime=runtime):
             continue
-        own = build_runner(program, "aarch64", defines=(BUILDS[build],)).program.parent if build else runner
-        asked = BenchSettings(tasks=(), lengths=LENGTHS, runs=3, warmup=1, timeout_s=3000, runner=own, runtime=program)
+        program_runner = build_runner(program, "aarch64", defines=(BUILDS[build],)).program.parent if build else runner
+        asked = BenchSettings(
+            tasks=(), lengths=LENGTHS, runs=3, warmup=1, timeout_s=3000, runner=program_runner, runtime=program
+        )
         with EmulatorMachine(create_image(), "a76", memory_mib=MEMORY_MIB, disk_mib=DISK_MIB) as machine:
             (run,) = run_emulated(machine, "a76", open_jobs(bundle, asked))
             assert run.memory is not None and run.parity is not None
@@ -134,14 +136,14 @@ def report(rows: Sequence[dict[str, Any]], mix: Sequence[int]) -> str:
     by_name = {row["name"]: row for row in rows}
     ratios = []
     for name, peer, goal, mixed in GOALS:
-        for row in (one for one in rows if one["name"] == name and peer in by_name):
+        for row in (measured for measured in rows if measured["name"] == name and peer in by_name):
             other = by_name[peer]
             shares = [row[key] / other[key] if key in row and key in other else None for key in keys]
             limits = [*(goal for _ in LENGTHS), mixed]
             met = all(s <= most for s, most in zip(shares, limits, strict=True) if s is not None and most is not None)
-            said = f"{goal:g}" + (f", mix {mixed:g}" if mixed else "")
+            goal_text = f"{goal:g}" + (f", mix {mixed:g}" if mixed else "")
             ratios.append((name, row["runtime"], peer, *(f"{s:.3f}" if s else "" for s in shares),
-                           f"{row['bytes'] / other['bytes']:.3f}", said, "yes" if met else "no"))  # fmt: skip
+                           f"{row['bytes'] / other['bytes']:.3f}", goal_text, "yes" if met else "no"))  # fmt: skip
     if ratios:
         header = ("artifact", "runtime", "peer", *tokens, "bytes", "goal, at most", "met")
         parts += ["Instructions as a share of the peer's:", table(header, ratios)]
@@ -173,8 +175,8 @@ def main() -> None:
         else:
             bundle = make_model(work, name, None) if name == SHIPPED else make_student(work, name, "int8")
             measure(name, shortened(bundle), rows)
-    known = {name: place for place, name in enumerate(names)}
-    text = report(sorted(rows, key=lambda row: (known.get(row["name"], len(names)), row["runtime"])), mix)
+    position_of_name = {name: position for position, name in enumerate(names)}
+    text = report(sorted(rows, key=lambda row: (position_of_name.get(row["name"], len(names)), row["runtime"])), mix)
     write_page(options.write, "Instructions on the target's processor",
                f"{model_version(TEACHER)}; {model_version(SHIPPED)}; the MiniLM shape with random weights", text,
                "torch executorch torchao onnxruntime")  # fmt: skip

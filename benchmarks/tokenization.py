@@ -118,7 +118,7 @@ def child(folder: Path, engine: str, library: str, texts_file: Path) -> dict[str
         path = str(folder / "bundle").encode()
         pointer, words, size = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
         core.msdc_tokenize.argtypes = [pointer, words, size, pointer, size, pointer, words, size]
-        place, where = ctypes.addressof(ids), ctypes.addressof(count)
+        ids_address, count_address = ctypes.addressof(ids), ctypes.addressof(count)
     encode: Callable[[list[str]], list[Any]]
     before, start = anonymous_kib(), time.process_time()
     if engine == "core":
@@ -137,7 +137,7 @@ def child(folder: Path, engine: str, library: str, texts_file: Path) -> dict[str
             return sum(map(len, encode(texts)))
         total = 0
         for raw in raws:
-            core.msdc_tokenize(handle, raw, len(raw), place, 1 << 16, where, None, 0)
+            core.msdc_tokenize(handle, raw, len(raw), ids_address, 1 << 16, count_address, None, 0)
             total += count.value
         return total
 
@@ -190,33 +190,33 @@ def equality(kind: str, model: bool, data: Path, work: Path, library: Path) -> d
         backend.no_truncation()
         backend.no_padding()
         core = CoreTokenizer(library, write_compiled_bundle(folder / "bundle", compile_tokenizer(source)))
-    found: dict[str, Any] = {}
+    differences: dict[str, Any] = {}
     for name, texts in zip(
         SETS, (golden_texts(), fuzz_texts(5000, 5), flores(data, 2000), every_character()), strict=True
     ):
         if model:
-            wanted = [[2, *row, 3] for row in processor.encode(texts, out_type=int)]
+            expected_ids = [[2, *row, 3] for row in processor.encode(texts, out_type=int)]
         else:
-            wanted = [row.ids for row in backend.encode_batch_fast(texts)]
-        differ = sum(core.encode(text) != ids for text, ids in zip(texts, wanted, strict=True))
-        found[name] = f"{differ} of {len(texts):,}"
-    return found
+            expected_ids = [row.ids for row in backend.encode_batch_fast(texts)]
+        differ = sum(core.encode(text) != ids for text, ids in zip(texts, expected_ids, strict=True))
+        differences[name] = f"{differ} of {len(texts):,}"
+    return differences
 
 
-def report(found: list[dict[str, Any]]) -> str:
+def report(measured: list[dict[str, Any]]) -> str:
     rows, loads, memory = [], [], []
-    for r in (row for row in found if "rounds" in row):
-        library, core = (r["rounds"][engine] for engine in ENGINES)
+    for record in (row for row in measured if "rounds" in row):
+        library, core = (record["rounds"][engine] for engine in ENGINES)
         pairs = list(zip(library, core, strict=True))
         faster = [(b["tokens"] / b["seconds"]) / (a["tokens"] / a["seconds"]) for a, b in pairs]
-        rows.append((r["kind"], KINDS[r["kind"]], f"{core[0]['tokens']:,}", spread(faster, 1)))
+        rows.append((record["kind"], KINDS[record["kind"]], f"{core[0]['tokens']:,}", spread(faster, 1)))
         sooner = [a["load_ms"] / max(b["load_ms"], 1e-3) for a, b in pairs]
-        loads.append((r["kind"], f"{r['json_bytes']:,}", f"{r['core_bytes']:,}", spread(sooner, 0),
+        loads.append((record["kind"], f"{record['json_bytes']:,}", f"{record['core_bytes']:,}", spread(sooner, 0),
                       f"{statistics.median(a['load_ms'] for a in core):.2f}",
                       f"{statistics.median(a['load_ms'] for a in library):.0f}"))  # fmt: skip
-        memory.append((r["kind"], *(f"{statistics.median(one[key] for one in engine) / 1024:.1f}"
+        memory.append((record["kind"], *(f"{statistics.median(run[key] for run in engine) / 1024:.1f}"
                                     for engine in (library, core) for key in ("loaded_kib", "warm_kib"))))  # fmt: skip
-    equal = [("`.model` " * r["model"] + r["kind"], *(r[name] for name in SETS)) for r in found if "model" in r]
+    equal = [("`.model` " * r["model"] + r["kind"], *(r[name] for name in SETS)) for r in measured if "model" in r]
     return "\n\n".join([
         "## Speed",
         "Tokens per second of the core divided by those of the library, processor time, one thread; median [range] of "
@@ -250,13 +250,13 @@ def main() -> None:
     if options.data is None or options.work is None:
         parser.error("--data and --work are needed")
     options.work.mkdir(parents=True, exist_ok=True)
-    rows, given = KeptRows(options.work / "results.jsonl"), (options.data, options.work, build_core(options.work))
+    rows, arguments = KeptRows(options.work / "results.jsonl"), (options.data, options.work, build_core(options.work))
     for kind, model in EQUAL:
         if not rows.has(kind=kind, model=model):
-            rows.add({"kind": kind, "model": model, **equality(kind, model, *given)})
+            rows.add({"kind": kind, "model": model, **equality(kind, model, *arguments)})
     for kind in KINDS:
         if not any(row["kind"] == kind and "rounds" in row for row in rows):
-            rows.add({"kind": kind, **speed(kind, *given)})
+            rows.add({"kind": kind, **speed(kind, *arguments)})
     write_page(options.write, "Tokenizers of the native core", "tokenizers of the kinds named below", report(rows),
                "tokenizers sentencepiece")  # fmt: skip
 

@@ -68,15 +68,15 @@ def ours(folder: Path, pairs: list[list[str]], steps: int, options: argparse.Nam
         "threads": options.threads, "precision": "float32", "stages": [stage],
         "cache": False if side == "no cache" else str(folder / "teacher"),
     }  # fmt: skip
-    made = Run(parse_recipe(tree, "speed"), folder / "run")
-    if made.cache is not None:
-        CachedTeacher(load_encoder(MODEL), made.cache, MAX_LENGTH, made.precision).vectors([pair[0] for pair in pairs])
-    some: Any = batches, sentence
-    feed, task = some
+    run = Run(parse_recipe(tree, "speed"), folder / "run")
+    if run.cache is not None:
+        CachedTeacher(load_encoder(MODEL), run.cache, MAX_LENGTH, run.precision).vectors([pair[0] for pair in pairs])
+    unchecked: Any = batches, sentence
+    feed, task = unchecked
     if side == "no grouping":
         feed.cut = lambda sizes, batch, _, rng: np.split(rng.permutation(len(sizes)), range(batch, len(sizes), batch))
-        task.encode_sides = lambda student, sides, _=None: [student(*one) for one in sides]
-    made.run()
+        task.encode_sides = lambda student, sides, _=None: [student(*side_inputs) for side_inputs in sides]
+    run.run()
 
 
 def sentence_transformers(folder: Path, pairs: list[list[str]], steps: int, options: argparse.Namespace) -> None:
@@ -130,11 +130,11 @@ def measure(side: str, pairs: list[list[str]], options: argparse.Namespace) -> d
     def stepped(*_: Any) -> None:
         marks.append((time.monotonic(), time.process_time(), *tokens))
 
-    def count(module: nn.Module, given: Any) -> None:
+    def count(module: nn.Module, inputs: Any) -> None:
         # The token table of either engine, as the student reads it; [PAD] is token 0.
         if isinstance(module, nn.Embedding) and module.training and module.num_embeddings > 10_000:
-            tokens[0] += given[0].numel()
-            tokens[1] += int(given[0].count_nonzero())
+            tokens[0] += inputs[0].numel()
+            tokens[1] += int(inputs[0].count_nonzero())
 
     register_optimizer_step_post_hook(stepped)
     register_module_forward_pre_hook(count)
@@ -143,7 +143,9 @@ def measure(side: str, pairs: list[list[str]], options: argparse.Namespace) -> d
             sentence_transformers(Path(name), pairs, steps, options)
         else:
             ours(Path(name), pairs, steps, options, side)
-    wall, cpu, computed, real = ((two - one) / options.epochs for one, two in zip(marks[0], marks[timed], strict=True))
+    wall, cpu, computed, real = (
+        (end - start) / options.epochs for start, end in zip(marks[0], marks[timed], strict=True)
+    )
     return {"wall": wall, "cpu": cpu, "computed": computed / len(pairs), "real": real / len(pairs),
             "once": marks[0][0] - BEGAN, "peak_mib": peak_mib()}  # fmt: skip
 
@@ -152,14 +154,16 @@ def text_section(text: str, count: int, runs: dict[str, list[dict[str, Any]]]) -
     """Seconds of every side on one text, and ratios repeat by repeat."""
 
     def cells(side: str) -> tuple[str, ...]:
-        found = runs[side]
-        seconds = [spread([run[clock] for run in found], 1) for clock in ("wall", "cpu")]
-        ratios = [spread([run[clock] / own[clock] for run, own in zip(found, runs["ours"], strict=False)])
-                  for clock in ("wall", "cpu")]  # fmt: skip
-        rate = 2 * count / statistics.median(run["wall"] for run in found)
-        return (side, *seconds, *ratios, f"{found[0]['computed']:.1f}", f"{rate:.0f}",
-                f"{statistics.median(run['once'] for run in found):.0f}",
-                f"{found[-1]['peak_mib']:,.0f}")  # fmt: skip
+        own_runs = runs[side]
+        seconds = [spread([run[clock] for run in own_runs], 1) for clock in ("wall", "cpu")]
+        ratios = [
+            spread([run[clock] / reference[clock] for run, reference in zip(own_runs, runs["ours"], strict=False)])
+            for clock in ("wall", "cpu")
+        ]
+        rate = 2 * count / statistics.median(run["wall"] for run in own_runs)
+        return (side, *seconds, *ratios, f"{own_runs[0]['computed']:.1f}", f"{rate:.0f}",
+                f"{statistics.median(run['once'] for run in own_runs):.0f}",
+                f"{own_runs[-1]['peak_mib']:,.0f}")  # fmt: skip
 
     header = ("", "seconds per epoch", "CPU seconds", "times ours", "times ours, CPU", "tokens computed per pair",
               "sentences per second", "start and first step, seconds", "peak memory, MiB")  # fmt: skip
@@ -203,12 +207,12 @@ def main() -> None:
     runs: dict[str, Any] = {text: {side: [] for side in options.sides} for text in texts}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "pairs.json"
-        given = [word for key in ("epochs", "threads") for word in (f"--{key}", getattr(options, key))]
+        child_options = [word for key in ("epochs", "threads") for word in (f"--{key}", getattr(options, key))]
         for repeat, text, side in itertools.product(range(options.repeats), texts, options.sides):
             if repeat >= options.part_repeats and side not in ENGINES:
                 continue
             file.write_text(json.dumps(texts[text]), encoding="utf-8")
-            runs[text][side].append(run_json(__file__, "--child", side, file, *given, threads=options.threads))
+            runs[text][side].append(run_json(__file__, "--child", side, file, *child_options, threads=options.threads))
             print(f"repeat {repeat + 1}, {text}: {side}: {runs[text][side][-1]}", file=sys.stderr, flush=True)
     print(json.dumps(runs))
     write_page(options.write, "Training speed against sentence-transformers", f"{MODEL} (6 layers, width 384)",

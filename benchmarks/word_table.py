@@ -64,15 +64,15 @@ def folded(code: int) -> str:
     if parts == letter and (stroke := STROKES.match(unicodedata.name(letter, ""))):
         parts = stroke[1].lower()
     if parts != letter:
-        parts = "".join(folded(ord(one)) for one in parts)
-    return re.sub("[\u1100-\u11ff]+", lambda found: unicodedata.normalize("NFC", found[0]), parts)
+        parts = "".join(folded(ord(character)) for character in parts)
+    return re.sub("[\u1100-\u11ff]+", lambda match: unicodedata.normalize("NFC", match[0]), parts)
 
 
 def class_of(code: int) -> int:
     """The class of a character that `folded` leaves as it is."""
     letter = chr(code)
     category = unicodedata.category(letter)
-    if letter in SYMBOLS or (category == "Cn" and any(code in some for some in PICTURES)):
+    if letter in SYMBOLS or (category == "Cn" and any(code in picture_range for picture_range in PICTURES)):
         return SYMBOL
     if 0x1F1E6 <= code <= 0x1F1FF:
         return REGION
@@ -113,18 +113,18 @@ def table() -> str:
     """The contents of the file."""
     folds = {code: targets for code in range(LAST + 1) if (targets := folded(code)) != chr(code)}
     runs: list[tuple[int, ...]] = []
-    left = dict(folds)
+    remaining = dict(folds)
     for code, targets in folds.items():
-        if code in left and len(targets) < 2:
-            run = max((_run(left, code, step) for step in (1, 2)), key=len)
+        if code in remaining and len(targets) < 2:
+            run = max((_run(remaining, code, step) for step in (1, 2)), key=len)
             if len(run) > 2:
                 runs.append((code, len(run), run[1] - run[0], *map(ord, targets)))
-                for one in run:
-                    del left[one]
-    others = [(code, *map(ord, targets)) for code, targets in left.items()]
-    kept = [code for code in range(LAST + 1) if code not in folds]
-    orders = [(code, order) for code in kept if (order := unicodedata.combining(chr(code)))]
-    classes = [(code, class_of(code)) for code in kept]
+                for code_in_run in run:
+                    del remaining[code_in_run]
+    others = [(code, *map(ord, targets)) for code, targets in remaining.items()]
+    unfolded = [code for code in range(LAST + 1) if code not in folds]
+    orders = [(code, order) for code in unfolded if (order := unicodedata.combining(chr(code)))]
+    classes = [(code, class_of(code)) for code in unfolded]
     before = chain([BREAK], (kind for _, kind in classes))
     starts = [entry for entry, last in zip(classes, before, strict=False) if entry[1] != last]
     lines = [
@@ -136,12 +136,14 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _run(left: dict[int, str], code: int, step: int) -> list[int]:
+def _run(remaining: dict[int, str], code: int, step: int) -> list[int]:
     """The characters from `code` on, `step` apart, that are dropped as it is, or have targets as far apart."""
-    found = [code]
-    while left.get(one := found[-1] + step) == (chr(ord(left[code]) + one - code) if left[code] else ""):
-        found.append(one)
-    return found
+    run = [code]
+    while remaining.get(next_code := run[-1] + step) == (
+        chr(ord(remaining[code]) + next_code - code) if remaining[code] else ""
+    ):
+        run.append(next_code)
+    return run
 
 
 if __name__ == "__main__":

@@ -168,16 +168,16 @@ def plan_budget(
 
 
 def _cuts(
-    base: StudentConfig, kept: Mapping[int, float], codes: Sequence[tuple[int, int]]
+    base: StudentConfig, variance_by_width: Mapping[int, float], codes: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[dict[str, Any], float]]:
     """Every combination of arguments of `cut_config`, with its expected loss before quantization.
 
-    `kept` maps bottleneck widths to the share of the model's own table that they keep; `codes` are pairs of base rows
-    and nonzeros of coded tables, which replace the table of every vocabulary that is larger than the base.
+    `variance_by_width` maps bottleneck widths to the share of the model's own table that they keep; `codes` are pairs
+    of base rows and nonzeros of coded tables, which replace the table of every vocabulary that is larger than the base.
     """
     layers = base.unit * base.repeats
     shares: dict[int | None, float] = {
-        width: kept.get(width, float(np.interp(width / base.hidden, *KEPT_CURVE)))
+        width: variance_by_width.get(width, float(np.interp(width / base.hidden, *KEPT_CURVE)))
         for width in WIDTHS
         if width < base.table_width and width != base.bottleneck
     }

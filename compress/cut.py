@@ -25,7 +25,7 @@ from msdc.compress.gate import require_written
 from msdc.compress.size import SizePlan, cut_config, default_repeats, size_plan
 from msdc.compress.student.coded_table import fit_code, kept_variance, row_weights
 from msdc.compress.student.config import CODE, DENSE, DENSE_BIAS, INDEX, POSITION, TABLE, StudentConfig
-from msdc.compress.student.io import Written, open_source, save_student
+from msdc.compress.student.io import ModelReport, open_source, save_student
 from msdc.compress.student.model import Embedding, Student, with_state
 from msdc.compress.student.stock import decode
 from msdc.compress.texts import quickstart_texts, row_frequency
@@ -36,12 +36,12 @@ from msdc.scores import cosine_rows
 RARE = 1e-3  # a of SIF
 
 
-def linear_head(width: int | None, own: int, bias: bool = False) -> dict[str, Any]:
-    """The settings of a linear map from vectors of width `own` to `width`; none if it is None.
+def linear_head(width: int | None, current_width: int, bias: bool = False) -> dict[str, Any]:
+    """The settings of a linear map from vectors of width `current_width` to `width`; none if it is None.
 
     Without `bias` there is none between equal widths either.
     """
-    if width is None or (width == own and not bias):
+    if width is None or (width == current_width and not bias):
         return {}
     return {"dense": width, "dense_activation": "identity", "dense_bias": bias}
 
@@ -269,7 +269,7 @@ def kept_shares(table_VH: Tensor, widths: Sequence[int], frequency_V: Tensor | N
     return {width: float(spectrum[:width].sum()) / total for width in widths}
 
 
-class StudentReport(Written):
+class StudentReport(ModelReport):
     """The student that was written; `cosine` is its mean cosine to its model on the embedded sentences.
 
     `kept_variance` is the share of the table's weighted variance that the bottleneck or the code keeps.
@@ -290,9 +290,9 @@ def _save(
     *,
     force: bool,
     stock: bool = False,
-    **found: Any,
+    **report_fields: Any,
 ) -> StudentReport:
-    """Compare the student with its model on the embedded sentences and write its folder; `found` goes to the report."""
+    """Compare the student with its model on the embedded sentences, write its folder; report also `report_fields`."""
     samples = quickstart_texts(limit=160)
     after = Encoder(student, encoder.tokenizer, student.config.positions, output.name, defaults=encoder.defaults)
     cosine = float(cosine_rows(encoder.encode(samples), after.encode(samples)).mean())
@@ -302,7 +302,7 @@ def _save(
         check=lambda stage: require_written(encoder, after, stage, samples[::10]),
     )  # fmt: skip
     sizes = size_plan(output.name, student.config)
-    return StudentReport(model=encoder.name, out=str(output), cosine=cosine, sizes=sizes, **found)
+    return StudentReport(model=encoder.name, out=str(output), cosine=cosine, sizes=sizes, **report_fields)
 
 
 @checked

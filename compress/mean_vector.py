@@ -19,7 +19,7 @@ import torch
 from msdc.arguments import checked
 from msdc.compress.gate import require_written
 from msdc.compress.student.config import DENSE, DENSE_BIAS
-from msdc.compress.student.io import Written, open_source, save_student
+from msdc.compress.student.io import ModelReport, open_source, save_student
 from msdc.compress.student.model import Student, with_state
 from msdc.compress.texts import quickstart_texts, read_texts
 from msdc.encoders.encoder import Encoder
@@ -29,7 +29,7 @@ from msdc.scores import unit_rows
 MOST_TEXTS = 5_000  # an even spread of a longer corpus
 
 
-class CentreReport(Written):
+class CentreReport(ModelReport):
     """The model that was written; the mean cosine of two different texts before and after, and the number of texts."""
 
     before: float

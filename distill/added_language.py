@@ -29,7 +29,7 @@ from msdc.text.tokenizer import PieceTokenizer
 EMBEDDED, HELD_OUT = "embedded corpus", "held-out pairs"
 
 
-def add_language(encoder: Encoder, wanted: AddedVocabulary, text: StageText, folder: Path) -> Extension:
+def add_language(encoder: Encoder, settings: AddedVocabulary, text: StageText, folder: Path) -> Extension:
     """The student with tokens trained on the targets of `text`; its tokenizer is written to `folder`.
 
     A row is the mean of the student's own rows, weighted by how strongly the new token is aligned with them in the
@@ -41,13 +41,13 @@ def add_language(encoder: Encoder, wanted: AddedVocabulary, text: StageText, fol
     student = to_student(encoder)
     if not isinstance(encoder.tokenizer, PieceTokenizer):
         raise InputError(f"{encoder.name}: student.vocabulary needs a SentencePiece unigram vocabulary")
-    rows = [row for row in text.sample_rows(wanted.sentences_per_language) if row.target]
+    rows = [row for row in text.sample_rows(settings.sentences_per_language) if row.target]
     if not rows:
         raise InputError("student.vocabulary: the corpora have no pairs to train tokens and align words on")
     folder.mkdir(parents=True, exist_ok=True)
-    say(f"vocabulary: training {wanted.add:,} new tokens on {len(rows):,} pairs")
+    say(f"vocabulary: training {settings.add:,} new tokens on {len(rows):,} pairs")
     targets = [row.target for row in rows]
-    vocabulary, tokens = train_tokens(encoder.tokenizer, targets, wanted.add, student.config.vocabulary, folder)
+    vocabulary, tokens = train_tokens(encoder.tokenizer, targets, settings.add, student.config.vocabulary, folder)
     file, ids, _ = vocabulary.write(range(len(vocabulary.tokens)), folder, tokens)
     tokenizer = PieceTokenizer(file)
     before, after = (
@@ -86,22 +86,22 @@ def compare_languages(
     return rows_by_language
 
 
-def comparison_table(found: Sequence[Mapping[str, Any]]) -> list[str]:
+def comparison_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """The comparison as a Markdown table."""
     lines = ["| texts | language | pairs | nearest translation found before, % | after, % | cosine of the vectors |",
              "|---|---|---|---|---|---|"]  # fmt: skip
     return lines + [
         f"| {row['texts']} | {row['language']} | {row['pairs']} | {row['accuracy_before']:.1f} | "
-        f"{row['accuracy_after']:.1f} | {row['cosine']:.3f} |" for row in found
+        f"{row['accuracy_after']:.1f} | {row['cosine']:.3f} |" for row in rows
     ]  # fmt: skip
 
 
-def comparison_section(found: Sequence[Mapping[str, Any]]) -> str:
+def comparison_section(rows: Sequence[Mapping[str, Any]]) -> str:
     """The section of a model card with the comparison; empty without one."""
-    if not found:
+    if not rows:
         return ""
     note = "The student before a language was added, and after. Held-out pairs chose the weights: no test set."
-    return "\n".join(["", "## Languages before and after", "", *comparison_table(found), "", note, ""])
+    return "\n".join(["", "## Languages before and after", "", *comparison_table(rows), "", note, ""])
 
 
 def compare_run(

@@ -53,44 +53,46 @@ def load_named(model: NamedModel | str | Path, new_head_seed: int | None = None)
     return load_encoder(model, precision="float")
 
 
-def with_table(teacher: Encoder, tokenizer: PieceTokenizer, wanted: Assistant, rows: Sequence[Row]) -> Student:
+def with_table(teacher: Encoder, tokenizer: PieceTokenizer, settings: Assistant, rows: Sequence[Row]) -> Student:
     """The teacher's body with a new table: random, or means of the teacher's rows weighted by alignment in `rows`.
 
     With `nonzeros` each row keeps that many of its strongest weights, over at most `base_rows` of the teacher's rows.
     """
     body = decode(to_student(teacher))
     table_WH = body.embedding.table.weight.detach()
-    changes = {"vocabulary": tokenizer.size, "pad_id": tokenizer.pad_id, "positions": wanted.max_length}
+    changes = {"vocabulary": tokenizer.size, "pad_id": tokenizer.pad_id, "positions": settings.max_length}
     state = {name: value for name, value in body.state_dict().items() if name != TABLE}
-    state[POSITION] = state[POSITION][: wanted.max_length]
+    state[POSITION] = state[POSITION][: settings.max_length]
     ends = teacher.tokenizer.encode([""], 16)[0]
     if len(ends) < 2:
         raise InputError(
             f"{teacher.name}: its tokenizer adds no special ids; a new vocabulary needs a first and a last one"
         )
     row_of_token = {tokenizer.bos_id: table_WH[ends[0]], tokenizer.eos_id: table_WH[ends[-1]]}
-    if wanted.rows == "random":
+    if settings.rows == "random":
         random = torch.Generator().manual_seed(1)
         state[TABLE] = torch.randn(tokenizer.size, table_WH.shape[1], generator=random) * table_WH.std()
     else:
         score, frequency_P = transfer.align_tokens(
-            teacher, tokenizer, rows, wanted.rows, wanted.max_length, wanted.inside
+            teacher, tokenizer, rows, settings.rows, settings.max_length, settings.inside
         )
-    if wanted.nonzeros is not None:  # not with random rows
+    if settings.nonzeros is not None:  # not with random rows
         # Control tokens and the unknown token get the mean row.
         processor = tokenizer.processor
         special = [i for i in range(tokenizer.size) if processor.is_control(i) or processor.is_unknown(i)]
         row_of_token = {index: table_WH.mean(0) for index in special} | row_of_token
-        if wanted.base_rows is not None:
+        if settings.base_rows is not None:
             # The rows of special tokens and the mean row are in the base too.
-            score = transfer.most_used(transfer.strongest(score), wanted.base_rows - len(row_of_token) - 1, frequency_P)
+            score = transfer.most_used(
+                transfer.strongest(score), settings.base_rows - len(row_of_token) - 1, frequency_P
+            )
         code = transfer.transplant_code(
-            transfer.strongest(score, wanted.nonzeros), table_WH, wanted.nonzeros, row_of_token
+            transfer.strongest(score, settings.nonzeros), table_WH, settings.nonzeros, row_of_token
         )
-        changes |= {"base_rows": len(code.base_RE), "nonzeros": wanted.nonzeros}
+        changes |= {"base_rows": len(code.base_RE), "nonzeros": settings.nonzeros}
         state |= {TABLE: code.base_RE, CODE: code.weight_Vk, INDEX: code.index_Vk}
     else:
-        if wanted.rows != "random":
+        if settings.rows != "random":
             state[TABLE] = transfer.transplant_rows(transfer.strongest(score), table_WH)
         for token, row_H in row_of_token.items():
             state[TABLE][token] = row_H
@@ -100,30 +102,30 @@ def with_table(teacher: Encoder, tokenizer: PieceTokenizer, wanted: Assistant, r
 
 
 def make_vocabulary(
-    wanted: VocabularyTraining, text: StageText, run: Path, words: Sequence[str] = ()
+    settings: VocabularyTraining, text: StageText, run: Path, words: Sequence[str] = ()
 ) -> tuple[Path, list[Row]]:
     """The `.model` file of a recipe, trained once per folder `run`, and the rows that it is trained on.
 
     `words` are added to a vocabulary of whole words.
     """
     say("vocabulary: reading the corpora")
-    rows = text.sample_rows(wanted.sentences_per_language)
-    if wanted.file is not None:
-        return Path(wanted.file).expanduser(), rows
-    target, size, lowercase = run / "vocabulary" / "tokenizer.model", wanted.train or 32_000, wanted.lowercase
+    rows = text.sample_rows(settings.sentences_per_language)
+    if settings.file is not None:
+        return Path(settings.file).expanduser(), rows
+    target, size, lowercase = run / "vocabulary" / "tokenizer.model", settings.train or 32_000, settings.lowercase
     if target.is_file():
         return target, rows
     target.parent.mkdir(parents=True, exist_ok=True)
     say(f"vocabulary: training {size} tokens on {len(rows)} pairs")
-    if wanted.parts is None:
+    if settings.parts is None:
         texts = sorted({row.source for row in rows}) + [row.target for row in rows if row.target]
         return train_vocabulary(texts, target, size, lowercase=lowercase), rows
     texts_of: dict[str, list[str]] = {"": [row.source for row in rows]}
     for row in rows:
         texts_of.setdefault(row.language, []).append(row.target)
     trained = train_whole_words(
-        texts_of, target, size, wanted.parts, words=words, prefixes=wanted.prefixes, lowercase=lowercase,
-        spellings=wanted.spellings, simplified=wanted.simplified,
+        texts_of, target, size, settings.parts, words=words, prefixes=settings.prefixes, lowercase=lowercase,
+        spellings=settings.spellings, simplified=settings.simplified,
     )  # fmt: skip
     return trained, rows
 

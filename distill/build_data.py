@@ -57,11 +57,11 @@ def wanted_files(recipe: Recipe, data: Path, sets: dict[str, SourceSet]) -> tupl
         if not Path(path).is_relative_to(data):
             continue
         pattern = Path(path).relative_to(data).as_posix()
-        hits = [one for one in files if fnmatch.fnmatchcase(one[0], pattern)]
+        hits = [listed_file for listed_file in files if fnmatch.fnmatchcase(listed_file[0], pattern)]
         set_of_file |= {file: name for file, name, code in hits if not languages or not code or code in languages}
         if not hits:
             unknown[pattern] = None
-    remote = [f"hub {one.hub}" if one.hub else f"opus {one.opus}" for one in corpora if one.is_remote]
+    remote = [f"hub {corpus.hub}" if corpus.hub else f"opus {corpus.opus}" for corpus in corpora if corpus.is_remote]
     return set_of_file, list(unknown), remote
 
 

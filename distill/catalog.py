@@ -52,8 +52,8 @@ class Variant(Strict):
     skips: tuple[str, ...] = ()  # variants that do not combine with this one; a sweep of a table skips their rows
     differs: tuple[str, ...] = ()  # differences from the paper's row, besides those of the whole recipe
 
-    def apply(self, tree: dict[str, Any], known: NamedEntries, name: str, names: Names) -> None:
-        """Change the recipe's mapping in place; `known` are all entries to choose from, including its own.
+    def apply(self, tree: dict[str, Any], entries_by_key: NamedEntries, name: str, names: Names) -> None:
+        """Change the recipe's mapping in place; `entries_by_key` are all entries to choose from, including its own.
 
         `names` are those of all entries. So that variants combine in any order, a setting also changes entries that are
         removed, or chosen later.
@@ -62,15 +62,18 @@ class Variant(Strict):
             if key in NAMED:
                 tree[key], before = copy.deepcopy(value), tree.get(key) or []
                 present = set(names.of(tree[key], key))
-                spare = [label for label, name in zip(known[key], names.of(known[key], key), strict=True)
-                         if name not in present and not any(label is old for old in before)]  # fmt: skip
-                known[key] = [*tree[key], *spare]
+                spare = [
+                    label
+                    for label, name in zip(entries_by_key[key], names.of(entries_by_key[key], key), strict=True)
+                    if name not in present and not any(label is old for old in before)
+                ]
+                entries_by_key[key] = [*tree[key], *spare]
             else:
-                set_value(known if key.split(".")[0] in NAMED else tree, key, value, names)
+                set_value(entries_by_key if key.split(".")[0] in NAMED else tree, key, value, names)
         for key, chosen_names in (("corpora", self.corpora), ("stages", self.stages)):
             if not isinstance(tree.get(key), list):
                 continue  # the schema will refuse it
-            have = dict(zip(names.of(known[key], key), known[key], strict=True))
+            have = dict(zip(names.of(entries_by_key[key], key), entries_by_key[key], strict=True))
             if missing := [label for label in chosen_names or () if label not in have]:
                 raise InputError(f"variant {name}: {key} has no {missing[0]!r} (have {', '.join(have)})")
             entries = tree[key] if chosen_names is None else [have[label] for label in chosen_names]
@@ -152,19 +155,21 @@ class Names:
         return [self._first.setdefault(id(entry), (entry, _name_of(entry, inside)))[1] for entry in entries]
 
 
-def set_value(node: Any, key: str, value: Any, names: Names | None = None, inside: str = "", whole: str = "") -> None:
+def set_value(
+    node: Any, key: str, value: Any, names: Names | None = None, inside: str = "", full_key: str = ""
+) -> None:
     """Change a value of a recipe's mapping; dots for depth, stages and corpora by name, `*` for all entries of a list.
 
-    `inside` is the parent's key and `whole` the whole key, of a value inside another.
+    `inside` is the parent's key and `full_key` the whole key, of a value inside another.
     """
     part, _, rest = key.partition(".")
-    whole, names = whole or key, names or Names()
-    places: list[Any] = [part] if isinstance(node, dict) else list(_entries(node, part, names, inside, whole))
+    full_key, names = full_key or key, names or Names()
+    places: list[Any] = [part] if isinstance(node, dict) else list(_entries(node, part, names, inside, full_key))
     for position in places:
         if rest:
             if isinstance(node, dict) and not isinstance(node.get(position), (dict, list)):
                 node[position] = {}
-            set_value(node[position], rest, value, names, part, whole)
+            set_value(node[position], rest, value, names, part, full_key)
         elif isinstance(node, list) and isinstance(node[position], dict) and isinstance(value, dict):
             node[position].clear()  # in place: a variant's entry is also the recipe's
             node[position].update(copy.deepcopy(value))

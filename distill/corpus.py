@@ -17,7 +17,7 @@ from msdc.distill.catalog import load_recipe
 from msdc.distill.data import Row
 from msdc.distill.data.corpora import TextSource, open_corpora, unread
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
-from msdc.distill.data.tables import open_table, reading_lines, tables_folder
+from msdc.distill.data.tables import open_source_table, reading_lines, tables_folder
 from msdc.distill.recipe import KINDS, Corpus, parse
 from msdc.errors import InputError, printable
 from msdc.extras import installed
@@ -56,10 +56,10 @@ def _read_source(
     folder: Path,
     examples: int,
     most: int | None,
-    seen: set[int],
+    seen_hashes: set[int],
     graded: Sequence[ScoredPairs] = (),
 ) -> Part:
-    """Read a source into its table as training does, up to `most` rows; `seen` are hashes of all rows so far."""
+    """Read a source into its table as training does, up to `most` rows; `seen_hashes` are hashes of all rows so far."""
     limit = min(filter(None, (most, source.corpus.limit)), default=None)
     source = replace(source, corpus=source.corpus.model_copy(update={"limit": limit}))
     text = [file for file in source.files if len(source.files) == 1 and suffix_of(file) != ".parquet"]
@@ -69,7 +69,7 @@ def _read_source(
     warnings: list[str] = []
     try:
         if installed("pyarrow"):
-            table = open_table(source, folder)
+            table = open_source_table(source, folder)
             labels = map(str, table.labels.tolist()) if len(table.labels) else repeat(None)
             hashes += [
                 hash((*keys, source.language, label)) for keys, label in zip(table.keys.tolist(), labels, strict=False)
@@ -90,29 +90,29 @@ def _read_source(
     except InputError as error:
         return replace(part, rows=source.taken, dropped=source.drops(), error=str(error))
     shown = [[text for text in (row.source, row.target, *row.negatives) if text] for row in first]
-    before, rows = len(seen), len(hashes)
-    seen.update(hashes)
-    duplicates = rows - (len(seen) - before)
+    before, rows = len(seen_hashes), len(hashes)
+    seen_hashes.update(hashes)
+    duplicates = rows - (len(seen_hashes) - before)
     return replace(part, rows=rows, all_rows=rows != most, dropped=dropped, duplicates=duplicates, examples=shown,
                    warnings=[line.removeprefix(f"{source.name}: ") for line in warnings])  # fmt: skip
 
 
-def _to_text(one: Part) -> str:
+def _to_text(part: Part) -> str:
     """The lines for a person."""
-    lines = reading_lines(vars(one))
-    if one.error and not one.rows:
-        lines[0] = f"{one.name}: {one.error.removeprefix(f'{one.name}: ')}"
-    elif not one.all_rows:
+    lines = reading_lines(vars(part))
+    if part.error and not part.rows:
+        lines[0] = f"{part.name}: {part.error.removeprefix(f'{part.name}: ')}"
+    elif not part.all_rows:
         lines[0] += " (not read to the end)"
-    if one.encoding:
-        lines.insert(1, f"  written as {one.encoding}")
-    if one.duplicates:
-        lines.append(f"  {one.duplicates:,} rows are duplicates of earlier ones (kept)")
-    lines += [f"  warning: {line}" for line in one.warnings]
-    for texts in one.examples:
+    if part.encoding:
+        lines.insert(1, f"  written as {part.encoding}")
+    if part.duplicates:
+        lines.append(f"  {part.duplicates:,} rows are duplicates of earlier ones (kept)")
+    lines += [f"  warning: {line}" for line in part.warnings]
+    for texts in part.examples:
         lines.append("  " + "  |  ".join(t if len(t) <= SHOWN else f"{t[: SHOWN - 1]}…" for t in texts))
-    if one.error and one.rows:
-        lines.append(f"  stops: {one.error}")
+    if part.error and part.rows:
+        lines.append(f"  stops: {part.error}")
     return printable("\n".join(lines))
 
 
@@ -163,12 +163,12 @@ def describe_corpus(
 
             files = dict.fromkeys((*recipe.heldout.graded, *recipe.report))
             graded = [read_graded(path, choosing=False) for path in files]
-    exclusion, seen = read_exclusion(excluded), set[int]()
+    exclusion, seen_hashes = read_exclusion(excluded), set[int]()
     parts: list[Part] = []
     for corpus in corpora:
         try:
             sources = _open(corpus, exclusion)
-            parts += [_read_source(source, folder, examples, rows, seen, graded) for source in sources]
+            parts += [_read_source(source, folder, examples, rows, seen_hashes, graded) for source in sources]
             parts += [Part(corpus.origin, error=error) for error in unread(corpus, sources)]
         except InputError as error:
             parts.append(Part(corpus.origin, error=str(error)))

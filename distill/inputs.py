@@ -48,12 +48,12 @@ def read_inputs(recipe: Recipe) -> Inputs:
         if source.files and not source.corpus.is_remote:
             inputs[f"corpus {source.name}"] = source_key(source, folder)
     files = [*excluded_files(recipe.exclude), *map(Path, (*recipe.heldout.graded, *recipe.report))]
-    vocabularies = [one.vocabulary.file for one in (recipe.assistant,) if isinstance(one, Assistant)]
+    vocabularies = [assistant.vocabulary.file for assistant in (recipe.assistant,) if isinstance(assistant, Assistant)]
     if isinstance(recipe.student, StudentShape) and recipe.student.scratch is not None:
         vocabularies.append(recipe.student.scratch.vocabulary.file)
     for path in [*files, *(Path(name) for name in vocabularies if name)]:
-        for one in matching_files(str(path)):
-            inputs[f"file {path}"] = file_hash(one, folder)
+        for file in matching_files(str(path)):
+            inputs[f"file {path}"] = file_hash(file, folder)
     for objective in {
         use.name: find_objective(use.name) for stage in recipe.stages for use in stage.objective
     }.values():
@@ -77,7 +77,7 @@ def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """
     differences = []
     for kind in dict.fromkeys(name.split(" ")[0] for name in (*before, *now)):
-        old, new = ({name: v for name, v in some.items() if name.split(" ")[0] == kind} for some in (before, now))
+        old, new = ({name: v for name, v in inputs.items() if name.split(" ")[0] == kind} for inputs in (before, now))
         if list(old.values()) == list(new.values()):
             continue
         gone, added = Counter(old.values()) - Counter(new.values()), Counter(new.values()) - Counter(old.values())
@@ -129,7 +129,7 @@ def find_downloads(recipe: Recipe) -> dict[str, Any]:
         if corpus.hub is not None:
             add(f"hub {corpus.hub}", _hub_entry(corpus))
         elif corpus.opus is not None:
-            paths = [path for one, two, _ in fetch_opus(corpus) for path in (one, two)]
+            paths = [path for source_file, target_file, _ in fetch_opus(corpus) for path in (source_file, target_file)]
             add(f"opus {corpus.opus}", {"files": {path.name: sha256_file(path) for path in paths}})
     for name in _models(recipe):
         folder = locate_model(name)

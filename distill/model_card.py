@@ -38,14 +38,14 @@ def languages_of(recipe: Recipe, read: Sequence[Mapping[str, Any]]) -> list[str]
     """Languages of a recipe, source first: those it names, then those that were read."""
     named = [code for corpus in recipe.corpora for code in (*corpus.languages, *corpus.word_by_word)]
     return list(
-        dict.fromkeys([*(corpus.source for corpus in recipe.corpora), *named, *(one["language"] for one in read)])
+        dict.fromkeys([*(corpus.source for corpus in recipe.corpora), *named, *(part["language"] for part in read)])
     )
 
 
 def license_of(recipe: Recipe) -> str:
     """The license for the hub's field: that of the recipe's lines if they agree, else `other`."""
-    found = {next((name for name in HUB_LICENSES if name in text.lower()), "other") for text in recipe.licenses}
-    return found.pop() if len(found) == 1 else "other"
+    licenses = {next((name for name in HUB_LICENSES if name in text.lower()), "other") for text in recipe.licenses}
+    return licenses.pop() if len(licenses) == 1 else "other"
 
 
 def _metadata(recipe: Recipe, languages: list[str], report: Mapping[str, float], heldout: Mapping[str, float]) -> str:
@@ -115,8 +115,10 @@ def _stage_row(stage: Stage, numbers: Mapping[str, float]) -> str:
     objective = " + ".join(use.label if use.weight == 1 else f"{use.weight:g} {use.label}" for use in stage.objective)
     length = _count(stage.epochs, "epoch") if stage.steps is None else _count(stage.steps, "step")
     table = "" if stage.table_learning_rate is None else f", table {stage.table_learning_rate:g}"
-    given = stage.teacher or "none"
-    teacher = given if isinstance(given, str) else " + ".join(f"{weight:g} {name}" for name, weight in given.items())
+    teachers = stage.teacher or "none"
+    teacher = (
+        teachers if isinstance(teachers, str) else " + ".join(f"{weight:g} {name}" for name, weight in teachers.items())
+    )
     cells = (
         stage.name, stage.train, teacher, objective, length, str(stage.batch),
         f"{stage.learning_rate:g}{table}", stage.schedule, f"{numbers.get('step', 0):.0f}",

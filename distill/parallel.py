@@ -165,12 +165,12 @@ class _Gather(torch.autograd.Function):
     """The backward pass communicates nothing: every process has the gradient of all rows, and takes that of its own."""
 
     @staticmethod
-    def forward(ctx: Any, own: Tensor, size: int) -> Tensor:
+    def forward(ctx: Any, local_rows: Tensor, size: int) -> Tensor:
         _, world = rank_and_world()
         longest = -(-size // world)
-        padded = own.new_zeros(longest, *own.shape[1:])
-        padded[: len(own)] = own
-        out = own.new_empty(world * longest, *own.shape[1:])
+        padded = local_rows.new_zeros(longest, *local_rows.shape[1:])
+        padded[: len(local_rows)] = local_rows
+        out = local_rows.new_empty(world * longest, *local_rows.shape[1:])
         dist.all_gather_single(out, padded)
         return out.unflatten(0, (world, longest)).transpose(0, 1).flatten(0, 1)[:size]
 
@@ -180,14 +180,14 @@ class _Gather(torch.autograd.Function):
         return gradient[rank::world] * world, None
 
 
-def gather(own: Tensor, size: int) -> Tensor:
+def gather(local_rows: Tensor, size: int) -> Tensor:
     """The rows of all processes in the order of the global batch of `size` rows, with gradients.
 
     Rows are distributed round robin (`share`): process r of W has rows r, r + W, r + 2W, ... of the global batch.
     """
     if rank_and_world()[1] == 1:
-        return own
-    gathered: Tensor = _Gather.apply(own, size)  # type: ignore[no-untyped-call]
+        return local_rows
+    gathered: Tensor = _Gather.apply(local_rows, size)  # type: ignore[no-untyped-call]
     return gathered
 
 

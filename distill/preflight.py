@@ -227,13 +227,22 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
         )
     if stage.steps is not None:
         check_warmup(stage, stage.steps)
-    used = any(SCORES in (*one.inputs, *one.optional) for one in (find_objective(use.name) for use in stage.objective))
+    used = any(
+        SCORES in (*objective.inputs, *objective.optional)
+        for objective in (find_objective(use.name) for use in stage.objective)
+    )
     graded = recipe.heldout.graded or "scored" in kinds
-    given = {key for key in stage.model_fields_set if getattr(stage, key) != Stage.model_fields[key].default}
+    changed_keys = {key for key in stage.model_fields_set if getattr(stage, key) != Stage.model_fields[key].default}
     validations = 4 if stage.evaluate_every is None else -(-(stage.steps or 0) // stage.evaluate_every)
     for unused, problem in (
-        (stage.batch_tokens is not None and "batch" in given, "batch has no effect: batch_tokens cuts the batches"),
-        (stage.warmup_steps is not None and "warmup_ratio" in given, "warmup_ratio has no effect with warmup_steps"),
+        (
+            stage.batch_tokens is not None and "batch" in changed_keys,
+            "batch has no effect: batch_tokens cuts the batches",
+        ),
+        (
+            stage.warmup_steps is not None and "warmup_ratio" in changed_keys,
+            "warmup_ratio has no effect with warmup_steps",
+        ),
         (
             stage.batch_tokens is None and (stage.mini_batch or 0) >= stage.batch,
             f"mini_batch has no effect: a batch has {stage.batch} pairs",
@@ -249,7 +258,7 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
         (any(use.weight == 0 for use in stage.objective), "an objective of weight 0 has no effect"),
         (stage.source_share < 1 and kinds == {"text"}, "source_share has no effect: its text has one side"),
         (
-            stage.table_learning_rate and any("embedding.table.weight".startswith(one) for one in stage.freeze),
+            stage.table_learning_rate and any("embedding.table.weight".startswith(prefix) for prefix in stage.freeze),
             "table_learning_rate has no effect: the table is frozen",
         ),
         (scored == {True} and not used, "its objectives do not use the scores of its corpora"),
@@ -338,10 +347,10 @@ def _check_models(recipe: Recipe, download: bool) -> list[str]:
             raise InputError(f"{key}.vocabulary.file: {file}: no such file")
     if isinstance(recipe.assistant, Assistant):
         body = teacher if recipe.assistant.body == "teacher" else layout(recipe.assistant.body)
-        positions["assistant"] = wanted = recipe.assistant.max_length
-        if body is not None and body.max_length < wanted:
+        positions["assistant"] = assistant_length = recipe.assistant.max_length
+        if body is not None and body.max_length < assistant_length:
             raise InputError(
-                f"assistant: max_length {wanted} is more than the {body.max_length} positions of its body; "
+                f"assistant: max_length {assistant_length} is more than the {body.max_length} positions of its body; "
                 f"set `max_length: {body.max_length}`"
             )
     elif recipe.assistant is not None:
@@ -354,13 +363,14 @@ def _check_models(recipe: Recipe, download: bool) -> list[str]:
         positions["student"] = None if named is None else named.max_length
     for stage in recipe.stages:
         for name in stage.teachers:
-            found = teacher if name == "teacher" else None if name == "assistant" else layout(name)
-            if found is not None:
-                _check_languages(recipe, stage, found.folder)
-                if found.max_length < stage.max_length:
+            model_layout = teacher if name == "teacher" else None if name == "assistant" else layout(name)
+            if model_layout is not None:
+                _check_languages(recipe, stage, model_layout.folder)
+                if model_layout.max_length < stage.max_length:
                     model = model_name(recipe.teacher) if name == "teacher" else name
                     warn(
-                        f"stage {stage.name}: the teacher {model} reads the first {found.max_length} tokens of a text, "
+                        f"stage {stage.name}: the teacher {model} reads the first "
+                        f"{model_layout.max_length} tokens of a text, "
                         f"the stage's max_length is {stage.max_length}"
                     )
         most = positions[stage.role]

@@ -381,8 +381,10 @@ class Stage(Strict):
     @property
     def teachers(self) -> dict[str, float]:
         """Weights by `teacher`, `assistant` (also for `assistant.embedding`), or the name of another model."""
-        given = self.teacher if isinstance(self.teacher, dict) else {} if self.teacher is None else {self.teacher: 1.0}
-        return {"assistant" if name.split(".")[0] == "assistant" else name: weight for name, weight in given.items()}
+        weights = (
+            self.teacher if isinstance(self.teacher, dict) else {} if self.teacher is None else {self.teacher: 1.0}
+        )
+        return {"assistant" if name.split(".")[0] == "assistant" else name: weight for name, weight in weights.items()}
 
     @field_validator("dimensions", mode="after")
     @classmethod
@@ -414,11 +416,11 @@ class HeldOut(Strict):
     def enough(self, rows: Mapping[str, int]) -> HeldOut:
         """With a share that gives each language, of so many `rows`, its minimum of pairs, but at most MOST_HELD_OUT."""
         # By hash a language gets a few more or fewer.
-        wanted = max(
+        needed_share = max(
             (1.2 * min(self.min_pairs_per_language, self.pairs) / count for count in rows.values() if count),
             default=0.0,
         )
-        return self.model_copy(update={"share": max(self.share, round(min(wanted, MOST_HELD_OUT), 4))})
+        return self.model_copy(update={"share": max(self.share, round(min(needed_share, MOST_HELD_OUT), 4))})
 
 
 class Recipe(Strict):
@@ -469,17 +471,17 @@ class Recipe(Strict):
 
     @field_validator("corpora", mode="after")
     @classmethod
-    def _wanted(cls, corpora: tuple[Corpus, ...], info: ValidationInfo) -> tuple[Corpus, ...]:
+    def _select_corpora(cls, corpora: tuple[Corpus, ...], info: ValidationInfo) -> tuple[Corpus, ...]:
         """Those with a language that the recipe trains, translated into no other; the others need not be there."""
-        wanted = set(info.data.get("languages", ()))
+        languages = set(info.data.get("languages", ()))
         corpora_read = []
-        for corpus in corpora if wanted else ():
-            codes = tuple(code for code in corpus.word_by_word if code in wanted)
-            if wanted.intersection(corpus.languages or wanted) and bool(codes) == bool(corpus.word_by_word):
+        for corpus in corpora if languages else ():
+            codes = tuple(code for code in corpus.word_by_word if code in languages)
+            if languages.intersection(corpus.languages or languages) and bool(codes) == bool(corpus.word_by_word):
                 corpora_read.append(corpus.model_copy(update={"word_by_word": codes}))
-        if wanted and not corpora_read:
-            raise ValueError(f"no corpus has text in any of languages ({', '.join(sorted(wanted))})")
-        return tuple(corpora_read) if wanted else corpora
+        if languages and not corpora_read:
+            raise ValueError(f"no corpus has text in any of languages ({', '.join(sorted(languages))})")
+        return tuple(corpora_read) if languages else corpora
 
     @field_validator("stages", "corpora", mode="after")
     @classmethod

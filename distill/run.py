@@ -41,7 +41,14 @@ from msdc.distill.data.checks import (
 from msdc.distill.data.corpora import open_corpora, unread
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
 from msdc.distill.data.graded import read_graded
-from msdc.distill.data.tables import HeldOutTexts, Table, heldout_texts, open_table, reading_lines, tables_folder
+from msdc.distill.data.tables import (
+    HeldOutTexts,
+    SourceTable,
+    heldout_texts,
+    open_source_table,
+    reading_lines,
+    tables_folder,
+)
 from msdc.distill.data.text import StageText
 from msdc.distill.inputs import is_folder, read_inputs, record_downloads
 from msdc.distill.model_card import model_card
@@ -146,9 +153,9 @@ class Run:
         if threads := recipe.threads or quota_threads():
             torch.set_num_threads(threads)
         torch.manual_seed(recipe.seed)
-        self._tables: dict[tuple[Corpus, ...], list[Table]] = {}
+        self._tables: dict[tuple[Corpus, ...], list[SourceTable]] = {}
         self._warnings: list[str] = []
-        self._said: set[str] = set()
+        self._warned_lines: set[str] = set()
         self._created = False
 
     def run(self) -> RunResult:
@@ -169,8 +176,8 @@ class Run:
         """Keep a warning for the model card, without the run folder's path; until the folder is created, here."""
         self._warnings.append(text.replace(f"{self.folder.path}: ", "").replace(f"{self.folder.path}/", ""))
         if self.rank == 0 and self._created:
-            for one in self._warnings:
-                self.folder.note_warning(one)
+            for warning in self._warnings:
+                self.folder.note_warning(warning)
             self._warnings = []
 
     # --- prepare --------------------------------------------------------------------------------------------------
@@ -202,7 +209,7 @@ class Run:
         self.folder.check_inputs(inputs)
         for corpora in dict.fromkeys([self.recipe.corpora, *map(self.recipe.corpora_of, self.recipe.stages)]):
             self.tables(corpora)
-        require_languages(self.recipe, [table.source for some in self._tables.values() for table in some])
+        require_languages(self.recipe, [table.source for tables in self._tables.values() for table in tables])
         self.folder.create(self.recipe, inputs)
         self._created = True
         self._check_text()
@@ -226,7 +233,10 @@ class Run:
         graded += [("report", read_graded(path, choosing=False)) for path in self.recipe.report]
         if both := set(self.recipe.heldout.graded) & set(self.recipe.report):
             warn(f"report: {', '.join(sorted(both))} also chooses the weights (heldout.graded): report another file")
-        for line in [*copies_warnings(tables), *(one for use, p in graded for one in overlap_warnings(p, use, tables))]:
+        for line in [
+            *copies_warnings(tables),
+            *(warning for use, p in graded for warning in overlap_warnings(p, use, tables)),
+        ]:
             warn(line)
         for corpus in dict.fromkeys(self.recipe.all_corpora):
             for line in unread(corpus, [table.source for table in tables if table.source.corpus == corpus]):
@@ -237,11 +247,13 @@ class Run:
         for table in text.tables if self.rank == 0 else ():
             texts = texts_by_language(sampled(table), table.source.corpus.source)
             if not targets:
-                texts = {code: some for code, some in texts.items() if code == table.source.corpus.source}
+                texts = {
+                    code: language_texts for code, language_texts in texts.items() if code == table.source.corpus.source
+                }
             name = str(table.about["name"])
             for line in vocabulary_warnings(name, texts, tokenizer, model, refuse=model == stage.role):
-                if line not in self._said:  # the next stage trains the same model
-                    self._said.add(line)
+                if line not in self._warned_lines:  # the next stage trains the same model
+                    self._warned_lines.add(line)
                     warn(line)
 
     # --- text -----------------------------------------------------------------------------------------------------
@@ -254,13 +266,13 @@ class Run:
             say(f"exclude: {len(exclusion.sentences)} sentences, and rows that are equal or nearly equal to one")
         return exclusion
 
-    def tables(self, corpora: tuple[Corpus, ...]) -> list[Table]:
+    def tables(self, corpora: tuple[Corpus, ...]) -> list[SourceTable]:
         """The tables of corpora; files that were not read before are read now."""
         if corpora not in self._tables:
             sources = open_corpora(corpora, self._excluded, self.recipe.languages)
             if any(source.corpus.word_by_word for source in sources):
                 sources = translate_sources(sources, self._dictionary)
-            self._tables[corpora] = [open_table(source, tables_folder(self.recipe)) for source in sources]
+            self._tables[corpora] = [open_source_table(source, tables_folder(self.recipe)) for source in sources]
             for table in self._tables[corpora]:
                 if table.about["dropped"] and self.rank == 0:
                     say("\n".join(reading_lines(table.about)))
@@ -272,13 +284,13 @@ class Run:
         rows: Counter[str] = Counter()
         for table in self._parallel_tables:
             rows[table.source.language] += table.rows
-        found = self.recipe.heldout.enough(rows)
-        if found.share > self.recipe.heldout.share:
-            say(f"held out: {found.share:.1%} of the sentences, for validation in every language")
-        return found
+        heldout = self.recipe.heldout.enough(rows)
+        if heldout.share > self.recipe.heldout.share:
+            say(f"held out: {heldout.share:.1%} of the sentences, for validation in every language")
+        return heldout
 
     @cached_property
-    def _parallel_tables(self) -> list[Table]:
+    def _parallel_tables(self) -> list[SourceTable]:
         """The tables of all stages. Text that is translated word by word is not held out: the dictionary needs this."""
         every = dict.fromkeys([self.recipe.corpora, *map(self.recipe.corpora_of, self.recipe.stages)])
         plain = (tuple(corpus for corpus in corpora if not corpus.word_by_word) for corpora in every)
@@ -508,7 +520,7 @@ class Run:
         pairs = []
         for stage in self.recipe.stages[number:]:
             batch = stage.batch if stage.batch_tokens is None else max(1, stage.batch_tokens // TOKENS_OF_PAIR)
-            trained = sum(map(len, self.text(stage).kept))
+            trained = sum(map(len, self.text(stage).training_rows))
             pairs.append(stage.epochs * trained if stage.steps is None else stage.steps * batch * stage.accumulate)
         return max(0.0, self._deadline - time.monotonic()) * pairs[0] / sum(pairs)
 
@@ -539,7 +551,7 @@ class Run:
 
         parallel.on_rank_zero(write)
         if self.rank == 0:
-            tables = {table.key: table for some in self._tables.values() for table in some}
+            tables = {table.key: table for corpus_tables in self._tables.values() for table in corpus_tables}
             say(
                 "\n".join(
                     ["text of this run:", *chain.from_iterable(reading_lines(table.about) for table in tables.values())]

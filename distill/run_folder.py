@@ -81,14 +81,14 @@ class Metrics:
 
     def rows(self) -> list[dict[str, Any]]:
         """All rows, without an incomplete last line (of a run that was killed, or is still running)."""
-        found = []
+        metric_rows = []
         lines = self.path.read_bytes().split(b"\n")[:-1] if self.path.is_file() else []
         for number, line in enumerate(lines, 1):
             try:
-                found.append(dict(json.loads(line)))
+                metric_rows.append(dict(json.loads(line)))
             except (ValueError, TypeError, RecursionError) as error:
                 raise InputError(f"{self.path}, line {number}: not a metrics row ({type(error).__name__})") from error
-        return found
+        return metric_rows
 
     def last_step(self, stage: str) -> int:
         """The last step that a stage has logged; 0 if it has logged none."""
@@ -110,9 +110,9 @@ class Metrics:
     def replace(self, drop: Callable[[dict[str, Any]], bool], add: Sequence[dict[str, Any]] = ()) -> None:
         """Remove the rows for which `drop` is true and add others; the file is replaced once."""
         old = self.rows()
-        kept = [row for row in old if not drop(row)]
-        if len(kept) < len(old) or add:
-            write_text(self.path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in [*kept, *add]))
+        remaining = [row for row in old if not drop(row)]
+        if len(remaining) < len(old) or add:
+            write_text(self.path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in [*remaining, *add]))
 
     def rewind(self, stage: str, step: int) -> None:
         """Remove what a stage has logged after `step`: it continues from there and logs it again."""
@@ -190,12 +190,12 @@ class RunFolder:
 
     def trained(self, recipe: Recipe, role: str) -> Path:
         """Model folder of `assistant` or `student` after the last finished stage that trained it."""
-        found = self.untrained(role)
+        model_folder = self.untrained(role)
         for number, stage in enumerate(recipe.stages):
             folder = self.stage(number, stage)
             if stage.role == role and folder.done() is not None:
-                found = folder.model
-        return found
+                model_folder = folder.model
+        return model_folder
 
     def warnings(self) -> list[str]:
         """What the run has warned of so far."""
@@ -339,32 +339,34 @@ def read_recipe(folder: Path) -> Recipe:
         raise InputError(f"{folder}/recipe.yaml cannot be read: {str(error).splitlines()[0]}") from error
 
 
-def leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """(place, value) of all values in a recipe's mapping; stages and corpora by name."""
+def leaves(value: Any, key_path: str = "") -> Iterator[tuple[str, Any]]:
+    """(key path, value) of all values in a recipe's mapping; stages and corpora by name."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
-            yield from leaves(inner, f"{place}.{key}" if place else str(key))
+            yield from leaves(inner, f"{key_path}.{key}" if key_path else str(key))
     elif isinstance(value, (list, tuple)) and value:
-        kind = place.rsplit(".", 1)[-1]
-        names = [one["name"] if kind == "stages" else corpus_label(one) if kind == "corpora" else "" for one in value]
+        kind = key_path.rsplit(".", 1)[-1]
+        names = [
+            entry["name"] if kind == "stages" else corpus_label(entry) if kind == "corpora" else "" for entry in value
+        ]
         for number, (name, inner) in enumerate(zip(names, value, strict=True)):
-            yield from leaves(inner, f"{place}.{name if name and names.count(name) == 1 else number}")
+            yield from leaves(inner, f"{key_path}.{name if name and names.count(name) == 1 else number}")
     else:
-        yield place, value
+        yield key_path, value
 
 
 def recipe_differences(old: Recipe, new: Recipe) -> list[str]:
     """The differences of two recipes that a resumed run may not have, such as `stages.train.batch: 64 then, 32 now`."""
-    return _differences(old, new, lambda place: not _may_change(place))
+    return _differences(old, new, lambda key_path: not _may_change(key_path))
 
 
 def changed_settings(old: Recipe, new: Recipe) -> list[str]:
     """The differences that it may have and that its training depends on."""
-    return _differences(old, new, lambda place: place.startswith("stages.") and _may_change(place))
+    return _differences(old, new, lambda key_path: key_path.startswith("stages.") and _may_change(key_path))
 
 
-def _may_change(place: str) -> bool:
-    parts = place.split(".")
+def _may_change(key_path: str) -> bool:
+    parts = key_path.split(".")
     return parts[0] in RESUMED_RECIPE or (parts[0] == "stages" and len(parts) == 3 and parts[2] in RESUMED_STAGE)
 
 
@@ -379,14 +381,14 @@ def _is_longer(before: Stage, now: Stage) -> bool:
 
 
 def _differences(old: Recipe, new: Recipe, counts: Callable[[str], bool]) -> list[str]:
-    """The places for which `counts` is true where two recipes differ, with both values. Paths are no difference."""
+    """The key paths for which `counts` is true where two recipes differ, with both values. Paths are no difference."""
     trees = [json.loads(recipe.model_dump_json()) for recipe in (old, new)]
     before, now = (dict(leaves(tree)) for tree in (_with_paths_of(trees[1], trees[0]), trees[1]))
     return [
-        f"{place}: {json.dumps(before.get(place), ensure_ascii=False)} then, "
-        f"{json.dumps(now.get(place), ensure_ascii=False)} now"
-        for place in dict.fromkeys([*before, *now])
-        if before.get(place) != now.get(place) and counts(place)
+        f"{key_path}: {json.dumps(before.get(key_path), ensure_ascii=False)} then, "
+        f"{json.dumps(now.get(key_path), ensure_ascii=False)} now"
+        for key_path in dict.fromkeys([*before, *now])
+        if before.get(key_path) != now.get(key_path) and counts(key_path)
     ]
 
 
@@ -397,7 +399,11 @@ def _with_paths_of(new: Any, old: Any, key: str = "") -> Any:
     if isinstance(old, list) and isinstance(new, list):
         if len(old) != len(new) and key not in PATHS:
             return old
-        return new if key in PATHS else [_with_paths_of(two, one, key) for one, two in zip(old, new, strict=True)]
+        return (
+            new
+            if key in PATHS
+            else [_with_paths_of(new_value, old_value, key) for old_value, new_value in zip(old, new, strict=True)]
+        )
     same = key in PATHS or (key in MODELS and is_folder(old) and is_folder(new))
     same = same or (is_function(old, key) and is_function(new, key) and Path(old).name == Path(new).name)
     return new if same and old is not None and new is not None else old

@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict
 from msdc.distill.catalog import load_recipe, read_file, recipe_facts, split_name
 from msdc.distill.data.corpora import TextSource, is_here, open_corpora
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
-from msdc.distill.data.tables import known, tables_folder
+from msdc.distill.data.tables import stored_about, tables_folder
 from msdc.distill.inputs import read_inputs
 from msdc.distill.recipe import Corpus, Recipe, Stage, parse
 from msdc.distill.run_folder import METRICS_FILE, Metrics, RunFolder, changed_settings, read_recipe
@@ -522,9 +522,9 @@ def _is_full(error: Exception) -> bool:
     return isinstance(error, DiskFullError) or (isinstance(error, OSError) and error.errno == errno.ENOSPC)
 
 
-def _is_finished(place: Path, recipe: Recipe) -> bool:
-    """Whether a run of `recipe` in `place` is finished."""
-    return (place / "result.json").is_file() and read_recipe(place) == recipe
+def _is_finished(folder: Path, recipe: Recipe) -> bool:
+    """Whether a run of `recipe` in `folder` is finished."""
+    return (folder / "result.json").is_file() and read_recipe(folder) == recipe
 
 
 def _is_intact(run: Path) -> bool:
@@ -570,8 +570,8 @@ def _row(label: str, recipe: Recipe, folder: Path, published: Sequence[str] | No
     done, report = result["stages"][last.name], result.get("report", {})
     pairs = {name: pair.groups() for name in report if (pair := PAIR.search(name))}
     scores = {
-        "mono": [report[name] for name, (one, two) in pairs.items() if one == two],
-        "cross": [report[name] for name, (one, two) in pairs.items() if one != two],
+        "mono": [report[name] for name, (source_code, target_code) in pairs.items() if source_code == target_code],
+        "cross": [report[name] for name, (source_code, target_code) in pairs.items() if source_code != target_code],
         "avg": list(report.values()),
         "dev": [done["graded"]] if "graded" in done else [],
         "held-out nearest": [done["heldout_accuracy"]] if "heldout_accuracy" in done else [],
@@ -624,8 +624,8 @@ def dry_run(recipe: Recipe) -> Plan:
         "name": recipe.name, "facts": recipe_facts(recipe), "differs": list(recipe.differs), "needs": needs,
         "sources": counted[recipe.corpora],
         "stages": [
-            {"name": one.name, "steps": count_steps(recipe, one, counted[recipe.corpora_of(one)])}
-            for one in recipe.stages
+            {"name": stage.name, "steps": count_steps(recipe, stage, counted[recipe.corpora_of(stage)])}
+            for stage in recipe.stages
         ],
     }  # fmt: skip
 
@@ -670,7 +670,7 @@ def _count(recipe: Recipe, corpora: tuple[Corpus, ...], excluded: Exclusion | No
             plans.append({"name": corpus.origin, "language": ", ".join(corpus.languages), "rows": None, "dropped": []})
             continue
         for source in open_corpora((corpus,), excluded, recipe.languages):
-            about = known(source, tables_folder(recipe))
+            about = stored_about(source, tables_folder(recipe))
             rows = _rows(source, most) if about is None else about["rows"]
             dropped = source.drops() if about is None else about["dropped"]
             rows *= max(1, len(corpus.word_by_word))

@@ -107,7 +107,10 @@ def align(
     row, column, start = _candidates(score)
     keys = row.astype(np.int64) * wordpieces + column
     starts = range(0, new.shape[0], CHUNK)
-    chunks = [_Candidates(new[at : at + CHUNK], old[at : at + CHUNK], keys, wordpieces) for at in starts]
+    chunks = [
+        _Candidates(new[chunk_start : chunk_start + CHUNK], old[chunk_start : chunk_start + CHUNK], keys, wordpieces)
+        for chunk_start in starts
+    ]
 
     def run(by_old: bool) -> np.ndarray:
         axis, size = (row, tokens) if by_old else (column, wordpieces)
@@ -149,9 +152,9 @@ def with_spelling(
     share_P = worth / (worth + seen_P)
     cells = [(token, wordpiece, share_P[token] / len(row)) for token, row in spelled.items() for wordpiece in row]
     rows, columns, data = (np.array(column) for column in zip(*cells, strict=True)) if cells else ([], [], [])
-    own = sparse.csr_matrix((data, (rows, columns)), shape=weights.shape)
-    left_P = 1.0 - np.asarray(own.sum(1)).ravel()
-    return (sparse.diags(left_P) @ weights + own).tocsr()
+    spelled_weights = sparse.csr_matrix((data, (rows, columns)), shape=weights.shape)
+    left_P = 1.0 - np.asarray(spelled_weights.sum(1)).ravel()
+    return (sparse.diags(left_P) @ weights + spelled_weights).tocsr()
 
 
 def with_twins(weights: sparse.csr_matrix, seen_P: np.ndarray, twins: Mapping[int, int]) -> sparse.csr_matrix:
@@ -250,28 +253,30 @@ def _twins(tokenizer: PieceTokenizer) -> dict[int, int]:
     return twins
 
 
-def _spelled(teacher: Encoder, tokenizer: PieceTokenizer, known: Mapping[int, str]) -> dict[int, list[int]]:
-    """The teacher's wordpieces (of `known`) of every token that starts a word and has no letters but Latin ones."""
+def _spelled(teacher: Encoder, tokenizer: PieceTokenizer, known_rows: Mapping[int, str]) -> dict[int, list[int]]:
+    """The teacher's wordpieces (of `known_rows`) of every token that starts a word and has only Latin letters."""
     name = tokenizer.processor.id_to_piece
     starts = [token for token in range(tokenizer.size) if name(token).startswith(SPACE) and name(token) != SPACE]
     starts = [token for token in starts if all(c <= LAST_LATIN or not c.isalpha() for c in name(token)[1:])]
     read = teacher.tokenizer.encode([name(token)[1:] for token in starts], 32)
-    rows_of_token = {token: [row for row in ids[1:-1] if row in known] for token, ids in zip(starts, read, strict=True)}
+    rows_of_token = {
+        token: [row for row in ids[1:-1] if row in known_rows] for token, ids in zip(starts, read, strict=True)
+    }
     return {token: row for token, row in rows_of_token.items() if row}
 
 
 def _spelled_inside(teacher: Encoder, texts: Mapping[int, str], tokenizer: PieceTokenizer) -> dict[int, list[int]]:
     """The teacher's WordPieces (`##owski`), longest first, of every token of Latin letters inside words."""
     tokens = open_vocabulary(teacher.tokenizer).tokens
-    known = {token.text: token.row for token in tokens if token.text and token.name.startswith("##")}
+    row_by_text = {token.text: token.row for token in tokens if token.text and token.name.startswith("##")}
     rows_of_token = {}
     for token, text in texts.items():
         rest = "".join(letter for letter in unicodedata.normalize("NFD", text) if not unicodedata.combining(letter))
         if tokenizer.processor.id_to_piece(token).startswith(SPACE) or max(text) > LAST_LATIN:
             continue
         rows = []
-        while rest and (fits := [end for end in range(len(rest), 0, -1) if rest[:end] in known]):
-            rows.append(known[rest[: fits[0]]])
+        while rest and (fits := [end for end in range(len(rest), 0, -1) if rest[:end] in row_by_text]):
+            rows.append(row_by_text[rest[: fits[0]]])
             rest = rest[fits[0] :]
         if not rest:
             rows_of_token[token] = rows
@@ -289,11 +294,11 @@ def transplant_rows(weights: sparse.csr_matrix, teacher_table_WH: Tensor) -> Ten
 
 
 def transplant_code(
-    weights: sparse.csr_matrix, teacher_table_WH: Tensor, nonzeros: int, own: Mapping[int, Tensor]
+    weights: sparse.csr_matrix, teacher_table_WH: Tensor, nonzeros: int, own_rows: Mapping[int, Tensor]
 ) -> CodedRows:
     """The new table as a code over the teacher's rows that any token uses: `transplant_rows`, not multiplied out.
 
-    `weights`, of `strongest`, have at most `nonzeros` entries per row. Tokens of `own` have a base row of their own.
+    `weights`, of `strongest`, have at most `nonzeros` entries per row. Tokens of `own_rows` get a base row each.
     """
     table_WH = teacher_table_WH.detach().float()
     tokens, wordpieces = weights.shape
@@ -303,13 +308,15 @@ def transplant_code(
     rank = np.arange(len(row)) - np.searchsorted(row, row)
     if len(rank) and int(rank.max()) >= nonzeros:
         raise ValueError(f"a token has {int(rank.max()) + 1} nonzeros, more than {nonzeros}")
-    # Tokens without an alignment share the mean row, after the teacher's rows; `own` rows come after it.
+    # Tokens without an alignment share the mean row, after the teacher's rows; `own_rows` come after it.
     index_Pk, weight_Pk = np.full((tokens, nonzeros), wordpieces, np.int64), np.zeros((tokens, nonzeros), np.float32)
     weight_Pk[:, 0] = 1.0
     index_Pk[row, rank], weight_Pk[row, rank] = column, data
-    for number, token in enumerate(sorted(own)):
+    for number, token in enumerate(sorted(own_rows)):
         index_Pk[token], weight_Pk[token] = wordpieces + 1 + number, 0.0
         weight_Pk[token, 0] = 1.0
-    base = torch.cat([table_WH, table_WH.mean(0, keepdim=True), *(own[token].float()[None] for token in sorted(own))])
+    base = torch.cat(
+        [table_WH, table_WH.mean(0, keepdim=True), *(own_rows[token].float()[None] for token in sorted(own_rows))]
+    )
     code, kept_R = prune(torch.from_numpy(index_Pk), torch.from_numpy(weight_Pk))
     return CodedRows(base[kept_R], torch.from_numpy(weight_Pk), code)

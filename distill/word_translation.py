@@ -111,16 +111,16 @@ def learn_dictionary(rows: Sequence[Row]) -> Dictionary:
             continue
         strengths = align(source, target, len(english), len(foreign))
         entries: Translations = {}
-        for i, word in enumerate(english):
-            strength = strengths.data[strengths.indptr[i] : strengths.indptr[i + 1]]
+        for index, word in enumerate(english):
+            strength = strengths.data[strengths.indptr[index] : strengths.indptr[index + 1]]
             best = np.argsort(-strength, kind="stable")[:TRANSLATIONS]
             if len(best) and strength[best[0]] > MIN_STRENGTH:
                 best = best[strength[best] > MIN_RATIO * strength[best[0]]]
-                words = [foreign[strengths.indices[strengths.indptr[i] + j]] for j in best]
+                words = [foreign[strengths.indices[strengths.indptr[index] + j]] for j in best]
                 entries[word] = (words, [float(strength[j]) for j in best])
-                if counts[i] <= COMMON * len(pairs) and len(word) > 2:
-                    total[word] += int(counts[i])
-            elif counts[i] > COMMON * len(pairs):
+                if counts[index] <= COMMON * len(pairs) and len(word) > 2:
+                    total[word] += int(counts[index])
+            elif counts[index] > COMMON * len(pairs):
                 entries[word] = ([], [])
         by_language[code] = entries
     cumulative = np.cumsum([count**DAMPING for count in total.values()]).tolist()

@@ -124,9 +124,9 @@ def open_tokenizer(folder: Path, manifest: Manifest) -> Tokenizer:
         tokenizer = FastTokenizer(folder / part.file, part.pad_id)
     else:
         tokenizer = pieces = PieceTokenizer(folder / part.file)
-        found = (pieces.bos_id, pieces.eos_id, pieces.pad_id, pieces.unk_id)
-        if found != (part.bos_id, part.eos_id, part.pad_id, part.unk_id):
-            raise InputError(f"{folder}: special ids of {part.file} are {found}, not those of the manifest")
+        special_ids = (pieces.bos_id, pieces.eos_id, pieces.pad_id, pieces.unk_id)
+        if special_ids != (part.bos_id, part.eos_id, part.pad_id, part.unk_id):
+            raise InputError(f"{folder}: special ids of {part.file} are {special_ids}, not those of the manifest")
     if tokenizer.size > manifest.vocabulary:
         raise InputError(f"{folder}: {part.file} has {tokenizer.size} ids, the model {manifest.vocabulary}")
     return tokenizer

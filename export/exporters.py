@@ -37,7 +37,7 @@ from msdc.export.smoothing import TorchModel, calibration_texts, smooth
 from msdc.export.writer import ExportPlan, write
 from msdc.extras import installed, require
 from msdc.files import refuse_existing, sha256_files, user_cache
-from msdc.options import takes
+from msdc.options import with_option_keywords
 from msdc.progress import say
 from msdc.scores import cosine_rows
 from msdc.text.tokenizer import Tokenizer
@@ -66,7 +66,7 @@ class Export(Protocol[P]):
 
 
 def _verb(options: Callable[P, ExportOptions]) -> Export[P]:
-    return cast(Export[P], takes(ExportOptions, _export))
+    return cast(Export[P], with_option_keywords(ExportOptions, _export))
 
 
 def _export(model: str | Path = "msdc-mini", *, options: ExportOptions) -> Exported:
@@ -190,11 +190,11 @@ def canonical(model: TorchModel | FloatProgram, facts: ModelFacts, options: Expo
 
     return ExportPlan(
         facts, config.width, config.vocabulary, max_length, config.normalize, plan,
-        wanted=options.thresholds or thresholds_for(set(plan.weights.values()), config.normalize),
+        thresholds=options.thresholds or thresholds_for(set(plan.weights.values()), config.normalize),
         counts=parameter_counts(config), config=config.model_dump(),
         source_sha256=facts.source_sha256 or model.weights.sha256(),
         vectors=lambda rows, prompt_tokens: model.vectors(rows),
-        made=functools.cache(lambda: smooth(model, plan, facts.tokenizer, max_length)),
+        lowerable_model=functools.cache(lambda: smooth(model, plan, facts.tokenizer, max_length)),
     )  # fmt: skip
 
 
@@ -219,17 +219,24 @@ def generic(encoder: Encoder, facts: ModelFacts, options: ExportSettings) -> Exp
     max_length = options.max_length or min(encoder.max_length, GENERIC_LONGEST)
 
     @functools.cache
-    def made() -> models.GenericModel:
+    def lowerable_model() -> models.GenericModel:
         rows = facts.tokenizer.encode(calibration_texts(), max_length)
         return models.smooth_generic(model, rows) if precision == "int8" else model
 
     return ExportPlan(
-        facts, model.width, model.vocabulary, max_length, model.normalized, precision,
-        wanted=options.thresholds or thresholds_for({precision}, model.normalized),
-        counts=models.count_parameters(model), config=config,
+        facts,
+        model.width,
+        model.vocabulary,
+        max_length,
+        model.normalized,
+        precision,
+        thresholds=options.thresholds or thresholds_for({precision}, model.normalized),
+        counts=models.count_parameters(model),
+        config=config,
         source_sha256=encoder.fingerprint(),
-        vectors=lambda rows, prompt_tokens: models.reference_vectors(modules, rows, prompt_tokens), made=made,
-    )  # fmt: skip
+        vectors=lambda rows, prompt_tokens: models.reference_vectors(modules, rows, prompt_tokens),
+        lowerable_model=lowerable_model,
+    )
 
 
 def export_sentence_transformers(
@@ -266,9 +273,9 @@ def export_sentence_transformers(
         f"{__version__}.\n\n## Licenses\n\n" + "".join(f"* {line}\n" for line in facts.licenses)
     )
 
-    def check(made: Path) -> None:
+    def check(written_folder: Path) -> None:
         texts = golden_texts()
-        their_ND = own_vectors(load_encoder(made), texts, encoder.max_length, encoder.defaults.prompt())
+        their_ND = own_vectors(load_encoder(written_folder), texts, encoder.max_length, encoder.defaults.prompt())
         lowest = float(cosine_rows(their_ND[:, : encoder.width], encoder.encode(texts)).min())  # type: ignore[index]
         if lowest < SAME_COSINE:
             raise GateError(
@@ -282,12 +289,12 @@ def export_sentence_transformers(
     )  # fmt: skip
 
 
-def bundle_or_shipped(given: str | Path | None) -> Path:
+def bundle_or_shipped(bundle: str | Path | None) -> Path:
     """The folder of the bundle, or the program file, that a user named; for none, or a shipped model's name, its Linux
     bundle in the user's cache, which is exported once."""
-    name = "msdc-mini" if given is None else str(given)
-    if given is not None and name not in shipped_names():
-        return Path(given) if Path(given).suffix in (".onnx", ".pte") else locate_bundle(given)
+    name = "msdc-mini" if bundle is None else str(bundle)
+    if bundle is not None and name not in shipped_names():
+        return Path(bundle) if Path(bundle).suffix in (".onnx", ".pte") else locate_bundle(bundle)
     # Without ExecuTorch the bundle holds the ONNX program alone.
     mark = sha256_files([path for path in locate_model(name).iterdir() if path.is_file()])
     return _cached_bundle(name, name, mark, None if installed("executorch") else "onnx")

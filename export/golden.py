@@ -131,8 +131,8 @@ UNIT_LENGTH_ERROR = 1e-3
 
 def thresholds_for(dtypes: set[str], normalized: bool) -> Thresholds:
     """The thresholds of an artifact by the lowest precision among its weights; exact lengths if it normalises."""
-    wanted = INT4 if "int4" in dtypes else INT8 if "int8" in dtypes else FP32
-    return wanted.model_copy(update={"length_error": UNIT_LENGTH_ERROR}) if normalized else wanted
+    thresholds = INT4 if "int4" in dtypes else INT8 if "int8" in dtypes else FP32
+    return thresholds.model_copy(update={"length_error": UNIT_LENGTH_ERROR}) if normalized else thresholds
 
 
 def parity_cosines(reference_ND: np.ndarray, found_ND: np.ndarray) -> np.ndarray:
@@ -182,21 +182,21 @@ def parity_of(
     )
 
 
-def shortfalls(parity: Parity, wanted: Thresholds) -> list[str]:
+def shortfalls(parity: Parity, thresholds: Thresholds) -> list[str]:
     """Thresholds that are not met, in words; empty when the gate passes. Comparisons are such that NaN never passes."""
-    found = []
+    problems = []
     for name in ("mean_cosine", "min_cosine"):
-        least, value = getattr(wanted, name), getattr(parity, name)
+        least, value = getattr(thresholds, name), getattr(parity, name)
         if least is not None and not value >= least:
-            found.append(f"{name.replace('_', ' ')} {value:.6f} below {least}")
-    if wanted.max_abs is not None and not parity.max_abs <= wanted.max_abs:
-        found.append(f"max abs {parity.max_abs:.2e} above {wanted.max_abs:.0e}")
-    error, most = parity.length_error, wanted.length_error
+            problems.append(f"{name.replace('_', ' ')} {value:.6f} below {least}")
+    if thresholds.max_abs is not None and not parity.max_abs <= thresholds.max_abs:
+        problems.append(f"max abs {parity.max_abs:.2e} above {thresholds.max_abs:.0e}")
+    error, most = parity.length_error, thresholds.length_error
     if most is not None and error is not None and not error <= most:
-        found.append(f"a vector's length differs by {100 * error:.2g} % (at most {100 * most:.2g} %)")
+        problems.append(f"a vector's length differs by {100 * error:.2g} % (at most {100 * most:.2g} %)")
     if parity.low_bit_share is not None and not parity.low_bit_share >= MIN_LOW_BIT_SHARE:
-        found.append(f"only {100 * parity.low_bit_share:.1f} % of weight bytes are 8-bit or less")
-    return found
+        problems.append(f"only {100 * parity.low_bit_share:.1f} % of weight bytes are 8-bit or less")
+    return problems
 
 
 def run_once(
@@ -221,15 +221,17 @@ def tokenizers_agree(tokenizer: PieceTokenizer, texts: list[str], max_length: in
     Raises:
         GateError: naming the first text on which they differ.
     """
-    own = tokenizer.path.parent / JSON_FILE
+    shipped_twin = tokenizer.path.parent / JSON_FILE
     with TemporaryDirectory(prefix="msdc-tokenizer-") as scratch:
         model, twin = Path(scratch) / MODEL_FILE, Path(scratch) / JSON_FILE
         model.write_bytes(tokenizer.content)
-        if own.is_file():
-            twin.write_bytes(own.read_bytes())
+        if shipped_twin.is_file():
+            twin.write_bytes(shipped_twin.read_bytes())
         else:
             write_fast_copy(model, twin)
         fast = FastTokenizer(twin).encode(texts, max_length)
-    for text, one, other in zip(texts, tokenizer.encode(texts, max_length), fast, strict=True):
-        if one != other:
-            raise GateError(f"{MODEL_FILE} and {JSON_FILE} differ on {text[:40]!r}: ids {one[:8]} and {other[:8]}")
+    for text, model_ids, twin_ids in zip(texts, tokenizer.encode(texts, max_length), fast, strict=True):
+        if model_ids != twin_ids:
+            raise GateError(
+                f"{MODEL_FILE} and {JSON_FILE} differ on {text[:40]!r}: ids {model_ids[:8]} and {twin_ids[:8]}"
+            )

@@ -83,8 +83,8 @@ def inspect_file(path: Path, is_pte: bool) -> dict[str, Any]:
 def _onnx_report(path: Path) -> dict[str, Any]:
     model = check_onnx_file(path)
     try:
-        found: dict[str, Counter[str]] = {}
-        nodes = _walk(model.graph, "", found)
+        counts_by_graph: dict[str, Counter[str]] = {}
+        nodes = _walk(model.graph, "", counts_by_graph)
         constants = [_constant(tensor, path) for tensor in model.graph.initializer]
         matrices = {c.name for c in constants if c.dtype == "float32" and len(c.shape) == 2 and min(c.shape) > 1}
         data_files = [path.parent / name for name in sorted(external_files(model, path))]
@@ -100,8 +100,10 @@ def _onnx_report(path: Path) -> dict[str, Any]:
             "producer": f"{model.producer_name} {model.producer_version}".strip(),
             "inputs": [_value(info) for info in model.graph.input],
             "outputs": [_value(info) for info in model.graph.output],
-            "operators": dict(sorted(found.pop("").items())),
-            "subgraphs": {name.lstrip("/"): dict(sorted(counts.items())) for name, counts in sorted(found.items())},
+            "operators": dict(sorted(counts_by_graph.pop("").items())),
+            "subgraphs": {
+                name.lstrip("/"): dict(sorted(counts.items())) for name, counts in sorted(counts_by_graph.items())
+            },
             "float_weight_products": [
                 node.name for node in nodes if node.op_type in FLOAT_PRODUCTS and matrices & set(node.input)
             ],
@@ -135,14 +137,14 @@ def _constant(tensor: onnx.TensorProto, path: Path) -> Constant:
     return Constant(tensor.name, dtype, shape, math.prod(shape) * bits // 8, digest.hexdigest())
 
 
-def _walk(graph: onnx.GraphProto, where: str, found: dict[str, Counter[str]]) -> list[onnx.NodeProto]:
-    """Every node, those of subgraphs included; operators are counted in `found` by graph."""
-    counts, nodes = found.setdefault(where, Counter()), []
+def _walk(graph: onnx.GraphProto, where: str, counts_by_graph: dict[str, Counter[str]]) -> list[onnx.NodeProto]:
+    """Every node, those of subgraphs included; operators are counted in `counts_by_graph` by graph."""
+    counts, nodes = counts_by_graph.setdefault(where, Counter()), []
     for node in graph.node:
         counts[f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type] += 1
         nodes.append(node)
         for inner in subgraphs(node):
-            nodes += _walk(inner, f"{where}/{node.name or node.op_type}", found)
+            nodes += _walk(inner, f"{where}/{node.name or node.op_type}", counts_by_graph)
     return nodes
 
 

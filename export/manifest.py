@@ -169,8 +169,8 @@ class Manifest(ManifestSection):
     def part(self, runtime: str) -> ProgramPart:
         """The entry of one runtime's program; an `InputError` where the bundle holds none."""
         if runtime not in self.runtimes:
-            known = ", ".join(self.runtimes) or "none"
-            raise InputError(f"{self.name} holds no program for runtime {runtime!r}; it holds: {known}")
+            runtimes = ", ".join(self.runtimes) or "none"
+            raise InputError(f"{self.name} holds no program for runtime {runtime!r}; it holds: {runtimes}")
         part: ProgramPart = getattr(self.programs, runtime)
         return part
 
@@ -234,9 +234,9 @@ def read_manifest(folder: str | Path, name: str | None = None) -> Manifest:
         raise InputError(f"{path}: {first_problem(error)}") from error
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not valid JSON ({error})") from error
-    found = _SEAL.findall(raw)
+    seals = _SEAL.findall(raw)
     unsealed = _SEAL.sub(f'"seal": "{_UNSEALED}"'.encode(), raw, count=1)
-    if not found or found[0].decode() != hashlib.sha256(unsealed).hexdigest():
+    if not seals or seals[0].decode() != hashlib.sha256(unsealed).hexdigest():
         raise InputError(f"{path}: damaged or edited (its seal does not match); export or copy the bundle again")
     return manifest
 

@@ -30,8 +30,8 @@ def load_precision(value: str | PrecisionPlan | None) -> str | PrecisionPlan | N
     if not value.endswith(".json"):
         raise InputError(f"precision {value!r} is unknown; known: {', '.join(PRECISIONS)}, or a plan's .json file")
     try:
-        found = read_json(value)
-        return PrecisionPlan.model_validate(found.get("plan", found) if isinstance(found, dict) else found)
+        document = read_json(value)
+        return PrecisionPlan.model_validate(document.get("plan", document) if isinstance(document, dict) else document)
     except ValidationError as error:
         raise InputError(f"{value}: {first_problem(error)}") from error
 
@@ -90,8 +90,8 @@ class ExportSettings(Options):
         if self.style not in (None, self.program_style):
             raise InputError(f"`style` {self.style}: target {self.target} takes {self.program_style} programs")
         if self.sample and (record is None or record.sample is None):
-            known = ", ".join(one.name for one in TARGETS if one.module and one.module.sample)
-            raise InputError(f"target {self.target} has no sample app; targets that have one: {known}")
+            target_names = ", ".join(target.name for target in TARGETS if target.module and target.module.sample)
+            raise InputError(f"target {self.target} has no sample app; targets that have one: {target_names}")
         name = "with_runtime" if self.with_runtime else "transformers_js" if self.transformers_js else None
         if name and (record is None or record.template != "web" or not self.module):
             reason = f"target {self.target} runs no web page" if self.module else "no module is written"

@@ -169,10 +169,10 @@ class OnnxRuntime(Runtime):
 
         path = folder / manifest.part("onnx").file
         checked = program.check_onnx_file(path, most_bytes=program.MAX_GRAPH_BYTES)
-        found = {value.name for value in checked.graph.input}
-        wanted = {"input_ids", "attention_mask"} | (set() if manifest.include_prompt else {"prompt_tokens"})
-        if found != wanted:
-            raise InputError(f"{path}: the program's inputs are {sorted(found)}, not {sorted(wanted)}")
+        input_names = {value.name for value in checked.graph.input}
+        expected_names = {"input_ids", "attention_mask"} | (set() if manifest.include_prompt else {"prompt_tokens"})
+        if input_names != expected_names:
+            raise InputError(f"{path}: the program's inputs are {sorted(input_names)}, not {sorted(expected_names)}")
         facts = {"constants": {"vocabulary": manifest.vocabulary, "max_length": manifest.max_length}}
         # The same bytes as at export; of another name they are unknown, no more.
         parts = [path, *(folder / name for name in program.external_files(checked, path))]

@@ -166,12 +166,12 @@ TARGETS: Registry[Target] = Registry(
 
 
 def _one_of(names: tuple[str, ...]) -> Callable[[str], str]:
-    def known(name: str) -> str:
+    def check_name(name: str) -> str:
         if name not in names:
             raise ValueError(f"Input should be one of {', '.join(names)}")
         return name
 
-    return known
+    return check_name
 
 
 # Runtime -> the schema of its program, in the order of preference.

@@ -49,12 +49,12 @@ class PublicKey(NamedTuple):
     key: bytes
 
     @classmethod
-    def read(cls, given: str | Path) -> PublicKey:
+    def read(cls, key_or_file: str | Path) -> PublicKey:
         """From the key itself (`RW...`) or the file that `minisign -G` wrote; an `InputError` where it is neither."""
-        text = str(given).strip()
-        if isinstance(given, Path) or not text.startswith("RW"):
-            text = ["", *(line.strip() for line in _lines(Path(given)) if line.strip())][-1]
-        raw = _decoded(text, 42, (_PLAIN,), f"{' '.join(str(given).split())[:200]}: the public key")
+        text = str(key_or_file).strip()
+        if isinstance(key_or_file, Path) or not text.startswith("RW"):
+            text = ["", *(line.strip() for line in _lines(Path(key_or_file)) if line.strip())][-1]
+        raw = _decoded(text, 42, (_PLAIN,), f"{' '.join(str(key_or_file).split())[:200]}: the public key")
         return cls(raw[2:10], raw[10:])
 
     def holds(self, signature: bytes, message: bytes) -> bool:
@@ -74,14 +74,14 @@ def verify_message(message: bytes, lines: list[str], key: PublicKey, where: str 
     """The trusted comment of minisign's signature `lines` of `message`; an `InputError` where it is not one."""
     if len(lines) < 4 or not lines[2].startswith(_TRUSTED):
         raise InputError(f"{where}: not of minisign's format")
-    raw, whole = _decoded(lines[1], 74, (_PLAIN, _HASHED), where), _decoded(lines[3], 64, (b"",), where)
+    raw, global_signature = _decoded(lines[1], 74, (_PLAIN, _HASHED), where), _decoded(lines[3], 64, (b"",), where)
     number, signature = raw[2:10], raw[10:]
     if number != key.number:
         raise InputError(f"{where}: signed with another key ({number[::-1].hex().upper()})")
     comment = lines[2].removeprefix(_TRUSTED)
     if not key.holds(signature, message if raw.startswith(_PLAIN) else hashlib.blake2b(message).digest()):
         raise InputError(f"{where}: the signature is not one of this {MANIFEST_FILE}; do not use this bundle")
-    if not key.holds(whole, signature + comment.encode()):
+    if not key.holds(global_signature, signature + comment.encode()):
         raise InputError(f"{where}: its trusted comment was changed; do not use this bundle")
     return printable(comment)
 

@@ -180,8 +180,8 @@ def smooth(model: TorchModel | FloatProgram, plan: PrecisionPlan, tokenizer: Tok
     for state, readers in NORM_READERS.items():
         for index in layers:
             names = [f"layers.{index}.{part}.weight" for part in readers]
-            wanted = int8[state][index]
-            scale_H = scales_for(sizes[state][index], [arrays[name] for name in names]) if wanted else None
+            is_int8 = int8[state][index]
+            scale_H = scales_for(sizes[state][index], [arrays[name] for name in names]) if is_int8 else None
             scales[state].append(scale_H)
             if scale_H is not None:
                 arrays |= {name: arrays[name] * scale_H for name in names}

@@ -66,7 +66,7 @@ class ExportPlan:
     """A model that an exporter made ready.
 
     `vectors` gives the float vectors [N, D] of rows of ids; its second argument is the number of first tokens of each
-    row that are not pooled. `made` is what runtimes write under `plan`, computed once.
+    row that are not pooled. `lowerable_model` returns what runtimes write under `plan`, computed once.
     """
 
     facts: ModelFacts
@@ -75,12 +75,12 @@ class ExportPlan:
     max_length: int
     normalized: bool
     plan: PrecisionPlan | str
-    wanted: Thresholds
+    thresholds: Thresholds
     counts: dict[str, int]
     config: dict[str, Any]
     source_sha256: str
     vectors: Callable[[Sequence[Sequence[int]], int], np.ndarray]
-    made: Callable[[], Any]
+    lowerable_model: Callable[[], Any]
 
     @property
     def precision(self) -> str:
@@ -102,7 +102,7 @@ class Golden:
 
 
 @dataclass
-class Written:
+class ProgramResults:
     """The programs of a bundle by runtime, and the errors of those that failed."""
 
     programs: dict[str, ProgramPart] = field(default_factory=dict)
@@ -175,9 +175,9 @@ def _golden(ready: ExportPlan, texts: list[str], stage: Path, file: str, options
     # Names of special ids in a text are the one intended difference.
     apart = [i for i, (text, row) in enumerate(zip(texts, rows, strict=True)) if _special(tokenizer, text, row)]
     own_ND[apart] = float_ND[apart]
-    found = parity_of(own_ND, float_ND, None, texts)
-    say(f"float: mean cosine {found.mean_cosine:.6f} to the model's own encoding, min {found.min_cosine:.6f}")
-    short = shortfalls(found, FP32)
+    parity = parity_of(own_ND, float_ND, None, texts)
+    say(f"float: mean cosine {parity.mean_cosine:.6f} to the model's own encoding, min {parity.min_cosine:.6f}")
+    short = shortfalls(parity, FP32)
     if short and options.gates:
         short.append(farthest(own_ND, float_ND, texts))
         remedy = "" if ready.config.get("exporter") == GENERIC else f'; try `exporter="{GENERIC}"`'
@@ -185,9 +185,9 @@ def _golden(ready: ExportPlan, texts: list[str], stage: Path, file: str, options
     return Golden(texts, rows, skip, own_ND)
 
 
-def _write_programs(ready: ExportPlan, golden: Golden, stage: Path, options: ExportSettings) -> Written:
+def _write_programs(ready: ExportPlan, golden: Golden, stage: Path, options: ExportSettings) -> ProgramResults:
     """The program of each runtime; of one that fails, nothing is left but its error."""
-    written = Written()
+    written = ProgramResults()
     for runtime in options.runtimes:
         before = set(stage.rglob("*"))
         try:
@@ -201,19 +201,19 @@ def _write_programs(ready: ExportPlan, golden: Golden, stage: Path, options: Exp
 
 
 def _write_program(
-    runtime: str, ready: ExportPlan, golden: Golden, stage: Path, options: ExportSettings, written: Written
+    runtime: str, ready: ExportPlan, golden: Golden, stage: Path, options: ExportSettings, written: ProgramResults
 ) -> None:
     """Write one program, run it on the golden texts, and hold it to the gates."""
     say(f"{runtime}: lower {ready.precision} for {options.target}, lengths 1 to {ready.max_length}")
     # Windows renames no folder with an open file, and the runner maps its file: `program` ends with this function.
     program = RUNTIMES[runtime].write(
-        stage, ready.made(), ready.plan, max_length=ready.max_length, target=options.target,
+        stage, ready.lowerable_model(), ready.plan, max_length=ready.max_length, target=options.target,
         style=options.program_style, pad_id=ready.facts.tokenizer.pad_id,
     )  # fmt: skip
     computed_ND = program.runner.run(golden.rows, golden.skip)
-    found = parity_of(golden.float_ND, computed_ND, program.low_bit_share, golden.texts)
-    say(f"{runtime}: mean cosine {found.mean_cosine:.6f}, min {found.min_cosine:.6f}, max abs {found.max_abs}")
-    short = shortfalls(found, ready.wanted)
+    parity = parity_of(golden.float_ND, computed_ND, program.low_bit_share, golden.texts)
+    say(f"{runtime}: mean cosine {parity.mean_cosine:.6f}, min {parity.min_cosine:.6f}, max abs {parity.max_abs}")
+    short = shortfalls(parity, ready.thresholds)
     if short and options.gates:
         short.append(farthest(golden.float_ND, computed_ND, golden.texts))
         others = ['`precision="fp32"`'] if ready.precision != "fp32" else []
@@ -222,12 +222,17 @@ def _write_program(
         remedy = f"; try {' or '.join(others)}" if others else ""
         raise GateError(f"{'; '.join(short)}{remedy}; `gates=False` writes it anyway")
     delegated = {"delegated_share": program.delegated_share, "outside": program.outside}
-    written.parity[runtime] = found.model_copy(update={"passed": not short, **delegated})
+    written.parity[runtime] = parity.model_copy(update={"passed": not short, **delegated})
     written.programs[runtime], written.vectors[runtime] = program.part, computed_ND
 
 
 def _manifest(
-    ready: ExportPlan, part: TokenizerPart, golden: Golden, written: Written, stage: Path, options: ExportSettings
+    ready: ExportPlan,
+    part: TokenizerPart,
+    golden: Golden,
+    written: ProgramResults,
+    stage: Path,
+    options: ExportSettings,
 ) -> Manifest:
     facts = ready.facts
     defaults = facts.defaults
@@ -294,5 +299,5 @@ def _special(tokenizer: Tokenizer, text: str, row: Sequence[int]) -> bool:
     processor: Any = tokenizer.processor if isinstance(tokenizer, PieceTokenizer) else None
     controls = (i for i in range(tokenizer.size) if processor and processor.is_control(i))
     # Of some models (Qwen) it is also the id that ends every text.
-    own = tokenizer.encode([""], max(len(row), 1))[0].count(tokenizer.pad_id)
-    return row.count(tokenizer.pad_id) > own or any(processor.id_to_piece(i) in text for i in controls)
+    usual_count = tokenizer.encode([""], max(len(row), 1))[0].count(tokenizer.pad_id)
+    return row.count(tokenizer.pad_id) > usual_count or any(processor.id_to_piece(i) in text for i in controls)

@@ -30,9 +30,9 @@ def first_problem(error: Any) -> str:
     return printable(" ".join(": ".join(filter(None, (where, problem[:500]))).split()))
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """`; did you mean 'corpora'?` for a word similar to a known one, else the known ones; empty if there are none."""
-    words = list(dict.fromkeys(known))
+    words = list(dict.fromkeys(choices))
     near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     if near:
         return f"; did you mean {near[0]!r}?"

@@ -101,7 +101,7 @@ def _hidden(target: Path, kind: str) -> Path:
 
 
 @contextlib.contextmanager
-def _mark(place: Path, alone: bool = False) -> Iterator[bool]:
+def _mark(path: Path, alone: bool = False) -> Iterator[bool]:
     """Mark a file or folder as one that a living writer has; with `alone` it yields whether no other writer has it.
 
     Clocks jump, so its age does not show this. On Linux only: macOS lets such a lock exclude those of SQLite, and
@@ -112,7 +112,7 @@ def _mark(place: Path, alone: bool = False) -> Iterator[bool]:
         return
     import fcntl
 
-    descriptor, free = os.open(place, os.O_RDONLY), True
+    descriptor, free = os.open(path, os.O_RDONLY), True
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH)
@@ -191,7 +191,7 @@ def held(folder: str | os.PathLike[str]) -> Iterator[None]:
     """
     real = Path(os.path.realpath(folder))
     holder = real / HOLDER_FILE
-    created = [place for place in (real, *real.parents) if not place.exists()]
+    created = [missing_folder for missing_folder in (real, *real.parents) if not missing_folder.exists()]
 
     def busy() -> str:
         who = "another process"
@@ -217,8 +217,8 @@ def held(folder: str | os.PathLike[str]) -> Iterator[None]:
                 with contextlib.suppress(OSError):
                     if created and [path.name for path in real.iterdir()] == [LOCK_FILE]:
                         (real / LOCK_FILE).unlink()
-                        for place in created:
-                            place.rmdir()
+                        for missing_folder in created:
+                            missing_folder.rmdir()
 
 
 def remove_folder(folder: str | os.PathLike[str]) -> None:
@@ -241,9 +241,13 @@ def link_root(folder: str | os.PathLike[str]) -> Path:
     its repository, where every file is a link to `models--OWNER--NAME/blobs`.
     """
     root = Path(folder).resolve()
-    for place in (root, *root.parents):
-        repository = place.parent.parent
-        if place.parent.name == "snapshots" and _REPOSITORY.match(repository.name) and (repository / "blobs").is_dir():
+    for ancestor in (root, *root.parents):
+        repository = ancestor.parent.parent
+        if (
+            ancestor.parent.name == "snapshots"
+            and _REPOSITORY.match(repository.name)
+            and (repository / "blobs").is_dir()
+        ):
             return repository
     return root
 
@@ -436,17 +440,19 @@ def _put_in_place(stage: Path, target: Path, check: Callable[[], None]) -> None:
 def _clean_left_over(target: Path) -> None:
     """Restore a folder hidden by a kill between two renames; remove what writers killed over a day ago have left."""
     name = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.(partial|old)")
-    for left in sorted(target.parent.iterdir() if target.parent.is_dir() else ()):
-        if not name.fullmatch(left.name):
+    for leftover in sorted(target.parent.iterdir() if target.parent.is_dir() else ()):
+        if not name.fullmatch(leftover.name):
             continue
         with contextlib.suppress(OSError):
-            if left.suffix == ".old" and not target.exists():
-                os.rename(left, target)
+            if leftover.suffix == ".old" and not target.exists():
+                os.rename(leftover, target)
                 continue
-            latest = max(path.stat().st_mtime for path in (left, *(left.iterdir() if left.is_dir() else ())))
+            latest = max(
+                path.stat().st_mtime for path in (leftover, *(leftover.iterdir() if leftover.is_dir() else ()))
+            )
             if abs(time.time() - latest) > LEFT_OVER_SECONDS:  # noqa: TID251
-                with _mark(left, alone=True) as free:
-                    _discard(left, target) if free else None
+                with _mark(leftover, alone=True) as free:
+                    _discard(leftover, target) if free else None
 
 
 @contextlib.contextmanager
@@ -527,6 +533,6 @@ def sha256_files(paths: list[Path]) -> str:
 def sha256_named(hashes: Iterable[tuple[Path, str]]) -> str:
     """`sha256_files` from known hashes; files of one name keep their order."""
     digest = hashlib.sha256()
-    for path, found in sorted(hashes, key=lambda pair: pair[0].name):
-        digest.update(f"{path.name}\0{found}\n".encode())
+    for path, file_hash in sorted(hashes, key=lambda pair: pair[0].name):
+        digest.update(f"{path.name}\0{file_hash}\n".encode())
     return digest.hexdigest()

@@ -23,9 +23,9 @@ HIGHER = {
 }
 
 
-def load(place: str) -> object:
+def load(attribute_path: str) -> object:
     """The attribute at `MODULE:NAME`."""
-    module, _, name = place.partition(":")
+    module, _, name = attribute_path.partition(":")
     value: object = getattr(importlib.import_module(module), name)
     return value
 

@@ -43,15 +43,15 @@ class Options(BaseModel):
         return {name: field for name, field in cls.model_fields.items() if field.description is not None}
 
 
-def takes(model: type[Options], function: Callable[..., Any]) -> Any:
+def with_option_keywords(model: type[Options], function: Callable[..., Any]) -> Any:
     """`function`, which takes `options` (a `model`), with the fields of the model as keywords instead: in its
     signature, and in its docstring behind its own `Args`. An `InputError` names the argument that is out of range.
 
     The static type is declared by the caller: a protocol over the parameters of the model.
     """
-    whole, fields = inspect.signature(function, eval_str=True), model.documented()
+    signature, fields = inspect.signature(function, eval_str=True), model.documented()
     types = get_type_hints(model)  # without the checks of `Annotated`
-    own = [one for name, one in whole.parameters.items() if name != "options"]
+    own_parameters = [parameter for name, parameter in signature.parameters.items() if name != "options"]
     keywords = [
         inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, annotation=types[name],
@@ -60,17 +60,19 @@ def takes(model: type[Options], function: Callable[..., Any]) -> Any:
     ]  # fmt: skip
 
     @functools.wraps(function)
-    def call(*positional: Any, **given: Any) -> Any:
-        mine = {one.name: given.pop(one.name) for one in own if one.name in given}
+    def call(*positional: Any, **arguments: Any) -> Any:
+        mine = {
+            parameter.name: arguments.pop(parameter.name) for parameter in own_parameters if parameter.name in arguments
+        }
         try:
-            options = model(**given)
+            options = model(**arguments)
         except ValidationError as error:
             name, _, problem = first_problem(error).partition(": ")
             raise InputError(f"`{name.partition('.')[0]}`: {problem}") from error
         return function(*positional, **mine, options=options)
 
     call.__name__ = call.__qualname__ = function.__name__.lstrip("_")
-    vars(call)["__signature__"] = whole.replace(parameters=[*own, *keywords])
+    vars(call)["__signature__"] = signature.replace(parameters=[*own_parameters, *keywords])
     head, *tail = re.split(r"(?=\n\n(?:Returns|Raises):)", inspect.cleandoc(function.__doc__ or ""), maxsplit=1)
     lines = [textwrap.fill(f"{name}: {field.description}.", 116, initial_indent=4 * " ", subsequent_indent=8 * " ")
              for name, field in fields.items()]  # fmt: skip

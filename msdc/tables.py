@@ -129,11 +129,11 @@ def filled(text: str, width: int | None, indent: str = "") -> str:
                          break_on_hyphens=False)  # fmt: skip
 
 
-def to_text(table: Table, width: int | None = None, more: str = "more columns with --wide") -> str:
+def to_text(table: Table, width: int | None = None, hidden_note: str = "more columns with --wide") -> str:
     """The caption and the table with aligned columns, for a terminal; a cell is one line.
 
     With `width` it has its first columns, as many as fit and at least two; words of the last one are wrapped. A last
-    line lists the hidden columns, after `more`.
+    line lists the hidden columns, after `hidden_note`.
     """
     heads = [c.title + (f" [{c.unit}]" if c.unit else "") for c in table.columns]
     rows = [[" ".join(printable(cell).split()) for cell in row] for row in (heads, *table.rows)]
@@ -163,7 +163,7 @@ def to_text(table: Table, width: int | None = None, more: str = "more columns wi
         before = "".join(f"  {cell}" for cell in cells)
         lines += [f"{before if i == 0 else ' ' * len(before)}  {part}".rstrip() for i, part in enumerate(parts or [""])]
     if hidden := heads[len(room) :]:
-        lines.append(filled(f"({more}: {', '.join(hidden)})", width, "  "))
+        lines.append(filled(f"({hidden_note}: {', '.join(hidden)})", width, "  "))
     return "\n".join(lines)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from msdc.bench.accuracy.statistics import Items, interval
 from msdc.bench.accuracy.task import AccuracyTask, Outcome, Settings, TaskData
-from msdc.bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.vectors import CachedEncoder
 from msdc.errors import InputError
 from msdc.text.text_files import Lines, read_lines
 
@@ -131,11 +131,11 @@ def _share(right_N: np.ndarray, settings: Settings) -> dict[str, Any]:
     return {"accuracy": 100.0 * float(right_N.mean()), "interval": bounds}
 
 
-def _chosen_on(store: VectorStore, part: Labelled | None) -> tuple[np.ndarray, list[str]] | None:
+def _chosen_on(store: CachedEncoder, part: Labelled | None) -> tuple[np.ndarray, list[str]] | None:
     return None if part is None else (_features(store, part), part.labels)
 
 
-def score_classification(store: VectorStore, data: LabelledSet, settings: Settings) -> Outcome:
+def score_classification(store: CachedEncoder, data: LabelledSet, settings: Settings) -> Outcome:
     """Zero-shot cross-lingual classification (LXS section 4.1): accuracy x 100 by test language.
 
     The headline is the mean over the languages other than the training one. MLDoc also has the mean of five runs.
@@ -157,7 +157,7 @@ def score_classification(store: VectorStore, data: LabelledSet, settings: Settin
         answers[language] = (predicted == truth).astype(np.float64)
         macro = 100.0 * float(f1_score(test.labels, predicted, average="macro", zero_division=0))
         by_language[language] = _share(answers[language], settings) | {"macro_f1": macro, "texts": len(test.texts)}
-        if right := [100.0 * float((one.predict(vectors_ND) == truth).mean()) for one in classifiers]:
+        if right := [100.0 * float((fitted.predict(vectors_ND) == truth).mean()) for fitted in classifiers]:
             by_language[language] |= {"runs": right, "mean_of_runs": float(np.mean(right))}
     targets = [language for language in data.tests if language != source] or list(data.tests)
     runs: dict[str, Any] = {}
@@ -233,7 +233,7 @@ def read_senteval(path: str | Path) -> TaskData:
     raise InputError(f"{folder}: no files of a SentEval task ({', '.join(SENTEVAL)})")
 
 
-def _features(store: VectorStore, part: Labelled) -> np.ndarray:
+def _features(store: CachedEncoder, part: Labelled) -> np.ndarray:
     """Vectors; for pairs SentEval's |u - v| and u * v side by side, [N, F]."""
     first_ND = store.encode(part.texts)
     if not part.second:
@@ -242,7 +242,7 @@ def _features(store: VectorStore, part: Labelled) -> np.ndarray:
     return np.concatenate([np.abs(first_ND - second_ND), first_ND * second_ND], axis=1)
 
 
-def score_transfer(store: VectorStore, data: LabelledSet, settings: Settings) -> Outcome:
+def score_transfer(store: CachedEncoder, data: LabelledSet, settings: Settings) -> Outcome:
     """Accuracy x 100 on the test rows, or by stratified cross-validation where SentEval has no test rows.
 
     The regularisation is chosen inside the training rows of each fold, never on the rows that are scored.

@@ -78,7 +78,7 @@ class Findings(NamedTuple):
 
     by_set: dict[str, dict[str, Any]]
     corpora: list[dict[str, Any]]
-    seen: dict[str, set[str]]
+    matched_sentences: dict[str, set[str]]
 
 
 class _Matcher:
@@ -88,7 +88,7 @@ class _Matcher:
         self.tests = set(tests)
         self.index = NearIndex(list(tests), near) if near is not None else None
         self._keys: set[bytes] = set()
-        self._found: dict[bytes, list[tuple[str, float]]] = {}
+        self._matches: dict[bytes, list[tuple[str, float]]] = {}
 
     def __call__(self, normals: Sequence[str]) -> list[list[tuple[str, float]]]:
         """Per sentence, the test sentences that equal it or are near it, with the similarity."""
@@ -96,12 +96,12 @@ class _Matcher:
         fresh = {key: n for key, n in zip(keys, normals, strict=True) if key not in self._keys}
         near = self.index.matches(list(fresh.values())) if self.index is not None else [[] for _ in fresh]
         for (key, normal), similar in zip(fresh.items(), near, strict=True):
-            found = [(normal, 1.0)] if normal in self.tests else []
-            found += [match for match in similar if match[0] != normal]
-            if found:
-                self._found[key] = found
+            matches = [(normal, 1.0)] if normal in self.tests else []
+            matches += [match for match in similar if match[0] != normal]
+            if matches:
+                self._matches[key] = matches
         self._keys.update(fresh)
-        return [self._found.get(key, []) for key in keys]
+        return [self._matches.get(key, []) for key in keys]
 
 
 def check(
@@ -127,7 +127,7 @@ def check(
                 places.setdefault(normal, []).append((name, number))
     matcher = _Matcher(places, near)
     kinds: dict[str, set[str]] = {"exact": set(), "near": set()}  # of all corpora
-    seen: dict[str, set[str]] = {name: set() for name in tests}
+    matched_sentences: dict[str, set[str]] = {name: set() for name in tests}
     examples: dict[str, list[dict[str, Any]]] = {name: [] for name in tests}
     by_corpus = []
     for stream in track(corpus_streams(corpora, data), "contamination", enabled=progress):
@@ -141,10 +141,10 @@ def check(
                     kind = "exact" if match == normal else "near"
                     normals_by_kind[kind].add(match)
                     for name, number in places[match]:
-                        if match not in seen[name] and len(examples[name]) < EXAMPLES:
+                        if match not in matched_sentences[name] and len(examples[name]) < EXAMPLES:
                             position = {"kind": kind, "similarity": round(similarity, 3), "test_text": number}
                             examples[name].append(position | {"corpus": stream.name, "line": line})
-                        seen[name].add(match)
+                        matched_sentences[name].add(match)
         kinds = {kind: kinds[kind] | normals_by_kind[kind] for kind in kinds}
         counts = {
             "sentences": sentences,
@@ -155,11 +155,11 @@ def check(
     by_set = {
         name: {
             "sentences": len({normal for text in texts if (normal := normalise(text))}),
-            "exact": len(seen[name] & kinds["exact"]),
-            "near": len(seen[name] - kinds["exact"]) if near is not None else None,
+            "exact": len(matched_sentences[name] & kinds["exact"]),
+            "near": len(matched_sentences[name] - kinds["exact"]) if near is not None else None,
             "near_at": near,
             "examples": examples[name],
         }
         for name, texts in tests.items()
     }
-    return Findings(by_set, by_corpus, seen)
+    return Findings(by_set, by_corpus, matched_sentences)

@@ -85,8 +85,8 @@ class Score(AccuracyRecord):
     @property
     def value(self) -> float | None:
         """The headline score; None when it is absent or not finite."""
-        found = getattr(self, self.main, None)
-        return float(found) if isinstance(found, (int, float)) else None
+        score = getattr(self, self.main, None)
+        return float(score) if isinstance(score, (int, float)) else None
 
 
 class StsScore(Score):

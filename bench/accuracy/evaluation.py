@@ -25,7 +25,7 @@ from msdc.bench.accuracy.parallel import Parallel
 from msdc.bench.accuracy.sets import SETS, SHIPPED, SUITES, DataFolder, DataSet, read_path, select_sets
 from msdc.bench.accuracy.statistics import Items, interval, paired_test
 from msdc.bench.accuracy.task import Settings, TaskData, plain
-from msdc.bench.accuracy.vectors import SupportsEncode, TruncatedVectors, VectorStore
+from msdc.bench.accuracy.vectors import CachedEncoder, SupportsEncode, TruncatedVectors
 from msdc.compress.student.plan import read_plan
 from msdc.distill.catalog import shipped
 from msdc.encoders.encoder import Precision, configured, open_model
@@ -47,21 +47,21 @@ PACKAGES = ("msdc", "numpy", "scipy", "scikit-learn", "torch", "executorch", "on
 def load_one(task: str, path: str | Path | None, folder: DataFolder) -> str | DataSet:
     """The one data set that `task` names (with `path`: this file), read; a task of mteb as its word."""
     if path is not None:
-        one = read_path(task, path)
-        content = one.load()
-        return one._replace(name=content.name, load=lambda: content)
+        data_set = read_path(task, path)
+        content = data_set.load()
+        return data_set._replace(name=content.name, load=lambda: content)
     if task.startswith(PREFIX):
         (named,) = select_tasks([task], None)
         names = [f"{PREFIX}{named.metadata.name}/{subset}" for subset in named.hf_subsets]
     else:
-        found, _ = select_sets((task,), folder)
-        names = [one.name for one in found]
+        data_sets, _ = select_sets((task,), folder)
+        names = [data_set.name for data_set in data_sets]
     if len(names) != 1:
         raise InputError(f"{task} is {len(names)} data sets; name one of: {', '.join(names)}")
     if task.startswith(PREFIX):
         return task
-    content = found[0].load()
-    return found[0]._replace(load=lambda: content)
+    content = data_sets[0].load()
+    return data_sets[0]._replace(load=lambda: content)
 
 
 def load_sets(
@@ -79,7 +79,7 @@ class EvaluatedModel:
     """A model under test. Its answers are tested against those of `baseline`, item by item."""
 
     label: str
-    store: VectorStore
+    store: CachedEncoder
     baseline: EvaluatedModel | None = None
 
     @property
@@ -95,7 +95,7 @@ class EvaluatedModel:
     def truncated(self, width: int) -> EvaluatedModel:
         """This model with vectors of their first `width` dimensions, tested against the whole ones."""
         cut = TruncatedVectors(self.store, width)
-        return EvaluatedModel(cut.name, VectorStore(cut), self)
+        return EvaluatedModel(cut.name, CachedEncoder(cut), self)
 
     def drift_goal(self, reference: EvaluatedModel | None) -> EvaluatedModel | None:
         """The model whose vectors are compared with: the reference, else the baseline; never itself.
@@ -149,7 +149,7 @@ def open_evaluated(
 
     `taken` are the labels of the evaluation so far: a second model of the same name has its path in its label.
     """
-    if isinstance(source, VectorStore):
+    if isinstance(source, CachedEncoder):
         return EvaluatedModel(source.name, source)
     model: Any = source
     if isinstance(source, (str, Path)) and is_bundle(source):
@@ -165,15 +165,15 @@ def open_evaluated(
         label = f"{label} [{source}]"
     taken.add(label)
     key = None if cache is None else model.fingerprint()
-    store = VectorStore(model, progress=settings.progress, cache=None if cache is None else Path(cache), key=key)
+    store = CachedEncoder(model, progress=settings.progress, cache=None if cache is None else Path(cache), key=key)
     store.name = label
     return EvaluatedModel(label, store)
 
 
 def card_languages(model: EvaluatedModel) -> tuple[str, ...]:
     """Languages of a bundle, those named in a model folder's card, or those of the shipped student."""
-    own = model.manifest.languages if model.manifest is not None else read_card(model.folder).languages
-    return tuple(own) or SHIPPED
+    languages = model.manifest.languages if model.manifest is not None else read_card(model.folder).languages
+    return tuple(languages) or SHIPPED
 
 
 def training_text(model: EvaluatedModel, data: Path | None) -> tuple[tuple[str, ...], str]:
@@ -236,7 +236,7 @@ def document_of(
 
 
 def score_set(
-    one: DataSet,
+    data_set: DataSet,
     content: TaskData,
     models: Sequence[EvaluatedModel],
     reference: EvaluatedModel | None,
@@ -247,7 +247,7 @@ def score_set(
 
     A model is left out where the task compares with a second model and there is none.
     """
-    task = one.task
+    task = data_set.task
     answers: dict[str, tuple[dict[str, Any], Items | None]] = {}
     for model in models:
         goal = model.drift_goal(reference) if task.needs_reference else None
@@ -257,16 +257,16 @@ def score_set(
         compared = settings.model_copy(update={"goal": goal.store if goal else None})
         with model.store.counted() as truncated:
             outcome = task.score(model.store, content.content, compared)
-        result: dict[str, Any] = {"task": task.name, "name": one.name, "model": model.label, "main": task.main}
+        result: dict[str, Any] = {"task": task.name, "name": data_set.name, "model": model.label, "main": task.main}
         result["truncated"] = truncated()
         result |= outcome.scores | {"data": [source.as_dict() for source in content.sources]}
         if content.notes:
             result["notes"] = list(content.notes)
         result["seconds"] = round(time.perf_counter() - started, 3)
-        if findings is not None and one.name in findings.by_set:
-            result["contamination"] = findings.by_set[one.name]
+        if findings is not None and data_set.name in findings.by_set:
+            result["contamination"] = findings.by_set[data_set.name]
             if task.name == "tatoeba" and outcome.items is not None:
-                result["unseen"] = unseen(findings, one.name, content.content, outcome.items, settings)
+                result["unseen"] = unseen(findings, data_set.name, content.content, outcome.items, settings)
         answers[model.label] = result, outcome.items
     for model in models:
         baseline = model.baseline.label if model.baseline is not None else None
@@ -277,7 +277,11 @@ def score_set(
             result["against"] = {"model": baseline, task.main: other[task.main]}
             if settings.resamples:
                 test = paired_test(items, other_items, settings.resamples, settings.seed)
-                result["against"] |= {"difference": test.difference, "interval": [test.low, test.high], "p": test.p}
+                result["against"] |= {
+                    "difference": test.difference,
+                    "interval": [test.low, test.high],
+                    "p": test.p_value,
+                }
     return [plain(result) for result, _ in answers.values()]
 
 
@@ -288,7 +292,7 @@ def unseen(findings: Findings, name: str, data: Parallel, items: Items, settings
     exact copies and near duplicates.
     """
     rows = zip(*data.two_sides(), strict=True)
-    kept_N = np.array([findings.seen[name].isdisjoint(map(normalise, row)) for row in rows])
+    kept_N = np.array([findings.matched_sentences[name].isdisjoint(map(normalise, row)) for row in rows])
     count = int(kept_N.sum())
     if not count:
         return {"accuracy": None, "interval": None, "pairs": 0}

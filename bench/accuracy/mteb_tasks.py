@@ -27,12 +27,12 @@ PREFIX = "mteb:"
 BATCH = 1024  # texts; a model of ours splits them by length
 
 
-def _near(name: str, known: Sequence[str]) -> str:
+def _near(name: str, task_names: Sequence[str]) -> str:
     """`; similar: STS17, STS16`, or nothing."""
-    lower = {name_of_task.lower(): name_of_task for name_of_task in known}
+    lower = {task_name.lower(): task_name for task_name in task_names}
     near = difflib.get_close_matches(name.lower(), lower, n=5)
     return (
-        f"; similar: {', '.join(lower[name_of_task] for name_of_task in near)}"
+        f"; similar: {', '.join(lower[task_name] for task_name in near)}"
         if near
         else "; `mteb available-tasks` lists them"
     )
@@ -127,9 +127,9 @@ def _result(
     name = f"mteb:{about.name}" + (f"/{subset}" if subset != "default" else "")
     if len(task.eval_splits) > 1:
         name += f" ({split})"
-    found = {"task": "mteb", "name": name, "model": label, "main": "main_score",
+    fields = {"task": "mteb", "name": name, "model": label, "main": "main_score",
              "main_score": 100.0 * scores["main_score"], "metric": about.main_score, "type": about.type,
              "split": split, "revision": about.revision, "mteb_version": version, "scores": scores,
              "seconds": seconds}  # fmt: skip
-    result: dict[str, Any] = plain(found)
+    result: dict[str, Any] = plain(fields)
     return result

@@ -148,8 +148,10 @@ def mine(
     score = np.concatenate([forward_score_N, back_score_M])
     taken_source, taken_target, keep = bytearray(len(source_ND)), bytearray(len(target_MD)), []
     order = np.argsort(-score, kind="stable")
-    for position, s, t in zip(order.tolist(), source[order].tolist(), target[order].tolist(), strict=True):
-        if not taken_source[s] and not taken_target[t]:
-            taken_source[s] = taken_target[t] = 1
+    for position, source_row, target_row in zip(
+        order.tolist(), source[order].tolist(), target[order].tolist(), strict=True
+    ):
+        if not taken_source[source_row] and not taken_target[target_row]:
+            taken_source[source_row] = taken_target[target_row] = 1
             keep.append(position)
     return source[keep], target[keep], score[keep]

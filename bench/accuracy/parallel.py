@@ -71,7 +71,7 @@ def read_parallel(path: str | Path) -> Parallel:
 def read_aligned(paths: dict[str, Path], name: str) -> Parallel:
     """Files of equal length, one sentence per line; `paths` maps language to file."""
     files = {language: read_lines(path) for language, path in paths.items()}
-    shortest, longest = (pick(files.values(), key=lambda one: len(one.lines)) for pick in (min, max))
+    shortest, longest = (pick(files.values(), key=lambda file: len(file.lines)) for pick in (min, max))
     count = len(shortest.lines)
     if len(longest.lines) > count:
         raise InputError(
@@ -93,14 +93,14 @@ def _read_table(path: Path) -> Parallel:
     languages = list(table.names) or ([match["a"], match["b"]] if match else ["1", "2"])
     notes = [] if suffix_of(path) == ".parquet" else read_lines(path).notes
     lines, rows, empty = [], [], 0
-    for number, found in table.read(range(table.width)):
-        if found == EMPTY_LINE:
+    for number, row in table.read(range(table.width)):
+        if row == EMPTY_LINE:
             empty = empty or number
             continue
-        if isinstance(found, str) or len(found) != len(languages) or empty:
-            wrong = found if isinstance(found, str) else f"{len(found)} columns, expected {len(languages)}"
+        if isinstance(row, str) or len(row) != len(languages) or empty:
+            wrong = row if isinstance(row, str) else f"{len(row)} columns, expected {len(languages)}"
             raise InputError(f"{path} line {empty or number}: {EMPTY_LINE if empty else wrong}")
-        cells = [str(cell or "").strip() for cell in found]
+        cells = [str(cell or "").strip() for cell in row]
         if "" in cells:
             raise InputError(f"{path} line {number}: the {languages[cells.index('')]} side is empty")
         lines.append(number)

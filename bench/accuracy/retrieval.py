@@ -14,7 +14,7 @@ from msdc.bench.accuracy.neighbours import gold_ranks, mine, nearest
 from msdc.bench.accuracy.parallel import Parallel, read_parallel
 from msdc.bench.accuracy.statistics import Items, interval
 from msdc.bench.accuracy.task import AccuracyTask, Outcome, Settings, TaskData
-from msdc.bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.vectors import CachedEncoder
 from msdc.errors import InputError, MsdcError
 from msdc.files import without_system_files
 from msdc.scores import unit_rows
@@ -22,7 +22,7 @@ from msdc.text.answers import equal_form, right_answers
 from msdc.text.text_files import Lines, SourceFile, read_lines
 
 
-def score_tatoeba(store: VectorStore, data: Parallel, settings: Settings) -> Outcome:
+def score_tatoeba(store: CachedEncoder, data: Parallel, settings: Settings) -> Outcome:
     """Accuracy x 100 of the nearest neighbour on the other side (MKD section 4.3): both directions and the average.
 
     Of equal sentences each is right (`right_answers`).
@@ -58,7 +58,7 @@ def read_pool(path: str | Path) -> TaskData:
     path = Path(path)
     pairs = read_parallel(path)
     files = [path.with_name(f"{path.name.split('.tsv')[0]}.pool.txt{end}") for end in ("", ".gz")]
-    pools = [read_lines(place) for place in files if place.is_file()][:1]
+    pools = [read_lines(file) for file in files if file.is_file()][:1]
     distractors = [line.strip() for pool in pools for line in pool.lines if line.strip()]
     return pool_data(pairs, distractors, [pool.source for pool in pools])
 
@@ -69,7 +69,7 @@ def pool_data(pairs: Parallel, distractors: list[str], sources: list[SourceFile]
     return TaskData(pairs.name, (pairs, distractors), pairs.texts(), distractors, sources, pairs.notes)
 
 
-def score_xsr(store: VectorStore, data: tuple[Parallel, list[str]], settings: Settings) -> Outcome:
+def score_xsr(store: CachedEncoder, data: tuple[Parallel, list[str]], settings: Settings) -> Outcome:
     """P@1 and MRR x 100 over the whole pool; distractors fill the pool up to `settings.candidates`.
 
     Equal texts are one candidate, and an equal query shares its answers. Ties with the answer give the expected result
@@ -225,7 +225,7 @@ def scores_at(score_C: np.ndarray, right_C: np.ndarray, gold: int, threshold: fl
     return {"f1": 100 * f1, "precision": 100 * precision, "recall": 100 * recall, "extracted": taken, "gold": gold}
 
 
-def score_mining(store: VectorStore, data: tuple[Split, Split | None], settings: Settings) -> Outcome:
+def score_mining(store: CachedEncoder, data: tuple[Split, Split | None], settings: Settings) -> Outcome:
     """F1, precision and recall x 100 on the test split, at the threshold that was best on the training split.
 
     Without published test gold the training split is scored at its own best threshold; `split` in the result names it.

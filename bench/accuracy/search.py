@@ -18,7 +18,7 @@ import numpy as np
 
 from msdc.bench.accuracy.statistics import Items, interval
 from msdc.bench.accuracy.task import AccuracyTask, Outcome, Settings, TaskData
-from msdc.bench.accuracy.vectors import TruncatedVectors, VectorStore
+from msdc.bench.accuracy.vectors import CachedEncoder, TruncatedVectors
 from msdc.encoders.encoder import SentenceEncoder
 from msdc.errors import InputError
 from msdc.files import without_system_files
@@ -46,12 +46,14 @@ def _data(name: str, collection: Collection, sources: list[Lines]) -> TaskData:
     answered = {key: text for key, text in collection.queries.items() if collection.grades.get(key)}
     if not answered or not collection.documents:
         raise InputError(f"{name}: no question has a document that answers it")
-    missing = [key for key in answered for one in collection.grades[key] if one not in collection.documents]
+    missing = [
+        key for key in answered for document_key in collection.grades[key] if document_key not in collection.documents
+    ]
     if missing:
         raise InputError(f"{name}: question {missing[0]!r} is answered by a document that is not in the corpus")
     others = [text for _, text in collection.documents.values()]
     answerable = collection._replace(queries=answered)
-    return TaskData(name, answerable, list(answered.values()), others, [one.source for one in sources])
+    return TaskData(name, answerable, list(answered.values()), others, [source.source for source in sources])
 
 
 def read_collection(path: str | Path) -> TaskData:
@@ -61,7 +63,7 @@ def read_collection(path: str | Path) -> TaskData:
         return _read_squad(path)
 
     def find(name: str) -> Lines:
-        there = [place for place in (path / name, path / f"{name}.gz") if place.is_file()]
+        there = [file for file in (path / name, path / f"{name}.gz") if file.is_file()]
         if not there:
             raise InputError(
                 f"{path}: no {name}; a folder of a retrieval set has corpus.jsonl, queries.jsonl and qrels/"
@@ -69,17 +71,17 @@ def read_collection(path: str | Path) -> TaskData:
         return read_lines(there[0])
 
     def rows(lines: Lines) -> list[dict[str, Any]]:
-        found = []
+        records = []
         for number, line in enumerate(lines.lines, 1):
             try:
                 row = json.loads(line)
-                found.append({"_id": str(row["_id"]), "title": str(row.get("title") or ""), "text": str(row["text"])})
+                records.append({"_id": str(row["_id"]), "title": str(row.get("title") or ""), "text": str(row["text"])})
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise lines.error(number, "expected a JSON object with _id and text") from error
-        return found
+        return records
 
     corpus, asked = find("corpus.jsonl"), find("queries.jsonl")
-    listed = [place for name in QRELS if (place := path / "qrels" / name).is_file()]
+    listed = [file for name in QRELS if (file := path / "qrels" / name).is_file()]
     listed += without_system_files((path / "qrels").glob("*.tsv"))
     if not listed:
         raise InputError(f"{path}: no qrels/*.tsv")
@@ -150,10 +152,10 @@ def relevance_scores(
 
 
 def vector_scores(
-    store: VectorStore,
+    store: CachedEncoder,
     documents: Sequence[tuple[str, str]],
     queries: Sequence[str],
-    index: VectorStore | None = None,
+    index: CachedEncoder | None = None,
 ) -> tuple[np.ndarray, int]:
     """Cosine of every document's best passage for every question, [Q, M], and the number of passages N.
 
@@ -161,7 +163,7 @@ def vector_scores(
     """
     index = store if index is None else index  # an empty store is false
     if isinstance(store.model, TruncatedVectors) and index.width > store.width:
-        index = VectorStore(TruncatedVectors(index, store.width))
+        index = CachedEncoder(TruncatedVectors(index, store.width))
     count: Callable[[Sequence[str]], list[int]] = lambda texts: [len(text.split()) for text in texts]  # noqa: E731
     most = WORDS_PER_PASSAGE
     if isinstance(index.model, SentenceEncoder):
@@ -207,7 +209,7 @@ def ranking(score_QM: np.ndarray, grades: Sequence[dict[int, float]]) -> dict[st
     return sums
 
 
-def score_retrieval(store: VectorStore, data: Collection, settings: Settings) -> Outcome:
+def score_retrieval(store: CachedEncoder, data: Collection, settings: Settings) -> Outcome:
     """MRR@10 (the headline), accuracy at 1 and 5, nDCG@10, all x 100: of vectors, and also of words and of both.
 
     Of more than `settings.queries` questions an even spread is asked.

@@ -194,13 +194,13 @@ def _sts_year(data: DataFolder, year: int) -> Iterator[SetPart]:
 def _sick_all(data: DataFolder) -> Iterator[SetPart]:
     """All 9,927 pairs, as MTEB scores SICK-R; DCSE and SentEval score the test part alone."""
     names = {"train": "train", "trial": "trial", "test": "test_annotated"}
-    found = {part: data.first(f"sick/SICK_{name}.txt*", f"SICK/SICK_{name}.txt") for part, name in names.items()}
-    files = {part: file for part, file in found.items() if file is not None}
+    paths = {part: data.first(f"sick/SICK_{name}.txt*", f"SICK/SICK_{name}.txt") for part, name in names.items()}
+    files = {part: file for part, file in paths.items() if file is not None}
     load = partial(_load, _join_files, "sickr-all", files) if len(files) == len(names) else None
     yield SetPart("sickr-all", load, "sick/SICK_{train,trial,test_annotated}.txt*")
 
 
-def _one(name: str, summary: str, *patterns: str, language: str | None = None) -> NamedSet:
+def _single_file_set(name: str, summary: str, *patterns: str, language: str | None = None) -> NamedSet:
     """A set of one file of scored pairs, the first that matches a pattern."""
 
     def parts(data: DataFolder) -> Iterable[SetPart]:
@@ -320,11 +320,11 @@ def _shipped_pair(code: str, name: str) -> Parallel:
     return read_parallel(PARALLEL).pair("en", code, name)
 
 
-def _by_file(name: str, task: AccuracyTask, summary: str, looked: str, place: Callable[[Path], Path]) -> NamedSet:
-    """A set with one part per file that matches `looked`; `place` is what the task reads, which names the part."""
+def _by_file(name: str, task: AccuracyTask, summary: str, looked: str, path_of: Callable[[Path], Path]) -> NamedSet:
+    """A set with one part per file that matches `looked`; `path_of` is what the task reads, which names the part."""
 
     def parts(data: DataFolder) -> Iterable[SetPart]:
-        paths = [place(file) for file in data.all(looked)]
+        paths = [path_of(file) for file in data.all(looked)]
         for part, path in ((f"{name}/{path.name}", path) for path in paths):
             yield SetPart(part, partial(_named, task.read, path, part))
         if not paths:
@@ -412,7 +412,7 @@ def _senteval(data: DataFolder) -> Iterator[SetPart]:
 
 
 _STSB = (
-    _one("stsb", "STSb test", "stsb/sts-test.tsv*", "stsbenchmark/sts-test.csv", "stsb/sts-test.csv*"),
+    _single_file_set("stsb", "STSb test", "stsb/sts-test.tsv*", "stsbenchmark/sts-test.csv", "stsb/sts-test.csv*"),
     _by_language("stsb-multi", "{}", "STSb test, machine-translated", "stsb-multi-mt/stsb-{}-test.csv*"),
     _by_language(
         "stsb-cross", "en-{}", "STSb test, English against its translation", "stsb-crosslingual/STSb.en-{}.test.tsv*"
@@ -422,18 +422,18 @@ _GRADED = [SetPart("graded-pairs", partial(_load, read_pairs, GRADED_PAIRS, "gra
 _LISTED = (
     NamedSet("sts17", STS, "STS2017 and its extension, by language pair", _sts17),
     *_STSB,
-    _one("stsb-dev", "STSb dev", "stsb/sts-dev.tsv*", "stsbenchmark/sts-dev.csv"),
+    _single_file_set("stsb-dev", "STSb dev", "stsb/sts-dev.tsv*", "stsbenchmark/sts-dev.csv"),
     *(
         NamedSet(f"sts{year}", STS, f"STS 20{year}: all pairs, and mean over its parts", partial(_sts_year, year=year))
         for year in range(12, 17)
     ),
-    _one("sickr", "SICK-R test (as DCSE)", "sick/SICK_test_annotated.txt*", "SICK/SICK_test*"),
+    _single_file_set("sickr", "SICK-R test (as DCSE)", "sick/SICK_test_annotated.txt*", "SICK/SICK_test*"),
     NamedSet("sickr-all", STS, "SICK-R, all three parts (as MTEB)", _sick_all),
     NamedSet("stsb-cross-dev", STS, "STSb dev, English against its translation", _cross_dev),
     _by_language("stsb-multi-dev", "{}", "STSb dev, machine-translated", "stsb-multi-mt/stsb-{}-dev.csv*"),
-    _one("stsb-tr-dev", "STSb dev in Turkish", "stsb-tr/stsb_tr_dev.tsv*", language="tr"),
-    _one("korsts", "KorSTS test", "korsts/sts-test.tsv*", "KorSTS/sts-test.tsv", language="ko"),
-    _one("korsts-dev", "KorSTS dev", "korsts/sts-dev.tsv*", "KorSTS/sts-dev.tsv", language="ko"),
+    _single_file_set("stsb-tr-dev", "STSb dev in Turkish", "stsb-tr/stsb_tr_dev.tsv*", language="tr"),
+    _single_file_set("korsts", "KorSTS test", "korsts/sts-test.tsv*", "KorSTS/sts-test.tsv", language="ko"),
+    _single_file_set("korsts-dev", "KorSTS dev", "korsts/sts-dev.tsv*", "KorSTS/sts-dev.tsv", language="ko"),
     NamedSet("graded-pairs", STS, "the shipped graded pairs (not an STS set)", lambda _: _GRADED),
     NamedSet("bias", BIAS, "language bias on STS2017 and on STSb", _bias),
     NamedSet("geometry", GEOMETRY, "alignment, uniformity, isotropy on STSb; separability on FLORES", _geometry),
@@ -451,7 +451,7 @@ _LISTED = (
     NamedSet("mldoc", CLASSIFICATION, "MLDoc, from each language to the others (needs its licence)", _mldoc),
     NamedSet("senteval", TRANSFER, "SentEval transfer tasks", _senteval),
 )  # fmt: skip
-SETS: dict[str, NamedSet] = {one.name: one for one in _LISTED}
+SETS: dict[str, NamedSet] = {named_set.name: named_set for named_set in _LISTED}
 
 CARD = "card"
 # A suite scores what the data folder holds and reports the rest as absent; a set named by itself must be there.

@@ -15,7 +15,7 @@ import numpy as np
 from msdc.bench.accuracy.parallel import Parallel, read_parallel
 from msdc.bench.accuracy.statistics import Items, chunks, interval, percentiles, resampled_spearman
 from msdc.bench.accuracy.task import AccuracyTask, Outcome, Settings, TaskData
-from msdc.bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.vectors import CachedEncoder
 from msdc.errors import InputError, MsdcError
 from msdc.files import without_system_files
 from msdc.scores import cosine_rows, mse, spearman, unit_rows
@@ -38,7 +38,7 @@ LENGTHS = ((1, 20), (21, 60), (61, 120), (121, 240), (241, None))
 # (all pairs in one list; the headline) and "mean" (mean over the parts).
 
 
-def pair_cosines(store: VectorStore, pairs: ScoredPairs) -> np.ndarray:
+def pair_cosines(store: CachedEncoder, pairs: ScoredPairs) -> np.ndarray:
     """Cosine of each pair, float64 [N]; refused where all are equal, for which Spearman is undefined."""
     vectors = store.encode(pairs.texts(), pairs.where)
     count = len(pairs)
@@ -60,7 +60,7 @@ def _correlations(cosines_N: np.ndarray, gold_N: np.ndarray, settings: Settings)
     }
 
 
-def score_sts(store: VectorStore, pairs: ScoredPairs, settings: Settings) -> Outcome:
+def score_sts(store: CachedEncoder, pairs: ScoredPairs, settings: Settings) -> Outcome:
     """Spearman and Pearson x 100 with a bootstrap interval; by part, and their mean, when there are several.
 
     A part that is too small or has constant gold scores has no scores.
@@ -79,7 +79,11 @@ def score_sts(store: VectorStore, pairs: ScoredPairs, settings: Settings) -> Out
             scores["subsets"][subset] = {"pairs": len(subset_cosines)} | (
                 _correlations(subset_cosines, own_gold, settings) if scorable else {}
             )
-        scores["mean"] = float(np.mean([one["spearman"] for one in scores["subsets"].values() if "spearman" in one]))
+        scores["mean"] = float(
+            np.mean(
+                [part_scores["spearman"] for part_scores in scores["subsets"].values() if "spearman" in part_scores]
+            )
+        )
     return Outcome(scores, Items(cosines_N, gold_N))
 
 
@@ -124,7 +128,7 @@ def principal_plane(vectors_PD: np.ndarray) -> tuple[np.ndarray, list[float]]:
     return plane_P2, [float(s**2) / total if total else 0.0 for s in strength[:2]]
 
 
-def _picture(store: VectorStore, parallel: Parallel) -> dict[str, Any]:
+def _picture(store: CachedEncoder, parallel: Parallel) -> dict[str, Any]:
     """Points of both languages in one plane, and the distance between the languages in it."""
     sides = {language: texts[:PICTURE_POINTS] for language, texts in list(parallel.sides.items())[:2]}
     plane_P2, explained = principal_plane(np.concatenate([store.encode(texts) for texts in sides.values()]))
@@ -151,7 +155,7 @@ def resampled_bias(
     return draws_R[np.isfinite(draws_R)]
 
 
-def score_bias(store: VectorStore, data: tuple[ScoredPairs, Parallel | None], settings: Settings) -> Outcome:
+def score_bias(store: CachedEncoder, data: tuple[ScoredPairs, Parallel | None], settings: Settings) -> Outcome:
     """Joint Spearman, mean Spearman of the sets, and their difference (all x 100) with interval and two-sided p.
 
     The interval resamples pairs within each set; p is twice the share of draws on the other side of 0.
@@ -163,15 +167,15 @@ def score_bias(store: VectorStore, data: tuple[ScoredPairs, Parallel | None], se
     members = [rows for rows in members if len(rows) >= 2 and np.ptp(pairs.gold_N[rows]) > 0]
     if len(members) < 2:
         raise InputError(f"{pairs.name}: language bias needs at least two sets, found {len(members)}")
-    kept = np.concatenate(members)
+    member_rows = np.concatenate(members)
     sets = {str(subsets_N[rows[0]]): spearman(cosines_N[rows], pairs.gold_N[rows]) for rows in members}
-    joint, mean = spearman(cosines_N[kept], pairs.gold_N[kept]), float(np.mean(list(sets.values())))
+    joint, mean = spearman(cosines_N[member_rows], pairs.gold_N[member_rows]), float(np.mean(list(sets.values())))
     scores: dict[str, Any] = {"bias": joint - mean, "interval": None, "p": None}
     if settings.resamples:
         draws = resampled_bias(cosines_N, pairs.gold_N, members, settings)
         tail = min(int((draws <= 0).sum()), int((draws >= 0).sum()))
         scores |= {"interval": percentiles(draws), "p": min(1.0, 2 * (tail + 1) / (len(draws) + 1))}
-    scores |= {"joint": joint, "mean": mean, "sets": sets, "pairs": len(kept)}
+    scores |= {"joint": joint, "mean": mean, "sets": sets, "pairs": len(member_rows)}
     if parallel is not None:
         scores["picture"] = _picture(store, parallel)
     return Outcome(scores)
@@ -216,7 +220,7 @@ def mean_cosine(vectors_ND: np.ndarray) -> float:
     return float((total_D @ total_D - (vectors_ND**2).sum()) / (count * (count - 1)))
 
 
-def language_separability(store: VectorStore, parallel: Parallel, seed: int) -> dict[str, Any]:
+def language_separability(store: CachedEncoder, parallel: Parallel, seed: int) -> dict[str, Any]:
     """Cross-validated accuracy x 100 of a linear classifier that predicts the language; translations share a fold."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GroupKFold, cross_val_score
@@ -233,7 +237,7 @@ def language_separability(store: VectorStore, parallel: Parallel, seed: int) -> 
     return {"accuracy": accuracy, "chance": chance, "languages": languages, "sentences": len(texts)}
 
 
-def score_geometry(store: VectorStore, data: tuple[ScoredPairs, Parallel | None], settings: Settings) -> Outcome:
+def score_geometry(store: CachedEncoder, data: tuple[ScoredPairs, Parallel | None], settings: Settings) -> Outcome:
     """Alignment and uniformity (lower is better), isotropy, mean cosine and language separability."""
     pairs, parallel = data
     count = len(pairs)
@@ -280,7 +284,9 @@ def read_drift_texts(path: str | Path) -> TaskData:
     return drift_data(f"drift/{path.name.split('.')[0]}", {"all": texts}, [lines.source], lines.notes)
 
 
-def _reference(store: VectorStore, settings: Settings, texts: list[str], mine_ND: np.ndarray) -> tuple[np.ndarray, str]:
+def _reference(
+    store: CachedEncoder, settings: Settings, texts: list[str], mine_ND: np.ndarray
+) -> tuple[np.ndarray, str]:
     """The reference model's vectors of `texts` [N, D] and its name."""
     if settings.goal is None:
         raise InputError("this task compares with another model: name it as `reference`")
@@ -290,7 +296,7 @@ def _reference(store: VectorStore, settings: Settings, texts: list[str], mine_ND
     return goal_ND, name
 
 
-def score_drift(store: VectorStore, sides: dict[str, list[str]], settings: Settings) -> Outcome:
+def score_drift(store: CachedEncoder, sides: dict[str, list[str]], settings: Settings) -> Outcome:
     """Mean cosine with the float model (1 is no drift), interval, histogram, and summaries by language and length."""
     texts = [text for side in sides.values() for text in side]
     mine_ND = store.encode(texts)
@@ -327,7 +333,7 @@ def score_drift(store: VectorStore, sides: dict[str, list[str]], settings: Setti
     )
 
 
-def score_mse(store: VectorStore, data: Parallel, settings: Settings) -> Outcome:
+def score_mse(store: CachedEncoder, data: Parallel, settings: Settings) -> Outcome:
     """MSE x 100 between the teacher's vectors of the first language and the model's of both; lower is better.
 
     MKD's development measure (eq. 1).

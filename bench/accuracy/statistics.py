@@ -96,7 +96,7 @@ class PairedTest(NamedTuple):
     difference: float
     low: float
     high: float
-    p: float
+    p_value: float
 
 
 def paired_test(first: Items, second: Items, resamples: int = RESAMPLES, seed: int = 0) -> PairedTest:
@@ -110,8 +110,8 @@ def paired_test(first: Items, second: Items, resamples: int = RESAMPLES, seed: i
         raise ValueError("a paired test needs two models on the same items")
     scores = resampled_scores([first, second], resamples, seed)
     low, high = percentiles(scores[0] - scores[1]) or (float("nan"), float("nan"))
-    observed, p = _permutation(first, second, resamples, seed + 1)
-    return PairedTest(observed, low, high, p)
+    observed, p_value = _permutation(first, second, resamples, seed + 1)
+    return PairedTest(observed, low, high, p_value)
 
 
 def _permutation(first: Items, second: Items, resamples: int, seed: int) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field
 
 from msdc.bench.accuracy.parallel import Parallel
 from msdc.bench.accuracy.statistics import RESAMPLES, Items
-from msdc.bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.vectors import CachedEncoder
 from msdc.options import Options
 from msdc.text.scored_pairs import ScoredPairs
 from msdc.text.text_files import SourceFile
@@ -38,9 +38,9 @@ class Settings(Options):
     folds: int = Field(default=10, description="folds of SentEval's cross-validation")
     progress: bool = Field(default=False, description="show progress")
     # The float model (drift) or teacher (mse) to compare with.
-    goal: VectorStore | None = None
+    goal: CachedEncoder | None = None
     # The model of the documents' vectors (retrieval); None: the one that is scored.
-    index: VectorStore | None = None
+    index: CachedEncoder | None = None
 
 
 @dataclass(frozen=True)
@@ -94,5 +94,5 @@ class AccuracyTask:
     summary: str
     main: str
     read: Callable[[Path], TaskData]
-    score: Callable[[VectorStore, Any, Settings], Outcome]
+    score: Callable[[CachedEncoder, Any, Settings], Outcome]
     needs_reference: bool = False

@@ -32,7 +32,7 @@ class SupportsEncode(Protocol):
         ...
 
 
-class VectorStore:
+class CachedEncoder:
     """A model that encodes each distinct text once.
 
     `model` is anything with `.encode(texts) -> float32 [N, D]`. With `cache` (a folder) the vectors are kept for later
@@ -135,7 +135,7 @@ class VectorStore:
 class TruncatedVectors:
     """A model whose vectors are the first `width` dimensions of another's, as a smaller index would hold them."""
 
-    def __init__(self, store: VectorStore, width: int) -> None:
+    def __init__(self, store: CachedEncoder, width: int) -> None:
         if not 0 < width < store.width:
             raise InputError(f"`truncate_dims` {width}: {store.name} has {store.width} dimensions, give fewer")
         self.store, self.width, self.name = store, width, f"{store.name} (first {width})"
@@ -145,5 +145,5 @@ class TruncatedVectors:
         return self.store.encode(texts)[:, : self.width]
 
     def count_truncated(self, texts: Sequence[str]) -> int | None:
-        """See `VectorStore.count_truncated`: fewer dimensions are not fewer tokens."""
+        """See `CachedEncoder.count_truncated`: fewer dimensions are not fewer tokens."""
         return self.store.count_truncated(texts)

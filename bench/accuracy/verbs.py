@@ -33,7 +33,7 @@ from msdc.encoders.encoder import Precision
 from msdc.encoders.folder import is_bundle
 from msdc.errors import InputError
 from msdc.export.manifest import locate_bundle, read_manifest
-from msdc.options import AnyPath, Names, listed, takes
+from msdc.options import AnyPath, Names, listed, with_option_keywords
 
 P = ParamSpec("P")
 
@@ -99,7 +99,7 @@ class EvaluateAll(Protocol[P]):
 
 
 def _verbs(options: Callable[P, EvaluateOptions]) -> tuple[Evaluate[P], EvaluateAll[P]]:
-    verbs = [takes(EvaluateOptions, function) for function in (_evaluate, _evaluate_all)]
+    verbs = [with_option_keywords(EvaluateOptions, function) for function in (_evaluate, _evaluate_all)]
     return cast(Evaluate[P], verbs[0]), cast(EvaluateAll[P], verbs[1])
 
 

@@ -75,21 +75,23 @@ def attached(program: str) -> dict[str, str]:
     return states
 
 
-def choose_serial(program: str, wanted: str | None) -> str:
+def choose_serial(program: str, requested: str | None) -> str:
     """The serial to use: exactly the requested one, or the only one attached; `InputError` lists the attached ones."""
-    found = attached(program)
-    if wanted is None:
-        ready = [serial for serial, state in found.items() if state == "device"] or list(found)
+    states = attached(program)
+    if requested is None:
+        ready = [serial for serial, state in states.items() if state == "device"] or list(states)
         if len(ready) != 1:
             which = "plug one in with USB debugging on" if not ready else "name one of adb:" + ", adb:".join(ready)
             raise InputError(f"{len(ready)} devices attached: {which}")
-        (wanted,) = ready
+        (requested,) = ready
     # A prefix is refused, even a unique one: another phone of a rack would be measured by mistake.
-    if wanted not in found:
-        raise InputError(f"no device with serial {wanted}; attached: {', '.join(found) or 'none'}")
-    if found[wanted] != "device":
-        raise MsdcError(f"device {wanted} is {found[wanted]}: unlock it, allow USB debugging, check the connection")
-    return wanted
+    if requested not in states:
+        raise InputError(f"no device with serial {requested}; attached: {', '.join(states) or 'none'}")
+    if states[requested] != "device":
+        raise MsdcError(
+            f"device {requested} is {states[requested]}: unlock it, allow USB debugging, check the connection"
+        )
+    return requested
 
 
 class Adb:
@@ -219,10 +221,10 @@ class RemoteFolder:
             raise MsdcError(f"device {self.adb.serial}: {what} ({word})")
         # What the device prints is not trusted: it only chooses among the paths that were offered.
         lines = ["", *map(str.strip, done.output.strip().splitlines())]
-        known = [f"{place}/{self.name}" for place in PLACES]
-        self.path = next((line for line in lines if line in known), "")
+        candidates = [f"{parent}/{self.name}" for parent in PLACES]
+        self.path = next((line for line in lines if line in candidates), "")
         if not self.path:
-            raise MsdcError(f"device {self.adb.serial}: made {lines[-1][:60]!r} instead of {' or '.join(known)}")
+            raise MsdcError(f"device {self.adb.serial}: made {lines[-1][:60]!r} instead of {' or '.join(candidates)}")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         cleaned = False
@@ -262,9 +264,9 @@ class RemoteFolder:
         rows = (line.split(maxsplit=1) for line in done.output.splitlines())
         there = {row[1].lstrip("*").removeprefix("./"): row[0] for row in rows if len(row) == 2}
         for path in files:
-            if (found := there.get(path.name)) != sha256_file(path):
+            if (digest := there.get(path.name)) != sha256_file(path):
                 word = last_words(f"{done.output}\n{done.errors}") or f"code {done.code}"
-                what = "was damaged on its way there; run again" if found else f"cannot be read there ({word})"
+                what = "was damaged on its way there; run again" if digest else f"cannot be read there ({word})"
                 raise MsdcError(f"device {self.adb.serial}: {path.name} {what}")
 
 

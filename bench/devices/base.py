@@ -47,14 +47,14 @@ class Incomplete(MsdcError):
 
 def collect_runs(runs: Iterable[DeviceRun]) -> list[DeviceRun]:
     """All `runs`; where one fails after others, they are in an `Incomplete`."""
-    found: list[DeviceRun] = []
+    finished: list[DeviceRun] = []
     try:
-        found.extend(runs)
+        finished.extend(runs)
     except Exception as error:
-        if not found:
+        if not finished:
             raise
-        raise Incomplete(_error_line(error), found) from error
-    return found
+        raise Incomplete(_error_line(error), finished) from error
+    return finished
 
 
 def _error_line(error: Exception) -> str:
@@ -161,7 +161,7 @@ class Job:
         default = defaults_of(self.manifest)
         if (self.prompt, self.width) != (default.prompt(), default.width(self.manifest.width)):
             return ()
-        return tuple(Accuracy(**one.model_dump()) for one in self.manifest.float_scores)
+        return tuple(Accuracy(**score.model_dump()) for score in self.manifest.float_scores)
 
 
 def open_jobs(bundle: Path, settings: BenchSettings) -> list[Job]:

@@ -52,28 +52,30 @@ def lines(
     Curves of one style (seeds of one setting) have one entry in the legend. The y axis is logarithmic where the curves
     lie far apart. `x_labels` are the ticks, by their value.
     """
-    known = [(style, points) for style, points in rows if points]
-    xs = [x for _, points in known for x, _ in points]
-    ys = [y for points in (*(points for _, points in known), *upper) for _, y in points]
-    x = log_axis(xs) if log_x else linear_axis(xs if x_labels else [0.0, *xs], zero=not x_labels, pad=0.04)
+    nonempty_rows = [(style, points) for style, points in rows if points]
+    xs = [x for _, points in nonempty_rows for x, _ in points]
+    ys = [y for points in (*(points for _, points in nonempty_rows), *upper) for _, y in points]
+    x_axis = log_axis(xs) if log_x else linear_axis(xs if x_labels else [0.0, *xs], zero=not x_labels, pad=0.04)
     if x_labels is not None:
-        x = Axis(x.low, x.high, tuple(x_labels), x.log)
-    y = _axis(ys, 50 if zero else 8, zero=zero)
-    named = y_title + (", logarithmic" if y.log else "")
-    frame = plot(x, y, x_title, named, height=height, x_labels=None if x_labels is None else list(x_labels.values()))
-    for i, (style, points) in enumerate(known):
+        x_axis = Axis(x_axis.low, x_axis.high, tuple(x_labels), x_axis.log)
+    y_axis = _axis(ys, 50 if zero else 8, zero=zero)
+    named = y_title + (", logarithmic" if y_axis.log else "")
+    frame = plot(
+        x_axis, y_axis, x_title, named, height=height, x_labels=None if x_labels is None else list(x_labels.values())
+    )
+    for index, (style, points) in enumerate(nonempty_rows):
         placed = [frame.point(*point) for point in points]
         if upper and len(points) > 1:
-            frame.canvas.area([*(frame.point(*point) for point in upper[i]), *reversed(placed)], style.color)
+            frame.canvas.area([*(frame.point(*point) for point in upper[index]), *reversed(placed)], style.color)
         frame.canvas.polyline(placed, style.color)
-        for (at, value), place in zip(points, placed, strict=True):
+        for (x_value, value), position in zip(points, placed, strict=True):
             if marks or len(points) == 1:
-                label = (x_labels or {}).get(at, number(at))
+                label = (x_labels or {}).get(x_value, number(x_value))
                 text = f"{style.name}, {x_title} {label}: {number(value)}"
-                frame.canvas.marker(style.shape, *place, style.color, text, 4)
+                frame.canvas.marker(style.shape, *position, style.color, text, 4)
     shown = []
-    for style in dict.fromkeys(style for style, _ in known):
-        curves = [points for one, points in known if one == style]
+    for style in dict.fromkeys(style for style, _ in nonempty_rows):
+        curves = [points for curve_style, points in nonempty_rows if curve_style == style]
         ends = ", ".join(number(points[-1][1]) for points in curves)
         (points, *others) = curves
         if others:
@@ -91,8 +93,8 @@ def bars(title: str, rows: Sequence[tuple[Style, float, str]]) -> Figure:
     """One bar per row with its name above it, so that long names fit a phone."""
     canvas = Canvas(ROW * len(rows) + 6)
     axis = linear_axis([value for _, value, _ in rows], zero=True, pad=0)
-    for i, (style, value, shown) in enumerate(rows):
-        top, right = i * ROW, axis.at(value, 0, WIDTH - 150)
+    for row, (style, value, shown) in enumerate(rows):
+        top, right = row * ROW, axis.position(value, 0, WIDTH - 150)
         canvas.text(0, top + FONT, style.name, color="ink")
         canvas.rect(0, top + FONT + 5, max(right, 1), 9, style.color, f"{style.name}: {number(value)}")
         canvas.text(right + 6, top + FONT + 14, shown, color="ink")
@@ -135,24 +137,31 @@ def dots(title: str, rows: Sequence[Dot], caption: str, *, percent: bool = False
     """Values with their intervals, one row each: (style, value, interval, text). `percent`: changes, around zero."""
     inside = [v for _, value, span, _ in rows for v in (value, *(span or ()))]
     axis = linear_axis([*inside, -2.0, 2.0], count=4) if percent else score_axis([row[1:3] for row in rows], 4)
-    left, right = 6.0, WIDTH - 70
+    left_px, right_px = 6.0, WIDTH - 70
     canvas = Canvas(ROW * len(rows) + 26)
     for tick in axis.every_tick:
-        x, zero = axis.at(tick, left, right), percent and tick == 0
-        canvas.line(x, 4, x, canvas.height - 22, "axis" if zero else "grid", 1.5 if zero else 1)
+        tick_px, zero = axis.position(tick, left_px, right_px), percent and tick == 0
+        canvas.line(tick_px, 4, tick_px, canvas.height - 22, "axis" if zero else "grid", 1.5 if zero else 1)
         label = minus(f"{tick:+g} %") if percent and tick else tick_text(tick)
-        canvas.text(x, canvas.height - 6, label, anchor="middle")
-    for x in axis.breaks(left, right):
-        canvas.line(x - 3, canvas.height - 17, x + 3, canvas.height - 27, "axis", 1.5)
-    for i, (style, value, span, text) in enumerate(rows):
-        y = i * ROW + 24
-        canvas.text(left, y - 10, style.name, color="ink")
+        canvas.text(tick_px, canvas.height - 6, label, anchor="middle")
+    for tick_px in axis.breaks(left_px, right_px):
+        canvas.line(tick_px - 3, canvas.height - 17, tick_px + 3, canvas.height - 27, "axis", 1.5)
+    for index, (style, value, span, text) in enumerate(rows):
+        center_px = index * ROW + 24
+        canvas.text(left_px, center_px - 10, style.name, color="ink")
         if span is not None:
-            canvas.line(axis.at(span[0], left, right), y, axis.at(span[1], left, right), y, style.color, 2)
+            canvas.line(
+                axis.position(span[0], left_px, right_px),
+                center_px,
+                axis.position(span[1], left_px, right_px),
+                center_px,
+                style.color,
+                2,
+            )
         bounds = f" ({fixed(span[0], 1)} to {fixed(span[1], 1)})" if span else ""
         tooltip = f"{style.name}: {fixed(value, 1)}{bounds}"
-        canvas.marker(style.shape, axis.at(value, left, right), y, style.color, tooltip)
-        canvas.text(WIDTH, y + 4, text, anchor="end", color="ink", weight=600)
+        canvas.marker(style.shape, axis.position(value, left_px, right_px), center_px, style.color, tooltip)
+        canvas.text(WIDTH, center_px + 4, text, anchor="end", color="ink", weight=600)
     alt = f"{title}: " + _listed([(style, text) for style, _, _, text in rows])
     return Figure(title, canvas.svg(alt), alt, caption)
 
@@ -160,10 +169,16 @@ def dots(title: str, rows: Sequence[Dot], caption: str, *, percent: bool = False
 def side_by_side(points: Points, right: float) -> list[tuple[float, float]]:
     """The positions of markers, moved sideways where they would cover one placed before; none beyond `right`."""
     placed: list[tuple[float, float]] = []
-    for x, y in points:
-        steps = (x + step * sign for step in itertools.count(0, APART) for sign in (1, -1))
-        placed.append(next((at, y) for at in steps if at <= right and
-                           all(math.hypot(at - other, y - height) >= APART for other, height in placed)))  # fmt: skip
+    for x_px, y_px in points:
+        steps = (x_px + step * sign for step in itertools.count(0, APART) for sign in (1, -1))
+        placed.append(
+            next(
+                (candidate_px, y_px)
+                for candidate_px in steps
+                if candidate_px <= right
+                and all(math.hypot(candidate_px - other, y_px - height) >= APART for other, height in placed)
+            )
+        )
     return placed
 
 
@@ -177,22 +192,25 @@ def trade_off(
     """
     spans = [None if row[3] is None else (max(row[3][0], bounds[0]), min(row[3][1], bounds[1])) for row in rows]
     cut = any(span is not None and span != row[3] for span, row in zip(spans, rows, strict=True))
-    x = _axis([row[1] for row in rows], 8, zero=True)
-    y = _within(score_axis([(row[2], span) for row, span in zip(rows, spans, strict=True)]), bounds)
-    frame = plot(x, y, x_title + (", logarithmic" if x.log else ""), y_title, height=260)
+    x_axis = _axis([row[1] for row in rows], 8, zero=True)
+    y_axis = _within(score_axis([(row[2], span) for row, span in zip(rows, spans, strict=True)]), bounds)
+    frame = plot(x_axis, y_axis, x_title + (", logarithmic" if x_axis.log else ""), y_title, height=260)
     exact = [frame.point(cost, gain) for _, cost, gain, _, _ in rows]
-    placed = side_by_side(exact, frame.right)
-    for (style, _, _, whole, _), span, (at, mark) in zip(rows, spans, placed, strict=True):
-        if span is not None and whole is not None:
+    placed = side_by_side(exact, frame.right_px)
+    for (style, _, _, full_interval, _), span, (x_px, y_px) in zip(rows, spans, placed, strict=True):
+        if span is not None and full_interval is not None:
             low, high = (frame.point(1, value)[1] for value in span)
-            frame.canvas.line(at, low, at, high, style.color, 1.5)
+            frame.canvas.line(x_px, low, x_px, high, style.color, 1.5)
             # A marker at the bound does not cover the arrow.
-            ends = (max(low, mark + 14), -5, span[0] > whole[0]), (min(high, mark - 14), 5, span[1] < whole[1])
+            ends = (
+                (max(low, y_px + 14), -5, span[0] > full_interval[0]),
+                (min(high, y_px - 14), 5, span[1] < full_interval[1]),
+            )
             for end, shaft, is_cut in ends:
                 for side in (-4, 0, 4) if is_cut else ():
-                    frame.canvas.line(at + side, end + shaft, at, end, style.color, 1.5)
-    for (style, *_, value), place in zip(rows, placed, strict=True):
-        frame.canvas.marker(style.shape, *place, style.color, f"{style.name}: {value}", 6)
+                    frame.canvas.line(x_px + side, end + shaft, x_px, end, style.color, 1.5)
+    for (style, *_, value), position in zip(rows, placed, strict=True):
+        frame.canvas.marker(style.shape, *position, style.color, f"{style.name}: {value}", 6)
     legend = [(style, text) for style, *_, text in rows]
     caption = ["Up and to the left is better."]
     caption += ["Lines: 95 % interval."] if any(row[3] for row in rows) else []
@@ -204,8 +222,8 @@ def trade_off(
 
 def scatter(title: str, groups: Sequence[tuple[Style, Points]], caption: str = "") -> Figure:
     """Points of several groups (languages) in the plane of their first two principal components."""
-    x, y = (linear_axis([point[i] for _, side in groups for point in side]) for i in (0, 1))
-    frame = plot(x, y, "first component", "second component", height=300)
+    x_axis, y_axis = (linear_axis([point[i] for _, side in groups for point in side]) for i in (0, 1))
+    frame = plot(x_axis, y_axis, "first component", "second component", height=300)
     for style, side in groups:
         for point in side:
             frame.canvas.marker(style.shape, *frame.point(*point), style.color, size=2.6)

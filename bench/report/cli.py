@@ -59,10 +59,10 @@ def command(
         output, force = results[0] / "report.html", True
     output = output or Path("report.html")
     check_output(output, force)
-    found = read_inputs(results)
+    inputs = read_inputs(results)
     report = build_report(
-        found.results, title=title, run_folder=run_folder or found.run, evaluations=found.evaluations,
-        before=[read_result(file) for file in result_files(before)], sweeps=found.sweeps, targets=targets,
+        inputs.results, title=title, run_folder=run_folder or inputs.run, evaluations=inputs.evaluations,
+        before=[read_result(file) for file in result_files(before)], sweeps=inputs.sweeps, targets=targets,
     )  # fmt: skip
     if before and shares_nothing(report.comparisons):
         raise InputError(

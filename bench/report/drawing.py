@@ -57,12 +57,12 @@ class Axis:
     log: bool = False
     below: Axis | None = None
 
-    def at(self, value: float, start: float, end: float) -> float:
+    def position(self, value: float, start: float, end: float) -> float:
         """Position of `value` between `start` and `end`."""
         low, high = self.low, self.high
         if self.below is not None:
             if value < low:
-                return self.below.at(value, start, start + BELOW * (end - start))
+                return self.below.position(value, start, start + BELOW * (end - start))
             start += (BELOW + GAP) * (end - start)
         if self.log:
             low, high, value = math.log10(low), math.log10(high), math.log10(max(value, 1e-12))
@@ -75,7 +75,11 @@ class Axis:
 
     def breaks(self, start: float, end: float) -> tuple[float, ...]:
         """Positions of the two marks of a broken axis."""
-        return () if self.below is None else tuple(start + (BELOW + GAP * at) * (end - start) for at in (0.35, 0.65))
+        return (
+            ()
+            if self.below is None
+            else tuple(start + (BELOW + GAP * fraction) * (end - start) for fraction in (0.35, 0.65))
+        )
 
 
 def _step(span: float, count: int) -> float:
@@ -88,8 +92,8 @@ def linear_axis(
     values: Iterable[float], *, zero: bool = False, count: int = 5, pad: float = 0.04, least: float = 0.0
 ) -> Axis:
     """An axis around `values` spanning at least `least`; `zero` makes it start (or end) at zero."""
-    known = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
-    low, high = min(known), max(known)
+    finite_values = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
+    low, high = min(finite_values), max(finite_values)
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)
     if high - low <= 1e-12 * max(abs(low), abs(high), 1e-12):
@@ -109,8 +113,8 @@ def linear_axis(
 
 def log_axis(values: Iterable[float], pad: float = 0.08) -> Axis:
     """A logarithmic axis around positive `values`; ticks at 1, 2, 5 of each decade, fewer when there are many."""
-    known = [value for value in values if value > 0 and math.isfinite(value)] or [1.0, 10.0]
-    low, high = math.log10(min(known)), math.log10(max(known))
+    positive_values = [value for value in values if value > 0 and math.isfinite(value)] or [1.0, 10.0]
+    low, high = math.log10(min(positive_values)), math.log10(max(positive_values))
     spread = max((high - low) * pad, 0.08)
     low, high = 10 ** (low - spread), 10 ** (high + spread)
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
@@ -120,7 +124,7 @@ def log_axis(values: Iterable[float], pad: float = 0.08) -> Axis:
         ticks = tuple(m * 10.0**d for d in decades for m in multiples if low <= m * 10.0**d <= high)
         if len(ticks) <= 6:
             break
-    return Axis(low, high, ticks or (float(f"{min(known):.2g}"),), log=True)
+    return Axis(low, high, ticks or (float(f"{min(positive_values):.2g}"),), log=True)
 
 
 def tick_text(value: float) -> str:
@@ -171,20 +175,38 @@ class Canvas:
         """A filled polygon."""
         self._add("polygon", points=_path(points), style=f"fill:var(--{color})", fill_opacity=0.15)
 
-    def rect(self, x: float, y: float, width: float, height: float, color: str, title: str) -> None:
+    def rect(self, left_px: float, top_px: float, width: float, height: float, color: str, title: str) -> None:
         """A rectangle with slightly rounded corners; `title` is its tooltip."""
-        self._add("rect", x=x, y=y, width=width, height=height, rx=1.5, style=f"fill:var(--{color})", title=title)
+        self._add(
+            "rect", x=left_px, y=top_px, width=width, height=height, rx=1.5, style=f"fill:var(--{color})", title=title
+        )
 
     def text(
-        self, x: float, y: float, text: str, *, anchor: str = "start", color: str = "ink2", weight: float = 400
+        self,
+        x_px: float,
+        baseline_px: float,
+        text: str,
+        *,
+        anchor: str = "start",
+        color: str = "ink2",
+        weight: float = 400,
     ) -> None:
-        """A line of text with its baseline at `y`."""
-        self._add("text", html.escape(text), x=x, y=y, text_anchor=anchor, font_size=FONT, font_weight=weight,
-                  style=f"fill:var(--{color})", **{"class": "over"})  # fmt: skip
+        """A line of text with its baseline at `baseline_px`."""
+        self._add(
+            "text",
+            html.escape(text),
+            x=x_px,
+            y=baseline_px,
+            text_anchor=anchor,
+            font_size=FONT,
+            font_weight=weight,
+            style=f"fill:var(--{color})",
+            **{"class": "over"},
+        )
 
-    def marker(self, shape: str, x: float, y: float, color: str, title: str = "", size: float = 5) -> None:
+    def marker(self, shape: str, x_px: float, y_px: float, color: str, title: str = "", size: float = 5) -> None:
         """A data point; see `marker` below."""
-        self.parts.append(marker(shape, x, y, color, title, size))
+        self.parts.append(marker(shape, x_px, y_px, color, title, size))
 
     def svg(self, alt: str, margin: float = 0) -> str:
         """The finished drawing, with a margin; `alt` describes it to readers who cannot see it."""
@@ -225,18 +247,20 @@ def standalone(figure: Figure, colors: Mapping[str, str]) -> str:
     return re.sub(r"var\(--(\w+)\)", lambda name: colors[name[1]], canvas.svg(figure.alt, MARGIN))
 
 
-def marker(shape: str, x: float, y: float, color: str, title: str = "", size: float = 5) -> str:
+def marker(shape: str, x_px: float, y_px: float, color: str, title: str = "", size: float = 5) -> str:
     """One marker with a rim in the background color of the page, so that overlapping ones stay distinct."""
     hollow = shape in ("cross", "ring")
     fill, stroke, width = ("ground", color, 2.5) if hollow else (color, "ground", 1.5)
     look: dict[str, Any] = {"style": f"fill:var(--{fill});stroke:var(--{stroke})", "stroke_width": width}
     if shape in POLYGONS:
-        points = _path((x + size * dx, y + size * dy) for dx, dy in POLYGONS[shape])
+        points = _path((x_px + size * dx, y_px + size * dy) for dx, dy in POLYGONS[shape])
         return element("polygon", title=title, points=points, **look)
     if shape == "cross":
-        path = "".join(f"M{x - size:.1f} {y - d * size:.1f}L{x + size:.1f} {y + d * size:.1f}" for d in (1, -1))
+        path = "".join(
+            f"M{x_px - size:.1f} {y_px - d * size:.1f}L{x_px + size:.1f} {y_px + d * size:.1f}" for d in (1, -1)
+        )
         return element("path", title=title, d=path, **look)
-    return element("circle", title=title, cx=x, cy=y, r=size, **look)
+    return element("circle", title=title, cx=x_px, cy=y_px, r=size, **look)
 
 
 @dataclass(frozen=True)
@@ -244,38 +268,48 @@ class Plot:
     """A canvas with two axes; the four numbers are the edges of the plotting area."""
 
     canvas: Canvas
-    x: Axis
-    y: Axis
-    left: float
-    right: float
-    top: float
-    bottom: float
+    x_axis: Axis
+    y_axis: Axis
+    left_px: float
+    right_px: float
+    top_px: float
+    bottom_px: float
 
-    def point(self, x: float, y: float) -> tuple[float, float]:
+    def point(self, x_value: float, y_value: float) -> tuple[float, float]:
         """Canvas position of a pair of values."""
-        return self.x.at(x, self.left, self.right), self.y.at(y, self.bottom, self.top)
+        return self.x_axis.position(x_value, self.left_px, self.right_px), self.y_axis.position(
+            y_value, self.bottom_px, self.top_px
+        )
 
 
 def plot(
-    x: Axis, y: Axis, x_title: str, y_title: str, *, height: float = 250, x_labels: Sequence[str] | None = None
+    x_axis: Axis,
+    y_axis: Axis,
+    x_title: str,
+    y_title: str,
+    *,
+    height: float = 250,
+    x_labels: Sequence[str] | None = None,
 ) -> Plot:
     """An empty plot with grid, ticks and axis titles; the y title is above the plot, where it is horizontal."""
     canvas = Canvas(height)
-    widest = max((len(tick_text(tick)) for tick in y.every_tick), default=2)
-    frame = Plot(canvas, x, y, left=12 + 6.6 * widest, right=WIDTH - 12, top=28, bottom=height - 40)
+    widest = max((len(tick_text(tick)) for tick in y_axis.every_tick), default=2)
+    frame = Plot(
+        canvas, x_axis, y_axis, left_px=12 + 6.6 * widest, right_px=WIDTH - 12, top_px=28, bottom_px=height - 40
+    )
     canvas.text(0, 13, y_title)
-    for at in y.breaks(frame.bottom, frame.top):
-        canvas.line(frame.left - 5, at + 3, frame.left + 5, at - 3, "axis", 1.5)
-    for tick in y.every_tick:
-        at = y.at(tick, frame.bottom, frame.top)
-        canvas.line(frame.left, at, frame.right, at)
-        canvas.text(frame.left - 6, at + 4, tick_text(tick), anchor="end")
-    labels = list(x_labels) if x_labels is not None else [tick_text(tick) for tick in x.ticks]
-    for tick, label in zip(x.ticks, labels, strict=True):
-        at = x.at(tick, frame.left, frame.right)
-        canvas.line(at, frame.bottom, at, frame.bottom + 4, "axis")
-        anchor = "end" if at > frame.right - 8 and len(label) > 2 else "middle"
-        canvas.text(at, frame.bottom + 18, label, anchor=anchor)
-    canvas.line(frame.left, frame.bottom, frame.right, frame.bottom, "axis")
-    canvas.text(frame.right, height - 4, x_title, anchor="end")
+    for tick_px in y_axis.breaks(frame.bottom_px, frame.top_px):
+        canvas.line(frame.left_px - 5, tick_px + 3, frame.left_px + 5, tick_px - 3, "axis", 1.5)
+    for tick in y_axis.every_tick:
+        tick_px = y_axis.position(tick, frame.bottom_px, frame.top_px)
+        canvas.line(frame.left_px, tick_px, frame.right_px, tick_px)
+        canvas.text(frame.left_px - 6, tick_px + 4, tick_text(tick), anchor="end")
+    labels = list(x_labels) if x_labels is not None else [tick_text(tick) for tick in x_axis.ticks]
+    for tick, label in zip(x_axis.ticks, labels, strict=True):
+        tick_px = x_axis.position(tick, frame.left_px, frame.right_px)
+        canvas.line(tick_px, frame.bottom_px, tick_px, frame.bottom_px + 4, "axis")
+        anchor = "end" if tick_px > frame.right_px - 8 and len(label) > 2 else "middle"
+        canvas.text(tick_px, frame.bottom_px + 18, label, anchor=anchor)
+    canvas.line(frame.left_px, frame.bottom_px, frame.right_px, frame.bottom_px, "axis")
+    canvas.text(frame.right_px, height - 4, x_title, anchor="end")
     return frame

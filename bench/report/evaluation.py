@@ -55,7 +55,7 @@ def _number(task: str, value: float | None, interval: Sequence[float | None] | N
     return shown(value, decimals) + bounds
 
 
-def _p(value: float | None) -> str:
+def _p_value_text(value: float | None) -> str:
     return fixed(value, 3) if value is None or value >= 0.001 else "< 0.001"
 
 
@@ -74,15 +74,15 @@ def _cells(results: Sequence[Score], names: Sequence[str], models: Sequence[str]
     """
     cells = []
     for model in models:
-        mine = {one.name: one for one in results if one.model == model and one.name in names}.values()
-        found = [(one.value, one.interval) for one in mine]
+        mine = {score.name: score for score in results if score.model == model and score.name in names}.values()
+        values_and_intervals = [(score.value, score.interval) for score in mine]
         if unseen:
-            found = [(one.unseen.accuracy, one.unseen.interval) for one in mine if one.unseen]
-        known = [value for value, _ in found if value is not None]
-        if len(names) == 1 and found:
-            cells.append(_number(results[0].task, *found[0]))
+            values_and_intervals = [(score.unseen.accuracy, score.unseen.interval) for score in mine if score.unseen]
+        values = [value for value, _ in values_and_intervals if value is not None]
+        if len(names) == 1 and values_and_intervals:
+            cells.append(_number(results[0].task, *values_and_intervals[0]))
         else:
-            cells.append(_number(results[0].task, sum(known) / len(known) if len(known) == len(names) else None))
+            cells.append(_number(results[0].task, sum(values) / len(values) if len(values) == len(names) else None))
     return cells
 
 
@@ -91,18 +91,20 @@ def _score_table(task: str, results: Sequence[Score]) -> Table:
     models, by_name = list(_by(results, "model")), _by(results, "name")
     checked = any(result.contamination is not None for result in results)
     rows: list[list[str]] = []
-    for name, own in by_name.items():
-        row = [name, *_cells(results, [name], models), str(own[0].pairs or "")]
+    for name, set_scores in by_name.items():
+        row = [name, *_cells(results, [name], models), str(set_scores[0].pairs or "")]
         if checked:
-            found = own[0].contamination
-            near = "" if found is None or found.near is None else f" + {found.near} near"
-            row.append("not checked" if found is None else f"{found.exact}{near} of {found.sentences}")
+            contamination = set_scores[0].contamination
+            near = "" if contamination is None or contamination.near is None else f" + {contamination.near} near"
+            row.append(
+                "not checked" if contamination is None else f"{contamination.exact}{near} of {contamination.sentences}"
+            )
         rows.append(row)
         # The same set without the pairs with a side in the training text.
-        if items := next((str(one.unseen.pairs) for one in own if one.unseen), ""):
+        if items := next((str(score.unseen.pairs) for score in set_scores if score.unseen), ""):
             rows.append([f"{name}, {UNSEEN}", *_cells(results, [name], models, unseen=True), items])
         family = name.split("/")[0]
-        parts = [one for one in by_name if one.startswith(f"{family}/")]
+        parts = [part for part in by_name if part.startswith(f"{family}/")]
         if len(parts) > 1 and task != "bias" and name == parts[-1]:
             rows.append([f"{family}, mean of {len(parts)}", *_cells(results, parts, models)])
             if all(result.unseen for result in results if result.name in parts):
@@ -130,13 +132,13 @@ def _grids(
 ) -> list[Table]:
     """One table per set with a column per model; `cells` are the (name of a row, text) of a result."""
     tables = []
-    for name, own in _by(results, "name").items():
-        models, rows = list(_by(own, "model")), dict[str, dict[str, str]]()
-        for result in own:
+    for name, set_results in _by(results, "name").items():
+        models, rows = list(_by(set_results, "model")), dict[str, dict[str, str]]()
+        for result in set_results:
             for row, text in cells(result):
                 rows.setdefault(row, {})[result.model] = text
         texts = [[row, *(by_model.get(model, NONE) for model in models)] for row, by_model in rows.items()]
-        tables.append(_table(f"{name}{caption}", [head, *models], texts, note(own[0])))
+        tables.append(_table(f"{name}{caption}", [head, *models], texts, note(set_results[0])))
     return tables
 
 
@@ -151,18 +153,21 @@ def _sts(results: Sequence[scored.StsScore]) -> Details:
 
 def _classification(results: Sequence[scored.ClassificationScore]) -> Details:
     def cells(result: scored.ClassificationScore) -> Iterable[tuple[str, str]]:
-        for language, one in result.languages.items():
-            yield f"{language} ({one.texts})", _number("classification", one.accuracy, one.interval)
+        for language, score in result.languages.items():
+            yield f"{language} ({score.texts})", _number("classification", score.accuracy, score.interval)
 
-    def note(some: scored.ClassificationScore) -> str:
-        trained = f"Trained on {some.training_texts} texts in {some.training_language}"
-        return f"{trained}; always predicting the largest class scores {fixed(some.majority_class, 1)}."
+    def note(score: scored.ClassificationScore) -> str:
+        trained = f"Trained on {score.training_texts} texts in {score.training_language}"
+        return f"{trained}; always predicting the largest class scores {fixed(score.majority_class, 1)}."
 
     return _grids(results, " by language: accuracy x 100", "language (texts)", cells, note), []
 
 
 def _bias(results: Sequence[scored.BiasScore]) -> Details:
-    rows = [[r.name, r.model, fixed(r.joint, 1), fixed(r.mean, 1), _number("bias", r.bias), _p(r.p)] for r in results]
+    rows = [
+        [r.name, r.model, fixed(r.joint, 1), fixed(r.mean, 1), _number("bias", r.bias), _p_value_text(r.p)]
+        for r in results
+    ]
     figures, drawn = [], set()
     for result in results:
         picture = result.picture
@@ -181,11 +186,11 @@ def _bias(results: Sequence[scored.BiasScore]) -> Details:
 
 def _geometry(results: Sequence[scored.GeometryScore]) -> Details:
     rows = []
-    for r in results:
-        language = r.language_separability
+    for score in results:
+        language = score.language_separability
         read = f"{fixed(language.accuracy, 1)} (chance {language.chance:.1f})" if language else NONE
-        numbers = (r.alignment, r.uniformity, r.isotropy, r.mean_cosine)
-        rows.append([r.model, *(fixed(value, 3) for value in numbers), read])
+        numbers = (score.alignment, score.uniformity, score.isotropy, score.mean_cosine)
+        rows.append([score.model, *(fixed(value, 3) for value in numbers), read])
     titles = ["model", "alignment", "uniformity", "isotropy", "mean cosine", "language predicted from the vector"]
     return [_table("Geometry in detail", titles, rows)], []
 
@@ -193,11 +198,14 @@ def _geometry(results: Sequence[scored.GeometryScore]) -> Details:
 def _drift(results: Sequence[scored.DriftScore]) -> Details:
     def cells(result: scored.DriftScore) -> Iterable[tuple[str, str]]:
         for group, suffix in ((result.languages, ""), (result.lengths, " characters")):
-            for label, one in group.items():
-                yield f"{label}{suffix} ({one.texts})", f"{fixed(one.mean, 4)}, lowest {fixed(one.min, 4)}"
+            for label, statistics in group.items():
+                yield (
+                    f"{label}{suffix} ({statistics.texts})",
+                    f"{fixed(statistics.mean, 4)}, lowest {fixed(statistics.min, 4)}",
+                )
 
     figures = []
-    for result in (result for own in _by(results, "name").values() for result in own):
+    for result in (result for set_results in _by(results, "name").values() for result in set_results):
         labels = [f"{low:g} to {high:g}" for low, high in itertools.pairwise(result.histogram.edges)]
         title, total = f"{result.name}: cosine of {result.model} with {result.reference}", sum(result.histogram.counts)
         bins = [(Style(label), float(count), f"{count} ({100 * count / max(total, 1):.1f} %)")
@@ -209,12 +217,12 @@ def _drift(results: Sequence[scored.DriftScore]) -> Details:
 
 def _search(results: Sequence[scored.SearchScore]) -> Details:
     rows = []
-    for r in results:
-        for way, one in (("vectors", r), ("words", r.words), ("both", r.both)):
-            if one is not None and one.acc1 is not None:
-                mrr = one.value if isinstance(one, scored.Score) else one.mrr
-                cells = (fixed(value, 1) for value in (one.acc1, one.acc5, mrr, one.ndcg))
-                rows.append([f"{r.name}, {way}", r.model, *cells])
+    for score in results:
+        for way, ranking in (("vectors", score), ("words", score.words), ("both", score.both)):
+            if ranking is not None and ranking.acc1 is not None:
+                mrr = ranking.value if isinstance(ranking, scored.Score) else ranking.mrr
+                cells = (fixed(value, 1) for value in (ranking.acc1, ranking.acc5, mrr, ranking.ndcg))
+                rows.append([f"{score.name}, {way}", score.model, *cells])
     note = "Words: SQLite's FTS5 (BM25). Both: bm25 + 20 x the cosine of the best passage, as msdc search ranks."
     titles = ["set", "model", "acc@1", "acc@5", "MRR@10", "nDCG@10"]
     return ([_table("Search by vectors, words and both", titles, rows, note)] if rows else []), []
@@ -229,14 +237,14 @@ DETAILS: dict[str, Callable[[Any], Details]] = {
 def _models(document: Evaluation) -> Table | None:
     """Float models, and artifacts with their bytes and whether they pass the gates; None without artifacts."""
     rows = []
-    for one in document.models:
-        if one.runtime is None:
-            stored = f"weights stored as {one.weights_stored_as}" if one.weights_stored_as else "float32"
-            rows.append([one.label, one.kind, one.precision or stored, NONE, NONE])
+    for model in document.models:
+        if model.runtime is None:
+            stored = f"weights stored as {model.weights_stored_as}" if model.weights_stored_as else "float32"
+            rows.append([model.label, model.kind, model.precision or stored, NONE, NONE])
         else:
-            gates = {True: "passed", False: "failed", None: NONE}[one.gates_kept]
-            rows.append([one.label, one.runtime, one.precision or "", fixed(one.bytes, 0), gates])
-    artifacts = any(one.runtime is not None for one in document.models)
+            gates = {True: "passed", False: "failed", None: NONE}[model.gates_kept]
+            rows.append([model.label, model.runtime, model.precision or "", fixed(model.bytes, 0), gates])
+    artifacts = any(model.runtime is not None for model in document.models)
     titles = ["model", "runs on", "precision", "program bytes", "gates of msdc export"]
     return _table("Models", titles, rows) if artifacts else None
 
@@ -247,9 +255,9 @@ def _families(document: Evaluation) -> Iterable[tuple[str, str, list[Score], lis
     for result in document.results:
         families.setdefault((result.task, result.name.split("/")[0]), {})[result.name] = None
     for (task, family), names in families.items():
-        own = [result for result in document.results if result.task == task and result.name in names]
+        family_results = [result for result in document.results if result.task == task and result.name in names]
         what = f"{family} ({len(names)} sets)" if len(names) > 1 else next(iter(names))
-        yield what, TASKS[task][0] if task in TASKS else task, own, list(names)
+        yield what, TASKS[task][0] if task in TASKS else task, family_results, list(names)
 
 
 def _summary(document: Evaluation) -> ReportSection | None:
@@ -257,23 +265,29 @@ def _summary(document: Evaluation) -> ReportSection | None:
     if not document.results:
         return None
     model = document.results[0].model
-    found = [(f"{measure} {_cells(own, names, [model])[0]}", what, own) for what, measure, own, names
-             in _families(document)]  # fmt: skip
-    words = [f"{score} on {what}" for score, what, _ in found if NONE not in score]
+    headlines = [
+        (f"{measure} {_cells(family_results, names, [model])[0]}", what, family_results)
+        for what, measure, family_results, names in _families(document)
+    ]
+    words = [f"{score} on {what}" for score, what, _ in headlines if NONE not in score]
     shown = words[:MAX_WORDS] + ([f"{len(words) - MAX_WORDS} more below"] if len(words) > MAX_WORDS else [])
-    results = [one for one in document.results if one.task == document.results[0].task and one.value is not None]
+    results = [
+        result for result in document.results if result.task == document.results[0].task and result.value is not None
+    ]
     # Many rows are those of the first model alone, on the first sets.
-    most = [one for one in results if len(results) <= MAX_DOTS or one.model == model]
-    models, names = list(_by(most, "model")), list(_by(most, "name"))[:MAX_DOTS]
+    charted = [result for result in results if len(results) <= MAX_DOTS or result.model == model]
+    models, names = list(_by(charted, "model")), list(_by(charted, "name"))[:MAX_DOTS]
     rows = []
-    for one in sorted((one for one in most if one.name in names), key=lambda one: names.index(one.name)):
-        low, high = one.interval or (None, None)
-        style = replace(numbered_style(one.model, models.index(one.model)),
-                        name=one.name + (f", {one.model}" if len(models) > 1 else ""))  # fmt: skip
+    for result in sorted(
+        (result for result in charted if result.name in names), key=lambda result: names.index(result.name)
+    ):
+        low, high = result.interval or (None, None)
+        style = replace(numbered_style(result.model, models.index(result.model)),
+                        name=result.name + (f", {result.model}" if len(models) > 1 else ""))  # fmt: skip
         span = None if low is None or high is None else (low, high)
-        rows.append((style, one.value or 0.0, span, _number(one.task, one.value)))
-    more = f" {model} on {len(names)} sets; all are below." if len(rows) < len(results) else ""
-    caption = ("Lines: 95 % bootstrap interval." if any(row[2] for row in rows) else "") + more
+        rows.append((style, result.value or 0.0, span, _number(result.task, result.value)))
+    scope_note = f" {model} on {len(names)} sets; all are below." if len(rows) < len(results) else ""
+    caption = ("Lines: 95 % bootstrap interval." if any(row[2] for row in rows) else "") + scope_note
     title = TASKS[results[0].task][2] if results and results[0].task in TASKS else "Scores"
     figures = [charts.dots(title, rows, caption.strip())] if rows and results[0].task in HUNDREDS else []
     return ReportSection("summary", "Summary", f"{model}: {joined(shown)}." if shown else "", figures)
@@ -283,9 +297,9 @@ def _overview(document: Evaluation) -> Table | None:
     """The mean headline score of each family of sets; None for fewer than three families."""
     models, rows = list(_by(document.results, "model")), []
     families = list(_families(document))
-    for what, measure, own, names in families:
-        for unseen in (False, True) if any(result.unseen for result in own) else (False,):
-            cells = [cell.partition(" [")[0] for cell in _cells(own, names, models, unseen)]
+    for what, measure, family_results, names in families:
+        for unseen in (False, True) if any(result.unseen for result in family_results) else (False,):
+            cells = [cell.partition(" [")[0] for cell in _cells(family_results, names, models, unseen)]
             rows.append([what + (f", {UNSEEN}" if unseen else ""), measure, *cells])
     titles = ["sets", "measure", *models]
     note = "Means over the sets; each set is listed below."
@@ -303,7 +317,13 @@ def _differences(document: Evaluation) -> Table | None:
             zero = low is not None and high is not None and low <= 0 <= high
             split = " *" if test.interval and (test.p < ALPHA) == zero else ""
             rows.append(
-                [result.name, result.model, test.model, signed(test.difference, 2) + bounds, _p(test.p) + split]
+                [
+                    result.name,
+                    result.model,
+                    test.model,
+                    signed(test.difference, 2) + bounds,
+                    _p_value_text(test.p) + split,
+                ]
             )
     note = "Same items, points x 100. Interval: paired bootstrap; p: two-sided paired permutation test."
     if any(row[-1].endswith("*") for row in rows):
@@ -314,8 +334,10 @@ def _differences(document: Evaluation) -> Table | None:
 
 def _published(table: scored.PublishedTable) -> Table:
     # As many decimals as the paper has; its 78.9 is not 78.90.
-    known = [value for row in table.rows if row.published for value in row.values.values() if value is not None]
-    decimals = max((len(f"{value:.2f}".rstrip("0").partition(".")[2]) for value in known), default=1)
+    published_values = [
+        value for row in table.rows if row.published for value in row.values.values() if value is not None
+    ]
+    decimals = max((len(f"{value:.2f}".rstrip("0").partition(".")[2]) for value in published_values), default=1)
     rows = []
     for row in table.rows:
         name = row.system if row.published else f"{row.system} (measured here)"
@@ -326,16 +348,21 @@ def _published(table: scored.PublishedTable) -> Table:
 
 def _lists(document: Evaluation) -> list[ReportSection]:
     """What was not found, notes on the data, and the training text that was searched."""
-    absent = [f"{one.name}: looked for {one.looked_for}" for one in document.absent]
+    absent = [f"{data_set.name}: looked for {data_set.looked_for}" for data_set in document.absent]
     notes = list(dict.fromkeys(f"{result.name}: {note}" for result in document.results for note in result.notes))
     notes += [f"{result.name}, {result.model}: {truncated_text(result.truncated)}"
               for result in document.results if result.truncated]  # fmt: skip
     searched = []
     if (check := document.contamination) is not None:
-        searched = [f"none: {check.reason}"] if not check.checked else [
-            f"{one.file}: {one.sentences} sentences; test sentences among them: {one.exact} exact, {one.near} near"
-            for one in check.corpora
-        ]  # fmt: skip
+        searched = (
+            [f"none: {check.reason}"]
+            if not check.checked
+            else [
+                f"{corpus.file}: {corpus.sentences} sentences; "
+                f"test sentences among them: {corpus.exact} exact, {corpus.near} near"
+                for corpus in check.corpora
+            ]
+        )
     lists = (
         ReportSection("absent", "Not scored, because the data was not found", notes=absent),
         ReportSection("notes", "Notes on the data", notes=notes),
@@ -352,8 +379,8 @@ def subject(document: Evaluation) -> str:
 def parts(document: Evaluation) -> list[ReportSection]:
     """A document as sections of a report of its own: one per task, with its details."""
 
-    def of_tables(found: Sequence[tuple[str, Table | None]]) -> list[ReportSection]:
-        return [ReportSection(key, table.caption, tables=[table]) for key, table in found if table is not None]
+    def of_tables(keyed_tables: Sequence[tuple[str, Table | None]]) -> list[ReportSection]:
+        return [ReportSection(key, table.caption, tables=[table]) for key, table in keyed_tables if table is not None]
 
     tasks = []
     for task, results in _by(document.results, "task").items():
@@ -373,13 +400,23 @@ def parts(document: Evaluation) -> list[ReportSection]:
 
 def evaluations(documents: Sequence[Evaluation]) -> list[ReportSection]:
     """One section per document, after those of device runs."""
-    found = []
-    for i, document in enumerate(documents, 1):
-        own = parts(document)
-        key = f"evaluation-{i}" if len(documents) > 1 else "evaluation"
-        figures = [figure for part in own for figure in part.figures]
-        tables = [table for part in own for table in part.tables]
-        notes = [f"{part.title}: {note}" for part in own for note in part.notes]
+    sections = []
+    for position, document in enumerate(documents, 1):
+        document_sections = parts(document)
+        key = f"evaluation-{position}" if len(documents) > 1 else "evaluation"
+        figures = [figure for part in document_sections for figure in part.figures]
+        tables = [table for part in document_sections for table in part.tables]
+        notes = [f"{part.title}: {note}" for part in document_sections for note in part.notes]
         title = f"Evaluation: {subject(document)}"
-        found.append(ReportSection(key, title, own[0].lead if own else "", figures, tables, notes, tables_first=True))
-    return found
+        sections.append(
+            ReportSection(
+                key,
+                title,
+                document_sections[0].lead if document_sections else "",
+                figures,
+                tables,
+                notes,
+                tables_first=True,
+            )
+        )
+    return sections

@@ -165,9 +165,9 @@ def read_training(run_folder: Path) -> list[StageLog]:
     return list(stages.values())
 
 
-def numbered_style(name: str, i: int) -> Style:
+def numbered_style(name: str, index: int) -> Style:
     """The style of the i-th of several artifacts or curves."""
-    return Style(name, f"c{i % 6 + 1}", SHAPES[(i + i // 6) % 4])
+    return Style(name, f"c{index % 6 + 1}", SHAPES[(index + index // 6) % 4])
 
 
 @dataclass(frozen=True)
@@ -210,9 +210,9 @@ def bounds_text(low: float, high: float) -> str:
 
 def sets_text(entries: Sequence[Accuracy]) -> str:
     """The sets of scores with their pairs: "graded-pairs (112 home-made pairs)", "7 sets (1,750 pairs)"."""
-    pairs, own = sum(entry.pairs or 0 for entry in entries), {entry.name for entry in entries} <= HOME_MADE
+    pairs, are_home_made = sum(entry.pairs or 0 for entry in entries), {entry.name for entry in entries} <= HOME_MADE
     named = joined([entry.name for entry in entries]) if len(entries) < 3 else f"{len(entries)} sets"
-    return named + (f" ({pairs:,} {'home-made ' if own else ''}pairs)" if pairs else "")
+    return named + (f" ({pairs:,} {'home-made ' if are_home_made else ''}pairs)" if pairs else "")
 
 
 class Shown(NamedTuple):
@@ -220,7 +220,7 @@ class Shown(NamedTuple):
 
     run: DeviceRun
     style: Style
-    place: str
+    device_label: str
 
 
 def truncated_text(count: int | None) -> str:
@@ -235,13 +235,13 @@ def artifact_names(runs: Sequence[DeviceRun]) -> list[str]:
     return [" ".join(row[i] for i in distinct) for row in words]
 
 
-def heldout_hash(run: DeviceRun, among: Sequence[DeviceRun]) -> str:
+def label_device(run: DeviceRun, among: Sequence[DeviceRun]) -> str:
     """The device of `run`, with what distinguishes it from other runs on the same one."""
-    device, same = run.device, [one for one in among if one.device.name == run.device.name]
+    device, same = run.device, [other for other in among if other.device.name == run.device.name]
     words = ["emulated"] if device.emulated and "emulated" not in device.name else []
-    if len({one.harness for one in same}) > 1:
+    if len({other.harness for other in same}) > 1:
         words.append({"python": "through Python", "native": "native"}.get(run.harness, run.harness))
-    kinds = {one.device.kind for one in same if one.harness == run.harness}
+    kinds = {other.device.kind for other in same if other.harness == run.harness}
     words += [device.kind] if len(kinds) > 1 else []
     words += [f"{run.threads} thread{'s' if run.threads > 1 else ''}"] if len({r.threads for r in same}) > 1 else []
     return device.name + (f" ({', '.join(words)})" if words else "")
@@ -268,43 +268,45 @@ class ReportData:
         """The latest run of every artifact in every place; earlier ones are in the history alone."""
         latest: dict[tuple[str, str, str], DeviceRun] = {}
         for run in sorted(self.results.runs, key=lambda run: run.created):
-            latest[run.artifact.sha256, run.artifact.bundle, heldout_hash(run, self.results.runs)] = run
-        kept = set(map(id, latest.values()))
-        runs = [run for run in self.results.runs if id(run) in kept]
+            latest[run.artifact.sha256, run.artifact.bundle, label_device(run, self.results.runs)] = run
+        latest_ids = set(map(id, latest.values()))
+        runs = [run for run in self.results.runs if id(run) in latest_ids]
         names = artifact_names(runs)
         hashes = {name: {r.artifact.sha256 for r, n in zip(runs, names, strict=True) if n == name} for name in names}
         names = [name + (f" {run.artifact.sha256[:8]}" if len(hashes[name]) > 1 else "")
                  for run, name in zip(runs, names, strict=True)]  # fmt: skip
         styles = {name: numbered_style(name, i) for i, name in enumerate(dict.fromkeys(names))}
-        return [Shown(run, styles[n], heldout_hash(run, runs)) for run, n in zip(runs, names, strict=True)]
+        return [Shown(run, styles[n], label_device(run, runs)) for run, n in zip(runs, names, strict=True)]
 
     @cached_property
     def places(self) -> dict[str, list[Shown]]:
         """The runs that were measured in time, by place."""
-        found: dict[str, list[Shown]] = {}
+        by_device: dict[str, list[Shown]] = {}
         for shown in self.runs:
             if shown.run.clock == "wall":
-                found.setdefault(shown.place, []).append(shown)
-        return found
+                by_device.setdefault(shown.device_label, []).append(shown)
+        return by_device
 
     @cached_property
     def artifacts(self) -> list[Shown]:
         """One run per artifact, the first with a score."""
-        found: dict[str, Shown] = {}
+        by_artifact: dict[str, Shown] = {}
         for shown in sorted(self.runs, key=lambda shown: not shown.run.accuracy):
-            found.setdefault(shown.style.name, shown)
-        return [found[name] for name in dict.fromkeys(shown.style.name for shown in self.runs)]
+            by_artifact.setdefault(shown.style.name, shown)
+        return [by_artifact[name] for name in dict.fromkeys(shown.style.name for shown in self.runs)]
 
     @cached_property
     def models(self) -> list[tuple[ModelScores, Style]]:
         """All float models with their styles, by role."""
-        return [(one, Style(f"{one.role}: {one.name}", *MODEL_STYLES[one.role])) for one in self.results.models]
+        return [
+            (model, Style(f"{model.role}: {model.name}", *MODEL_STYLES[model.role])) for model in self.results.models
+        ]
 
     @cached_property
     def tasks(self) -> list[Task]:
         """(task, data set) of every score with a Spearman, in order of appearance."""
         owners: list[Scored] = [*self.results.models, *self.results.runs]
-        return list(dict.fromkeys(task for one in owners for task in spearmans(one.accuracy)))
+        return list(dict.fromkeys(task for owner in owners for task in spearmans(owner.accuracy)))
 
     @cached_property
     def length(self) -> int | None:
@@ -312,8 +314,8 @@ class ReportData:
         measured."""
         sets = [{t.length for t in shown.run.latency if t.length} for shown in self.runs if shown.run.latency]
         shared = sorted(set.intersection(*sets)) if sets else []
-        wanted = [length for length in (self.wanted_length, 32) if length in shared]
-        return wanted[0] if wanted else shared[len(shared) // 2] if shared else None
+        preferred_lengths = [length for length in (self.wanted_length, 32) if length in shared]
+        return preferred_lengths[0] if preferred_lengths else shared[len(shared) // 2] if shared else None
 
     def timing(self, run: DeviceRun) -> Timing | None:
         """Samples at `length`; None where it was not measured."""
@@ -347,7 +349,7 @@ class ReportData:
         low, high = (sum(bounds) / len(spans) for bounds in zip(*spans, strict=True))
         return low, high
 
-    def kept(self, run: DeviceRun) -> tuple[float, float, list[Accuracy]] | None:
+    def score_against_float(self, run: DeviceRun) -> tuple[float, float, list[Accuracy]] | None:
         """Mean Spearman of a run and of its float model on the sets that both have, and the run's scores on these;
         None without any.
 
@@ -356,12 +358,12 @@ class ReportData:
         named = [model for model in self.results.models if model.name == run.artifact.bundle]
         students = [model for model in self.results.models if model.role == "student"]
         model = named[0] if named else students[0] if len(students) == 1 and len(self.bundles) == 1 else None
-        own, others = spearmans(run.accuracy), spearmans(model.accuracy if model else run.float_accuracy)
-        tasks = [task for task in own if task in others]
+        run_scores, others = spearmans(run.accuracy), spearmans(model.accuracy if model else run.float_accuracy)
+        tasks = [task for task in run_scores if task in others]
         if not tasks:
             return None
-        means = [sum(scores[task] for task in tasks) / len(tasks) for scores in (own, others)]
-        return means[0], means[1], [one for one in run.accuracy if (one.task, one.name) in tasks]
+        means = [sum(scores[task] for task in tasks) / len(tasks) for scores in (run_scores, others)]
+        return means[0], means[1], [entry for entry in run.accuracy if (entry.task, entry.name) in tasks]
 
     @cached_property
     def bundles(self) -> list[str]:

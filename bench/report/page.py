@@ -42,12 +42,12 @@ CONSTANT = ("Device", "Threads")
 
 def _training(run_folder: Path, twin: Twin | None) -> list[StageLog]:
     """The stages of a run, and those that its twin trained itself."""
-    own = read_training(run_folder)
+    stages = read_training(run_folder)
     if twin is None:
-        return own
-    known = [(stage.name, stage.losses) for stage in own]
-    other = (stage for stage in read_training(twin.folder) if (stage.name, stage.losses) not in known)
-    return [*own, *(replace(stage, name=f"{stage.name} ({twin.name})") for stage in other)]
+        return stages
+    trained_stages = [(stage.name, stage.losses) for stage in stages]
+    other = (stage for stage in read_training(twin.folder) if (stage.name, stage.losses) not in trained_stages)
+    return [*stages, *(replace(stage, name=f"{stage.name} ({twin.name})") for stage in other)]
 
 
 def build_report(
@@ -81,10 +81,10 @@ def build_report(
         stages=_training(run_folder, twin) if run_folder is not None else (),
         running=run_folder is not None and twin is None and not (run_folder / "result.json").is_file(),
         twin=twin,
-        wanted_length=next((int(target.at) for target in targets if target.kind == "latency"), None),
+        wanted_length=next((int(target.subject) for target in targets if target.kind == "latency"), None),
     )
     judged = judge(data, targets)
-    found = (
+    candidates = (
         artifacts(data, judged),
         targets_section(judged),
         sections.comparison(data),
@@ -112,7 +112,7 @@ def build_report(
         title=title or joined(list(dict.fromkeys(named))),
         subtitle=subtitle,
         created=created or datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        sections=[_informative(section) for section in found if section is not None],
+        sections=[_informative(section) for section in candidates if section is not None],
         warnings=warnings(data),
         recommendation=recommend(data, judged),
         missed=missed(judged),
@@ -124,15 +124,22 @@ def build_report(
 def _informative(section: ReportSection) -> ReportSection:
     """Without columns that are empty, or have the same device or number of threads in every row."""
 
-    def informative(one: tables.Table, i: int) -> bool:
-        cells = {row[i] for row in one.rows}
-        return i == 0 or not (cells == {tables.NONE} or (one.columns[i].title in CONSTANT and len(cells) == 1))
+    def informative(candidate: tables.Table, index: int) -> bool:
+        cells = {row[index] for row in candidate.rows}
+        return index == 0 or not (
+            cells == {tables.NONE} or (candidate.columns[index].title in CONSTANT and len(cells) == 1)
+        )
 
-    def table(one: tables.Table) -> tables.Table:
-        kept = [i for i in range(len(one.columns)) if informative(one, i)]
-        cells = [[row[i] for i in kept] for row in one.rows]
-        columns = [one.columns[i] for i in kept]
-        return replace(one, columns=columns, rows=cells, note=tables.note_of(one, {column.title for column in columns}))
+    def table(full_table: tables.Table) -> tables.Table:
+        shown_indices = [i for i in range(len(full_table.columns)) if informative(full_table, i)]
+        cells = [[row[i] for i in shown_indices] for row in full_table.rows]
+        columns = [full_table.columns[i] for i in shown_indices]
+        return replace(
+            full_table,
+            columns=columns,
+            rows=cells,
+            note=tables.note_of(full_table, {column.title for column in columns}),
+        )
 
     return replace(section, tables=list(map(table, section.tables)))
 
@@ -235,15 +242,15 @@ def to_text(report: Report, wide: bool = False) -> str:
         "".join(sentence) for sentence in report.recommendation
     ]
     out = [tables.filled(printable(text), width) for text in out]
-    whole = isinstance(report.source, Evaluation)
+    is_evaluation = isinstance(report.source, Evaluation)
     for section in report.sections:
-        if section.id not in TERMINAL_SECTIONS and not whole:
+        if section.id not in TERMINAL_SECTIONS and not is_evaluation:
             continue
-        out += [tables.filled(printable(section.lead), width)] if whole and section.lead else []
+        out += [tables.filled(printable(section.lead), width)] if is_evaluation and section.lead else []
         for table in section.tables:
-            note = [tables.filled(printable(table.note), width, "  ")] if whole and table.note else []
+            note = [tables.filled(printable(table.note), width, "  ")] if is_evaluation and table.note else []
             out.append("\n".join([tables.to_text(table, width), *note]))
-        if whole and section.notes:
+        if is_evaluation and section.notes:
             notes = (tables.filled(printable(f"* {note}"), width, "  ") for note in section.notes)
             out.append("\n".join([section.title, *notes]))
     return "\n\n".join(out)
@@ -254,13 +261,22 @@ def to_json(report: Report) -> dict[str, Any]:
     if isinstance(report.source, Evaluation):
         return report.source.as_json()
 
-    def table(one: tables.Table) -> dict[str, Any]:
-        columns = [{"title": column.title, "unit": column.unit} for column in one.columns]
-        return {"caption": one.caption, "columns": columns, "rows": [list(row) for row in one.rows], "note": one.note}
+    def table(report_table: tables.Table) -> dict[str, Any]:
+        columns = [{"title": column.title, "unit": column.unit} for column in report_table.columns]
+        return {
+            "caption": report_table.caption,
+            "columns": columns,
+            "rows": [list(row) for row in report_table.rows],
+            "note": report_table.note,
+        }
 
-    def section(one: ReportSection) -> dict[str, Any]:
-        found = {"id": one.id, "title": one.title, "lead": one.lead}
-        return {**found, "tables": [table(part) for part in one.tables], "notes": list(one.notes)}
+    def section(report_section: ReportSection) -> dict[str, Any]:
+        fields = {"id": report_section.id, "title": report_section.title, "lead": report_section.lead}
+        return {
+            **fields,
+            "tables": [table(part) for part in report_section.tables],
+            "notes": list(report_section.notes),
+        }
 
     return {
         "format": 1,
@@ -270,7 +286,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "warnings": list(report.warnings),
         "recommendation": ["".join(sentence) for sentence in report.recommendation],
         "missed": list(report.missed),
-        "sections": [section(one) for one in report.sections],
+        "sections": [section(report_section) for report_section in report.sections],
         "results": (report.source or BenchFile()).model_dump(mode="json"),
     }
 

@@ -45,15 +45,15 @@ TAKEN, OTHER_OUTPUT = "recommended", "rejected: other output"
 class AppSizes(NamedTuple):
     """Bytes of an artifact in an app: program with tokenizer, and runtime with module; as they are and compressed."""
 
-    own: int
-    own_small: int | None
+    bundle: int
+    bundle_compressed: int | None
     runtime: int
-    runtime_small: int
+    runtime_compressed: int
 
     @property
     def download(self) -> int | None:
         """Bytes that the download of an app grows by; None where a result does not state it."""
-        return None if self.own_small is None else self.own_small + self.runtime_small
+        return None if self.bundle_compressed is None else self.bundle_compressed + self.runtime_compressed
 
 
 def app_of(run: DeviceRun) -> str:
@@ -76,8 +76,8 @@ def _libraries(app: str, runtime: str) -> tuple[int, int]:
 def sizes_of(run: DeviceRun) -> AppSizes:
     """What an app grows by with the artifact of `run`; of old results without the tokenizer."""
     artifact = run.artifact
-    own = artifact.bundle_bytes or artifact.bytes
-    return AppSizes(own, artifact.compressed_bytes, *_libraries(app_of(run), artifact.runtime))
+    bundle_bytes = artifact.bundle_bytes or artifact.bytes
+    return AppSizes(bundle_bytes, artifact.compressed_bytes, *_libraries(app_of(run), artifact.runtime))
 
 
 def rise_mib(run: DeviceRun) -> float | None:
@@ -102,9 +102,9 @@ def choose(
     reasons: dict[str, str] = {}
 
     def narrowed(pool: Sequence[Shown], keeps: Callable[[Shown], bool], reason: str) -> Sequence[Shown]:
-        kept = [shown for shown in pool if keeps(shown)]
-        reasons.update({shown.style.name: reason for shown in pool if kept and not keeps(shown)})
-        return kept or pool
+        remaining = [shown for shown in pool if keeps(shown)]
+        reasons.update({shown.style.name: reason for shown in pool if remaining and not keeps(shown)})
+        return remaining or pool
 
     def size(shown: Shown) -> int:
         return sizes_of(shown.run).download or sum(sizes_of(shown.run)[::2])
@@ -112,7 +112,7 @@ def choose(
     def mean(shown: Shown) -> float:
         return data.mean(shown.run.accuracy) or 0.0
 
-    fails = {id(one.shown) for row in judged for one in row if one.verdict == "fail"}
+    fails = {id(judgement.shown) for row in judged for judgement in row if judgement.verdict == "fail"}
     pool = narrowed(among, lambda shown: not parity_failures([shown.run]), OTHER_OUTPUT)
     pool = narrowed(pool, lambda shown: id(shown) not in fails, "rejected: misses a target")
     pool = narrowed(pool, lambda shown: data.mean(shown.run.accuracy) is not None, "rejected: no score")
@@ -139,15 +139,15 @@ def _rank(shown: Shown) -> tuple[bool, bool, bool]:
     return run.clock != "wall", not may_be_phone(run), run.harness == "python"
 
 
-def _kept(data: ReportData, run: DeviceRun) -> tuple[str, str]:
+def _score_share(data: ReportData, run: DeviceRun) -> tuple[str, str]:
     """Which part of the float model's score an artifact keeps, and the sets with both scores."""
-    if (found := data.kept(run)) is None:
+    if (comparison := data.score_against_float(run)) is None:
         return "", ""
-    own, base, entries = found
-    share = f"{100 * min(own / base, 1):.3g} %" if base > 0 else fixed(own, 1)
+    run_mean, base, entries = comparison
+    share = f"{100 * min(run_mean / base, 1):.3g} %" if base > 0 else fixed(run_mean, 1)
     spans = [span for entry in entries if (span := interval_of(entry))]
     bounds = f" {bounds_text(*spans[0])}" if len(spans) == len(entries) == 1 else ""
-    return share, f"{sets_text(entries)}: {fixed(own, 1)}{bounds} of {fixed(base, 1)}"
+    return share, f"{sets_text(entries)}: {fixed(run_mean, 1)}{bounds} of {fixed(base, 1)}"
 
 
 def _take(data: ReportData, app: str, runs: Sequence[Shown], judged: Sequence[Sequence[Judged]]) -> list[Sentence]:
@@ -161,22 +161,28 @@ def _take(data: ReportData, app: str, runs: Sequence[Shown], judged: Sequence[Se
     run, artifact, sizes = chosen.run, chosen.run.artifact, sizes_of(chosen.run)
     words = ["Take " if app == ANDROID else "In a web page take "]
     words += [f"{artifact.bundle} {artifact.runtime} {artifact.precision}", ": it adds "]
-    own = "program and tokenizer" if artifact.bundle_bytes is not None else "program (its tokenizer was not counted)"
+    contents = (
+        "program and tokenizer" if artifact.bundle_bytes is not None else "program (its tokenizer was not counted)"
+    )
     if sizes.download is not None:
-        parts = f"{megabytes(sizes.own_small)} MB of {own}, {megabytes(sizes.runtime_small)} MB of runtime"
+        program_mb, runtime_mb = megabytes(sizes.bundle_compressed), megabytes(sizes.runtime_compressed)
+        parts = f"{program_mb} MB of {contents}, {runtime_mb} MB of runtime"
         words += [f"{megabytes(sizes.download)} MB", f" to the download of {app} (compressed: {parts})"]
     else:
-        words += [f"{megabytes(sizes.own + sizes.runtime)} MB", f" to {app} as installed "
-                  f"({megabytes(sizes.own)} MB of {own}, {megabytes(sizes.runtime)} MB of runtime)"]  # fmt: skip
+        words += [
+            f"{megabytes(sizes.bundle + sizes.runtime)} MB",
+            f" to {app} as installed "
+            f"({megabytes(sizes.bundle)} MB of {contents}, {megabytes(sizes.runtime)} MB of runtime)",
+        ]
     if data.latency(run) is not None:
         verb = ", answers in " if run.clock == "wall" else ", executes "
         words[-1] += verb
-        where = f" on {chosen.place}" if len({shown.place for shown in runs}) > 1 else ""
+        where = f" on {chosen.device_label}" if len({shown.device_label for shown in runs}) > 1 else ""
         words += [data.time(run), f" at {data.length} tokens{where}"]
     if (rise := rise_mib(run)) is not None:
         words[-1] += ", takes "
         words += [f"{fixed(rise, 1)} MiB", " of memory"]
-    share, scores = _kept(data, run)
+    share, scores = _score_share(data, run)
     if share:
         words[-1] += " and keeps "
         words += [share, f" of the float model's Spearman on {scores}."]
@@ -188,8 +194,15 @@ def _take(data: ReportData, app: str, runs: Sequence[Shown], judged: Sequence[Se
     if failures := parity_failures([run]):
         sentences.append(("", "It does not compute what was exported", f": {failures[0]}."))
     if judged:
-        fails = [one for row in judged for one in row if one.shown is chosen and one.verdict != "pass"]
-        missed = joined([f"{one.target.what} ({one.text}; {one.target.bound})" for one in fails])
+        fails = [
+            judgement
+            for row in judged
+            for judgement in row
+            if judgement.shown is chosen and judgement.verdict != "pass"
+        ]
+        missed = joined(
+            [f"{judgement.target.what} ({judgement.text}; {judgement.target.bound})" for judgement in fails]
+        )
         targets = f"{len(fails)} target{'s' if len(fails) > 1 else ''}"
         met = f"It meets all {len(judged[0])} targets." if len(judged[0]) > 1 else "It meets the target."
         sentences.append((met,) if not fails else (f"Misses {targets}: ", missed, "."))
@@ -200,17 +213,19 @@ def recommend(data: ReportData, judged: Sequence[Sequence[Judged]]) -> list[Sent
     """What to take, in sentences; nothing without a run."""
     if not data.runs:
         return []
-    found: list[Sentence] = []
+    sentences: list[Sentence] = []
     for app in (ANDROID, WEB):
-        found += _take(data, app, [shown for shown in data.runs if app_of(shown.run) == app], judged)
-    counted = list(dict.fromkeys(shown.place for shown in data.runs if shown.run.clock != "wall"))
+        sentences += _take(data, app, [shown for shown in data.runs if app_of(shown.run) == app], judged)
+    counted = list(dict.fromkeys(shown.device_label for shown in data.runs if shown.run.clock != "wall"))
     if data.places:
-        found.append((f"Measured on {joined(list(data.places))}", ", not on a phone", ": its times and memory differ."))
+        sentences.append(
+            (f"Measured on {joined(list(data.places))}", ", not on a phone", ": its times and memory differ.")
+        )
         if any(may_be_phone(shown.run) for runs in data.places.values() for shown in runs):
-            found[-1] = (found[-1][0] + ".",)
+            sentences[-1] = (sentences[-1][0] + ".",)
     if counted:
-        found.append((f"{joined(counted)}: instruction counts, not phone timings.",))
-    return found
+        sentences.append((f"{joined(counted)}: instruction counts, not phone timings.",))
+    return sentences
 
 
 def _drawn(data: ReportData) -> list[Figure]:
@@ -248,7 +263,10 @@ def artifacts(data: ReportData, judged: Sequence[Sequence[Judged]]) -> ReportSec
     apps = {
         app: f": {app.partition(' ')[2]}" if len({key[0] for key in decisions}) > 1 else "" for app in (ANDROID, WEB)
     }
-    several, wall = len({shown.place for shown in ranked}) > 1, all(shown.run.clock == "wall" for shown in ranked)
+    several, wall = (
+        len({shown.device_label for shown in ranked}) > 1,
+        all(shown.run.clock == "wall" for shown in ranked),
+    )
     small = any(sizes_of(shown.run).download is not None for shown in ranked)
     rows = []
     for shown in ranked:
@@ -262,10 +280,10 @@ def artifacts(data: ReportData, judged: Sequence[Sequence[Judged]]) -> ReportSec
         mean, span = data.mean(run.accuracy), data.interval(run.accuracy)
         score = fixed(mean, 1) + (f" {bounds_text(*span)}" if span else "")
         sizes = sizes_of(run)
-        size = sizes.download if small else sizes.own + sizes.runtime
+        size = sizes.download if small else sizes.bundle + sizes.runtime
         cells = (decision, megabytes(size), time, fixed(rise_mib(run), 1), score)
-        rows.append((shown.style.name, cells[0], *([shown.place] if several else []), *cells[1:]))
-    places = list(dict.fromkeys(shown.place for shown in ranked))
+        rows.append((shown.style.name, cells[0], *([shown.device_label] if several else []), *cells[1:]))
+    places = list(dict.fromkeys(shown.device_label for shown in ranked))
     order = {shown.style.name: sizes_of(shown.run).download or 0 for shown in reversed(ranked)}
     rows.sort(key=lambda row: (places.index(row[2]) if several else 0, not row[1].startswith(TAKEN), order[row[0]]))
     time, added = f"{data.length} tokens" if data.length else "Median", "Download" if small else "Installed"
@@ -288,26 +306,29 @@ def artifacts(data: ReportData, judged: Sequence[Sequence[Judged]]) -> ReportSec
 def warnings(data: ReportData) -> list[str]:
     """What became slower than an earlier result, and per device that was busy, hot or throttled its widest spread."""
     lines = []
-    for one in data.comparisons:
-        for kind, found in zip(("Slower than before", "Not decided"), slower_timings(one), strict=True):
-            if found:
-                lines.append(f"{kind}, {one.where}: {'; '.join(found)}.")
+    for comparison in data.comparisons:
+        for kind, timings in zip(("Slower than before", "Not decided"), slower_timings(comparison), strict=True):
+            if timings:
+                lines.append(f"{kind}, {comparison.where}: {'; '.join(timings)}.")
     if lacking := not_compared(data.comparisons):
         lines.append(f"Not compared with the earlier result: {'; '.join(lacking)}.")
     cut = [f"{entry.name}, {shown.style.name}: {truncated_text(entry.truncated)}"
            for shown in data.artifacts for entry in shown.run.accuracy if entry.truncated]  # fmt: skip
     lines += [f"{'; '.join(cut)}."] if cut else []
     busy = []
-    for place, runs in data.places.items():
+    for device_label, runs in data.places.items():
         noisy = [(t.spread, t.length, shown) for shown in runs for t in shown.run.latency if t.noisy]
         if noisy:
             wide, length, shown = max(noisy, key=lambda row: row[0])
             state = shown.run.state_before
             load = state.load_1min if state is not None else None
             load_text = f"; load average {load:.1f} on {shown.run.device.cores} cores" if load is not None else ""
-            at = f" at {length} tokens" if length else ""
+            length_note = f" at {length} tokens" if length else ""
             spread = percent(wide, 0).lstrip("+")
-            busy.append(f"{place} was noisy ({shown.style.name}{at}: spread of {spread} of the median{load_text})")
+            busy.append(
+                f"{device_label} was noisy ({shown.style.name}{length_note}: "
+                f"spread of {spread} of the median{load_text})"
+            )
     if busy:
         lines.append(f"{joined(busy)}. Times may be too high; measure again when it is idle.")
     return lines

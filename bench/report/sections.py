@@ -14,8 +14,8 @@ from msdc.bench.report.model import (
     ReportSection,
     Shown,
     artifact_names,
-    heldout_hash,
     interval_of,
+    label_device,
     numbered_style,
     spearmans,
 )
@@ -53,8 +53,8 @@ def artifacts(data: ReportData) -> ReportSection | None:
         artifact, sizes = shown.run.artifact, sizes_of(shown.run)
         kind = "web page" if app_of(shown.run) == WEB else "Android, arm64"
         share = NONE if artifact.delegated_share is None else fixed(100 * artifact.delegated_share, 1)
-        whole = (artifact.bundle_bytes, sizes.runtime, sizes.own + sizes.runtime, sizes.download)
-        rows.append((shown.style.name, kind, megabytes(artifact.bytes), *map(megabytes, whole),
+        app_bytes = (artifact.bundle_bytes, sizes.runtime, sizes.bundle + sizes.runtime, sizes.download)
+        rows.append((shown.style.name, kind, megabytes(artifact.bytes), *map(megabytes, app_bytes),
                      millions(artifact.parameters), share))  # fmt: skip
     blank = (NONE,) * 3
     rows += [(style.name, "float32", megabytes(model.bytes), *blank, NONE, millions(model.parameters), NONE)
@@ -83,29 +83,32 @@ def history(data: ReportData) -> ReportSection | None:
     every = sorted((run for file in (*data.earlier, data.results) for run in file.runs), key=lambda run: run.created)
     series: dict[str, dict[str, list[DeviceRun]]] = {}
     for run, name in zip(every, artifact_names(every), strict=True):
-        series.setdefault(heldout_hash(run, every), {}).setdefault(name, []).append(run)
+        series.setdefault(label_device(run, every), {}).setdefault(name, []).append(run)
     series = {
-        place: {name: found for name, found in named.items() if len(found) > 1} for place, named in series.items()
+        device_label: {name: runs for name, runs in named.items() if len(runs) > 1}
+        for device_label, named in series.items()
     }
-    dates = sorted({run.created for named in series.values() for found in named.values() for run in found})
+    dates = sorted({run.created for named in series.values() for runs in named.values() for run in runs})
     if not dates or data.length is None:
         return None
     rows, figures = [], []
     dated = dict(zip(dates, moments(dates), strict=True))
     labels = {0.0: dates[0][:10], len(dates) - 1.0: dates[-1][:10]}
-    for place, named in series.items():
+    for device_label, named in series.items():
         drawn: list[tuple[Style, charts.Points]] = []
         unit = "ms"
-        for i, (name, found) in enumerate(named.items()):
-            unit, scale = ("ms", 1.0) if found[0].clock == "wall" else ("million instructions", MEGA)
-            known = [(run, value / scale) for run in found if (value := data.latency(run)) is not None]
-            drawn.append((numbered_style(name, i), [(float(dates.index(run.created)), value) for run, value in known]))
-            rows += [(name, place, dated[run.created], data.time(run),
+        for index, (name, runs) in enumerate(named.items()):
+            unit, scale = ("ms", 1.0) if runs[0].clock == "wall" else ("million instructions", MEGA)
+            timed_runs = [(run, value / scale) for run in runs if (value := data.latency(run)) is not None]
+            drawn.append(
+                (numbered_style(name, index), [(float(dates.index(run.created)), value) for run, value in timed_runs])
+            )
+            rows += [(name, device_label, dated[run.created], data.time(run),
                       fixed(data.mean(run.accuracy), 1), megabytes(run.artifact.bytes), fixed(rise_mib(run), 1),
-                      run.artifact.sha256[:8]) for run, value in known]  # fmt: skip
+                      run.artifact.sha256[:8]) for run, value in timed_runs]  # fmt: skip
         if any(points for _, points in drawn):
             what = f"median at {data.length} tokens, {unit}"
-            figures.append(charts.lines(place, "date", what, drawn, x_labels=labels, zero=True, height=230))
+            figures.append(charts.lines(device_label, "date", what, drawn, x_labels=labels, zero=True, height=230))
     columns = heads(
         f"Artifact | Device < | Measured < | Median at {data.length} tokens | Mean Spearman [× 100] | Program [MB] | "
         "Memory rise [MiB] | sha256 <"
@@ -117,22 +120,26 @@ def history(data: ReportData) -> ReportSection | None:
 def accuracy(data: ReportData) -> ReportSection | None:
     """A table of all data sets and charts of the first six; outliers far below do not stretch them."""
     owners: list[tuple[Style, str, Sequence[Accuracy]]] = [
-        (style, one.role, one.accuracy) for one, style in data.models
+        (style, model.role, model.accuracy) for model, style in data.models
     ]
     owners += [(shown.style, "artifact", shown.run.accuracy) for shown in data.artifacts]
     bundled = {shown.run.artifact.bundle: shown.run.float_accuracy for shown in data.runs if shown.run.float_accuracy}
     if not any(role == "student" for _, role, _ in owners):
-        owners += [(Style(f"float model of {name}", "m3", "diamond"), "student", own) for name, own in bundled.items()]
+        owners += [
+            (Style(f"float model of {name}", "m3", "diamond"), "student", float_scores)
+            for name, float_scores in bundled.items()
+        ]
     scored = [(style, role, entries, scores) for style, role, entries in owners if (scores := spearmans(entries))]
     if not scored:
         return None
     figures = []
     for task in data.tasks[:MAX_CHARTS]:
-        found = [(style, role, entry) for style, role, entries, _ in scored for entry in entries
+        set_entries = [(style, role, entry) for style, role, entries, _ in scored for entry in entries
                  if (entry.task, entry.name) == task and entry.spearman is not None]  # fmt: skip
-        pairs = next((entry.pairs for *_, entry in found if entry.pairs), None)
+        pairs = next((entry.pairs for *_, entry in set_entries if entry.pairs), None)
         rows = [
-            (style, entry.spearman or 0.0, interval_of(entry), fixed(entry.spearman, 1)) for style, _, entry in found
+            (style, entry.spearman or 0.0, interval_of(entry), fixed(entry.spearman, 1))
+            for style, _, entry in set_entries
         ]
         caption = "Spearman × 100; lines: 95 % bootstrap interval over pairs."
         figures.append(charts.dots(task[1] + (f", {pairs} pairs" if pairs else ""), rows, caption))
@@ -147,8 +154,12 @@ def accuracy(data: ReportData) -> ReportSection | None:
     lead, means = "", [(mean, shown) for shown in data.artifacts if (mean := data.mean(shown.run.accuracy)) is not None]
     if means:
         worst, shown = min(means, key=lambda pair: pair[0])
-        kept = data.kept(shown.run)
-        base = f", {signed(round(kept[0] - kept[1], 1) + 0.0, 1)} against its float model" if kept else ""
+        float_comparison = data.score_against_float(shown.run)
+        base = (
+            f", {signed(round(float_comparison[0] - float_comparison[1], 1) + 0.0, 1)} against its float model"
+            if float_comparison
+            else ""
+        )
         name = f"The lowest artifact, {shown.style.name}," if len(means) > 1 else shown.style.name
         lead = f"{name} scores {worst:.1f}{base}."
     return ReportSection("accuracy", "Accuracy", lead, figures, [Table("Spearman × 100", columns, table, note)])
@@ -194,11 +205,11 @@ def _unmatched_row(item: Unmatched) -> tuple[str, ...]:
     return (item.what, NONE, item.why, _figure_text(item.old, item.unit), _figure_text(item.new, item.unit), NONE, NONE)
 
 
-def _difference_row(one: Comparison, item: Difference) -> tuple[str, ...]:
+def _difference_row(device_comparison: Comparison, item: Difference) -> tuple[str, ...]:
     def shown(value: float) -> str:
         return _figure_text(value, item.unit)
 
-    verdict = one.verdict(item)
+    verdict = device_comparison.verdict(item)
     change = NONE if math.isnan(item.change) else percent(item.change, 2 if item.unit == "instructions" else 1)
     if item.unit == "x100":
         change = f"{signed(item.change, 2)} points"
@@ -218,28 +229,48 @@ def comparison(data: ReportData) -> ReportSection | None:
     columns = heads("Figure | Change | Verdict < | Before | Now | Fastest tenth | 95 % interval")
     figures, tables, notes = [], [], []
     colors = {"faster": "good", "slower": "bad"}
-    shared = [one for one in data.comparisons if not one.missing]
-    for one in shared:
-        rows = [_difference_row(one, item) for item in one.differences]
-        tables.append(Table(one.title, columns, rows + [_unmatched_row(item) for item in one.unmatched]))
-        spans = [(Style(item.what, colors.get(one.verdict(item), "m1")), 100 * item.change,
-                  (100 * item.interval[0], 100 * item.interval[1]), one.verdict(item).partition(" (")[0])
-                 for item in one.differences if item.interval is not None and not one.same_program]  # fmt: skip
+    shared = [device_comparison for device_comparison in data.comparisons if not device_comparison.missing]
+    for device_comparison in shared:
+        rows = [_difference_row(device_comparison, item) for item in device_comparison.differences]
+        tables.append(
+            Table(
+                device_comparison.title, columns, rows + [_unmatched_row(item) for item in device_comparison.unmatched]
+            )
+        )
+        spans = [
+            (
+                Style(item.what, colors.get(device_comparison.verdict(item), "m1")),
+                100 * item.change,
+                (100 * item.interval[0], 100 * item.interval[1]),
+                device_comparison.verdict(item).partition(" (")[0],
+            )
+            for item in device_comparison.differences
+            if item.interval is not None and not device_comparison.same_program
+        ]
         if spans:
             caption = "Change of the median; lines: 95 % block-bootstrap interval."
-            figures.append(charts.dots(one.where, spans, caption, percent=True))
-        notes += [f"{one.where}: {note}." for note in one.notes]
-    alone = [(one.where, one.missing) for one in data.comparisons if one.missing]
+            figures.append(charts.dots(device_comparison.where, spans, caption, percent=True))
+        notes += [f"{device_comparison.where}: {note}." for note in device_comparison.notes]
+    alone = [
+        (device_comparison.where, device_comparison.missing)
+        for device_comparison in data.comparisons
+        if device_comparison.missing
+    ]
     if alone:
         tables.append(Table("In one result only, not compared", heads("Artifact and device | Where <"), alone))
-    same = all(one.same_program for one in shared)
+    same = all(device_comparison.same_program for device_comparison in shared)
     if not same:
         notes.append(
             "95 % interval: bootstrap over blocks of consecutive samples. A timing changed when its median and its "
             "fastest tenth moved beyond their intervals; a gate looks at the smaller of both changes. A slower machine "
             "looks like a slower artifact: measure both in one session."
         )
-    verdicts = [one.verdict(item) for one in data.comparisons for item in one.differences if item.unit != "bytes"]
+    verdicts = [
+        device_comparison.verdict(item)
+        for device_comparison in data.comparisons
+        for item in device_comparison.differences
+        if item.unit != "bytes"
+    ]
     changed, unclear = (sum(verdict.startswith(words) for verdict in verdicts)
                         for words in (("faster", "slower"), "not decided"))  # fmt: skip
     lead = f"{changed} timing{'s' if changed != 1 else ''} changed, {verdicts.count('noise')} within noise"
@@ -259,12 +290,14 @@ def _timing_table(caption: str, timed: Sequence[tuple[Shown, str, Timing]], note
     figures = [(t.minimum, t.p50, t.p90, t.p99 if much else None, max(t.samples))
                for (*_, t), much in zip(timed, enough, strict=True)]  # fmt: skip
     texts = iter(aligned([value and value / scale for row in figures for value in row], most=3))
-    kept = [i for i in range(5) if (i != 3 or any(enough)) and (i != 4 or not all(enough))]
+    shown_columns = [i for i in range(5) if (i != 3 or any(enough)) and (i != 4 or not all(enough))]
     rows = []
     for shown, what, timing in timed:
         cells = [next(texts) for _ in range(5)]
-        rows.append((shown.style.name, shown.place, what, *(cells[i] for i in kept), str(len(timing.samples))))
-    numbers = " | ".join(f"{('Min', 'p50', 'p90', 'p99', 'Max')[i]} [{unit}]" for i in kept)
+        rows.append(
+            (shown.style.name, shown.device_label, what, *(cells[i] for i in shown_columns), str(len(timing.samples)))
+        )
+    numbers = " | ".join(f"{('Min', 'p50', 'p90', 'p99', 'Max')[i]} [{unit}]" for i in shown_columns)
     note += f" p99: from {ENOUGH_FOR_P99} samples on." if any(enough) else ""
     return Table(caption, heads(f"Artifact | Device < | What < | {numbers} | Runs"), rows, note)
 
@@ -275,14 +308,18 @@ def _timings(runs: Sequence[Shown], unit: str) -> tuple[list[Figure], list[Table
     texts: list[tuple[Shown, str, Timing]] = []
     figures = []
     scale = 1.0 if unit == "ms" else MEGA
-    for place in dict.fromkeys(shown.place for shown in runs):
-        series = {s.style: [t for t in s.run.latency if t.length] for s in runs if s.place == place and s.run.latency}
+    for device_label in dict.fromkeys(shown.device_label for shown in runs):
+        series = {
+            s.style: [t for t in s.run.latency if t.length]
+            for s in runs
+            if s.device_label == device_label and s.run.latency
+        }
         labels = {float(n): str(n) for n in sorted({t.length or 0 for timings in series.values() for t in timings})}
         medians, upper = ([[(float(t.length or 0), getattr(t, which) / scale) for t in timings]
                            for timings in series.values()] for which in ("p50", "p90"))  # fmt: skip
         if labels:
             caption, rows = "Line: median; band: up to p90.", list(zip(series, medians, strict=True))
-            figures.append(charts.lines(place, "tokens", f"median, {unit}", rows, upper=upper, log_x=True,
+            figures.append(charts.lines(device_label, "tokens", f"median, {unit}", rows, upper=upper, log_x=True,
                                         x_labels=labels, zero=True, caption=caption))  # fmt: skip
     for shown in runs:
         singles = (("load", shown.run.load), ("first run", shown.run.first)) if unit != "ms" else ()
@@ -303,9 +340,11 @@ def latency(data: ReportData) -> ReportSection | None:
     if not timed:
         return None
     figures, tables = _timings(timed, "ms")
-    known = [shown for shown in timed if data.latency(shown.run)]
-    best = min(known, key=lambda shown: data.latency(shown.run) or 0.0, default=None)
-    lead = f"At {data.length} tokens {best.style.name} takes {data.time(best.run)} on {best.place}." if best else ""
+    with_latency = [shown for shown in timed if data.latency(shown.run)]
+    best = min(with_latency, key=lambda shown: data.latency(shown.run) or 0.0, default=None)
+    lead = (
+        f"At {data.length} tokens {best.style.name} takes {data.time(best.run)} on {best.device_label}." if best else ""
+    )
     return ReportSection("latency", "Latency by length", lead, figures, tables)
 
 
@@ -323,17 +362,19 @@ def counted(data: ReportData) -> ReportSection | None:
 def sustained(data: ReportData) -> ReportSection | None:
     """Medians of each second of sustained load: what heat costs."""
     figures, rows = [], []
-    for place, shown in data.places.items():
-        kept = [(one, one.run.sustained) for one in shown if one.run.sustained is not None]
-        if kept:
-            series = [(one.style, [(i + 1.0, ms) for i, ms in enumerate(load.medians)]) for one, load in kept]
+    for device_label, shown in data.places.items():
+        loads = [(measured, measured.run.sustained) for measured in shown if measured.run.sustained is not None]
+        if loads:
+            series = [
+                (measured.style, [(i + 1.0, ms) for i, ms in enumerate(load.medians)]) for measured, load in loads
+            ]
             what = "median of the second, ms"
-            figures.append(charts.lines(place, "second", what, series, marks=False, zero=True, height=200))
-        for one, load in kept:
+            figures.append(charts.lines(device_label, "second", what, series, marks=False, zero=True, height=200))
+        for measured, load in loads:
             ratio = NONE if load.ratio is None else f"{load.ratio:.2f}"
             ends = (number(load.medians[0]), number(load.medians[-1]), ratio)
             states = (_state(load.before), _state(load.after))
-            rows.append((one.style.name, place, str(load.length), str(len(load.medians)), *ends, *states))
+            rows.append((measured.style.name, device_label, str(load.length), str(len(load.medians)), *ends, *states))
     if not rows:
         return None
     columns = heads(
@@ -348,17 +389,17 @@ def sustained(data: ReportData) -> ReportSection | None:
 
 def memory(data: ReportData) -> ReportSection | None:
     """What each artifact adds to its process, loaded and warm, and all figures by phase."""
-    known = [(shown, shown.run.memory) for shown in data.runs if shown.run.memory is not None]
-    if not known:
+    measured = [(shown, shown.run.memory) for shown in data.runs if shown.run.memory is not None]
+    if not measured:
         return None
     rows = []
-    for shown, used in known:
+    for shown, used in measured:
         resident = [getattr(used, name).anon_mib + getattr(used, name).file_mib for name in PHASES]
-        for name, whole in zip(PHASES, resident, strict=True):
+        for name, resident_mib in zip(PHASES, resident, strict=True):
             phase = getattr(used, name)
-            values = (whole - resident[0], phase.anon_mib, phase.file_mib, phase.pss_mib, phase.vmhwm_mib)
+            values = (resident_mib - resident[0], phase.anon_mib, phase.file_mib, phase.pss_mib, phase.vmhwm_mib)
             rows.append(
-                (shown.style.name, shown.place, name, *("unknown" if v is None else fixed(v, 1) for v in values))
+                (shown.style.name, shown.device_label, name, *("unknown" if v is None else fixed(v, 1) for v in values))
             )
     columns = heads(
         "Artifact | Device < | Phase < | Rise [MiB] | Anonymous [MiB] | File-backed [MiB] | PSS [MiB] | Peak [MiB]"
@@ -368,10 +409,10 @@ def memory(data: ReportData) -> ReportSection | None:
         "and tokenizer ready; warm, after all timed runs."
     )
     python = "Runs from Python include the interpreter and its libraries in every phase: read the rise."
-    notes = [python] if any(shown.run.harness == "python" for shown, _ in known) else []
-    least, best = min(((rise_mib(shown.run) or 0.0, shown) for shown, _ in known), key=lambda pair: pair[0])
-    lead = f"{best.style.name} adds {fixed(least, 1)} MiB to its process on {best.place}"
-    lead += ", the least." if len(known) > 1 else "."
+    notes = [python] if any(shown.run.harness == "python" for shown, _ in measured) else []
+    least, best = min(((rise_mib(shown.run) or 0.0, shown) for shown, _ in measured), key=lambda pair: pair[0])
+    lead = f"{best.style.name} adds {fixed(least, 1)} MiB to its process on {best.device_label}"
+    lead += ", the least." if len(measured) > 1 else "."
     return ReportSection("memory", "Memory", lead, (), [Table("By phase", columns, rows, note)], notes)
 
 
@@ -438,21 +479,21 @@ def _listed(name: str, record: Record) -> str:
 
     def shown(value: Any) -> str:
         if isinstance(value, dict):
-            return " ".join(f"{key}: {shown(one)}" for key, one in value.items())
+            return " ".join(f"{key}: {shown(nested)}" for key, nested in value.items())
         if isinstance(value, (list, tuple)):
             return " ".join(map(str, value))
         if isinstance(value, bool):
             return "yes" if value else "no"
         return number(value) if isinstance(value, float) else str(value)
 
-    known = [
+    entries = [
         (key, text)
         for key, value in record
         if key != "agent" and value is not None and (text := shown(value)) and text != name
     ]
-    units = {key: unit for key, _ in known for unit in ("MiB", "GiB", "ms") if key.endswith(f"_{unit.lower()}")}
+    units = {key: unit for key, _ in entries for unit in ("MiB", "GiB", "ms") if key.endswith(f"_{unit.lower()}")}
     named = [(key.removesuffix(f"_{units[key].lower()}"), f"{text} {units[key]}") if key in units else (key, text)
-             for key, text in known]  # fmt: skip
+             for key, text in entries]  # fmt: skip
     return f"{name}: " + ", ".join(f"{key.replace('_', ' ')} {text}" for key, text in named)
 
 
@@ -463,7 +504,7 @@ def method(data: ReportData) -> ReportSection | None:
     loads, firsts = (aligned([getattr(shown.run, name) if shown.run.clock == "wall" else None for shown in data.runs])
                      for name in ("load", "first"))  # fmt: skip
     rows = []
-    for (run, style, place), load, first in zip(data.runs, loads, firsts, strict=True):
+    for (run, style, device_label), load, first in zip(data.runs, loads, firsts, strict=True):
         parity = [NONE] * 5
         if (golden := run.parity) is not None:
             ids = "equal" if golden.ids_equal else f"{len(golden.ids_differ)} of {golden.texts} differ"
@@ -471,10 +512,20 @@ def method(data: ReportData) -> ReportSection | None:
             parity = [*(fixed(cosine, 4) for cosine in cosines), ids]
         versions = ", ".join(f"{name} {version}" for name, version in run.versions.items()) or NONE
         how = f"{run.origin}, {run.harness}, {'wall clock' if run.clock == 'wall' else 'instructions'}"
-        made = (run.created[:16].replace("T", " "), how, versions)
+        provenance = (run.created[:16].replace("T", " "), how, versions)
         states = (_state(run.state_before), _state(run.state_after))
         rows.append(
-            (style.name, place, load, first, str(run.threads), *parity, *made, *states, run.artifact.sha256[:12])
+            (
+                style.name,
+                device_label,
+                load,
+                first,
+                str(run.threads),
+                *parity,
+                *provenance,
+                *states,
+                run.artifact.sha256[:12],
+            )
         )
     columns = heads(
         "Artifact | Device < | Load [ms] | First run [ms] | Threads | Cosine to export [mean] | "
@@ -487,9 +538,9 @@ def method(data: ReportData) -> ReportSection | None:
     )
     tables = [Table("Every run", columns, rows, note)]
     machines = {shown.run.device.name: shown.run.device for shown in data.runs}
-    browsers = {f"{s.style.name} on {s.place}": s.run.browser for s in data.runs if s.run.browser is not None}
+    browsers = {f"{s.style.name} on {s.device_label}": s.run.browser for s in data.runs if s.run.browser is not None}
     about = [_listed(name, record) for records in (machines, browsers) for name, record in records.items()]
     notes = dict.fromkeys(note[:1].upper() + note[1:] + "." for shown in data.runs for note in shown.run.notes)
-    count, places = len(rows), list(dict.fromkeys(shown.place for shown in data.runs))
+    count, places = len(rows), list(dict.fromkeys(shown.device_label for shown in data.runs))
     lead = f"{count} run{'s' if count != 1 else ''} of {joined(data.bundles)} on {joined(places)}."
     return ReportSection("method", "How it was measured", lead, (), tables, [*about, *notes])

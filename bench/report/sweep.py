@@ -19,8 +19,8 @@ MEASURES = {
 
 def sweep_sections(sweeps: Sequence[SweepTable]) -> list[ReportSection]:
     """One section per sweep."""
-    found = []
-    for i, sweep in enumerate(sweeps, 1):
+    sections = []
+    for position, sweep in enumerate(sweeps, 1):
         lead = sweep.count
         if failed := sum(bool(row.failed) for row in sweep.rows):
             lead += f", {failed} failed"
@@ -30,11 +30,11 @@ def sweep_sections(sweeps: Sequence[SweepTable]) -> list[ReportSection]:
             # Without seeds nothing is known about the interval: the highest of one seed is no finding.
             few = ", one seed each" if half is None else ""
             lead += f"; {name} ends highest ({mean:.1f}{spread}{few})" if name else "; no significant winner"
-        key = f"sweep-{i}" if len(sweeps) > 1 else "sweep"
+        key = f"sweep-{position}" if len(sweeps) > 1 else "sweep"
         title = f"Sweep: {sweep.recipe}, {sweep.sweep}"
         table = replace(table_of(sweep), caption=title)  # it repeats the heading, so it is not shown
-        found.append(ReportSection(key, title, f"{lead}.", sweep_figures(sweep), [table], failures(sweep)))
-    return found
+        sections.append(ReportSection(key, title, f"{lead}.", sweep_figures(sweep), [table], failures(sweep)))
+    return sections
 
 
 def sweep_figures(sweep: SweepTable) -> list[Figure]:

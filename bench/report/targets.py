@@ -49,12 +49,12 @@ class Limit:
 
     kind: TargetKind
     limit: float
-    at: str = ""
+    subject: str = ""
 
     @property
     def what(self) -> str:
         """What is limited: "latency at 32 tokens"."""
-        return KINDS[self.kind].what.format(self.at or "mean")
+        return KINDS[self.kind].what.format(self.subject or "mean")
 
     @property
     def bound(self) -> str:
@@ -98,14 +98,14 @@ def parse_targets(
 ) -> list[Limit]:
     """Targets as text: "20ms@32", "12MB", "60MiB", "70" or "70@sts17/en-en"."""
     targets = []
-    for kind, given in zip(KINDS, (target_latency, target_size, target_memory, target_accuracy), strict=True):
-        for text in [given] if isinstance(given, str) else given or ():
-            found = KINDS[kind].pattern.fullmatch(text.strip())
-            if found is None or float(found[1]) <= 0:
+    for kind, texts in zip(KINDS, (target_latency, target_size, target_memory, target_accuracy), strict=True):
+        for text in [texts] if isinstance(texts, str) else texts or ():
+            match = KINDS[kind].pattern.fullmatch(text.strip())
+            if match is None or float(match[1]) <= 0:
                 raise InputError(f"`target_{kind}` {text!r}: expected a limit such as {KINDS[kind].example}")
-            unit, at = found[2], found[3] or ""
-            limit = float(found[1]) * UNITS.get(unit if unit in UNITS else unit.upper(), 1) / KINDS[kind].scale
-            targets.append(Limit(kind, limit, str(int(at)) if kind == "latency" else at))
+            unit, subject = match[2], match[3] or ""
+            limit = float(match[1]) * UNITS.get(unit if unit in UNITS else unit.upper(), 1) / KINDS[kind].scale
+            targets.append(Limit(kind, limit, str(int(subject)) if kind == "latency" else subject))
     return targets
 
 
@@ -120,15 +120,15 @@ def peak_of(run: DeviceRun) -> float | None:
 
 def _accuracy(target: Limit, accuracy: Sequence[Accuracy], data: ReportData) -> float | None:
     """Spearman x 100 of the target's set, or the mean over the report's sets."""
-    if not target.at:
+    if not target.subject:
         return data.mean(accuracy)
-    return next((value for (_, name), value in spearmans(accuracy).items() if name == target.at), None)
+    return next((value for (_, name), value in spearmans(accuracy).items() if name == target.subject), None)
 
 
 def _judged(target: Limit, shown: Shown, data: ReportData) -> Judged:
     run = shown.run
     if target.kind == "latency":  # a count of instructions is no time
-        timings = (t for t in run.latency if t.length == int(target.at) and run.clock == "wall")
+        timings = (t for t in run.latency if t.length == int(target.subject) and run.clock == "wall")
         timing = next(timings, None)
         return Judged(target, shown, None) if timing is None else Judged(target, shown, timing.p50, timing.noisy)
     if target.kind == "size":
@@ -146,10 +146,14 @@ def missed(judged: Sequence[Sequence[Judged]]) -> list[str]:
     lines = []
     for column in zip(*judged, strict=True):
         title = f"{column[0].target.what}, {column[0].target.bound}"
-        if all(one.value is None for one in column):
+        if all(judgement.value is None for judgement in column):
             lines.append(f"{title}: not measured")
-        lines += [f"{title}: {one.target.show(one.value)} by {one.shown.style.name} on {one.shown.place}"
-                  for one in column if one.verdict == "fail" and one.value is not None]  # fmt: skip
+        lines += [
+            f"{title}: {judgement.target.show(judgement.value)} by {judgement.shown.style.name} "
+            f"on {judgement.shown.device_label}"
+            for judgement in column
+            if judgement.verdict == "fail" and judgement.value is not None
+        ]
     return lines
 
 
@@ -159,11 +163,13 @@ def targets_section(judged: Sequence[Sequence[Judged]]) -> ReportSection | None:
         return None
     rows, met = [], 0
     for row in judged:
-        verdicts = {one.verdict for one in row}
+        verdicts = {judgement.verdict for judgement in row}
         verdict = "fail" if "fail" in verdicts else "pass" if verdicts == {"pass"} else "incomplete"
         met += verdict == "pass"
-        rows.append([row[0].shown.style.name, row[0].shown.place, verdict, *(one.text for one in row)])
-    targets = [one.target for one in judged[0]]
+        rows.append(
+            [row[0].shown.style.name, row[0].shown.device_label, verdict, *(judgement.text for judgement in row)]
+        )
+    targets = [judgement.target for judgement in judged[0]]
     named = ((target.what[:1].upper() + target.what[1:], target.bound) for target in targets)
     heads = (("Artifact", ""), ("Device", ""), ("Verdict", ""), *named)
     columns = [Column(title, unit, "left") for title, unit in heads]
@@ -171,7 +177,7 @@ def targets_section(judged: Sequence[Sequence[Judged]]) -> ReportSection | None:
         "Latency is the median in time; counted instructions are not judged. Memory is the peak of the native runner's "
         "process, or the PSS of a browser's renderer; runs from Python include the interpreter and are not judged."
     ]
-    if any(one.noisy for row in judged for one in row):
+    if any(judgement.noisy for row in judged for judgement in row):
         notes.append("Noisy: the samples spread so far that the median may be too high; measure again.")
     lead = f"{met} of {len(rows)} run{'s' if len(rows) != 1 else ''} meet{'s' if met == 1 else ''} all targets."
     table = Table("Targets", columns, rows)

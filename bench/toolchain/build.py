@@ -100,13 +100,13 @@ def _compile(stage: Path, compiler: str, sdk: NativeSdk, extra: list[str]) -> Pa
     objects = stage / "objects"
     objects.mkdir()
 
-    def one(source: Path) -> str:
+    def compile_source(source: Path) -> str:
         target = objects / f"{source.parent.name}-{source.stem}.o"
         run_tool([compiler, *arguments, "-c", str(source), "-o", str(target)], f"compile {source.name}")
         return str(target)
 
     with ThreadPoolExecutor(2) as pool:
-        compiled = list(pool.map(one, _sources(sdk.runtime)))
+        compiled = list(pool.map(compile_source, _sources(sdk.runtime)))
     program = stage / RUNNER
     # Kernels and delegate register themselves when loaded; the program does not reference them.
     link = [compiler, *compiled, "-o", str(program), "-Wl,--no-as-needed", *map(str, sdk.libraries), *extra]
@@ -120,22 +120,22 @@ def _ship_name(path: Path) -> str:
     return "libonnxruntime.so.1" if path.name.startswith("libonnxruntime.so.") else path.name
 
 
-def needed_libraries(compiler: str, program: Path, given: tuple[Path, ...]) -> list[Path]:
-    """Every shared object that `program` and `given` depend on; those of the C library from the compiler's folders."""
+def needed_libraries(compiler: str, program: Path, libraries: tuple[Path, ...]) -> list[Path]:
+    """Every shared object that `program` and `libraries` need; those of the C library from the compiler's folders."""
     readelf = re.sub(r"g\+\+$", "readelf", compiler)
-    have = {_ship_name(path): path for path in given}
-    pending, found = [program, *given], dict(have)
+    have = {_ship_name(path): path for path in libraries}
+    pending, paths = [program, *libraries], dict(have)
     while pending:
         listing = run_tool([readelf, "-d", str(pending.pop())], "list libraries")
         for name in re.findall(r"\(NEEDED\).*\[(.+)\]", listing):
-            if name in found:
+            if name in paths:
                 continue
             path = Path(run_tool([compiler, f"-print-file-name={name}"], "find libraries").strip())
             if not path.is_absolute():
                 raise MsdcError(f"the runner needs {name}, which the compiler's folders do not hold")
-            found[name] = path
+            paths[name] = path
             pending.append(path)
-    return [path for name, path in found.items() if name not in have]
+    return [path for name, path in paths.items() if name not in have]
 
 
 def _build(stage: Path, sdk: NativeSdk, machine: str, compiler: str, payload: bool) -> None:
@@ -182,17 +182,19 @@ def build_runner(
     return RunnerBuild(folder / RUNNER, libraries, machine, LOADERS[machine] if payload else None, sdk.version)
 
 
-def native_runner(runtime: RuntimeName, machine: str | None = None, own: str | Path | None = None) -> RunnerBuild:
+def native_runner(
+    runtime: RuntimeName, machine: str | None = None, user_runner: str | Path | None = None
+) -> RunnerBuild:
     """The runner of `runtime` for a device's `machine` (as `uname -m` prints it), or for this machine (None).
 
-    `own` is a runner that the user built; without it ours is built, or taken from the cache.
+    `user_runner` is a runner that the user built; without it ours is built, or taken from the cache.
     """
-    if own is None:
+    if user_runner is None:
         return build_runner(runtime, machine)
-    runner = own_runner(Path(own))
+    runner = own_runner(Path(user_runner))
     target_machine = machine or platform.machine()
     if runner.machine not in (None, target_machine):
-        raise MsdcError(f"{own}: a runner for {runner.machine}, but the device is {target_machine}")
+        raise MsdcError(f"{user_runner}: a runner for {runner.machine}, but the device is {target_machine}")
     return runner
 
 

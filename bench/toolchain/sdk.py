@@ -63,8 +63,8 @@ def download_wheel(name: str, version: str, machine: str, folder: Path) -> Path:
     return next(folder.glob("*.whl"))
 
 
-def _foreign_libraries(package: str, version: str, machine: str, wanted: tuple[str, ...]) -> Path:
-    """The members of a wheel for `machine` whose file name starts with one of `wanted`, flat, in a cached folder."""
+def _foreign_libraries(package: str, version: str, machine: str, prefixes: tuple[str, ...]) -> Path:
+    """The members of a wheel for `machine` whose file name starts with one of `prefixes`, flat, in a cached folder."""
 
     def make(stage: Path) -> None:
         wheel = download_wheel(package, version, machine, stage)
@@ -73,7 +73,7 @@ def _foreign_libraries(package: str, version: str, machine: str, wanted: tuple[s
         with zipfile.ZipFile(wheel) as archive:
             for member in archive.infolist():
                 name = Path(member.filename).name
-                if member.is_dir() or not name.startswith(wanted):
+                if member.is_dir() or not name.startswith(prefixes):
                     continue
                 if member.file_size > MAX_LIBRARY_BYTES:
                     raise MsdcError(f"{wheel.name}: {name} has more than {MAX_LIBRARY_BYTES} bytes")
@@ -81,7 +81,7 @@ def _foreign_libraries(package: str, version: str, machine: str, wanted: tuple[s
                 (stage / "lib" / name).chmod(0o755)
         wheel.unlink()
 
-    recipe = {"package": package, "version": version, "machine": machine, "files": list(wanted), "format": 1}
+    recipe = {"package": package, "version": version, "machine": machine, "files": list(prefixes), "format": 1}
     return cached_folder("wheels", recipe, make) / "lib"
 
 

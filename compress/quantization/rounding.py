@@ -65,8 +65,8 @@ def with_integers(student: Student, parts: Mapping[str, QuantizedWeight]) -> Stu
     for name, part in parts.items():
         module = copied.get_submodule(name.removesuffix(".weight"))
         plain = name in (POSITION, CODE)
-        made = torch.from_numpy(part.dequantize()) if plain else torchao_weight(part, activations=name != TABLE)
-        module.weight = nn.Parameter(made, requires_grad=False)
+        weight = torch.from_numpy(part.dequantize()) if plain else torchao_weight(part, activations=name != TABLE)
+        module.weight = nn.Parameter(weight, requires_grad=False)
     # torchao's embedding refuses a padding_idx, which a table loaded from elsewhere may carry.
     copied.embedding.table.padding_idx = None  # type: ignore[assignment]
     # Only now: until they were replaced, the big weights were the original's own.

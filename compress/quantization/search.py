@@ -21,7 +21,7 @@ from msdc.compress.gate import require_written
 from msdc.compress.quantization import rounding
 from msdc.compress.student import plan as plans
 from msdc.compress.student.config import CODE, POSITION, TABLE, StudentConfig, matrix_names, tensor_shapes
-from msdc.compress.student.io import Written, open_source, save_student
+from msdc.compress.student.io import ModelReport, open_source, save_student
 from msdc.compress.student.model import Student
 from msdc.compress.student.plan import Dtype, PrecisionPlan
 from msdc.compress.texts import quickstart_texts, read_texts
@@ -70,7 +70,7 @@ class Calibration:
         self._float_similarity = self._similarity(self.float_ND)
         if np.ptp(self._float_similarity) == 0:
             raise InputError("the calibration texts are all equal; use varied sentences")
-        self._known: dict[tuple[tuple[str, str], ...], Cost] = {}
+        self._costs: dict[tuple[tuple[str, str], ...], Cost] = {}
 
     @torch.inference_mode()
     def _encode(self, student: Student) -> np.ndarray:
@@ -87,13 +87,13 @@ class Calibration:
     def cost(self, weights: dict[str, Dtype], group: int = plans.GROUP) -> Cost:
         """Cost of a student whose named weights have these dtypes; what is not named stays float."""
         key = tuple(sorted((name, dtype) for name, dtype in weights.items() if dtype != "fp32"))
-        if key not in self._known:
+        if key not in self._costs:
             plan = PrecisionPlan(precision="trial", weights=weights, group=group)
             found_ND = self._encode(rounding.quantize_student(self.student, plan))
             cosine_N = cosine_rows(found_ND, self.float_ND)
             loss = 100.0 - spearman(self._similarity(found_ND), self._float_similarity)
-            self._known[key] = Cost(max(0.0, loss), float(cosine_N.mean()), float(cosine_N.min()))
-        return self._known[key]
+            self._costs[key] = Cost(max(0.0, loss), float(cosine_N.mean()), float(cosine_N.min()))
+        return self._costs[key]
 
 
 def levels(config: StudentConfig, name: str, int4_linears: bool) -> list[Dtype]:
@@ -122,8 +122,8 @@ def search(
     }
     weights: dict[str, Dtype] = {name: dtypes[0] for name, dtypes in allowed.items()}
 
-    def bytes_of(some: dict[str, Dtype]) -> int:
-        plan = PrecisionPlan(precision="trial", weights=some)
+    def bytes_of(dtypes: dict[str, Dtype]) -> int:
+        plan = PrecisionPlan(precision="trial", weights=dtypes)
         return sum(plans.weight_bytes_by_dtype(config, plan).values())
 
     def step(name: str, up: int) -> Dtype | None:
@@ -173,7 +173,7 @@ def weight_reports(student: Student, plan: PrecisionPlan, calibration: Calibrati
     return lines
 
 
-class QuantizeReport(Written):
+class QuantizeReport(ModelReport):
     """The plan and what it costs: loss in Spearman points on the calibration texts, cosines to the float student.
 
     `weights` are lines of `weight_reports`.

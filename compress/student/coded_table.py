@@ -130,11 +130,13 @@ def _solve_base(table_VE: Tensor, code: CodedRows, frequency_V: Tensor) -> Tenso
     """Base rows that minimize the weighted squared error for given nonzeros, by conjugate gradients."""
     from scipy import sparse
 
-    V, k = code.weight_Vk.shape
+    V, nonzeros_per_row = code.weight_Vk.shape
     R = len(code.base_RE)
     index_Vk, root_V1 = code.index_Vk.long(), frequency_V.sqrt().unsqueeze(1)
     data = (code.weight_Vk * root_V1).reshape(-1).numpy()
-    nonzeros_VR = sparse.csr_matrix((data, (np.repeat(np.arange(V), k), index_Vk.reshape(-1).numpy())), shape=(V, R))
+    nonzeros_VR = sparse.csr_matrix(
+        (data, (np.repeat(np.arange(V), nonzeros_per_row), index_Vk.reshape(-1).numpy())), shape=(V, R)
+    )
     back_RV = nonzeros_VR.T.tocsr()
     ridge = 1e-6 * float(frequency_V.mean())
     base_RE = code.base_RE.numpy()

@@ -25,7 +25,7 @@ from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, Tokenizer, load_tokenizer
 MARKS = ("config.json", "sentence_bert_config.json")
 
 
-class Written(BaseModel):
+class ModelReport(BaseModel):
     """What a verb wrote: the name of its model, and the new folder."""
 
     model_config = ConfigDict(frozen=True)

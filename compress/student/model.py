@@ -211,8 +211,8 @@ class Student(nn.Module):
         """Applied layers; a recurring one counts each time."""
         return len(self.layers) * self.config.repeats
 
-    def layer_states(self, ids_BT: Tensor, mask_BT: Tensor, wanted: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-        """Sentence vectors [B, D] and the first token's states after the `wanted` applied layers, [B, L, H].
+    def layer_states(self, ids_BT: Tensor, mask_BT: Tensor, layer_numbers: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """Sentence vectors [B, D] and the first token's states after the `layer_numbers` applied layers, [B, L, H].
 
         Layers are counted from 1 to `depth`.
         """
@@ -221,10 +221,10 @@ class Student(nn.Module):
         states = {}
         for number in range(1, self.depth + 1):
             hidden_BTH = self.layers[(number - 1) % len(self.layers)](hidden_BTH, attend)
-            if number in wanted:
+            if number in layer_numbers:
                 states[number] = hidden_BTH[:, 0]
         empty_BLH = hidden_BTH.new_zeros(len(ids_BT), 0, hidden_BTH.shape[2])
-        states_BLH = torch.stack([states[number] for number in wanted], 1) if wanted else empty_BLH
+        states_BLH = torch.stack([states[number] for number in layer_numbers], 1) if layer_numbers else empty_BLH
         return self.head(hidden_BTH, mask_BT), states_BLH
 
     def forward(self, ids_BT: Tensor, mask_BT: Tensor, skip: int = 0) -> Tensor:

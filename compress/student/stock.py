@@ -95,7 +95,7 @@ def _stack(config: Any) -> list[tuple[int, ...]]:
     return [(int(i / (layers / groups)), index) for i in range(layers) for index in inner]
 
 
-def _known(model_type: str, where: str) -> Family:
+def _family_of(model_type: str, where: str) -> Family:
     if model_type not in FAMILIES:
         raise InputError(
             f"{where}: models of type {model_type!r} cannot be compressed; known: {', '.join(sorted(FAMILIES))}"
@@ -129,7 +129,7 @@ def check_convertible(model: SentenceModel, where: str = "model") -> tuple[dict[
     Pooling, at most one dense layer and normalisation follow the transformer, in this order.
     """
     source: Any = model.body.config
-    activation = getattr(source, _known(source.model_type, where).activation)
+    activation = getattr(source, _family_of(source.model_type, where).activation)
     if getattr(source, "position_embedding_type", "absolute") not in (None, "absolute"):
         raise InputError(f"{where}: {source.position_embedding_type} positions are not supported, only absolute ones")
     if getattr(source, "is_decoder", False):
@@ -219,7 +219,7 @@ def from_stock(folder: str | Path) -> Student:
 
     It equals the stock model on every text: `positions` is the folder's own longest input.
     """
-    _known(read_layout(folder).model_type, str(folder))
+    _family_of(read_layout(folder).model_type, str(folder))
     encoder = load_encoder(folder, precision="float")
     if not isinstance(encoder.module, SentenceModel):
         raise InputError(f"{folder}: not a stock transformer")

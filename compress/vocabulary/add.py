@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msdc.arguments import checked
 from msdc.compress.gate import require_written
-from msdc.compress.student.io import Written, open_source, save_student
+from msdc.compress.student.io import ModelReport, open_source, save_student
 from msdc.compress.student.plan import PrecisionPlan, weight_bytes_by_dtype
 from msdc.compress.texts import quickstart_texts, read_texts
 from msdc.compress.vocabulary.comparison import Proof, prove, read_languages, warn_changed
@@ -31,7 +31,7 @@ from msdc.text.text_files import iterate_lines
 CONTEXTS = 3  # sentences per term with which its row is fitted, and as many for the report
 
 
-class AddReport(Written):
+class AddReport(ModelReport):
     """What became tokens, and what it changed.
 
     `terms` are the lines of the files, `repeated` those that are there twice; `several` have more than one word, of
@@ -137,10 +137,15 @@ def add_words(
                    for path in map(Path, check)]  # fmt: skip
         with_terms = prove(encoder, final.encoder, final.rows, listed + reported, "texts with the terms")
         warn_changed(proofs)
-        counts = [sum(map(len, inner_ids(one.tokenizer, listed))) / len(listed) for one in (encoder, final.encoder)]
+        counts = [
+            sum(map(len, inner_ids(model_encoder.tokenizer, listed))) / len(listed)
+            for model_encoder in (encoder, final.encoder)
+        ]
         plan = student.stored_plan
         stored = plan or PrecisionPlan(precision="fp32", weights={})
-        sizes = [sum(weight_bytes_by_dtype(one, stored).values()) for one in (student, final.student)]
+        sizes = [
+            sum(weight_bytes_by_dtype(sized_student, stored).values()) for sized_student in (student, final.student)
+        ]
         sizes[0] += len(encoder.tokenizer.content)
         sizes[1] += len(final.encoder.tokenizer.content)
         report = AddReport(

@@ -121,12 +121,12 @@ def marks_apart(rules: Mapping[str, str]) -> dict[str, str]:
     return {mark: f" {mark} " for mark in marks if mark not in cut} | cut
 
 
-def one_spelling(rules: Mapping[str, str], kept: Iterable[str] = ()) -> dict[str, str]:
-    """Rules of a character map that give all `spellings` of a word one form; those of characters in `kept` stay.
+def one_spelling(rules: Mapping[str, str], kept_characters: Iterable[str] = ()) -> dict[str, str]:
+    """Rules of a character map that give all `spellings` of a word one form, except those of `kept_characters`.
 
     Jamo that are signs of their own are read one by one.
     """
-    untouched = frozenset(kept)
+    untouched = frozenset(kept_characters)
     rules = {key: text for key, text in rules.items() if len(key) == 1 or _SINGLE_JAMO.isdisjoint(key)}
     spelled = {character: text for character, text in spellings().items() if character not in untouched}
     table = str.maketrans(spelled)

@@ -178,10 +178,10 @@ class JsonVocabulary:
 
         Returns its file, the table row of each new id, and the pad id.
         """
-        kept = [self.tokens[index] for index in keep]
+        kept_tokens = [self.tokens[index] for index in keep]
         # Added tokens that the model does not know are numbered after its own.
-        ordered = [p for p in kept if p.name in self.in_model] + [*new]
-        ordered += [p for p in kept if p.name not in self.in_model]
+        ordered = [p for p in kept_tokens if p.name in self.in_model] + [*new]
+        ordered += [p for p in kept_tokens if p.name not in self.in_model]
         new_id = {token.name: index for index, token in enumerate(ordered)}
         raw = copy.deepcopy(self.raw)
         model = raw["model"]

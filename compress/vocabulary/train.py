@@ -225,19 +225,24 @@ def train_whole_words(
 
 
 def _after_prefixes(
-    counts: Mapping[str, int], prefixes: Sequence[str], known: Collection[str], given: Collection[str]
+    counts: Mapping[str, int], prefixes: Sequence[str], spelled_tokens: Collection[str], named_tokens: Collection[str]
 ) -> dict[str, list[str]]:
     """Words that are tokens at the start of a word only, with those of `prefixes` (longest first) that they follow.
 
-    A word that is a token itself (`known` or `given`) is not cut.
+    A word that is a token itself (`spelled_tokens` or `named_tokens`) is not cut.
     """
     prefixes_by_rest: defaultdict[str, list[str]] = defaultdict(list)
-    tokens = {*known, *given}
+    tokens = {*spelled_tokens, *named_tokens}
     for word in counts:
         if SPACE + word not in tokens:
             for prefix in prefixes:
                 rest = word.removeprefix(prefix)
-                if rest != word and len(rest) >= SHORTEST_AFTER_PREFIX and SPACE + rest in tokens and rest not in known:
+                if (
+                    rest != word
+                    and len(rest) >= SHORTEST_AFTER_PREFIX
+                    and SPACE + rest in tokens
+                    and rest not in spelled_tokens
+                ):
                     prefixes_by_rest[rest].append(prefix)
                     break
     return dict(prefixes_by_rest)

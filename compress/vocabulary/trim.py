@@ -20,7 +20,7 @@ from msdc.arguments import checked
 from msdc.compress.gate import require_written
 from msdc.compress.student.coded_table import prune
 from msdc.compress.student.config import CODE, INDEX, TABLE, StudentConfig
-from msdc.compress.student.io import Written, open_source, save_student
+from msdc.compress.student.io import ModelReport, open_source, save_student
 from msdc.compress.student.model import Student, with_state
 from msdc.compress.student.stock import to_student
 from msdc.compress.texts import quickstart_texts, read_texts
@@ -129,7 +129,7 @@ def choose_tokens(
     return sorted(must)
 
 
-class TrimReport(Written):
+class TrimReport(ModelReport):
     """Sizes before and after, and how texts and vectors changed."""
 
     vocabulary_before: int

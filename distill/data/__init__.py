@@ -36,9 +36,9 @@ class Batch:
 
     A side is (ids [B, T], mask [B, T]), negatives [B, N, T]; missing parts are None. Scores are labels [B, N + 1].
 
-    `whole` is the number of pairs in the batch of all processes, if the rows are a process's share of them; `seed` that
-    of what a task draws for the pairs of all processes. `texts_BS` has an integer for every text, equal for equal ones;
-    `read` reads the rows themselves.
+    `global_size` is the number of pairs in the batch of all processes, if the rows are a process's share of them;
+    `seed` that of what a task draws for the pairs of all processes. `texts_BS` has an integer for every text,
+    equal for equal ones; `read` reads the rows themselves.
     """
 
     read: Callable[[], list[Row]]
@@ -53,7 +53,7 @@ class Batch:
     domain_B: Tensor | None = None
     label_B: Tensor | None = None
     texts_BS: Tensor | None = None
-    whole: int | None = None
+    global_size: int | None = None
     seed: int = 0
 
     def __len__(self) -> int:
@@ -62,4 +62,4 @@ class Batch:
     @property
     def size(self) -> int:
         """Pairs of the batch of all processes."""
-        return len(self) if self.whole is None else self.whole
+        return len(self) if self.global_size is None else self.global_size

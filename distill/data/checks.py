@@ -16,7 +16,7 @@ import numpy as np
 
 from msdc.compress.vocabulary.trim import LANGUAGES, Alphabet
 from msdc.distill.data import Row
-from msdc.distill.data.tables import Table
+from msdc.distill.data.tables import SourceTable
 from msdc.distill.data.text import StageText
 from msdc.distill.recipe import Stage
 from msdc.errors import InputError
@@ -35,7 +35,7 @@ LEAST_GRAMS = 8  # of a text: fewer say nothing
 SUFFICIENT = 1.0  # nats by which a text must be likelier in another language, per 10 characters
 
 
-def sampled(table: Table) -> list[Row]:
+def sampled(table: SourceTable) -> list[Row]:
     """Up to SAMPLED rows, evenly spread over a table."""
     return table.read(np.unique(np.linspace(0, table.rows - 1, min(SAMPLED, table.rows)).astype(np.int64)))
 
@@ -155,7 +155,7 @@ def vocabulary_warnings(
 # --- copies and overlaps ----------------------------------------------------------------------------------------------
 
 
-def copies(table: Table) -> float:
+def copies(table: SourceTable) -> float:
     """How often a row occurs in its table on average, from those of one in 64 texts (of a small table, from all)."""
     keys = table.keys.view(np.uint64)
     hashes = keys[:, 0].copy()
@@ -165,7 +165,7 @@ def copies(table: Table) -> float:
     return len(sampled) / max(1, len(np.unique(sampled)))
 
 
-def copies_warnings(tables: Sequence[Table]) -> list[str]:
+def copies_warnings(tables: Sequence[SourceTable]) -> list[str]:
     """Tables that are read twice, and those whose rows are mostly copies of each other."""
     number = Counter((table.key, table.about["name"]) for table in tables)
     return [
@@ -185,9 +185,9 @@ def untrained_parts(stage: Stage, text: StageText) -> list[str]:
     warnings = [
         f"stage {stage.name}: none of the {table.rows:,} rows of {table.about['name']} [{table.source.language}] is "
         "trained: they are held out, or `sample` leaves none"
-        for table, rows in zip(text.tables, text.kept, strict=True) if not len(rows)
+        for table, rows in zip(text.tables, text.training_rows, strict=True) if not len(rows)
     ]  # fmt: skip
-    rows = sum(map(len, text.kept))
+    rows = sum(map(len, text.training_rows))
     if stage.batch_tokens is None and stage.batch > rows:
         warnings.append(f"stage {stage.name}: batch is {stage.batch:,}, the text has {rows:,} rows: no batch is larger")
     return warnings
@@ -207,7 +207,7 @@ def repeated(stage: Stage, text: StageText, steps: int) -> list[str]:
     passes, table = max(parts, key=lambda part: part[0])
     others = f", and {len(parts) - 1} other parts {MANY_PASSES} times or more" if len(parts) > 1 else ""
     return [
-        f"stage {stage.name}: the {len(text.kept[text.tables.index(table)]):,} rows of {table.about['name']} "
+        f"stage {stage.name}: the {len(text.training_rows[text.tables.index(table)]):,} rows of {table.about['name']} "
         f"[{table.source.language}] are read {passes:.0f} times{others} (balance: {stage.balance})"
     ]
 
@@ -225,7 +225,7 @@ def overlap_warning(pairs: ScoredPairs, use: str, texts: set[str], training: str
     ]
 
 
-def overlap_warnings(pairs: ScoredPairs, use: str, tables: Iterable[Table]) -> list[str]:
+def overlap_warnings(pairs: ScoredPairs, use: str, tables: Iterable[SourceTable]) -> list[str]:
     """The same for the rows of tables."""
     graded_texts = {text.lower().strip() for text in pairs.texts()}
     inside: set[str] = set()

@@ -106,12 +106,12 @@ def fits(code: str, asked: str) -> bool:
     """
     if code.lower() == asked.lower():
         return True
-    one, other = _parsed(code), _parsed(asked)
-    if one is None or other is None or one.language != other.language:
+    locale, asked_locale = _parsed(code), _parsed(asked)
+    if locale is None or asked_locale is None or locale.language != asked_locale.language:
         return False
-    if (other.script or other.territory) and one.maximize().script != other.maximize().script:
+    if (asked_locale.script or asked_locale.territory) and locale.maximize().script != asked_locale.maximize().script:
         return False
-    return not (one.territory and other.territory) or one.territory == other.territory
+    return not (locale.territory and asked_locale.territory) or locale.territory == asked_locale.territory
 
 
 def code_of(name: str) -> str | None:
@@ -157,34 +157,36 @@ def named_columns(columns: Sequence[int | str], path: Path, names: Sequence[str]
     return [names.index(column) if isinstance(column, str) else column - 1 for column in columns]
 
 
-def find_columns(table: TabularFile, corpus: Corpus, what: str, known: Sequence[tuple[str, ...]]) -> list[int]:
+def find_columns(table: TabularFile, corpus: Corpus, what: str, known_names: Sequence[tuple[str, ...]]) -> list[int]:
     """The columns that the corpus names, those with known names, all columns, or all with text.
 
     `what` describes the columns in errors; plain text may have several.
     """
-    count = len(known[0])
+    count = len(known_names[0])
     if corpus.columns:
-        found = named_columns(corpus.columns, table.path, table.names, table.width, table.columns())
-        has_negatives = corpus.kind == "triples" and len(found) > count  # negatives
-        if len(found) != count and corpus.kind != "text" and not has_negatives:
-            raise InputError(f"{table.path}: {what} need {count} columns, `columns` has {len(found)}")
-        return found
+        chosen_columns = named_columns(corpus.columns, table.path, table.names, table.width, table.columns())
+        has_negatives = corpus.kind == "triples" and len(chosen_columns) > count  # negatives
+        if len(chosen_columns) != count and corpus.kind != "text" and not has_negatives:
+            raise InputError(f"{table.path}: {what} need {count} columns, `columns` has {len(chosen_columns)}")
+        return chosen_columns
     names = [name.lower() for name in table.names]
     lasts = [name.rsplit(".", 1)[-1] for name in names]
-    for one in known:
+    for name_group in known_names:
         for have in (names, lasts):
-            if set(one) <= set(have):
-                found = [have.index(name) for name in one]
-                numbered = re.sub(r"_1$", "", one[-1]) + r"_\d+"  # negative_1, negative_2, ... of a triple
+            if set(name_group) <= set(have):
+                chosen_columns = [have.index(name) for name in name_group]
+                numbered = re.sub(r"_1$", "", name_group[-1]) + r"_\d+"  # negative_1, negative_2, ... of a triple
                 others = [
-                    column for column, name in enumerate(have) if column not in found and re.fullmatch(numbered, name)
+                    column
+                    for column, name in enumerate(have)
+                    if column not in chosen_columns and re.fullmatch(numbered, name)
                 ]
-                return found + (others if corpus.kind == "triples" else [])
+                return chosen_columns + (others if corpus.kind == "triples" else [])
     for columns in (list(range(table.width)), _text_columns(table)):
         if len(columns) == count:
             return columns
     hint = f"choose the {what}: `columns: [{', '.join('ABC'[:count])}]`"
-    raise InputError(f"{table.path}: not in a known format: {table.seen()}; {hint}. Known: {KNOWN_FORMATS}")
+    raise InputError(f"{table.path}: not in a known format: {table.summary()}; {hint}. Known: {KNOWN_FORMATS}")
 
 
 def _matching(codes: Mapping[int, str], asked: str) -> list[int]:
@@ -204,8 +206,8 @@ def _by_language(table: TabularFile, codes: Mapping[int, str]) -> dict[str, list
     columns_by_language: dict[str, list[int]] = {}
     for column, code in codes.items():
         language = _parsed(code)
-        like = [at for at, other in codes.items() if _parsed(other).language == language.language]
-        apart = any(sum(bool(row[at]) for at in like if at < len(row)) > 1 for row in table.sample)
+        like = [index for index, other in codes.items() if _parsed(other).language == language.language]
+        apart = any(sum(bool(row[index]) for index in like if index < len(row)) > 1 for row in table.sample)
         columns_by_language.setdefault(code if apart else language.language, []).append(column)
     return columns_by_language
 

@@ -258,17 +258,17 @@ def table_sources(table: TabularFile, corpus: Corpus, language: str | None, why:
                 if isinstance(cells, str):
                     yield number, cells
                     continue
-                cells, given = cells[: len(columns)], cells[len(columns) :]
+                cells, score_cells = cells[: len(columns)], cells[len(columns) :]
                 if not all(isinstance(cell, (str, type(None))) for cell in cells):
                     yield number, "not text"
                     continue
                 if not alone:
                     parts = (cells[end - len(side) : end] for side, end in zip(sides, ends, strict=True))
-                    cells = [next((cell for cell in some if cell and cell.strip()), "") for some in parts]
+                    cells = [next((cell for cell in side_cells if cell and cell.strip()), "") for side_cells in parts]
                 if not all(cell and cell.strip() for cell in cells):
                     yield number, "empty" if len(sides) == 1 else "an empty side"
                     continue
-                label = _read_scores(given, corpus.scale) if scores else None
+                label = _read_scores(score_cells, corpus.scale) if scores else None
                 yield number, label if isinstance(label, str) else row(*cells)._replace(label=label)
 
         name = f"{table.path}:{part}" if part else str(table.path)
@@ -281,18 +281,18 @@ def table_sources(table: TabularFile, corpus: Corpus, language: str | None, why:
                 f"{table.path}: rows of {len(triple)} texts need {len(triple) - 1} columns in `scores` (positive, "
                 f"then each negative), not {len(scores)}"
             )
-        return [make(triple, source, "", "", lambda one, two, *others: Row(one, two, source, others))]
+        return [make(triple, source, "", "", lambda anchor, positive, *others: Row(anchor, positive, source, others))]
     if corpus.kind == "text":
         texts = find_columns(table, corpus, "texts", [(name,) for name in (*TEXT_NAMES, source)])
-        parts = [str(at + 1) if len(texts) > 1 else "" for at in texts]
+        parts = [str(column + 1) if len(texts) > 1 else "" for column in texts]
         return [
-            make([[at]], source, "", part, lambda text: Row(text, "", source))
-            for at, part in zip(texts, parts, strict=True)
+            make([[column]], source, "", part, lambda text: Row(text, "", source))
+            for column, part in zip(texts, parts, strict=True)
         ]
     pairs = find_pairs(table, corpus, language, why)
     return [
-        make([one, two], code, why, code if len(pairs) > 1 else "", partial(Row, language=code))
-        for one, two, code, why in pairs
+        make([first_columns, second_columns], code, why, code if len(pairs) > 1 else "", partial(Row, language=code))
+        for first_columns, second_columns, code, why in pairs
     ]
 
 
@@ -319,13 +319,13 @@ def read_text(path: Path, corpus: Corpus, language: str | None, why: str) -> lis
     def entries() -> Iterator[Entry]:
         last: list[str] = []
         for number, line in islice(iterate_lines(path, corpus.lenient), int(header), None):
-            found = [line]
+            texts = [line]
             if places:
                 cells = line.split("\t")
                 # Consecutive lines may have the same premise.
-                before, last = last, [cells[place] if place < len(cells) else "" for place in places]
-                found = [text for text in last if text not in before]
-            for text in found:
+                before, last = last, [cells[column] if column < len(cells) else "" for column in places]
+                texts = [text for text in last if text not in before]
+            for text in texts:
                 yield number, Row(text, "", corpus.source) if text.strip() else EMPTY_LINE if text == line else "empty"
 
     return [TextSource(str(path), corpus.source, corpus, entries, "text")]
@@ -339,14 +339,14 @@ def aligned_files(first: Path, second: Path, corpus: Corpus, language: str) -> l
 
     def entries() -> Iterator[Entry]:
         lines = zip_longest(iterate_lines(first, corpus.lenient), iterate_lines(second, corpus.lenient))
-        for one, two in lines:
-            if one is None or two is None:
-                number, rest = one or two
+        for first_line, second_line in lines:
+            if first_line is None or second_line is None:
+                number, rest = first_line or second_line
                 if rest.strip() or any(text.strip() for pair in lines for _, text in filter(None, pair)):
                     raise InputError(f"{first} and {second}: not line-aligned, one ends at line {number - 1}")
                 return
-            filled = one[1].strip() and two[1].strip()
-            yield one[0], Row(one[1], two[1], language) if filled else "an empty side"
+            filled = first_line[1].strip() and second_line[1].strip()
+            yield first_line[0], Row(first_line[1], second_line[1], language) if filled else "an empty side"
 
     return [TextSource(f"{first} + {second.name}", language, corpus, entries, "aligned files")]
 
@@ -445,20 +445,20 @@ def read_nli(path: Path, corpus: Corpus, language: str | None, why: str) -> list
 
     def entries() -> Iterator[Entry]:
         premise, before = "", 0
-        found: dict[str, list[str]] = {}
+        by_label: dict[str, list[str]] = {}
         for number, cells in chain(lines(), [(0, [])]):
             if not cells or cells[1].strip() != premise:
-                pairs = list(product(found.get("entailment", []), found.get("contradiction", [])))
-                if found and not pairs:
+                pairs = list(product(by_label.get("entailment", []), by_label.get("contradiction", [])))
+                if by_label and not pairs:
                     yield before, "the premise has no entailment or no contradiction"
                 yield from ((before, Row(premise, entailed, corpus.source, (other,))) for entailed, other in pairs)
-                premise, found = "", {}
+                premise, by_label = "", {}
             before = number
             if number and not (cells and cells[0]):
                 yield number, NOT_LABELLED
             if cells and cells[0]:
                 premise = cells[1].strip()
-                found.setdefault(cells[0], []).append(cells[2])
+                by_label.setdefault(cells[0], []).append(cells[2])
 
     return [TextSource(str(path), corpus.source, corpus, entries, form)]
 
@@ -545,8 +545,11 @@ def open_corpus(corpus: Corpus) -> list[TextSource]:
         join = scored_translations if corpus.kind == "scored" else aligned_files
         return _with_files(join(first, second, corpus, language), first, second)
     if corpus.opus is not None:
-        found = [_with_files(aligned_files(one, two, corpus, code), one, two) for one, two, code in fetch_opus(corpus)]
-        return list(chain.from_iterable(found))
+        opus_sources = [
+            _with_files(aligned_files(source_file, target_file, corpus, code), source_file, target_file)
+            for source_file, target_file, code in fetch_opus(corpus)
+        ]
+        return list(chain.from_iterable(opus_sources))
     if corpus.hub is not None:
         # Its files if they are named by language pair, else the tables that the library finds.
         if fetched := fetch_hub(corpus):

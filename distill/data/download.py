@@ -202,19 +202,21 @@ def _train_part(name: object, dataset: Any) -> Any:
     return dataset["train"]
 
 
-def _configurations(name: str, known: list[str], corpus: Corpus) -> list[tuple[str, str | None]]:
+def _configurations(name: str, configurations: list[str], corpus: Corpus) -> list[tuple[str, str | None]]:
     """(configuration, language) for the wanted languages, of the known configurations of a hub data set."""
-    if len(known) == 1:
-        return [(known[0], corpus.languages[0] if len(corpus.languages) == 1 else None)]
-    by_name = {re.sub("[_-]", "-", one).lower(): one for one in known}
+    if len(configurations) == 1:
+        return [(configurations[0], corpus.languages[0] if len(corpus.languages) == 1 else None)]
+    by_name = {re.sub("[_-]", "-", configuration).lower(): configuration for configuration in configurations}
     pairs = {code: (f"{corpus.source}-{code}", f"{code}-{corpus.source}") for code in corpus.languages}
-    found = {code: by_name.get(one) or by_name.get(two) for code, (one, two) in pairs.items()}
-    missing = [code for code, one in found.items() if one is None]
-    if missing or not found:
-        shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
-        wanted = f"for {', '.join(missing)} " if missing else ""
-        raise InputError(f"hub corpus {name}: which configuration {wanted}is meant (`subset: NAME`)? It has {shown}")
-    return [(one, code) for code, one in found.items() if one is not None]
+    by_language = {code: by_name.get(forward) or by_name.get(backward) for code, (forward, backward) in pairs.items()}
+    missing = [code for code, configuration in by_language.items() if configuration is None]
+    if missing or not by_language:
+        shown = ", ".join(configurations[:12]) + (", ..." if len(configurations) > 12 else "")
+        languages_text = f"for {', '.join(missing)} " if missing else ""
+        raise InputError(
+            f"hub corpus {name}: which configuration {languages_text}is meant (`subset: NAME`)? It has {shown}"
+        )
+    return [(configuration, code) for code, configuration in by_language.items() if configuration is not None]
 
 
 def load_hub(corpus: Corpus) -> list[tuple[Any, str | None]]:

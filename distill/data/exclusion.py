@@ -33,7 +33,7 @@ def matching_files(pattern: str) -> list[Path]:
 def excluded_files(patterns: Sequence[str]) -> list[Path]:
     """The files of paths or globs, each once."""
     files = {pattern: matching_files(pattern) for pattern in patterns}
-    if (missing := next((one for one, found in files.items() if not found), None)) is not None:
+    if (missing := next((pattern for pattern, paths in files.items() if not paths), None)) is not None:
         raise InputError(f"exclude: {missing}: no such file")
     return list(dict.fromkeys(chain.from_iterable(files.values())))
 
@@ -65,7 +65,7 @@ class Exclusion:
         """0 for each row to keep, else 1 more than the index in `EXCLUDED`."""
         sides = [[normalise(text) for text in (row.source, row.target, *row.negatives) if text] for row in rows]
         fresh = sorted({text for texts in sides for text in texts} - self.sentences - {""})
-        near = {text for text, found in zip(fresh, self._index.matches(fresh), strict=True) if found}
+        near = {text for text, near_matches in zip(fresh, self._index.matches(fresh), strict=True) if near_matches}
         equal = [any(text in self.sentences for text in texts) for texts in sides]
         return [
             1 if same else 2 * any(text in near for text in texts) for same, texts in zip(equal, sides, strict=True)

@@ -181,9 +181,9 @@ class SourcePart(Strict):
         """The files that are read, each once."""
         return list(dict.fromkeys(name.partition("#")[0] for name in self.files))
 
-    def filled(self, known: Mapping[str, str]) -> SourcePart:
+    def filled(self, placeholders: Mapping[str, str]) -> SourcePart:
         """This part with the placeholders in its paths replaced."""
-        fill = functools.partial(re.sub, r"\{\w+\}", lambda match: known[match[0]])
+        fill = functools.partial(re.sub, r"\{\w+\}", lambda match: placeholders[match[0]])
         return self.model_copy(update={"files": tuple(map(fill, self.files))})
 
     def rows(self, find: Callable[[str], Path], language: str) -> Iterator[TextRow]:
@@ -220,7 +220,9 @@ class SourcePart(Strict):
                 values = [json.loads(text)] if text.count("\n{") < 1 else list(map(json.loads, text.splitlines()))
             except ValueError as error:
                 raise InputError(f"{path}: not JSON ({error})") from error
-            return dict(enumerate(one for keys in self.texts for one in _select(values, tuple(keys.split(".")))))
+            return dict(
+                enumerate(selected for keys in self.texts for selected in _select(values, tuple(keys.split("."))))
+            )
         matches = re.finditer(self.pattern, text, re.MULTILINE | re.DOTALL)
         if "?P<key>" in self.pattern:
             return {match["key"]: match["text"] for match in matches}
@@ -233,13 +235,13 @@ class SourcePart(Strict):
         for source in open_corpus(corpus):
             yield from ((row.source, row.target) if language else (row.source,) for row in source.rows())
 
-    def _pasted(self, found: Mapping[str, Path]) -> Iterator[TextRow]:
+    def _pasted(self, local_files: Mapping[str, Path]) -> Iterator[TextRow]:
         if self.header:
             yield self.header
         columns = []
         for name in self.files:
             path, _, column = name.partition("#")
-            lines = [line for _, line in iterate_lines(found[path])]
+            lines = [line for _, line in iterate_lines(local_files[path])]
             if column:
                 table = csv.reader(lines) if path.endswith(".csv") else (line.split("\t") for line in lines)
                 lines = [cells[int(column) - 1] if len(cells) >= int(column) else "" for cells in table]
@@ -279,7 +281,7 @@ class SourceSet(Strict):
         """(language, parts) of each file."""
         return {file: (language, parts) for output in self.make for file, language, parts in output.targets()}
 
-    def place(self, path: str) -> tuple[str, str, str]:
+    def locate(self, path: str) -> tuple[str, str, str]:
         """(key of the origin, name in it, member of the archive) of `KEY:name!member`."""
         key, separator, rest = path.partition(":")
         if not separator and len(self.origins) == 1:
@@ -294,12 +296,12 @@ class SourceSet(Strict):
         """The rows of one of the files; all files of its origins are downloaded, to check their sha256."""
         names: dict[str, list[str]] = {key: [] for key in self.origins}
         for _, parts in self.targets.values():
-            for key, name, _ in (self.place(path) for part in parts for path in part.paths()):
+            for key, name, _ in (self.locate(path) for part in parts for path in part.paths()):
                 names[key].append(name)
         taken = functools.cache(lambda key: self.origins[key].take(names[key], copies))
 
         def find(path: str) -> Path:
-            key, name, member = self.place(path)
+            key, name, member = self.locate(path)
             return _unpacked(taken(key)[name], member)
 
         language, parts = self.targets[file]

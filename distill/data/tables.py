@@ -136,7 +136,7 @@ def source_key(source: TextSource, folder: Path | None = None, note_it: bool = T
 # --- write ------------------------------------------------------------------------------------------------------------
 
 
-def open_table(source: TextSource, folder: Path | None = None) -> Table:
+def open_source_table(source: TextSource, folder: Path | None = None) -> SourceTable:
     """The table of a source; its files are read if they were not read before.
 
     Several processes may ask for the same table: one reads, the others wait.
@@ -153,7 +153,7 @@ def open_table(source: TextSource, folder: Path | None = None) -> Table:
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     _once(target, lambda: _is_whole(target) or None, write)
-    return Table(target, source, key)
+    return SourceTable(target, source, key)
 
 
 def _once(target: Path, read: Callable[[], Read | None], write: Callable[[Path], None]) -> Read:
@@ -195,7 +195,7 @@ def _facts_of_files(folder: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-def known(source: TextSource, folder: Path) -> dict[str, Any] | None:
+def stored_about(source: TextSource, folder: Path) -> dict[str, Any] | None:
     """The `about.json` of a source's table; None if its files were not read yet. Nothing is written."""
     if not source.files or not folder.is_dir():
         return None
@@ -240,7 +240,7 @@ def _write_table(source: TextSource, stage: Path) -> None:
 # --- read -------------------------------------------------------------------------------------------------------------
 
 
-class Table:
+class SourceTable:
     """The rows of one source, in `folder`; `key` is the hash of what it contains."""
 
     def __init__(self, folder: Path, source: TextSource, key: str) -> None:
@@ -262,13 +262,13 @@ class Table:
 
     def texts(self, rows: np.ndarray, side: int = 0) -> list[str]:
         """Texts of some rows. Batch by batch: pyarrow's `take` of a chunked column copies all of it."""
-        found: list[str] = [""] * len(rows)
+        texts: list[str] = [""] * len(rows)
         for number in np.unique(rows // READ).tolist():
             here = np.flatnonzero(rows // READ == number)
             taken = self._batches[number].column(side).take(rows[here] % READ).to_pylist()
             for position, text in zip(here.tolist(), taken, strict=True):
-                found[position] = text
-        return found
+                texts[position] = text
+        return texts
 
     def read(self, rows: np.ndarray) -> list[Row]:
         """Some rows, in the order of `rows`."""
@@ -279,24 +279,24 @@ class Table:
         labels = [tuple(label) if isinstance(label, list) else label for label in labels]
         language, domain = self.source.language, self.source.domain
         return [
-            Row(first, second, language, tuple(more), domain, label)
-            for first, second, more, label in zip(source, target, negatives, labels, strict=True)
+            Row(first, second, language, tuple(negative_texts), domain, label)
+            for first, second, negative_texts, label in zip(source, target, negatives, labels, strict=True)
         ]
 
     def heldout(self, share: float, most: int) -> np.ndarray:
         """Up to `most` rows whose source sentence is in the held-out share, in the order of the file."""
-        found = np.zeros(0, np.int64)
+        heldout_rows = np.zeros(0, np.int64)
         for start in range(0, self.rows, SCANNED):
             here = np.flatnonzero(self.places[start : start + SCANNED, 0] < share * 2**32)
-            found = np.concatenate([found, start + here])
-            if len(found) >= most:
+            heldout_rows = np.concatenate([heldout_rows, start + here])
+            if len(heldout_rows) >= most:
                 break
-        return found[:most]
+        return heldout_rows[:most]
 
     def rows_with(self, texts: Collection[str], sides: int | None = None) -> np.ndarray:
         """The rows with one of these lower-cased texts on any of the first `sides` (None: on any), in file order."""
         codes = np.unique(np.fromiter(map(heldout_hash, texts), np.uint32, len(texts)))
-        found: list[np.ndarray] = [np.zeros(0, np.int64)]
+        matching_rows: list[np.ndarray] = [np.zeros(0, np.int64)]
         for start in range(0, self.rows, SCANNED):
             row_M, side_M = np.nonzero(np.isin(self.places[start : start + SCANNED, :sides], codes))
             row_M += start
@@ -304,15 +304,15 @@ class Table:
                 rows = row_M[side_M == side]
                 # Few of all texts: those whose hash alone is equal are not among `texts`.
                 same = [text.lower() in texts for text in self.texts(rows, side)]
-                found.append(rows[np.array(same, dtype=bool)])
-        return np.unique(np.concatenate(found))
+                matching_rows.append(rows[np.array(same, dtype=bool)])
+        return np.unique(np.concatenate(matching_rows))
 
     def drawn(self, share: float, sample: float) -> np.ndarray:
         """Whether the source sentence of each row is in the sample and not in the held-out share, bool [N]."""
         low, high = share * 2**32, (share + sample * (1.0 - share)) * 2**32
         return (self.places[:, 0] >= low) & (self.places[:, 0] < high)
 
-    def kept(self, share: float, sample: float = 1.0, heldout: HeldOutTexts | None = None) -> np.ndarray:
+    def training_rows(self, share: float, sample: float = 1.0, heldout: HeldOutTexts | None = None) -> np.ndarray:
         """The rows to train on, uint32, shuffled: sampled ones that have no held-out text on any side.
 
         A source is held out by its hash; `heldout` has those of all tables of a run.
@@ -415,12 +415,12 @@ class HeldOutTexts:
         """A hash of them."""
         return _hash(sorted(self.sources), sorted(self.targets))
 
-    def rows_of(self, table: Table) -> np.ndarray:
+    def rows_of(self, table: SourceTable) -> np.ndarray:
         """The rows of a table that are not trained."""
         return np.union1d(table.rows_with(self.sources), table.rows_with(self.targets, sides=1))
 
 
-def heldout_texts(tables: Sequence[Table], share: float) -> HeldOutTexts:
+def heldout_texts(tables: Sequence[SourceTable], share: float) -> HeldOutTexts:
     """The texts of the pairs whose source is in the held-out share by its hash, of all tables together."""
     sides: list[set[str]] = [set(), set()]
     for table in tables:

@@ -17,14 +17,14 @@ from functools import cached_property
 import numpy as np
 
 from msdc.distill.data import Row
-from msdc.distill.data.tables import HeldOutTexts, Table, heldout_texts
+from msdc.distill.data.tables import HeldOutTexts, SourceTable, heldout_texts
 from msdc.distill.recipe import HeldOut
 from msdc.errors import InputError
 
 BLOCK, CHUNK = 64, 256  # rows, blocks
 
 
-def shares(tables: Sequence[Table], rows: Sequence[int], balance: str) -> np.ndarray | None:
+def table_shares(tables: Sequence[SourceTable], rows: Sequence[int], balance: str) -> np.ndarray | None:
     """The share of each table in an epoch [N]; None: each row once.
 
     `proportional` follows size, `equal` gives each language the same and `sources` each source (small sets repeat:
@@ -77,7 +77,10 @@ class Order:
         before = epoch * self.blocks[table] + drawn - self.starts[table]  # blocks of this table in all epochs
         rows = (before % self.blocks_per_table[table] * BLOCK)[:, None] + np.arange(BLOCK)
         inside = rows < self.rows[table][:, None]
-        return {int(one): rows[table == one][inside[table == one]] for one in np.unique(table)}
+        return {
+            int(table_number): rows[table == table_number][inside[table == table_number]]
+            for table_number in np.unique(table)
+        }
 
 
 def cut(lengths: np.ndarray, batch: int, batch_tokens: int | None, rng: np.random.Generator) -> list[np.ndarray]:
@@ -110,7 +113,7 @@ class StageText:
     pairs of all tables of a run (None: of these tables), on whatever side they are.
     """
 
-    tables: Sequence[Table]
+    tables: Sequence[SourceTable]
     seed: int
     heldout: HeldOut
     balance: str = "root"
@@ -124,9 +127,9 @@ class StageText:
         return heldout_texts([table for table in self.tables if not table.source.synthetic], self.heldout.share)
 
     @cached_property
-    def kept(self) -> list[np.ndarray]:
+    def training_rows(self) -> list[np.ndarray]:
         """The rows of each table to train on, shuffled; an error if there are none at all."""
-        rows = [table.kept(self.heldout.share, self.sample, self._untrained) for table in self.tables]
+        rows = [table.training_rows(self.heldout.share, self.sample, self._untrained) for table in self.tables]
         if not sum(map(len, rows)):
             raise InputError("the corpora have no sentences for training besides the held-out ones")
         return rows
@@ -134,8 +137,8 @@ class StageText:
     @cached_property
     def order(self) -> Order:
         """The order of the rows to train on."""
-        counts = [len(rows) for rows in self.kept]
-        return Order(counts, self.seed, shares(self.tables, counts, self.balance))
+        counts = [len(rows) for rows in self.training_rows]
+        return Order(counts, self.seed, table_shares(self.tables, counts, self.balance))
 
     def distinct_sources(self) -> int:
         """About how many different source sentences the tables have, from one in 64."""
@@ -145,7 +148,7 @@ class StageText:
     def untrained_rows(self) -> int:
         """Rows of the sample that are not trained: they have a text of a held-out pair, in another order or pair."""
         drawn = sum(int(table.drawn(self.heldout.share, self.sample).sum()) for table in self.tables)
-        return drawn - sum(map(len, self.kept))
+        return drawn - sum(map(len, self.training_rows))
 
     def heldout_rows(self) -> dict[str, list[Row]]:
         """Up to `heldout.pairs` different held-out rows per language, the first ones of each table."""
@@ -160,17 +163,17 @@ class StageText:
 
     def sample_rows(self, per_language: int) -> list[Row]:
         """Up to `per_language` rows of each language that are not held out, drawn from all rows of each table."""
-        by_language: dict[str, list[Table]] = {}
+        by_language: dict[str, list[SourceTable]] = {}
         for table in self.tables:
             if not table.source.synthetic:
                 by_language.setdefault(table.source.language, []).append(table)
         picked: list[Row] = []
         rng = np.random.default_rng([self.seed, 3])
-        for _, some in sorted(by_language.items()):
-            rows_by_table = [table.kept(self.heldout.share, heldout=self._untrained) for table in some]
+        for _, tables in sorted(by_language.items()):
+            rows_by_table = [table.training_rows(self.heldout.share, heldout=self._untrained) for table in tables]
             starts = np.cumsum([0, *map(len, rows_by_table)])
             drawn = np.sort(rng.permutation(int(starts[-1]))[:per_language])
-            for table, rows, start in zip(some, rows_by_table, starts.tolist(), strict=False):
+            for table, rows, start in zip(tables, rows_by_table, starts.tolist(), strict=False):
                 here = drawn[(drawn >= start) & (drawn < start + len(rows))] - start
                 picked += table.read(rows[here].astype(np.int64))
         return picked

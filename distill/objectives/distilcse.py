@@ -138,10 +138,10 @@ class MemoryBank(nn.Module):
                 f"MemoryBank.push: vectors_BD is {vectors_BD.dtype} {shape(vectors_BD)}, expected [B, {width}]"
             )
         count = len(vectors_BD)
-        kept = min(count, size)
-        slots = (self.pointer + torch.arange(count - kept, count, device=self.bank_KD.device)) % size
-        self.bank_KD[slots] = vectors_BD[count - kept :].to(self.bank_KD)
-        self.texts_K[slots] = 0 if texts_B is None else texts_B[count - kept :]
+        stored = min(count, size)
+        slots = (self.pointer + torch.arange(count - stored, count, device=self.bank_KD.device)) % size
+        self.bank_KD[slots] = vectors_BD[count - stored :].to(self.bank_KD)
+        self.texts_K[slots] = 0 if texts_B is None else texts_B[count - stored :]
         self.pointer.copy_((self.pointer + count) % size)
         self._held = min(size, self._held + count)
         self.filled.fill_(self._held)
@@ -152,10 +152,12 @@ class MemoryBank(nn.Module):
             raise InputError(f"the checkpoint's memory bank is {shape(saved)}, this run's is {shape(self.bank_KD)}")
         pointer, filled = state_dict.get(prefix + "pointer"), state_dict.get(prefix + "filled")
         if pointer is not None and filled is not None:
-            at, held, size = int(pointer), int(filled), len(self.bank_KD)
+            next_slot, held, size = int(pointer), int(filled), len(self.bank_KD)
             # Until the bank is full the next free slot is the first one that was never filled.
-            if not (at == held if 0 <= held < size else held == size and 0 <= at < size):
-                raise InputError(f"the checkpoint's memory bank is damaged: pointer {at}, filled {held} of {size}")
+            if not (next_slot == held if 0 <= held < size else held == size and 0 <= next_slot < size):
+                raise InputError(
+                    f"the checkpoint's memory bank is damaged: pointer {next_slot}, filled {held} of {size}"
+                )
             self._held = held
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 

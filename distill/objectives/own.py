@@ -41,12 +41,14 @@ def load_function(name: str, fresh: bool = False) -> Function | None:
     if FILE in name:
         stem, _, function = name.rpartition(FILE)
         return _from_file(_path(stem), function, fresh)
-    if name not in (found := plugins()):
+    if name not in (entry_points := plugins()):
         return None
     try:
-        loaded = found[name].load()
+        loaded = entry_points[name].load()
     except Exception as error:
-        raise InputError(f"objective {name}: {found[name].value} cannot be imported: {first_line(error)}") from error
+        raise InputError(
+            f"objective {name}: {entry_points[name].value} cannot be imported: {first_line(error)}"
+        ) from error
     return _as_objective(name, loaded)
 
 
@@ -83,8 +85,10 @@ def _from_file(path: Path, name: str, fresh: bool) -> Function:
     module = _modules[path][1]
     function = vars(module).get(name)
     if function is None:
-        known = [key for key, value in vars(module).items() if inspect.isfunction(value) and not key.startswith("_")]
-        raise InputError(f"{path}: no function {name!r}{did_you_mean(name, known)}")
+        function_names = [
+            key for key, value in vars(module).items() if inspect.isfunction(value) and not key.startswith("_")
+        ]
+        raise InputError(f"{path}: no function {name!r}{did_you_mean(name, function_names)}")
     return _as_objective(f"{path.name}:{name}", function)
 
 

@@ -69,24 +69,24 @@ class Objective:
             InputError: an input is missing, an option is unknown, or the function refuses its arguments.
         """
         if unknown := sorted(set(options) - set(self.options)):
-            known = ", ".join(self.options) or "it has none"
-            raise InputError(f"objective {self.name}: unknown option {', '.join(unknown)} (known: {known})")
+            option_names = ", ".join(self.options) or "it has none"
+            raise InputError(f"objective {self.name}: unknown option {', '.join(unknown)} (known: {option_names})")
         if missing := [name for name in self.inputs if tensors.get(name) is None]:
             raise InputError(f"objective {self.name} needs {', '.join(missing)}, which this stage does not provide")
-        given = {name: tensors[name] for name in (*self.inputs, *self.optional) if tensors.get(name) is not None}
-        return self._loss(given, options)
+        arguments = {name: tensors[name] for name in (*self.inputs, *self.optional) if tensors.get(name) is not None}
+        return self._loss(arguments, options)
 
-    def _loss(self, given: Mapping[str, Any], options: Mapping[str, Any]) -> Tensor:
-        return self.function(**given, **self.preset, **options)
+    def _loss(self, arguments: Mapping[str, Any], options: Mapping[str, Any]) -> Tensor:
+        return self.function(**arguments, **self.preset, **options)
 
 
 @dataclass(frozen=True)
 class OwnObjective(Objective):
     """One that is not shipped: errors in its code are one line with the place in its file."""
 
-    def _loss(self, given: Mapping[str, Any], options: Mapping[str, Any]) -> Tensor:
+    def _loss(self, arguments: Mapping[str, Any], options: Mapping[str, Any]) -> Tensor:
         try:
-            loss = super()._loss(given, options)
+            loss = super()._loss(arguments, options)
         except MsdcError:
             raise
         except Exception as error:
@@ -135,8 +135,8 @@ def find_objective(name: str, fresh: bool = False) -> Objective:
         return OBJECTIVES[name]
     function = own.load_function(name, fresh)
     if function is None:
-        known = ", ".join(sorted([*OBJECTIVES, *own.plugins()]))
-        raise InputError(f"unknown objective {name!r}; known: {known}, or a function of a file: losses.py:NAME")
+        names = ", ".join(sorted([*OBJECTIVES, *own.plugins()]))
+        raise InputError(f"unknown objective {name!r}; known: {names}, or a function of a file: losses.py:NAME")
     label = Path(name).name
     own.check_parameters(label, function, TENSORS)
     file, content = own.source_of(name, function)

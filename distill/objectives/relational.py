@@ -64,6 +64,8 @@ def relational(
     tuples = size * (size - 1) // 2 if relation == "distance" else size * (size - 1) * (size - 2)
     loss = (student_source_BD.sum() + student_target_BD.sum()) * 0  # of a batch without pairs or triples
     for teacher_BD, student_BD in ((teacher_source_BD, student_source_BD), (wanted_target_BD, student_target_BD)):
-        wanted, found = map(RELATIONS[relation], (teacher_BD, student_BD))
-        loss = loss + (F.smooth_l1_loss(found, wanted, reduction="sum") / tuples if tuples else 0)
+        teacher_relations, student_relations = map(RELATIONS[relation], (teacher_BD, student_BD))
+        loss = loss + (
+            F.smooth_l1_loss(student_relations, teacher_relations, reduction="sum") / tuples if tuples else 0
+        )
     return loss

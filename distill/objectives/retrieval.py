@@ -82,20 +82,25 @@ def guided_contrastive(
     Source: Solatorio 2024 (GISTEmbed); the margin is that of later implementations.
     """
     sides = (student_source_BD, student_target_BD, teacher_source_BD, teacher_target_BD)
-    q, p, t_q, t_p = map(unit_vectors, sides)
-    own_B1 = (t_q * t_p).sum(1, keepdim=True)
-    here_BB = torch.eye(len(q), dtype=torch.bool, device=q.device)
+    queries_BD, targets_BD, teacher_queries_BD, teacher_targets_BD = map(unit_vectors, sides)
+    own_B1 = (teacher_queries_BD * teacher_targets_BD).sum(1, keepdim=True)
+    here_BB = torch.eye(len(queries_BD), dtype=torch.bool, device=queries_BD.device)
     equal_BB = torch.zeros_like(here_BB) if texts_BS is None else false_negative_mask(texts_BS)
-    blocks = [(q @ p.T, equal_BB | (t_q @ t_p.T > own_B1 - margin) & ~here_BB)]
-    blocks += [(s @ s.T, equal_BB | here_BB | (t @ t.T > own_B1 - margin)) for s, t in ((q, t_q), (p, t_p))]
+    blocks = [
+        (queries_BD @ targets_BD.T, equal_BB | (teacher_queries_BD @ teacher_targets_BD.T > own_B1 - margin) & ~here_BB)
+    ]
+    blocks += [
+        (s @ s.T, equal_BB | here_BB | (t @ t.T > own_B1 - margin))
+        for s, t in ((queries_BD, teacher_queries_BD), (targets_BD, teacher_targets_BD))
+    ]
     if student_negatives_BND is not None and teacher_scores_BJ is not None:
         found_BJ = _both_scores(teacher_scores_BJ, student_source_BD, student_target_BD, student_negatives_BND)
         left_out_BN = teacher_scores_BJ[:, 1:] > teacher_scores_BJ[:, :1] - margin
         if texts_BS is not None and negative_texts_BN is not None:
             left_out_BN |= (negative_texts_BN[:, :, None] == texts_BS[:, None]).any(2)
         blocks.append((found_BJ[:, 1:], left_out_BN))
-    logits = torch.cat([(found / temperature).masked_fill(left_out, -torch.inf) for found, left_out in blocks], dim=1)
-    return F.cross_entropy(logits, torch.arange(len(q), device=q.device))
+    logits = torch.cat([(scores / temperature).masked_fill(left_out, -torch.inf) for scores, left_out in blocks], dim=1)
+    return F.cross_entropy(logits, torch.arange(len(queries_BD), device=queries_BD.device))
 
 
 @objective()

@@ -38,19 +38,19 @@ def objective(*, equal_widths: bool = False) -> Callable[[Callable[P, Tensor]], 
 
         @functools.wraps(function)
         def inside(*args: P.args, **kwargs: P.kwargs) -> Tensor:
-            given = signature.bind(*args, **kwargs).arguments
-            tensors = [x for x in given.values() if isinstance(x, Tensor)]
+            arguments = signature.bind(*args, **kwargs).arguments
+            tensors = [x for x in arguments.values() if isinstance(x, Tensor)]
             floating = [x.dtype for x in tensors if x.is_floating_point()]
             dtype = functools.reduce(torch.promote_types, floating, torch.float32)
 
-            def widen(x: Any) -> Any:
-                return x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x
+            def widen(argument: Any) -> Any:
+                return argument.to(dtype) if isinstance(argument, Tensor) and argument.is_floating_point() else argument
 
             try:
-                check_shapes(given, equal_widths)
+                check_shapes(arguments, equal_widths)
                 # Autocast would cast the products inside back to half precision.
                 with torch.autocast(tensors[0].device.type if tensors else "cpu", enabled=False):
-                    return call(**{name: widen(x) for name, x in given.items()})  # type: ignore[call-arg, arg-type]
+                    return call(**{name: widen(x) for name, x in arguments.items()})  # type: ignore[call-arg, arg-type]
             except InputError as error:
                 raise InputError(f"{function.__name__}: {error}") from error
 
@@ -60,13 +60,13 @@ def objective(*, equal_widths: bool = False) -> Callable[[Callable[P, Tensor]], 
     return decorate
 
 
-def check_shapes(given: Mapping[str, Any], equal_widths: bool) -> None:
+def check_shapes(arguments: Mapping[str, Any], equal_widths: bool) -> None:
     """Check arguments by the axes in their names: `teacher_BD` is [B, D], and a letter has one size in all of them.
 
     Without `equal_widths` the teacher's D is its own; `negative_BD` has any number of rows. A temperature is above 0.
     """
     sizes: dict[str, tuple[int, str]] = {}
-    for name, value in given.items():
+    for name, value in arguments.items():
         letters = name.rpartition("_")[2]
         if name == "temperature" and not value > 0:
             raise InputError(f"temperature must be above 0, got {value}")
@@ -84,13 +84,13 @@ def check_shapes(given: Mapping[str, Any], equal_widths: bool) -> None:
         for letter, size in zip(letters, value.shape, strict=True):
             if letter == "B" and name == "negative_BD":
                 continue
-            own = teacher and letter == "D" and not equal_widths
-            known, first = sizes.setdefault("teacher's D" if own else letter, (size, name))
-            if size != known:
+            has_own_width = teacher and letter == "D" and not equal_widths
+            expected_size, first = sizes.setdefault("teacher's D" if has_own_width else letter, (size, name))
+            if size != expected_size:
                 maps = letter in "DH" and teacher != first.startswith("teacher_")
                 hint = "; map the student to its teacher's width first" if maps else ""
                 raise InputError(
-                    f"{name} is {shape(value)} but {first} is {shape(given[first])}: {letter} differs{hint}"
+                    f"{name} is {shape(value)} but {first} is {shape(arguments[first])}: {letter} differs{hint}"
                 )
 
 
@@ -125,13 +125,13 @@ def false_negative_mask(texts_BS: Tensor, *others_M: Tensor) -> Tensor:
         InputError: not one row of texts per row of a batch.
     """
     check = [texts_BS, *(other_M.view(-1, 1) for other_M in others_M)]
-    found = [
+    masks = [
         torch.stack([one_B[:, None] == other_M for one_B in texts_BS.unbind(1) for other_M in other_MS.unbind(1)]).any(
             0
         )
         for other_MS in check
     ]
-    return torch.cat([found[0].fill_diagonal_(False), *found[1:]], dim=1)
+    return torch.cat([masks[0].fill_diagonal_(False), *masks[1:]], dim=1)
 
 
 def check_labels(label_B: Tensor, classes: int, what: str = "labels") -> None:

@@ -65,9 +65,11 @@ class GenerativeTask(SentenceTask):
         super().build()
         student, stage = self.student, self.stage
         self.many = "token_logits_MV" in stage_inputs(stage)
-        one = [use.name for use in stage.objective if use.name in ("smlm", "unified_generative")]
-        if self.many and one:
-            raise InputError(f"stage {stage.name}: mlm masks many tokens and {one[0]} one: they need two stages")
+        single_token_losses = [use.name for use in stage.objective if use.name in ("smlm", "unified_generative")]
+        if self.many and single_token_losses:
+            raise InputError(
+                f"stage {stage.name}: mlm masks many tokens and {single_token_losses[0]} one: they need two stages"
+            )
         if self.mask_id is None:
             raise InputError(f"stage {stage.name}: a masked token needs a SentencePiece vocabulary")
         self.mask = self.mask_id
@@ -106,9 +108,9 @@ class GenerativeTask(SentenceTask):
         """A source of numbers in [0, 1), [B, ...]: those of these pairs, with any number of processes."""
         generator = torch.Generator().manual_seed(batch.seed)
 
-        def draw(*each: int) -> Tensor:
-            own = torch.rand(batch.size, *each, generator=generator)[share(batch.size)]
-            return own.to(batch.source[0].device)
+        def draw(*widths: int) -> Tensor:
+            random_rows = torch.rand(batch.size, *widths, generator=generator)[share(batch.size)]
+            return random_rows.to(batch.source[0].device)
 
         return draw
 
@@ -155,11 +157,15 @@ class GenerativeTask(SentenceTask):
         """The weighted sum of sentence losses (over the gathered batch) and generative ones (over own rows)."""
         source, target = (gather(vectors, batch.size) for vectors in local)
         teacher = None if batch.teacher_source_BD is None else gather(batch.teacher_source_BD, batch.size)
-        own = [source, target] if self.project is None else [self.project(source), self.project(target)]
+        student_vectors = [source, target] if self.project is None else [self.project(source), self.project(target)]
         tensors: dict[str, Tensor | None] = {
-            "source_BD": source, "target_BD": target, "student_source_BD": own[0], "student_target_BD": own[1],
-            "teacher_source_BD": teacher, **self.texts(batch),
-        }  # fmt: skip
+            "source_BD": source,
+            "target_BD": target,
+            "student_source_BD": student_vectors[0],
+            "student_target_BD": student_vectors[1],
+            "teacher_source_BD": teacher,
+            **self.texts(batch),
+        }
 
         def loss(objective: Objective, options: dict[str, Any]) -> Tensor:
             # Generative terms are means over this process's masked tokens, or over its rows, one per side.
@@ -169,10 +175,10 @@ class GenerativeTask(SentenceTask):
             if "logits_BV" not in objective.inputs:
                 return objective(tensors, **options)
             if len(batch):
-                both = sum((objective(one, **options) for one in generated), source.new_zeros(()))
+                both = sum((objective(side_tensors, **options) for side_tensors in generated), source.new_zeros(()))
                 return len(batch) * rank_and_world()[1] / batch.size * both
             # No rows here, but the other processes expect gradients of every parameter.
-            return sum((one["logits_BV"].sum() for one in generated), source.new_zeros(()))
+            return sum((side_tensors["logits_BV"].sum() for side_tensors in generated), source.new_zeros(()))
 
         return self._sum(loss)
 

@@ -51,10 +51,10 @@ def prototypes(text: StageText, teacher: Teacher, prompt: str = "") -> Tensor:
     sources = Counter(table.source.domain for table in text.tables)
     texts: list[str] = []
     domains: list[int] = []
-    for table, kept in zip(text.tables, text.kept, strict=True):
+    for table, training_rows in zip(text.tables, text.training_rows, strict=True):
         share = -(-PER_DOMAIN // sources[table.source.domain])
-        found = table.texts(kept[:share].astype(np.int64))
-        texts, domains = texts + found, domains + [table.source.domain] * len(found)
+        table_texts = table.texts(training_rows[:share].astype(np.int64))
+        texts, domains = texts + table_texts, domains + [table.source.domain] * len(table_texts)
     if len(set(domains)) < len(sources):
         raise InputError("metakd: a corpus of this stage has no training sentence for its prototype")
     vectors_ND = torch.from_numpy(teacher.vectors(with_prompt(prompt, texts), progress=True))
@@ -73,11 +73,11 @@ class HiddenStatesTask(TrainingTask):
         if not isinstance(teacher, CachedTeacher):
             raise InputError(f"stage {stage.name}: {stage.objective[0].name} needs one teacher")
         pairs = layer_pairs(stage, teacher.encoder, student)
-        self.wanted = tuple(own for _, own in pairs)
+        self.student_layers = tuple(student_layer for _, student_layer in pairs)
         self.project_states: nn.Linear | None = None
         if student.width != teacher.width:
             self.project = nn.Linear(student.width, teacher.width, bias=False)
-        if self.wanted and student.config.hidden != teacher.hidden:
+        if self.student_layers and student.config.hidden != teacher.hidden:
             self.project_states = nn.Linear(student.config.hidden, teacher.hidden, bias=False)
         # Without an objective on the sentence vector the last layer has no gradient.
         self.partial = not any("student_BD" in objective.inputs for _, objective, _ in self.uses)
@@ -94,7 +94,7 @@ class HiddenStatesTask(TrainingTask):
     def forward(self, batch: Batch, train_source: bool = True) -> dict[str, Tensor]:
         """The loss and its parts."""
         assert batch.teacher_source_BD is not None  # `build` demands a teacher
-        sentence_BD, states_BLH = self.student.layer_states(*batch.source, self.wanted)
+        sentence_BD, states_BLH = self.student.layer_states(*batch.source, self.student_layers)
         if self.project is not None:
             sentence_BD = self.project(sentence_BD)
         if self.project_states is not None:

@@ -45,8 +45,8 @@ def stage_inputs(stage: Stage) -> set[str]:
 
 def teacher_inputs(recipe: Recipe, stage: Stage) -> set[str]:
     """The teacher's tensors that a stage needs, without scores that its corpora contain."""
-    given = {SCORES} if all(corpus.scores for corpus in recipe.corpora_of(stage)) else set()
-    return {name for name in stage_inputs(stage) if name.startswith("teacher_")} - given
+    corpus_inputs = {SCORES} if all(corpus.scores for corpus in recipe.corpora_of(stage)) else set()
+    return {name for name in stage_inputs(stage) if name.startswith("teacher_")} - corpus_inputs
 
 
 def reads_targets(recipe: Recipe, stage: Stage) -> bool:
@@ -174,13 +174,13 @@ class SentenceTask(TrainingTask):
         sides = [batch.source, *([] if batch.target is None else [batch.target])]
         if batch.negatives is not None:
             sides.append((batch.negatives[0].flatten(0, 1), batch.negatives[1].flatten(0, 1)))
-        given = iter(encode_sides(self.student, sides, self.stage.mini_batch))
-        source = gather(next(given), batch.size)
-        target = None if batch.target is None else gather(next(given), batch.size)
+        encoded_sides = iter(encode_sides(self.student, sides, self.stage.mini_batch))
+        source = gather(next(encoded_sides), batch.size)
+        target = None if batch.target is None else gather(next(encoded_sides), batch.size)
         if batch.negatives is None:
             return [source, target, None]
-        each = batch.negatives[0].shape[1]
-        negatives_BND = next(given).view(len(batch), each, self.student.width)
+        negatives_per_row = batch.negatives[0].shape[1]
+        negatives_BND = next(encoded_sides).view(len(batch), negatives_per_row, self.student.width)
         return [source, target, gather(negatives_BND, batch.size)]
 
     def forward(self, batch: Batch, train_source: bool = True) -> dict[str, Tensor]:
@@ -198,16 +198,16 @@ class SentenceTask(TrainingTask):
                 partial(self._target_alone, teacher_BD), [gather(target_BD, batch.size)], self.stage.dimensions
             )
         else:
-            given: dict[str, Tensor | None] = {
+            teacher_tensors: dict[str, Tensor | None] = {
                 "teacher_source_BD": teacher_source, "teacher_target_BD": teacher_target, "teacher_BD": teacher_source,
                 "bank_KD": None if self.bank is None else self.bank.vectors(),
                 "bank_texts_K": None if self.bank is None else self.bank.texts(), **texts,
             }  # fmt: skip
             if batch.label_B is not None and batch.label_B.dim() == 2:  # scores of the corpus
-                given[SCORES] = gather(batch.label_B, batch.size)
+                teacher_tensors[SCORES] = gather(batch.label_B, batch.size)
             elif teacher_source is not None and teacher_target is not None and teacher_negatives is not None:
-                given[SCORES] = objectives.candidate_scores(teacher_source, teacher_target, teacher_negatives)
-            loss = partial(self._compared, given)
+                teacher_tensors[SCORES] = objectives.candidate_scores(teacher_source, teacher_target, teacher_negatives)
+            loss = partial(self._compared, teacher_tensors)
             result = objectives.matryoshka(loss, self._vectors(batch), self.stage.dimensions)
         if self.bank is not None and teacher_source is not None and self.training:
             newest_BD = teacher_source if train_source or teacher_target is None else teacher_target
@@ -226,32 +226,40 @@ class SentenceTask(TrainingTask):
 
     def _compared(
         self,
-        given: Mapping[str, Tensor | None],
+        teacher_tensors: Mapping[str, Tensor | None],
         source_BD: Tensor,
         target_BD: Tensor | None,
         negatives_BND: Tensor | None,
     ) -> dict[str, Tensor]:
         """The objectives of the stage on the student's vectors, or on prefixes of them."""
-        other = source_BD if target_BD is None else target_BD
+        other_BD = source_BD if target_BD is None else target_BD
         tensors: dict[str, Tensor | None] = {
-            **given,
-            "student_source_BD": source_BD, "student_target_BD": other, "student_BD": source_BD,
-            "source_BD": source_BD, "target_BD": other,
+            **teacher_tensors,
+            "student_source_BD": source_BD, "student_target_BD": other_BD, "student_BD": source_BD,
+            "source_BD": source_BD, "target_BD": other_BD,
             "anchor_BD": source_BD, "positive_BD": target_BD, "student_negatives_BND": negatives_BND,
             "negative_BD": None if negatives_BND is None else negatives_BND.flatten(0, 1),
         }  # fmt: skip
-        if (domains_PD := given.get(DOMAINS)) is not None:
+        if (domains_PD := teacher_tensors.get(DOMAINS)) is not None:
             tensors[DOMAINS] = domains_PD[:, : source_BD.shape[1]]
         # For objectives that compare dimension by dimension: vectors of the teacher's width, or the teacher's first
         # dimensions.
         equal: Mapping[str, Tensor | None] = {}
         if self.project is not None:
-            own = self._in_teacher_width(source_BD)
-            other = own if target_BD is None else self._in_teacher_width(target_BD)
-            equal = {"student_source_BD": own, "student_target_BD": other, "student_BD": own}
+            projected_source = self._in_teacher_width(source_BD)
+            projected_target = projected_source if target_BD is None else self._in_teacher_width(target_BD)
+            equal = {
+                "student_source_BD": projected_source,
+                "student_target_BD": projected_target,
+                "student_BD": projected_source,
+            }
         elif self.stage.dimensions:
-            equal = {k: v if v is None else v[:, : source_BD.shape[1]] for k, v in given.items() if k.endswith("D")}
-        return self._sum(lambda one, options: one({**tensors, **equal} if one.equal_widths else tensors, **options))
+            equal = {
+                k: v if v is None else v[:, : source_BD.shape[1]] for k, v in teacher_tensors.items() if k.endswith("D")
+            }
+        return self._sum(
+            lambda objective, options: objective({**tensors, **equal} if objective.equal_widths else tensors, **options)
+        )
 
     def _target_alone(self, teacher_BD: Tensor, target_BD: Tensor) -> dict[str, Tensor]:
         """The loss of the target side: squared error, and the stage's objectives that need only this side."""
@@ -337,10 +345,11 @@ class LabelledTask(SentenceTask):
 
     def prepare(self, text: StageText) -> None:
         """Check that the stage's text has as many domains as the classifier."""
-        found = len({table.source.domain for table in text.tables})
-        if self.domains is not None and found != self.domains.out_features:
+        domain_count = len({table.source.domain for table in text.tables})
+        if self.domains is not None and domain_count != self.domains.out_features:
             raise InputError(
-                f"stage {self.stage.name}: domain_adversarial has {self.domains.out_features} domains, the text {found}"
+                f"stage {self.stage.name}: domain_adversarial has {self.domains.out_features} domains, "
+                f"the text {domain_count}"
             )
 
 

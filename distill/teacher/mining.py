@@ -33,16 +33,16 @@ def mined(
     Source: Moreira et al. 2024 (NV-Retriever), mining with a margin below the positive's score.
     """
     targets = list(dict.fromkeys(row.target or row.source for row in rows))
-    number = {text: at for at, text in enumerate(targets)}
+    number = {text: index for index, text in enumerate(targets)}
     normal = {text: equal_form(text) for text in dict.fromkeys([*(row.source for row in rows), *targets])}
     equal: dict[str, list[int]] = {}  # targets by normal form
-    for at, text in enumerate(targets):
-        equal.setdefault(normal[text], []).append(at)
+    for index, text in enumerate(targets):
+        equal.setdefault(normal[text], []).append(index)
     answers: dict[str, set[str]] = {}  # normal forms that are no negatives, by that of the source
     for row in rows:
         answers.setdefault(normal[row.source], {normal[row.source]}).add(normal[row.target or row.source])
     excluded = {
-        source: [at for text in targets_of_source for at in equal.get(text, ())]
+        source: [index for text in targets_of_source for index in equal.get(text, ())]
         for source, targets_of_source in answers.items()
     }
     found_ND = teacher.vectors(
@@ -50,7 +50,7 @@ def mined(
     )
     vectors = unit_vectors(torch.from_numpy(found_ND))
     sources_BD, targets_MD = vectors[: len(rows)], vectors[len(rows) :]
-    found = []
+    mined_rows = []
     for start in range(0, len(rows), MINED_TOGETHER):
         block = rows[start : start + MINED_TOGETHER]
         scores_BM = sources_BD[start : start + len(block)] @ targets_MD.T
@@ -60,12 +60,12 @@ def mined(
         for scores_M, row in zip(scores_BM, block, strict=True):
             scores_M[excluded[normal[row.source]]] = -torch.inf
         best, places = scores_BM.topk(min(count, len(targets)), dim=1)
-        for row, values, at in zip(block, best.tolist(), places.tolist(), strict=True):
-            near = [targets[i] for value, i in zip(values, at, strict=True) if value > -1e30]
+        for row, values, candidates in zip(block, best.tolist(), places.tolist(), strict=True):
+            near = [targets[i] for value, i in zip(values, candidates, strict=True) if value > -1e30]
             if len(near) == count:
-                found.append(row._replace(negatives=tuple(near)))
-    if not found:
+                mined_rows.append(row._replace(negatives=tuple(near)))
+    if not mined_rows:
         raise InputError(
             f"mined_negatives: {count}: none of {len(rows)} rows has as many targets that the teacher finds further"
         )
-    return found
+    return mined_rows

@@ -236,11 +236,11 @@ def _read(path: Path, places: np.ndarray, size: int) -> np.ndarray:
             number = file.fileno()
             if hasattr(os, "posix_fadvise") and os.fstat(number).st_size > IN_MEMORY:
                 # Read at random: ask the disk for all of them at once.
-                for a, b, position in runs:
-                    os.posix_fadvise(number, position * size, (b - a) * size, os.POSIX_FADV_WILLNEED)
-            for a, b, position in runs:
+                for start, stop, position in runs:
+                    os.posix_fadvise(number, position * size, (stop - start) * size, os.POSIX_FADV_WILLNEED)
+            for start, stop, position in runs:
                 try:
-                    _read_at(file, view[a * size : b * size], position * size)
+                    _read_at(file, view[start * size : stop * size], position * size)
                 except OSError as error:
                     if error.errno != errno.EIO:  # a bad sector: its items are missing
                         raise
@@ -256,8 +256,8 @@ def _write(path: Path, places: np.ndarray, items: np.ndarray) -> None:
     size, view = items.shape[1], np.ascontiguousarray(items).reshape(-1).data
     mode = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
     with open(os.open(path, mode, 0o666), "r+b", buffering=0) as file:
-        for a, b, position in _runs(places):
+        for start, stop, position in _runs(places):
             file.seek(position * size)
-            remaining = view[a * size : b * size]
+            remaining = view[start * size : stop * size]
             while remaining:  # a full disk first gives a short write
                 remaining = remaining[file.write(remaining) or 0 :]

@@ -118,7 +118,7 @@ class BatchFeed:
         self.paired = any(table.sides > 1 for table in tables) or bool(self.negatives_per_row)
         self.sides = 1 + self.paired + self.negatives_per_row
         self._tokens = [table.tokens(self.tokenizer, stage.max_length, self.prompts) for table in tables]
-        if sum(map(len, self.text.kept)) == 0:
+        if sum(map(len, self.text.training_rows)) == 0:
             raise MsdcError(f"stage {stage.name}: the corpora have no batch")
 
     def truncated(self) -> tuple[int, int]:
@@ -131,8 +131,13 @@ class BatchFeed:
 
     def _chunk(self, epoch: int, number: int) -> _Chunk:
         drawn = self.text.order.chunk(epoch, number)
-        tables, tokens = [self.text.tables[at] for at in drawn], [self._tokens[at] for at in drawn]
-        rows = [self.text.kept[at][places].astype(np.int64) for at, places in drawn.items()]
+        tables, tokens = (
+            [self.text.tables[table_number] for table_number in drawn],
+            [self._tokens[table_number] for table_number in drawn],
+        )
+        rows = [
+            self.text.training_rows[table_number][places].astype(np.int64) for table_number, places in drawn.items()
+        ]
         side_numbers = np.arange(1 + self.paired + (0 if self.stage.mined_negatives else self.negatives_per_row))
         starts, lengths, keys, stored = [], [], [], []
         prompts = self.stage.teacher_prompts if self.teacher is not None else None
@@ -153,9 +158,9 @@ class BatchFeed:
 
         def read(pick: np.ndarray) -> list[Row]:
             read_rows: dict[int, Row] = {}
-            for at in np.unique(of_R[pick]):
-                here = pick[of_R[pick] == at]
-                read_rows |= zip(here.tolist(), tables[at].read(row_R[here]), strict=True)
+            for table_number in np.unique(of_R[pick]):
+                here = pick[of_R[pick] == table_number]
+                read_rows |= zip(here.tolist(), tables[table_number].read(row_R[here]), strict=True)
             return [read_rows[number] for number in pick.tolist()]
 
         return _Chunk(
@@ -210,7 +215,7 @@ class BatchFeed:
 
     # --- batches ------------------------------------------------------------------------------------------------------
 
-    def _made(self, epoch: int, chunk: int, batch: int) -> Generator[_PreparedBatch, None, None]:
+    def _prepared_batches(self, epoch: int, chunk: int, batch: int) -> Generator[_PreparedBatch, None, None]:
         """Batches without end, each with the position after it and the stored rows [B, S, W] of the teacher."""
         while True:
             for number in range(chunk, self.text.order.chunks):
@@ -258,13 +263,13 @@ class BatchFeed:
                 partial(chunk.read, pick), pads[0], pads[1] if self.paired else None, negatives,
                 languages=chunk.language_R[pick].tolist(), domain_B=torch.from_numpy(chunk.domain_R[pick]),
                 label_B=None if chunk.labels_R is None else torch.from_numpy(chunk.labels_R[pick]),
-                texts_BS=torch.from_numpy(keys_RS[positions].view(np.int64)), whole=len(cut_rows),
+                texts_BS=torch.from_numpy(keys_RS[positions].view(np.int64)), global_size=len(cut_rows),
             )  # fmt: skip
             yield batch, None if stored_rows is None else stored_rows[positions]
 
     def batches(self) -> Generator[Batch, None, None]:
         """Batches without end; the position moves past each batch before it is yielded."""
-        prepared = self._made(self.position.epoch, self.position.chunk, self.position.batch)
+        prepared = self._prepared_batches(self.position.epoch, self.position.chunk, self.position.batch)
         # Mining needs the model and the other processes: it runs here, not in the thread.
         with closing(prepared if self.stage.mined_negatives is not None else ahead(prepared, AHEAD)) as source:
             # Windows begin at fixed positions: a resumed run computes the same texts together.

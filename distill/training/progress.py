@@ -229,12 +229,14 @@ class Trackers:
         file = folder / "trackers.json"
         if names and not file.is_file():
             write_json(file, {"id": uuid.uuid4().hex[:12]})
-        for one in names:
+        for tracker_name in names:
             try:
-                self._open.append(_Tracker(one, *TRACKERS[one](folder, name, settings, str(read_json(file)["id"]))))
+                self._open.append(
+                    _Tracker(tracker_name, *TRACKERS[tracker_name](folder, name, settings, str(read_json(file)["id"])))
+                )
             except Exception as error:  # of the library, such as a missing login
                 self.close()
-                raise MsdcError(f"`trackers` {one}: {shorten(' '.join(str(error).split()), 200)}") from error
+                raise MsdcError(f"`trackers` {tracker_name}: {shorten(' '.join(str(error).split()), 200)}") from error
 
     def log(self, row: Mapping[str, Any]) -> None:
         """One row of metrics.jsonl."""

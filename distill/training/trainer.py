@@ -40,7 +40,7 @@ CHECKPOINT_SECONDS = 120.0
 UNREAD = 16  # steps on a GPU whose numbers are read together
 
 
-def shares(sums: dict[str, float]) -> dict[str, float]:
+def loss_shares(sums: dict[str, float]) -> dict[str, float]:
     """Each number divided by their total, rounded to six digits; empty if the total is 0."""
     total = sum(sums.values())
     return {name: round(value / total, 6) for name, value in sums.items()} if total else {}
@@ -242,7 +242,7 @@ class Trainer:
             cost["minutes_per_10000_steps"] = round(10_000 * state.seconds / self.position.step / 60, 2)
         assert state.best is not None
         self.task.student.load_state_dict(parallel.on_rank_zero(self._best_weights))
-        parts = {f"share_{name}": value for name, value in shares(state.parts).items()}
+        parts = {f"share_{name}": value for name, value in loss_shares(state.parts).items()}
         taken = {"steps_taken": float(self.position.step)} if self._is_over() else {}
         numbers = {"step": float(state.best[1]), **taken, **state.best[2], **parts, **cost}
         return {**numbers, "seconds": round(state.seconds, 1)}
@@ -279,7 +279,7 @@ class Trainer:
                 self.log({
                     "stage": stage.name, "step": step, "epoch": self.position.epoch, "seconds": round(state.seconds, 6),
                     "steps_per_second": round(step / max(state.seconds, 1e-9), 3), "learning_rate": last.rate,
-                    **last.parts, "loss": float(np.mean(state.losses)), "shares": shares(state.recent),
+                    **last.parts, "loss": float(np.mean(state.losses)), "shares": loss_shares(state.recent),
                 })  # fmt: skip
                 state.losses, state.recent = [], {}
             if validates:
@@ -347,17 +347,17 @@ class Trainer:
         """The batch on the device of this process."""
         cuda = self.device.type == "cuda"
 
-        def own(value: Any) -> Any:
+        def to_device(value: Any) -> Any:
             """A tensor, a pair of ids and mask, or another value."""
             if isinstance(value, tuple):
-                return tuple(map(own, value))
+                return tuple(map(to_device, value))
             if isinstance(value, Tensor):
                 # From pinned memory the copy need not be waited for.
                 return (value.pin_memory() if cuda else value).to(self.device, non_blocking=True)
             return value
 
-        given = {name: own(value) for name, value in vars(batch).items() if name not in ("whole", "seed")}
-        return Batch(**given, whole=batch.whole, seed=seed)
+        fields = {name: to_device(value) for name, value in vars(batch).items() if name not in ("global_size", "seed")}
+        return Batch(**fields, global_size=batch.global_size, seed=seed)
 
     def _read(self, progress: StageProgress) -> _Step:
         """Read the numbers of the steps since the last time, and add them to the sums for metrics."""
@@ -419,9 +419,9 @@ class Trainer:
         numbers = parallel.on_rank_zero(self._score)
         by_language = {f"loss_{code}": s / n for code, (s, n) in sorted(state.by_language.items()) if n}
         state.by_language = {}
-        at = {"step": self.position.step, "epoch": self.position.epoch}
-        self.log({"stage": self.stage.name, **at, "evaluation": numbers, **by_language})
-        state.history.append({**at, **numbers})
+        progress = {"step": self.position.step, "epoch": self.position.epoch}
+        self.log({"stage": self.stage.name, **progress, "evaluation": numbers, **by_language})
+        state.history.append({**progress, **numbers})
         if self._is_best(numbers):
             state.best = (numbers["choice"], self.position.step, numbers)
         return self._stopped()

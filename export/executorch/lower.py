@@ -210,7 +210,9 @@ class ExportLayer(nn.Module):
         factors = ((self.hidden // self.heads) ** -0.5, 1.0, 1.0)
         maps = list(zip((layer.query, layer.key, layer.value), parts, factors, strict=True))
         alike = len({part and part.dtype for part in parts}) == 1
-        self.products = nn.ModuleList(side_by_side(few) for few in ([maps] if alike else [[one] for one in maps]))
+        self.products = nn.ModuleList(
+            side_by_side(few) for few in ([maps] if alike else [[product] for product in maps])
+        )
         self.output, self.attention_norm = layer.output, layer.attention_norm
         self.up, self.activation, self.down = layer.up, layer.activation, layer.down
         self.output_norm = layer.output_norm
@@ -406,7 +408,7 @@ def write_executorch(
             if offenders:
                 raise GateError(f"method {name}: {len(offenders)} operators outside the delegate, first {offenders[0]}")
         program = to_executorch_program(edge)
-    runner = save_program(program, target, style=style, constants=constants)
+    runner = save_executorch_program(program, target, style=style, constants=constants)
     quantized = any(dtype != "fp32" for dtype in plan.weights.values())
     share = round(low_bit_share(target, student, max_length), 4) if quantized else None
     part = ExecutorchPart(file=target.name, style=style, repeats=config.repeats)
@@ -462,7 +464,7 @@ def to_executorch_program(edge: Any, **options: bool) -> Any:
     return edge.to_executorch(ExecutorchBackendConfig(**options))
 
 
-def save_program(
+def save_executorch_program(
     program: Any, target: Path, *, style: ProgramStyle, constants: dict[str, int], takes_prompt: bool = False
 ) -> ExecutorchRunner:
     """Write a lowered program, run it at lengths 1, 2 and longest, and note that it is ours."""

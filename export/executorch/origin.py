@@ -29,7 +29,7 @@ CHILD_BYTES, PER_BYTE = 4 * 1024**3, 5
 # Longer inputs than this reach no other code.
 MOST_TOKENS = 256
 _REFUSED = 3
-_known: set[str] = set()
+_safe_programs: set[str] = set()
 
 
 def ask_child(module: str, path: Path, what: str, **request: Any) -> Any:
@@ -75,7 +75,7 @@ def answer(function: Callable[..., Any]) -> int:
     return 0
 
 
-def _place(sha256: str, package: str) -> Path:
+def _record_file(sha256: str, package: str) -> Path:
     # Another release may crash where this one does not.
     return user_cache() / "programs" / f"{sha256}-{version(package)}.json"
 
@@ -83,18 +83,18 @@ def _place(sha256: str, package: str) -> Path:
 def is_known(sha256: str, package: str = "executorch") -> bool:
     """Whether a program with this hash was exported or run here before, with this release of its runtime's package."""
     with contextlib.suppress(MsdcError, OSError):
-        return sha256 in _known or _place(sha256, package).is_file()
+        return sha256 in _safe_programs or _record_file(sha256, package).is_file()
     return False
 
 
 def remember(sha256: str, why: str, package: str = "executorch") -> None:
     """Note that a program needs no child process; without a cache, for this process alone."""
-    _known.add(sha256)
+    _safe_programs.add(sha256)
     with contextlib.suppress(MsdcError, OSError):
-        place = _place(sha256, package)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_json(place, {"sha256": sha256, package: version(package), "why": why})
-        drop_oldest(place.parent, "*.json", MAX_RECORDS)
+        file = _record_file(sha256, package)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_json(file, {"sha256": sha256, package: version(package), "why": why})
+        drop_oldest(file.parent, "*.json", MAX_RECORDS)
 
 
 def trial_run_if_unknown(path: Path, sha256: str, facts: dict[str, Any], package: str = "executorch") -> None:

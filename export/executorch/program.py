@@ -53,13 +53,15 @@ def without_compiler(*others: str) -> Iterator[None]:
         packages = {name: ModuleType(name) for name in (EXIR, *others)}
         for name, package in packages.items():
             parent, _, child = name.rpartition(".")
-            package.__path__ = [str(Path(place, child)) for place in import_module(parent).__path__]
+            package.__path__ = [str(Path(folder, child)) for folder in import_module(parent).__path__]
             sys.modules[name] = package
             setattr(import_module(parent), child, package)
         try:
             yield
         finally:
-            for name in [name for name in sys.modules if f"{name}.".startswith(tuple(f"{one}." for one in packages))]:
+            for name in [
+                name for name in sys.modules if f"{name}.".startswith(tuple(f"{parent}." for parent in packages))
+            ]:
                 del sys.modules[name]
             for name in packages:
                 parent, _, child = name.rpartition(".")
@@ -123,11 +125,11 @@ class ExecutorchRunner:
                 self.program = runtime.load_program(path, verification=Verification.InternalConsistency)
                 for name in METHODS[style]:
                     self._check_method(path, name, 2 if takes_prompt or self.takes_mask else 1)
-                for name, wanted in constants.items():
+                for name, expected in constants.items():
                     self._check_method(path, name, 0)
-                    found = self.program.load_method(name).execute([])
-                    if found != [wanted]:
-                        raise InputError(f"{path}: {name} is {str(found)[:80]} in the program, not {wanted}")
+                    outputs = self.program.load_method(name).execute([])
+                    if outputs != [expected]:
+                        raise InputError(f"{path}: {name} is {str(outputs)[:80]} in the program, not {expected}")
                 self.methods: dict[str, Any] = {name: self.program.load_method(name) for name in METHODS[style]}
         except (InputError, ImportError):
             raise
@@ -142,7 +144,7 @@ class ExecutorchRunner:
         if (method.num_inputs(), method.num_outputs()) != (inputs, 1):
             raise InputError(f"{path}: method {name} does not take {inputs} tensors and give one value")
 
-    def _one(self, ids: Sequence[int], prompt_tokens: int) -> np.ndarray:
+    def _vector(self, ids: Sequence[int], prompt_tokens: int) -> np.ndarray:
         ids_1T = self._torch.tensor([list(ids)], dtype=self._torch.int64)
         if "forward" in self.methods:
             second = [self._torch.tensor([prompt_tokens], dtype=self._torch.int64)] if self.takes_prompt else []
@@ -156,7 +158,7 @@ class ExecutorchRunner:
     def run(self, rows: Sequence[Sequence[int]], prompt_tokens: int = 0) -> np.ndarray:
         """float32 [N, D] of ragged rows of ids; see `Runner.run`."""
         try:
-            return np.stack([self._one(row, prompt_tokens) for row in rows]).astype(np.float32, copy=False)
+            return np.stack([self._vector(row, prompt_tokens) for row in rows]).astype(np.float32, copy=False)
         except RuntimeError as error:
             raise MsdcError(f"ExecuTorch failed to run the program: {' '.join(str(error).split())[:200]}") from error
 
@@ -216,11 +218,13 @@ class _Reader:
         self.program, self.named = file.program, file.named_data
         self.constants: dict[Any, Constant] = {}
 
-    def keep(self, place: Any, name: str, dtype: str, shape: Sequence[int], size: int, data: bytes) -> None:
+    def keep(self, position: Any, name: str, dtype: str, shape: Sequence[int], size: int, data: bytes) -> None:
         if size > len(data):
             raise ValueError(f"{name} has {len(data)} of {size} bytes")
-        if size and place not in self.constants:
-            self.constants[place] = Constant(name, dtype, tuple(shape), size, hashlib.sha256(data[:size]).hexdigest())
+        if size and position not in self.constants:
+            self.constants[position] = Constant(
+                name, dtype, tuple(shape), size, hashlib.sha256(data[:size]).hexdigest()
+            )
 
     def method(self, plan: Any) -> dict[str, Any]:
         values = [value.val for value in plan.values]

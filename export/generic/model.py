@@ -52,16 +52,16 @@ def attention(
     `attention_mask` is additive, [B or 1, 1, T or 1, T]; `position_bias` is added to the scores, [1, N, T, T].
     """
     del module, dropout, unused
-    B, N, _, d = query.shape
+    B, N, _, head_width = query.shape
     K = key.shape[1]
-    scale = d**-0.5 if scaling is None else scaling
+    scale = head_width**-0.5 if scaling is None else scaling
     query = query * scale if scale != 1.0 else query
     # A symbolic batch is no int.
     if isinstance(B, int) and B == 1:
         query, key, value = query.squeeze(0), key.squeeze(0), value.squeeze(0)
         if K != N:
             # A stack has known strides: a reshape would make torch.export guess them from the example.
-            key, value = (torch.stack([x] * (N // K), dim=1).view(N, -1, d) for x in (key, value))
+            key, value = (torch.stack([x] * (N // K), dim=1).view(N, -1, head_width) for x in (key, value))
         scores = torch.bmm(query, key.transpose(1, 2))
         for extra in (position_bias, attention_mask):
             scores = scores if extra is None else scores + extra.squeeze(0)
@@ -329,10 +329,10 @@ class SmoothedLinear(nn.Module):
         """The smoothed weight; some models look at its type."""
         return self.linear.weight
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, inputs: Tensor) -> Tensor:
         """[.., K] -> [.., N]."""
-        y: Tensor = self.linear(x * self.inverse)
-        return y
+        product: Tensor = self.linear(inputs * self.inverse)
+        return product
 
 
 @torch.inference_mode()
@@ -341,7 +341,7 @@ def _sizes(model: GenericModel, rows: Sequence[Sequence[int]]) -> tuple[dict[str
     means: dict[str, PowerMean] = {}
     groups: dict[str, int] = {}
     # Kept alive until the end of the first row, so that no two inputs have one id.
-    seen: list[Tensor] = []
+    inputs_seen: list[Tensor] = []
     normed: list[Tensor] = []
 
     def keep(module: nn.Module, inputs: Any, output: Any) -> None:
@@ -353,8 +353,10 @@ def _sizes(model: GenericModel, rows: Sequence[Sequence[int]]) -> tuple[dict[str
             if name not in groups:
                 if not any(tensor is inputs[0] for tensor in normed):
                     return
-                groups[name] = next((i for i, tensor in enumerate(seen) if tensor is inputs[0]), len(seen))
-                seen.append(inputs[0])
+                groups[name] = next(
+                    (i for i, tensor in enumerate(inputs_seen) if tensor is inputs[0]), len(inputs_seen)
+                )
+                inputs_seen.append(inputs[0])
             means.setdefault(name, PowerMean()).add(inputs[0].numpy())
 
         return note
@@ -378,15 +380,15 @@ def smooth_generic(model: GenericModel, rows: Sequence[Sequence[int]]) -> Generi
     its own: one product per number of an activation. Only what comes out of a norm is smoothed, as there.
     """
     means, groups = _sizes(model, [row for row in rows if row])
-    made = _copy(model)
-    smoothed = {name: made.get_submodule(name) for name in means}
+    smoothed_model = _copy(model)
+    smoothed = {name: smoothed_model.get_submodule(name) for name in means}
     for name, linear in smoothed.items():
         weights: list[Any] = [smoothed[other].weight for other in means if groups[other] == groups[name]]
         scale_K = scales_for(means[name].value, [weight.detach().float().cpu().numpy() for weight in weights])
         parent, _, leaf = name.rpartition(".")
         assert isinstance(linear, nn.Linear)
-        setattr(made.get_submodule(parent), leaf, SmoothedLinear(linear, torch.from_numpy(scale_K)))
-    return made
+        setattr(smoothed_model.get_submodule(parent), leaf, SmoothedLinear(linear, torch.from_numpy(scale_K)))
+    return smoothed_model
 
 
 def _copy(model: GenericModel) -> GenericModel:
@@ -437,17 +439,17 @@ def _norm(module: nn.Module) -> nn.Module | None:
     # Gemma stores the weight minus one. Recognized by what the module computes, not by its name.
     probe = torch.full((1, len(weight)), 0.5)
     for offset in (0.0, 1.0):
-        made = RootMeanSquareNorm(weight.float() + offset, float(eps))
-        if torch.allclose(made(probe), module(probe), atol=1e-5, rtol=1e-4):
-            return made
+        norm = RootMeanSquareNorm(weight.float() + offset, float(eps))
+        if torch.allclose(norm(probe), module(probe), atol=1e-5, rtol=1e-4):
+            return norm
     return None
 
 
 def with_norms(model: GenericModel) -> GenericModel:
     """A copy whose RMS norms are written in delegated operators; weights are shared."""
-    made = _copy(model)
-    _replace(made, _norm)
-    return made
+    copied_model = _copy(model)
+    _replace(copied_model, _norm)
+    return copied_model
 
 
 def linears(model: nn.Module) -> dict[str, nn.Linear]:
@@ -475,23 +477,23 @@ def is_large(shape: Sequence[int]) -> bool:
 
 def quantized(model: GenericModel) -> GenericModel:
     """A copy with torchao's int8 linears (activations int8 per token) and int8 tables, for ExecuTorch."""
-    made = copy.deepcopy(model)
-    tokens = made.tokens
+    quantized_model = copy.deepcopy(model)
+    tokens = quantized_model.tokens
 
     def small(module: nn.Module) -> nn.Module | None:
         other = type(module) is nn.Embedding and module is not tokens and is_large(module.weight.shape)
         return Int8Table(module) if other else None  # type: ignore[arg-type]
 
-    _replace(made, small)
-    for name, linear in linears(made).items():
+    _replace(quantized_model, small)
+    for name, linear in linears(quantized_model).items():
         part = int8_rows(linear.weight.detach().cpu().numpy(), name)
         linear.weight = nn.Parameter(torchao_weight(part), requires_grad=False)
-    table = ScaledTable(made.tokens)
-    if isinstance(made.steps[0], EmbeddingTable):
-        made.steps[0].tokens = table
+    table = ScaledTable(quantized_model.tokens)
+    if isinstance(quantized_model.steps[0], EmbeddingTable):
+        quantized_model.steps[0].tokens = table
     else:
-        text_part(made.body).set_input_embeddings(table)
-    return made
+        text_part(quantized_model.body).set_input_embeddings(table)
+    return quantized_model
 
 
 def count_parameters(model: GenericModel) -> dict[str, int]:

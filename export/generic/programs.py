@@ -31,7 +31,7 @@ from msdc.export.executorch.lower import (
     delegation,
     lowering,
     not_exported,
-    save_program,
+    save_executorch_program,
     to_edge,
     to_executorch_program,
 )
@@ -39,8 +39,7 @@ from msdc.export.executorch.program import FLOATS, read_pte
 from msdc.export.generic.model import GenericModel, is_large, quantized, with_norms
 from msdc.export.onnx.graph import MICROSOFT, GraphBuilder, pair_safe, quantize_tokens
 from msdc.export.onnx.program import subgraphs
-from msdc.export.onnx.write import IR_VERSION, OPSET
-from msdc.export.onnx.write import save_program as save_onnx
+from msdc.export.onnx.write import IR_VERSION, OPSET, save_onnx_program
 from msdc.export.schema import TARGETS, ExecutorchPart, ProgramStyle, WrittenProgram
 from msdc.processes import quiet
 
@@ -64,19 +63,19 @@ def write_generic_executorch(
         raise InputError(f"{model.architecture}: its pooling leaves the prompt's tokens out (include_prompt: false)")
     style: ProgramStyle = "masked" if masked else "forward"
     with lowering(f"{model.architecture} models"):
-        made = with_norms(model)
-        made = quantized(made) if precision == "int8" else made
+        lowerable_model = with_norms(model)
+        lowerable_model = quantized(lowerable_model) if precision == "int8" else lowerable_model
         ids_1T = torch.full((1, min(7, max_length)), min(3, model.vocabulary - 1), dtype=torch.int64)
         length = {1: torch.export.Dim("T", min=1, max=max_length)} if max_length > 1 else None
         inputs = {"prompt_B": torch.ones(1, dtype=torch.int64)} if model.takes_prompt else {}
         shapes: dict[str, Any] = {"ids_BT": length, **dict.fromkeys(inputs)}
         if masked:
             inputs["mask_BT"], shapes["mask_BT"] = torch.ones_like(ids_1T), length
-        program = torch.export.export(made, (ids_1T,), inputs, dynamic_shapes=shapes, strict=False)
+        program = torch.export.export(lowerable_model, (ids_1T,), inputs, dynamic_shapes=shapes, strict=False)
         edge = to_edge({"forward": program}, constants)
         share, outside = delegation([edge.exported_program("forward").graph_module])
         lowered = to_executorch_program(edge, do_quant_fusion_and_const_prop=True)
-    runner = save_program(lowered, target, style=style, constants=constants, takes_prompt=model.takes_prompt)
+    runner = save_executorch_program(lowered, target, style=style, constants=constants, takes_prompt=model.takes_prompt)
     low_bit = None if precision == "fp32" else round(_low_bit_share(target), 4)
     return WrittenProgram(ExecutorchPart(file=target.name, style=style, repeats=1), runner, low_bit, share, outside)
 
@@ -111,15 +110,15 @@ def exported(model: GenericModel, max_length: int) -> onnx.ModelProto:
     try:
         with quiet() as captured, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            made = torch.onnx.export(
+            exported_program = torch.onnx.export(
                 model, values, dynamo=True, opset_version=OPSET, verbose=False,
                 input_names=list(names), output_names=[OUTPUT], dynamic_shapes=shapes,
             )  # fmt: skip
     except Exception as error:
         words = captured.last_line() if captured else ""
         raise not_exported("ONNX Runtime", f"{model.architecture} models", error, words) from error
-    assert made is not None
-    proto: onnx.ModelProto = made.model_proto
+    assert exported_program is not None
+    proto: onnx.ModelProto = exported_program.model_proto
     return proto
 
 
@@ -141,16 +140,16 @@ class _Rewriter:
     def share(self) -> float:
         """Share of the bytes of all weights in the rewritten graph that are 8 bits; see `_low_bit_share`."""
         sizes = {TensorProto.FLOAT: 4, TensorProto.FLOAT16: 2, TensorProto.INT8: 1, TensorProto.UINT8: 1}
-        found = [t for t in self.graph.initializer if t.data_type in sizes and _is_weight(t.dims)]
-        total = sum(math.prod(t.dims) * sizes[t.data_type] for t in found)
-        return round(sum(math.prod(t.dims) for t in found if sizes[t.data_type] == 1) / total, 4) if total else 0.0
+        weights = [t for t in self.graph.initializer if t.data_type in sizes and _is_weight(t.dims)]
+        total = sum(math.prod(t.dims) * sizes[t.data_type] for t in weights)
+        return round(sum(math.prod(t.dims) for t in weights if sizes[t.data_type] == 1) / total, 4) if total else 0.0
 
     def matrix(self, name: str) -> np.ndarray | None:
         """A constant matrix [K, N] by the name of a value, through a Transpose; None for anything else."""
         if name in self.constants:
             tensor = self.constants[name]
-            whole = len(tensor.dims) == 2 and tensor.data_type == TensorProto.FLOAT
-            return numpy_helper.to_array(tensor) if whole else None
+            is_float_matrix = len(tensor.dims) == 2 and tensor.data_type == TensorProto.FLOAT
+            return numpy_helper.to_array(tensor) if is_float_matrix else None
         node = self.makers.get(name)
         if node is None or node.op_type not in ("Transpose", "Identity"):
             return None
@@ -159,29 +158,29 @@ class _Rewriter:
 
     def product(self, node: onnx.NodeProto, value: str, weight_KN: np.ndarray, bias: str = "") -> None:
         """value [.., K] @ weight + bias into the node's output."""
-        g, name = self.builder, node.output[0]
+        builder, name = self.builder, node.output[0]
         K = weight_KN.shape[0]
         part = int8_rows(weight_KN.T, name)
         values_NK, scale_N = pair_safe(np.ascontiguousarray(weight_KN.T), part.scale[:, 0])
         same = self._same_product(value)
         if same not in self._quantized:
             # Anchored at each token's minimum: what is known of an activation differs between architectures.
-            low = g.op("ReduceMin", value, g.const("int8/axis_last", [-1]), keepdims=1)
-            self._quantized[same] = (low, *quantize_tokens(g, g.op("Sub", value, low), K, 0.0, self._zeros))
+            low = builder.op("ReduceMin", value, builder.const("int8/axis_last", [-1]), keepdims=1)
+            self._quantized[same] = (low, *quantize_tokens(builder, builder.op("Sub", value, low), K, 0.0, self._zeros))
         low, quantized, step, zero_value = self._quantized[same]
-        zero = g.const(f"int8/zero_{zero_value}", np.asarray(zero_value, np.uint8))
-        weight, scale = g.const(f"{name}.weight", values_NK.T), g.const(f"{name}.scale", scale_N)
+        zero = builder.const(f"int8/zero_{zero_value}", np.asarray(zero_value, np.uint8))
+        weight, scale = builder.const(f"{name}.weight", values_NK.T), builder.const(f"{name}.scale", scale_N)
         if self.microsoft:
             self.uses_microsoft = True
-            one = g.const("int8/one", np.float32(1.0))
-            scaled = g.op("MatMulIntegerToFloat", quantized, weight, one, scale, zero, domain=MICROSOFT)
+            unit = builder.const("int8/one", np.float32(1.0))
+            scaled = builder.op("MatMulIntegerToFloat", quantized, weight, unit, scale, zero, domain=MICROSOFT)
         else:
-            total = g.op("MatMulInteger", quantized, weight, zero)
-            scaled = g.op("Mul", g.op("Cast", total, to=TensorProto.FLOAT), scale)
+            total = builder.op("MatMulInteger", quantized, weight, zero)
+            scaled = builder.op("Mul", builder.op("Cast", total, to=TensorProto.FLOAT), scale)
         total_N = values_NK.sum(1, dtype=np.int64).astype(np.float32) * scale_N
-        shift = g.op("Mul", low, g.const(f"{name}.shift", total_N))
-        made = g.op("Add", g.op("Mul", scaled, step), shift)
-        g.rename(g.op("Add", made, bias) if bias else made, name)
+        shift = builder.op("Mul", low, builder.const(f"{name}.shift", total_N))
+        shifted = builder.op("Add", builder.op("Mul", scaled, step), shift)
+        builder.rename(builder.op("Add", shifted, bias) if bias else shifted, name)
 
     def _same_product(self, value: str) -> Any:
         """What equal values have in common: query, key and value each multiply one state by equal constants."""
@@ -196,12 +195,12 @@ class _Rewriter:
 
     def look_up(self, node: onnx.NodeProto, table_VE: np.ndarray) -> None:
         """Rows of a table for ids: tokens, positions."""
-        g, ids = self.builder, node.input[1]
+        builder, ids = self.builder, node.input[1]
         name = "tokens" if table_VE.shape == self.table_shape else node.input[0]
         part = int8_rows(table_VE, name)
-        rows = g.op("Gather", g.const(f"{name}.weight/int8", part.values), ids)
-        scales = g.op("Gather", g.const(f"{name}.scale/int8", part.scale), ids)
-        g.rename(g.op("Mul", g.op("Cast", rows, to=TensorProto.FLOAT), scales), node.output[0])
+        rows = builder.op("Gather", builder.const(f"{name}.weight/int8", part.values), ids)
+        scales = builder.op("Gather", builder.const(f"{name}.scale/int8", part.scale), ids)
+        builder.rename(builder.op("Mul", builder.op("Cast", rows, to=TensorProto.FLOAT), scales), node.output[0])
 
     def run(self) -> None:
         """Rewrite the graph in place."""
@@ -217,13 +216,15 @@ class _Rewriter:
 
     def _store_others(self, used: set[str]) -> None:
         """Store tables that are read whole (DeBERTa's relative positions) as int8; ONNX Runtime unfolds them once."""
-        g = self.builder
+        builder = self.builder
         for tensor in [t for t in self.graph.initializer if t.name in used and t.data_type == TensorProto.FLOAT]:
             if is_large(tensor.dims):
                 part = int8_rows(numpy_helper.to_array(tensor), tensor.name)
-                floats = g.op("Cast", g.const(f"{tensor.name}/int8", part.values), to=TensorProto.FLOAT)
+                floats = builder.op("Cast", builder.const(f"{tensor.name}/int8", part.values), to=TensorProto.FLOAT)
                 self.graph.initializer.remove(tensor)
-                g.rename(g.op("Mul", floats, g.const(f"{tensor.name}/scale", part.scale)), tensor.name)
+                builder.rename(
+                    builder.op("Mul", floats, builder.const(f"{tensor.name}/scale", part.scale)), tensor.name
+                )
 
     def _replaced(self, node: onnx.NodeProto) -> bool:
         kind = node.op_type
@@ -247,14 +248,14 @@ class _Rewriter:
 def drop_unused(graph: onnx.GraphProto) -> None:
     """Remove nodes and initializers that no output needs."""
     needed = {value.name for value in graph.output}
-    kept = []
+    used_nodes = []
     for node in reversed(graph.node):
         if needed.intersection(node.output):
-            kept.append(node)
+            used_nodes.append(node)
             needed.update(node.input)
             needed.update(name for inner in subgraphs(node) for used in inner.node for name in used.input)
     del graph.node[:]
-    graph.node.extend(reversed(kept))
+    graph.node.extend(reversed(used_nodes))
     used = [tensor for tensor in graph.initializer if tensor.name in needed]
     del graph.initializer[:]
     graph.initializer.extend(used)
@@ -263,9 +264,9 @@ def drop_unused(graph: onnx.GraphProto) -> None:
 def write_generic_onnx(
     model: GenericModel, precision: str, target_file: Path, *, max_length: int, target: str, pad_id: int
 ) -> WrittenProgram:
-    """Write `target_file` and its `.data` next to it; see `msdc.export.onnx.write.save_program`."""
-    made = exported(model, max_length)
-    graph, uses_microsoft, share = made.graph, False, None
+    """Write `target_file` and its `.data` next to it; see `msdc.export.onnx.write.save_onnx_program`."""
+    exported_model = exported(model, max_length)
+    graph, uses_microsoft, share = exported_model.graph, False, None
     if precision == "int8":
         rewriter = _Rewriter(graph, tuple(model.tokens.weight.shape), TARGETS[target].microsoft_operators)
         rewriter.run()
@@ -281,9 +282,15 @@ def write_generic_onnx(
     for value in (*graph.input, *graph.output):
         del value.metadata_props[:]
     opsets = [helper.make_opsetid("", OPSET)] + ([helper.make_opsetid(MICROSOFT, 1)] if uses_microsoft else [])
-    whole: Any = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="msdc")
-    whole.functions.extend(made.functions)
-    return save_onnx(
-        whole, target_file, share, vocabulary=model.vocabulary, width=model.width, max_length=max_length, pad_id=pad_id,
+    model_proto: Any = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="msdc")
+    model_proto.functions.extend(exported_model.functions)
+    return save_onnx_program(
+        model_proto,
+        target_file,
+        share,
+        vocabulary=model.vocabulary,
+        width=model.width,
+        max_length=max_length,
+        pad_id=pad_id,
         padded=not model.reads_padding,
-    )  # fmt: skip
+    )

@@ -120,10 +120,12 @@ def search_answers(folder: Path, manifest: Manifest, runtime: str) -> str:
     """
     model = GoldenEncoder(folder, manifest, runtime)
     spans = passages(model.texts, *model.token_counter())
-    whole = [text for text, found in zip(model.texts, spans, strict=True) if found == [(0, len(text))]]
-    texts = [text for text in dict.fromkeys(whole) if text.isprintable() and len(text.split()) > 2]
+    complete_texts = [
+        text for text, text_spans in zip(model.texts, spans, strict=True) if text_spans == [(0, len(text))]
+    ]
+    texts = [text for text in dict.fromkeys(complete_texts) if text.isprintable() and len(text.split()) > 2]
     unread = Reader(model.tokenizer, model.max_length).unread(texts)
-    texts = [text for text, left in zip(texts, unread, strict=True) if not left]
+    texts = [text for text, unread_text in zip(texts, unread, strict=True) if not unread_text]
     queries, texts = texts[::6], [text for row, text in enumerate(texts) if row % 6]
     lines = [f"document\t{number}\t{text}" for number, text in enumerate(texts, 1)]
     index = open_index(texts, model)
@@ -136,8 +138,8 @@ def search_answers(folder: Path, manifest: Manifest, runtime: str) -> str:
 
 def _left_out(_: str, names: list[str]) -> set[str]:
     """What Python and operating systems leave in a template's folder of a checkout."""
-    kept = {path.name for path in without_system_files(map(Path, names))}
-    return {name for name in names if name not in kept or name == "__pycache__" or name.endswith(".pyc")}
+    template_files = {path.name for path in without_system_files(map(Path, names))}
+    return {name for name in names if name not in template_files or name == "__pycache__" or name.endswith(".pyc")}
 
 
 def _write_template(template: str, out: Path, values: dict[str, str]) -> None:

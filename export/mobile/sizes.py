@@ -41,6 +41,9 @@ def size_table(folder: Path, parts: Mapping[str, Sequence[str]], libraries: Mapp
 
 def app_sizes(folder: Path, parts: Mapping[str, Sequence[str]], runtime: str) -> str:
     """Markdown: the bytes that an arm64 app grows by with files in `folder` and the libraries of `runtime`."""
-    found = [measured()[name] for name in (runtime, "core")]
-    libraries = {f"{one['what']}: {one['source']}": (one["bytes"], one["compressed"]) for one in found}
+    libraries_measured = [measured()[name] for name in (runtime, "core")]
+    libraries = {
+        f"{library['what']}: {library['source']}": (library["bytes"], library["compressed"])
+        for library in libraries_measured
+    }
     return size_table(folder, parts, libraries)

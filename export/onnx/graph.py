@@ -123,19 +123,19 @@ class Weights:
         self.token_norm: tuple[str, ...] = ()
         self._zeros_of: dict[int, str] = {}
 
-    def pair(self, g: GraphBuilder, name: str) -> tuple[str, str]:
+    def pair(self, builder: GraphBuilder, name: str) -> tuple[str, str]:
         """Initializers of a norm: its weight and its bias."""
-        weight, bias = (g.const(f"{name}.{part}", self.state[f"{name}.{part}"]) for part in ("weight", "bias"))
+        weight, bias = (builder.const(f"{name}.{part}", self.state[f"{name}.{part}"]) for part in ("weight", "bias"))
         return weight, bias
 
-    def unsmoothed(self, g: GraphBuilder, kind: str, index: int, value: str) -> str:
+    def unsmoothed(self, builder: GraphBuilder, kind: str, index: int, value: str) -> str:
         """A hidden state multiplied back to its full scale; `kind` is entry or middle."""
         scale_H = getattr(self.smoothed, kind)[index]
         if scale_H is None:
             return value
-        return str(g.op("Mul", value, g.const(f"layers.{index}.{kind}.smooth", scale_H)))
+        return str(builder.op("Mul", value, builder.const(f"layers.{index}.{kind}.smooth", scale_H)))
 
-    def activate(self, g: GraphBuilder, kind: str, value: str, reader: str = "") -> str:
+    def activate(self, builder: GraphBuilder, kind: str, value: str, reader: str = "") -> str:
         """An activation of `msdc.compress.student.model.ACTIVATIONS`; `reader` is the linear that takes it.
 
         Where the reader rounds it to 8 bits, GELU is computed with tanh: at most 0.0005 away, less than a step, and
@@ -145,14 +145,14 @@ class Weights:
             return value
         if kind in ("gelu", "gelu_new"):
             close = self.microsoft and self.plan.dtype(f"{reader}.weight") == "int8"
-            return str(g.op("Gelu", value, approximate="tanh" if close or kind == "gelu_new" else "none"))
-        return str(g.op({"relu": "Relu", "tanh": "Tanh"}[kind], value))
+            return str(builder.op("Gelu", value, approximate="tanh" if close or kind == "gelu_new" else "none"))
+        return str(builder.op({"relu": "Relu", "tanh": "Tanh"}[kind], value))
 
     def _bias(self, names: list[str]) -> np.ndarray | None:
         parts = [self.state.get(f"{name}.bias") for name in names]
         return None if any(part is None for part in parts) else np.concatenate([part for part in parts])  # type: ignore[union-attr]
 
-    def qkv(self, g: GraphBuilder, index: int, hidden: str) -> list[str]:
+    def qkv(self, builder: GraphBuilder, index: int, hidden: str) -> list[str]:
         """Query (divided by sqrt of the head width), key and value, [B, T, H] each, of one product.
 
         With Microsoft's operators only the query gets its bias (see `output`), else all three.
@@ -161,15 +161,17 @@ class Weights:
         factor = np.ones(3 * H, dtype=np.float32)
         factor[:H] = 1.0 / math.sqrt(H // self.config.heads)
         label, bias_3H = f"layers.{index}.qkv", self._bias(names)
-        joined = self._product(g, label, names, hidden, factor=factor)
+        joined = self._product(builder, label, names, hidden, factor=factor)
         if not self.microsoft:
-            joined = self._biased(g, label, joined, None if bias_3H is None else bias_3H * factor)
-        three = list(g.op("Split", joined, g.const("three_hidden", [H, H, H]), name="qkv", outputs=3, axis=-1))
+            joined = self._biased(builder, label, joined, None if bias_3H is None else bias_3H * factor)
+        three = list(
+            builder.op("Split", joined, builder.const("three_hidden", [H, H, H]), name="qkv", outputs=3, axis=-1)
+        )
         if self.microsoft and bias_3H is not None:
-            three[0] = self._biased(g, names[0], three[0], bias_3H[:H] * factor[:H])
+            three[0] = self._biased(builder, names[0], three[0], bias_3H[:H] * factor[:H])
         return three
 
-    def output(self, g: GraphBuilder, index: int, context: str) -> tuple[str, str]:
+    def output(self, builder: GraphBuilder, index: int, context: str) -> tuple[str, str]:
         """The product of attention's output map, and the initializer of its bias.
 
         Where key and value were left without their biases, this puts them right. A query's scores all change by the
@@ -178,27 +180,27 @@ class Weights:
         """
         name, value = f"layers.{index}.output", self.state.get(f"layers.{index}.value.bias")
         if not self.microsoft or value is None:
-            return self.unbiased(g, name, context)
+            return self.unbiased(builder, name, context)
         bias_H, own_H = self.state[f"{name}.weight"] @ value, self._bias([name])
         bias_H = bias_H if own_H is None else bias_H + own_H
-        return self._product(g, name, [name], context), g.const(f"{name}.full_bias", bias_H)
+        return self._product(builder, name, [name], context), builder.const(f"{name}.full_bias", bias_H)
 
-    def linear(self, g: GraphBuilder, name: str, value: str, floor: float | None = None) -> str:
+    def linear(self, builder: GraphBuilder, name: str, value: str, floor: float | None = None) -> str:
         """x W^T + b for the linear `name`; `floor` is the minimum of x, where it is known."""
-        return self._biased(g, name, self._product(g, name, [name], value, floor=floor), self._bias([name]))
+        return self._biased(builder, name, self._product(builder, name, [name], value, floor=floor), self._bias([name]))
 
-    def unbiased(self, g: GraphBuilder, name: str, value: str, floor: float | None = None) -> tuple[str, str]:
+    def unbiased(self, builder: GraphBuilder, name: str, value: str, floor: float | None = None) -> tuple[str, str]:
         """x W^T, and the initializer b (empty where the linear has none), for an operator that adds b itself."""
         bias_N = self._bias([name])
-        product = self._product(g, name, [name], value, floor=floor)
-        return product, "" if bias_N is None else g.const(f"{name}.bias", bias_N)
+        product = self._product(builder, name, [name], value, floor=floor)
+        return product, "" if bias_N is None else builder.const(f"{name}.bias", bias_N)
 
     @staticmethod
-    def _biased(g: GraphBuilder, label: str, product: str, bias_N: np.ndarray | None) -> str:
-        return product if bias_N is None else str(g.op("Add", product, g.const(f"{label}.bias", bias_N)))
+    def _biased(builder: GraphBuilder, label: str, product: str, bias_N: np.ndarray | None) -> str:
+        return product if bias_N is None else str(builder.op("Add", product, builder.const(f"{label}.bias", bias_N)))
 
     def _product(
-        self, g: GraphBuilder, label: str, names: list[str], value: str, *, factor: np.ndarray | None = None,
+        self, builder: GraphBuilder, label: str, names: list[str], value: str, *, factor: np.ndarray | None = None,
         floor: float | None = None,
     ) -> str:  # fmt: skip
         """x W^T of the linears `names`, side by side; `factor` multiplies the outputs."""
@@ -206,32 +208,40 @@ class Weights:
         if len(kinds) > 1:
             # A mixed plan: each map on its own, then side by side again.
             factors = [None] * len(names) if factor is None else np.split(factor, len(names))
-            parts = [self._product(g, name, [name], value, factor=f) for name, f in zip(names, factors, strict=True)]
-            return str(g.op("Concat", *parts, axis=-1))
+            parts = [
+                self._product(builder, name, [name], value, factor=f) for name, f in zip(names, factors, strict=True)
+            ]
+            return str(builder.op("Concat", *parts, axis=-1))
         kind = kinds.pop()
         if kind == "fp32":
             weight_NK = np.concatenate([self.state[f"{name}.weight"] for name in names])
             weight_NK = weight_NK if factor is None else weight_NK * factor[:, None]
-            return str(g.op("MatMul", value, g.const(f"{label}.weight", weight_NK.T), name=label))
+            return str(builder.op("MatMul", value, builder.const(f"{label}.weight", weight_NK.T), name=label))
         if kind == "int8":
-            return self._int8(g, label, names, value, factor, floor)
-        return self._int4(g, label, names, value, factor)
+            return self._int8(builder, label, names, value, factor, floor)
+        return self._int4(builder, label, names, value, factor)
 
-    def quantize(self, g: GraphBuilder, value: str, width: int, floor: float | None = None) -> Quantized:
+    def quantize(self, builder: GraphBuilder, value: str, width: int, floor: float | None = None) -> Quantized:
         """uint8 of a hidden state or sentence, its steps, and the zero point."""
-        return quantize_tokens(g, value, width, floor, lambda zero, step: self._zeros(g, zero, step))
+        return quantize_tokens(builder, value, width, floor, lambda zero, step: self._zeros(builder, zero, step))
 
-    def _zeros(self, g: GraphBuilder, zero: int, step: str) -> str:
+    def _zeros(self, builder: GraphBuilder, zero: int, step: str) -> str:
         """A zero point in the shape of a row's steps: [B, T, 1] made once outside the recurrence, or its own."""
-        constant = g.const(f"zeros_{zero}", np.full((1, 1, 1), zero, np.uint8))
+        constant = builder.const(f"zeros_{zero}", np.full((1, 1, 1), zero, np.uint8))
         if not self.row_shape:
-            return str(g.op("Expand", g.const(f"zeros2_{zero}", np.full((1, 1), zero, np.uint8)), g.op("Shape", step)))
+            return str(
+                builder.op(
+                    "Expand",
+                    builder.const(f"zeros2_{zero}", np.full((1, 1), zero, np.uint8)),
+                    builder.op("Shape", step),
+                )
+            )
         if zero not in self._zeros_of:
-            self._zeros_of[zero] = str(g.outer.op("Expand", constant, self.row_shape, name=f"zeros_{zero}"))
+            self._zeros_of[zero] = str(builder.outer.op("Expand", constant, self.row_shape, name=f"zeros_{zero}"))
         return self._zeros_of[zero]
 
     def _int8(
-        self, g: GraphBuilder, label: str, names: list[str], value: str, factor: np.ndarray | None,
+        self, builder: GraphBuilder, label: str, names: list[str], value: str, factor: np.ndarray | None,
         floor: float | None,
     ) -> str:  # fmt: skip
         parts = [self.quantized[f"{name}.weight"] for name in names]
@@ -239,19 +249,21 @@ class Weights:
         values_NK, scale_N = pair_safe(weight_NK, np.concatenate([part.scale for part in parts])[:, 0])
         scale_N = scale_N if factor is None else scale_N * factor
         # `scale_N` is symmetric int8 with zero point 0, so the product needs no correction for the weights' side.
-        quantized, step, zero_value = self.quantize(g, value, values_NK.shape[1], floor)
-        zero = g.const(f"zero_{zero_value}", np.asarray(zero_value, np.uint8))
-        weight, scale = g.const(f"{label}.weight", values_NK.T), g.const(f"{label}.scale", scale_N)
+        quantized, step, zero_value = self.quantize(builder, value, values_NK.shape[1], floor)
+        zero = builder.const(f"zero_{zero_value}", np.asarray(zero_value, np.uint8))
+        weight, scale = builder.const(f"{label}.weight", values_NK.T), builder.const(f"{label}.scale", scale_N)
         if self.microsoft:
             self.uses_microsoft = True
-            unit = g.const("one", np.float32(1.0))
-            scaled = g.op("MatMulIntegerToFloat", quantized, weight, unit, scale, zero, name=label, domain=MICROSOFT)
+            unit = builder.const("one", np.float32(1.0))
+            scaled = builder.op(
+                "MatMulIntegerToFloat", quantized, weight, unit, scale, zero, name=label, domain=MICROSOFT
+            )
         else:
-            total = g.op("MatMulInteger", quantized, weight, zero, name=label)
-            scaled = g.op("Mul", g.op("Cast", total, to=TensorProto.FLOAT), scale)
-        return str(g.op("Mul", scaled, step))
+            total = builder.op("MatMulInteger", quantized, weight, zero, name=label)
+            scaled = builder.op("Mul", builder.op("Cast", total, to=TensorProto.FLOAT), scale)
+        return str(builder.op("Mul", scaled, step))
 
-    def _int4(self, g: GraphBuilder, label: str, names: list[str], value: str, factor: np.ndarray | None) -> str:
+    def _int4(self, builder: GraphBuilder, label: str, names: list[str], value: str, factor: np.ndarray | None) -> str:
         """4-bit groups: Microsoft's MatMulNBits, or on targets without it DequantizeLinear over blocks."""
         parts = [self.quantized[f"{name}.weight"] for name in names]
         values_NK = np.concatenate([part.values for part in parts])
@@ -261,37 +273,39 @@ class Weights:
         # Stored as bfloat16, as they were chosen; converted once when a session is created.
         half = scale_NG.astype("bfloat16").view("<u2").tobytes()
         stored = helper.make_tensor(f"{label}.scale", TensorProto.BFLOAT16, (N, K // group), half, raw=True)
-        scale = g.outer.op("Cast", g.raw(stored), name="scale", to=TensorProto.FLOAT)
+        scale = builder.outer.op("Cast", builder.raw(stored), name="scale", to=TensorProto.FLOAT)
         if self.microsoft:
             self.uses_microsoft = True
             blocks = _pack_pairs((values_NK + 8).astype(np.uint8)).reshape(N, K // group, group // 2)
             options = {"K": K, "N": N, "bits": 4, "block_size": group, "accuracy_level": 4}
-            packed = g.const(f"{label}.weight", blocks)
-            return str(g.op("MatMulNBits", value, packed, scale, name=label, domain=MICROSOFT, **options))
+            packed = builder.const(f"{label}.weight", blocks)
+            return str(builder.op("MatMulNBits", value, packed, scale, name=label, domain=MICROSOFT, **options))
         half_bytes = _pack_pairs(values_NK.view(np.uint8) & 15).tobytes()
-        packed = g.raw(helper.make_tensor(f"{label}.weight", TensorProto.INT4, (N, K), half_bytes, raw=True))
-        weight_NK = g.outer.op("DequantizeLinear", packed, scale, axis=1, block_size=group)
-        return str(g.op("MatMul", value, g.outer.op("Transpose", weight_NK, perm=[1, 0]), name=label))
+        packed = builder.raw(helper.make_tensor(f"{label}.weight", TensorProto.INT4, (N, K), half_bytes, raw=True))
+        weight_NK = builder.outer.op("DequantizeLinear", packed, scale, axis=1, block_size=group)
+        return str(builder.op("MatMul", value, builder.outer.op("Transpose", weight_NK, perm=[1, 0]), name=label))
 
-    def table(self, g: GraphBuilder, ids: str) -> str:
+    def table(self, builder: GraphBuilder, ids: str) -> str:
         """Rows of the token table for `ids`, float32 [B, T, E]."""
-        return self._rows(g, ids) if self.index is None else self._coded_rows(g, ids, self.index)
+        return self._rows(builder, ids) if self.index is None else self._coded_rows(builder, ids, self.index)
 
-    def _coded_rows(self, g: GraphBuilder, ids: str, index_Vk: np.ndarray) -> str:
+    def _coded_rows(self, builder: GraphBuilder, ids: str, index_Vk: np.ndarray) -> str:
         """Sums of the base rows that a code names, float32 [B, T, E]."""
-        linked_BTk = g.op("Cast", g.op("Gather", g.const(INDEX, index_Vk), ids, name="links"), to=TensorProto.INT32)
+        index_BTk = builder.op(
+            "Cast", builder.op("Gather", builder.const(INDEX, index_Vk), ids, name="code_index"), to=TensorProto.INT32
+        )
         part = self.quantized.get(CODE)
         if part is None:
-            weight_BTk = g.op("Gather", g.const(CODE, self.state[CODE]), ids, name="link_weights")
+            weight_BTk = builder.op("Gather", builder.const(CODE, self.state[CODE]), ids, name="code_weights")
         else:
-            values = g.op("Gather", g.const(CODE, part.values), ids, name="link_weights")
-            scale_k = g.const(f"{CODE}.scale", part.scale[0])
-            weight_BTk = g.op("Mul", g.op("Cast", values, to=TensorProto.FLOAT), scale_k)
-        weight_BTk1 = g.op("Unsqueeze", weight_BTk, g.const("axis_last", [-1]))
-        rows_BTkE = self._rows(g, linked_BTk, weight_BTk1)
-        return str(g.op("ReduceSum", rows_BTkE, g.const("axis_links", [-2]), keepdims=0))
+            values = builder.op("Gather", builder.const(CODE, part.values), ids, name="code_weights")
+            scale_k = builder.const(f"{CODE}.scale", part.scale[0])
+            weight_BTk = builder.op("Mul", builder.op("Cast", values, to=TensorProto.FLOAT), scale_k)
+        weight_BTk1 = builder.op("Unsqueeze", weight_BTk, builder.const("axis_last", [-1]))
+        rows_BTkE = self._rows(builder, index_BTk, weight_BTk1)
+        return str(builder.op("ReduceSum", rows_BTkE, builder.const("axis_nonzeros", [-2]), keepdims=0))
 
-    def _rows(self, g: GraphBuilder, ids: str, weight: str = "") -> str:
+    def _rows(self, builder: GraphBuilder, ids: str, weight: str = "") -> str:
         """Stored rows of the token table for `ids`, each times its `weight` [.., 1] if given, float32 [.., E].
 
         Two 4-bit numbers are looked up together, by their byte in a table of 256 pairs: four times as fast as ONNX
@@ -299,35 +313,37 @@ class Weights:
         """
         part = self.quantized.get(TABLE)
         if part is None:
-            rows = g.op("Gather", g.const(TABLE, self.state[TABLE]), ids, name="table")
-            return str(g.op("Mul", rows, weight) if weight else rows)
+            rows = builder.op("Gather", builder.const(TABLE, self.state[TABLE]), ids, name="table")
+            return str(builder.op("Mul", rows, weight) if weight else rows)
         int4 = part.dtype == "int4"
-        scale = g.op("Gather", g.const(f"{TABLE}.scale", part.scale.astype(np.float16) if int4 else part.scale), ids)
-        scale = g.op("Cast", scale, to=TensorProto.FLOAT) if int4 else scale
-        scale = g.op("Mul", scale, weight) if weight else scale
+        scale = builder.op(
+            "Gather", builder.const(f"{TABLE}.scale", part.scale.astype(np.float16) if int4 else part.scale), ids
+        )
+        scale = builder.op("Cast", scale, to=TensorProto.FLOAT) if int4 else scale
+        scale = builder.op("Mul", scale, weight) if weight else scale
         if not int4:
-            values = g.op("Gather", g.const(TABLE, part.values), ids, name="table")
-            return str(g.op("Mul", g.op("Cast", values, to=TensorProto.FLOAT), scale))
+            values = builder.op("Gather", builder.const(TABLE, part.values), ids, name="table")
+            return str(builder.op("Mul", builder.op("Cast", values, to=TensorProto.FLOAT), scale))
         count, columns = part.values.shape
-        packed = g.const(TABLE, _pack_pairs((part.values + 8).astype(np.uint8)).reshape(count, columns // 2))
+        packed = builder.const(TABLE, _pack_pairs((part.values + 8).astype(np.uint8)).reshape(count, columns // 2))
         all_bytes = np.arange(256)
-        halves = g.const(HALVES, np.stack([all_bytes & 15, all_bytes >> 4], axis=1).astype(np.float32) - 8)
-        byte = g.op("Cast", g.op("Gather", packed, ids, name="table"), to=TensorProto.INT32)
+        halves = builder.const(HALVES, np.stack([all_bytes & 15, all_bytes >> 4], axis=1).astype(np.float32) - 8)
+        byte = builder.op("Cast", builder.op("Gather", packed, ids, name="table"), to=TensorProto.INT32)
         leading = [0, 0, 0] if weight else [0, 0]
-        grouped = g.const("grouped", [*leading, columns // part.group, part.group])
-        values = g.op("Reshape", g.op("Gather", halves, byte), grouped)
-        scaled = g.op("Mul", values, g.op("Unsqueeze", scale, g.const("axis_last", [-1])))
-        return str(g.op("Reshape", scaled, g.const("ungrouped", [*leading, columns])))
+        grouped = builder.const("grouped", [*leading, columns // part.group, part.group])
+        values = builder.op("Reshape", builder.op("Gather", halves, byte), grouped)
+        scaled = builder.op("Mul", values, builder.op("Unsqueeze", scale, builder.const("axis_last", [-1])))
+        return str(builder.op("Reshape", scaled, builder.const("ungrouped", [*leading, columns])))
 
-    def positions(self, g: GraphBuilder, max_length: int, length: str) -> str:
+    def positions(self, builder: GraphBuilder, max_length: int, length: str) -> str:
         """The first T rows of the position table, float32 [T, H]."""
-        bounds = (g.const("zero_start", [0]), length, g.const("axis_0", [0]))
+        bounds = (builder.const("zero_start", [0]), length, builder.const("axis_0", [0]))
         part = self.quantized.get(POSITION)
         if part is None:
-            return str(g.op("Slice", g.const(POSITION, self.state[POSITION][:max_length]), *bounds))
-        rows = g.op("Slice", g.const(POSITION, part.values[:max_length]), *bounds)
-        scales = g.op("Slice", g.const(f"{POSITION}.scale", part.scale[:max_length]), *bounds)
-        return str(g.op("Mul", g.op("Cast", rows, to=TensorProto.FLOAT), scales))
+            return str(builder.op("Slice", builder.const(POSITION, self.state[POSITION][:max_length]), *bounds))
+        rows = builder.op("Slice", builder.const(POSITION, part.values[:max_length]), *bounds)
+        scales = builder.op("Slice", builder.const(f"{POSITION}.scale", part.scale[:max_length]), *bounds)
+        return str(builder.op("Mul", builder.op("Cast", rows, to=TensorProto.FLOAT), scales))
 
 
 def _pack_pairs(half_bytes: np.ndarray) -> np.ndarray:
@@ -365,7 +381,12 @@ def _worst_pair(values_NK: np.ndarray) -> np.ndarray:
 
 
 def quantize_tokens(
-    g: GraphBuilder, value: str, width: int, floor: float | None, zeros: Callable[[int, str], str], levels: int = LEVELS
+    builder: GraphBuilder,
+    value: str,
+    width: int,
+    floor: float | None,
+    zeros: Callable[[int, str], str],
+    levels: int = LEVELS,
 ) -> tuple[str, str, int]:
     """uint8 [.., K] in 0 .. `levels` of float [.., K = `width`], the step of each token [.., 1], and the zero point.
 
@@ -374,17 +395,17 @@ def quantize_tokens(
     `zeros(zero, step)` names a tensor of that zero point in the shape of `step`. A token of zeros has step 0:
     whatever it is quantized to is 0 again once it is multiplied by its step.
     """
-    last = g.const("axis_last", [-1])
+    last = builder.const("axis_last", [-1])
     if floor is None:
-        largest = g.op("ReduceMax", g.op("Abs", value), last, keepdims=1)
+        largest = builder.op("ReduceMax", builder.op("Abs", value), last, keepdims=1)
         zero = steps = levels // 2
     else:
         zero = FLOOR_ZERO if floor else 0
         steps = levels - zero
-        largest = g.op("ReduceMax", value, last, keepdims=1)
+        largest = builder.op("ReduceMax", value, last, keepdims=1)
         if floor:
             # Below this size of token the floor itself would not fit under the zero point.
             least = np.float32(-floor * steps / zero)
-            largest = g.op("Max", largest, g.const(f"least_{least:.4f}", least))
-    step = str(g.op("Mul", largest, g.const(f"inverse_{steps}", np.float32(1.0 / steps))))
-    return str(g.op("QuantizeLinear", value, step, zeros(zero, step), axis=-1, block_size=width)), step, zero
+            largest = builder.op("Max", largest, builder.const(f"least_{least:.4f}", least))
+    step = str(builder.op("Mul", largest, builder.const(f"inverse_{steps}", np.float32(1.0 / steps))))
+    return str(builder.op("QuantizeLinear", value, step, zeros(zero, step), axis=-1, block_size=width)), step, zero

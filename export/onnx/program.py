@@ -88,7 +88,9 @@ def check_operators(model: onnx.ModelProto, path: Path) -> None:
     except Exception as error:
         raise InputError(f"{path}: shapes cannot be inferred ({' '.join(str(error).split())[:200]})") from error
     for value in (*inferred.value_info, *inferred.output):
-        dims = [one.dim_value for one in value.type.tensor_type.shape.dim if one.HasField("dim_value")]
+        dims = [
+            dimension.dim_value for dimension in value.type.tensor_type.shape.dim if dimension.HasField("dim_value")
+        ]
         if math.prod(dims) > MOST_ELEMENTS:
             raise InputError(f"{path}: a tensor of shape {dims}, larger than any of an encoder")
 

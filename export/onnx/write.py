@@ -55,108 +55,112 @@ def _info(name: str, shape: list[Any], kind: int = TensorProto.FLOAT) -> onnx.Va
     return helper.make_tensor_value_info(name, kind, shape)
 
 
-def make_mask(g: GraphBuilder, weights: Weights, mask_BT: str) -> Mask:
+def make_mask(builder: GraphBuilder, weights: Weights, mask_BT: str) -> Mask:
     """The mask as attention takes it, from 1 on real tokens and 0 on padding."""
-    padding = g.op("Sub", g.const("one", np.float32(1.0)), mask_BT)
-    gap = g.op("Mul", padding, g.const("negative", np.float32(NEGATIVE)))
-    bias = g.op("Unsqueeze", gap, g.const("axes_1_2", [1, 2]), name="attention_bias")
+    padding = builder.op("Sub", builder.const("one", np.float32(1.0)), mask_BT)
+    gap = builder.op("Mul", padding, builder.const("negative", np.float32(NEGATIVE)))
+    bias = builder.op("Unsqueeze", gap, builder.const("axes_1_2", [1, 2]), name="attention_bias")
     if not weights.microsoft:
         return Mask(bias)
-    return Mask(bias, g.op("Cast", g.op("ReduceMin", mask_BT, keepdims=0), name="all_real", to=TensorProto.BOOL))
+    return Mask(
+        bias, builder.op("Cast", builder.op("ReduceMin", mask_BT, keepdims=0), name="all_real", to=TensorProto.BOOL)
+    )
 
 
-def _standard(g: GraphBuilder, weights: Weights, qkv: list[str], mask: Mask) -> str:
+def _standard(builder: GraphBuilder, weights: Weights, qkv: list[str], mask: Mask) -> str:
     """Attention of [B, T, H] queries (already scaled), keys and values: [B, T, H]."""
     config = weights.config
-    shape_in = g.const("split_heads", [0, 0, config.heads, config.hidden // config.heads])
-    shape_out = g.const("join_heads", [0, 0, config.hidden])
+    shape_in = builder.const("split_heads", [0, 0, config.heads, config.hidden // config.heads])
+    shape_out = builder.const("join_heads", [0, 0, config.hidden])
     query, key, value = qkv
-    query_BNTd = g.op("Transpose", g.op("Reshape", query, shape_in), perm=[0, 2, 1, 3])
-    key_BNdT = g.op("Transpose", g.op("Reshape", key, shape_in), perm=[0, 2, 3, 1])
-    value_BNTd = g.op("Transpose", g.op("Reshape", value, shape_in), perm=[0, 2, 1, 3])
-    scores_BNTT = g.op("Add", g.op("MatMul", query_BNTd, key_BNdT), mask.bias)
-    context_BNTd = g.op("MatMul", g.op("Softmax", scores_BNTT, axis=-1), value_BNTd)
-    return str(g.op("Reshape", g.op("Transpose", context_BNTd, perm=[0, 2, 1, 3]), shape_out))
+    query_BNTd = builder.op("Transpose", builder.op("Reshape", query, shape_in), perm=[0, 2, 1, 3])
+    key_BNdT = builder.op("Transpose", builder.op("Reshape", key, shape_in), perm=[0, 2, 3, 1])
+    value_BNTd = builder.op("Transpose", builder.op("Reshape", value, shape_in), perm=[0, 2, 1, 3])
+    scores_BNTT = builder.op("Add", builder.op("MatMul", query_BNTd, key_BNdT), mask.bias)
+    context_BNTd = builder.op("MatMul", builder.op("Softmax", scores_BNTT, axis=-1), value_BNTd)
+    return str(builder.op("Reshape", builder.op("Transpose", context_BNTd, perm=[0, 2, 1, 3]), shape_out))
 
 
-def _transposed(g: GraphBuilder, weights: Weights, qkv: list[str], mask: Mask) -> str:
+def _transposed(builder: GraphBuilder, weights: Weights, qkv: list[str], mask: Mask) -> str:
     """Heads are split after a plain transpose, [B, T, H] to [B, H, T], and the products take their sides transposed:
     swapping the axes of tokens and heads would take three times as long. A batch without padding adds no mask.
     """
     config = weights.config
     weights.uses_microsoft = True
-    shape_in = g.const("split_rows", [0, config.heads, config.hidden // config.heads, -1])
-    shape_out = g.const("join_rows", [0, config.hidden, -1])
+    shape_in = builder.const("split_rows", [0, config.heads, config.hidden // config.heads, -1])
+    shape_out = builder.const("join_rows", [0, config.hidden, -1])
     query_BNdT, key_BNdT, value_BNdT = [
-        g.op("Reshape", g.op("Transpose", part_BTH, perm=[0, 2, 1]), shape_in) for part_BTH in qkv
+        builder.op("Reshape", builder.op("Transpose", part_BTH, perm=[0, 2, 1]), shape_in) for part_BTH in qkv
     ]
-    scores_BNTT = g.op("FusedMatMul", query_BNdT, key_BNdT, domain=MICROSOFT, transA=1)
+    scores_BNTT = builder.op("FusedMatMul", query_BNdT, key_BNdT, domain=MICROSOFT, transA=1)
 
-    weight_BNTT = g.choose(
+    weight_BNTT = builder.choose(
         mask.all_real,
         lambda real: str(real.op("Softmax", scores_BNTT, axis=-1)),
         lambda padded: str(padded.op("Softmax", padded.op("Add", scores_BNTT, mask.bias), axis=-1)),
         ["batch", config.heads, "length", "length"],
     )
-    context_BNdT = g.op("FusedMatMul", value_BNdT, weight_BNTT, name="attention", domain=MICROSOFT, transB=1)
-    return str(g.op("Transpose", g.op("Reshape", context_BNdT, shape_out), perm=[0, 2, 1]))
+    context_BNdT = builder.op("FusedMatMul", value_BNdT, weight_BNTT, name="attention", domain=MICROSOFT, transB=1)
+    return str(builder.op("Transpose", builder.op("Reshape", context_BNdT, shape_out), perm=[0, 2, 1]))
 
 
-def _layer(g: GraphBuilder, weights: Weights, index: int, hidden: str, mask: Mask, taps: Taps | None) -> str:
+def _layer(builder: GraphBuilder, weights: Weights, index: int, hidden: str, mask: Mask, taps: Taps | None) -> str:
     config = weights.config
     name = f"layers.{index}"
-    residual = weights.unsmoothed(g, "entry", index, hidden)
-    context = (_transposed if weights.microsoft else _standard)(g, weights, weights.qkv(g, index, hidden), mask)
-    attended = _add_norm(g, weights, f"{name}.attention_norm", weights.output(g, index, context), residual)
+    residual = weights.unsmoothed(builder, "entry", index, hidden)
+    context = (_transposed if weights.microsoft else _standard)(
+        builder, weights, weights.qkv(builder, index, hidden), mask
+    )
+    attended = _add_norm(builder, weights, f"{name}.attention_norm", weights.output(builder, index, context), residual)
     if taps is not None:
         taps.entry[index].append(hidden)
         taps.middle[index].append(attended)
-    residual = weights.unsmoothed(g, "middle", index, attended)
-    up = weights.linear(g, f"{name}.up", attended)
-    inner = weights.activate(g, config.activation, up, reader=f"{name}.down")
-    down = weights.unbiased(g, f"{name}.down", inner, floor=FLOORS.get(config.activation))
-    return _add_norm(g, weights, f"{name}.output_norm", down, residual)
+    residual = weights.unsmoothed(builder, "middle", index, attended)
+    up = weights.linear(builder, f"{name}.up", attended)
+    inner = weights.activate(builder, config.activation, up, reader=f"{name}.down")
+    down = weights.unbiased(builder, f"{name}.down", inner, floor=FLOORS.get(config.activation))
+    return _add_norm(builder, weights, f"{name}.output_norm", down, residual)
 
 
-def _norm(g: GraphBuilder, weights: Weights, name: str, value: str) -> str:
+def _norm(builder: GraphBuilder, weights: Weights, name: str, value: str) -> str:
     """Layer norm.
 
     As an instance norm of every token where speed on Arm counts: ONNX Runtime's LayerNormalization goes number by
     number there (15 instructions each), InstanceNormalization, a product and a sum use vectors (9 in all).
     """
-    scale, shift = weights.pair(g, name)
+    scale, shift = weights.pair(builder, name)
     epsilon = weights.config.layer_norm_eps
     if not weights.microsoft:
-        return str(g.op("LayerNormalization", value, scale, shift, name="norm", axis=-1, epsilon=epsilon))
+        return str(builder.op("LayerNormalization", value, scale, shift, name="norm", axis=-1, epsilon=epsilon))
     ones, zeros = weights.token_norm
-    normed = g.op("InstanceNormalization", value, ones, zeros, name="norm", epsilon=epsilon)
-    return str(g.op("Add", g.op("Mul", normed, scale), shift))
+    normed = builder.op("InstanceNormalization", value, ones, zeros, name="norm", epsilon=epsilon)
+    return str(builder.op("Add", builder.op("Mul", normed, scale), shift))
 
 
-def _add_norm(g: GraphBuilder, weights: Weights, name: str, product: tuple[str, str], residual: str) -> str:
+def _add_norm(builder: GraphBuilder, weights: Weights, name: str, product: tuple[str, str], residual: str) -> str:
     """norm(product + bias + residual).
 
     A Sum on purpose: ONNX Runtime fuses Add and LayerNormalization into a kernel (SkipLayerNormalization) that is four
     times slower than the two apart on x86.
     """
     value, bias = product
-    return _norm(g, weights, name, g.op("Sum", *([value, bias] if bias else [value]), residual))
+    return _norm(builder, weights, name, builder.op("Sum", *([value, bias] if bias else [value]), residual))
 
 
-def _unit(g: GraphBuilder, weights: Weights, hidden: str, mask: Mask, taps: Taps | None = None) -> str:
+def _unit(builder: GraphBuilder, weights: Weights, hidden: str, mask: Mask, taps: Taps | None = None) -> str:
     for index in range(weights.config.unit):
-        hidden = _layer(g, weights, index, hidden, mask, taps)
+        hidden = _layer(builder, weights, index, hidden, mask, taps)
     return hidden
 
 
-def _recurrence(g: GraphBuilder, weights: Weights, hidden: str, mask: Mask, taps: Taps | None) -> str:
+def _recurrence(builder: GraphBuilder, weights: Weights, hidden: str, mask: Mask, taps: Taps | None) -> str:
     config = weights.config
     if config.repeats == 1 or taps is not None:
         # States inside a Loop have no names outside it.
         for _ in range(config.repeats):
-            hidden = _unit(g, weights, hidden, mask, taps)
+            hidden = _unit(builder, weights, hidden, mask, taps)
         return hidden
-    body = GraphBuilder("unit/", parent=g)
+    body = GraphBuilder("unit/", parent=builder)
     result = _unit(body, weights, "unit/hidden_in", mask)
     body.op("Identity", "unit/go_on", name="go_on")
     condition = body.nodes[-1].output[0]
@@ -171,48 +175,52 @@ def _recurrence(g: GraphBuilder, weights: Weights, hidden: str, mask: Mask, taps
         ],
         [_info(condition, [], TensorProto.BOOL), _info(result, inside)],
     )
-    trips, start = g.const("repeats", np.int64(config.repeats)), g.const("go_on", np.bool_(True))
-    return str(g.op("Loop", trips, start, hidden, name="recurrence", body=graph))
+    trips, start = builder.const("repeats", np.int64(config.repeats)), builder.const("go_on", np.bool_(True))
+    return str(builder.op("Loop", trips, start, hidden, name="recurrence", body=graph))
 
 
-def _embed(g: GraphBuilder, weights: Weights, max_length: int) -> str:
+def _embed(builder: GraphBuilder, weights: Weights, max_length: int) -> str:
     config = weights.config
-    rows = weights.table(g, "input_ids")
+    rows = weights.table(builder, "input_ids")
     if config.bottleneck is not None and config.place == "word":
-        rows = weights.linear(g, "embedding.project", rows)
+        rows = weights.linear(builder, "embedding.project", rows)
     if config.static:
         return rows
-    length = g.op("Shape", "input_ids", start=1, end=2)
-    position = weights.positions(g, max_length, length)
-    hidden = _norm(g, weights, "embedding.norm", g.op("Add", rows, position))
+    length = builder.op("Shape", "input_ids", start=1, end=2)
+    position = weights.positions(builder, max_length, length)
+    hidden = _norm(builder, weights, "embedding.norm", builder.op("Add", rows, position))
     if config.bottleneck is not None and config.place == "embedding":
-        hidden = weights.linear(g, "embedding.project", hidden)
+        hidden = weights.linear(builder, "embedding.project", hidden)
     return str(hidden)
 
 
-def _pool(g: GraphBuilder, weights: Weights, hidden: str, mask_BT1: str) -> str:
+def _pool(builder: GraphBuilder, weights: Weights, hidden: str, mask_BT1: str) -> str:
     config = weights.config
-    middle = g.const("axis_1", [1])
+    middle = builder.const("axis_1", [1])
     if config.pooling == "cls":
-        sentence = g.op("Gather", hidden, g.const("zero_index", np.int64(0)), axis=1)
+        sentence = builder.op("Gather", hidden, builder.const("zero_index", np.int64(0)), axis=1)
     elif config.pooling == "max":
-        padding = g.op("Sub", g.const("one", np.float32(1.0)), mask_BT1)
-        lowest = g.op("Mul", padding, g.const("lowest", np.float32(-3.0e38)))
-        sentence = g.op("ReduceMax", g.op("Add", hidden, lowest), middle, keepdims=0)
+        padding = builder.op("Sub", builder.const("one", np.float32(1.0)), mask_BT1)
+        lowest = builder.op("Mul", padding, builder.const("lowest", np.float32(-3.0e38)))
+        sentence = builder.op("ReduceMax", builder.op("Add", hidden, lowest), middle, keepdims=0)
     else:
-        total = g.op("ReduceSum", g.op("Mul", hidden, mask_BT1), middle, keepdims=0)
-        count = g.op("Max", g.op("ReduceSum", mask_BT1, middle, keepdims=0), g.const("tiny_count", np.float32(1e-9)))
-        sentence = g.op("Div", total, count)
+        total = builder.op("ReduceSum", builder.op("Mul", hidden, mask_BT1), middle, keepdims=0)
+        count = builder.op(
+            "Max", builder.op("ReduceSum", mask_BT1, middle, keepdims=0), builder.const("tiny_count", np.float32(1e-9))
+        )
+        sentence = builder.op("Div", total, count)
     if not config.static:
-        sentence = weights.unsmoothed(g, "entry", 0, sentence)
+        sentence = weights.unsmoothed(builder, "entry", 0, sentence)
     if config.dense is not None:
-        sentence = weights.activate(g, config.dense_activation, weights.linear(g, "dense", sentence))
+        sentence = weights.activate(builder, config.dense_activation, weights.linear(builder, "dense", sentence))
     if config.normalize:
-        length = g.op("ReduceL2", sentence, g.const("axis_last", [-1]), keepdims=1)
-        sentence = g.op("Div", sentence, g.op("Max", length, g.const("tiny_length", np.float32(1e-12))))
-    if g.nodes[-1].output[0] != sentence:
-        sentence = g.op("Identity", sentence)
-    return g.rename(sentence, "sentence_embedding")
+        length = builder.op("ReduceL2", sentence, builder.const("axis_last", [-1]), keepdims=1)
+        sentence = builder.op(
+            "Div", sentence, builder.op("Max", length, builder.const("tiny_length", np.float32(1e-12)))
+        )
+    if builder.nodes[-1].output[0] != sentence:
+        sentence = builder.op("Identity", sentence)
+    return builder.rename(sentence, "sentence_embedding")
 
 
 def build_onnx(
@@ -222,30 +230,32 @@ def build_onnx(
     # Microsoft's operators: products that scale their result, transposed products, 4-bit products.
     weights = Weights(smoothed, plan, TARGETS[target].microsoft_operators)
     config = weights.config
-    g = GraphBuilder()
-    mask_BT = g.op("Cast", "attention_mask", name="mask", to=TensorProto.FLOAT)
-    mask_BT1 = g.op("Unsqueeze", mask_BT, g.const("axis_last", [-1]), name="mask_rows")
-    weights.row_shape = g.op("Shape", mask_BT1, name="row_shape")
+    builder = GraphBuilder()
+    mask_BT = builder.op("Cast", "attention_mask", name="mask", to=TensorProto.FLOAT)
+    mask_BT1 = builder.op("Unsqueeze", mask_BT, builder.const("axis_last", [-1]), name="mask_rows")
+    weights.row_shape = builder.op("Shape", mask_BT1, name="row_shape")
     if weights.microsoft and not config.static:
-        length = g.op("Shape", "input_ids", start=1, end=2)
-        fills = (g.const(f"{name}_norm", [value]) for name, value in (("one", np.float32(1)), ("zero", np.float32(0))))
-        weights.token_norm = tuple(g.op("Expand", fill, length) for fill in fills)
-    hidden = _embed(g, weights, max_length)
+        length = builder.op("Shape", "input_ids", start=1, end=2)
+        fills = (
+            builder.const(f"{name}_norm", [value]) for name, value in (("one", np.float32(1)), ("zero", np.float32(0)))
+        )
+        weights.token_norm = tuple(builder.op("Expand", fill, length) for fill in fills)
+    hidden = _embed(builder, weights, max_length)
     if not config.static:
-        hidden = _recurrence(g, weights, hidden, make_mask(g, weights, mask_BT), taps)
+        hidden = _recurrence(builder, weights, hidden, make_mask(builder, weights, mask_BT), taps)
     weights.row_shape = ""
-    _pool(g, weights, hidden, mask_BT1)
+    _pool(builder, weights, hidden, mask_BT1)
     states = [] if taps is None else [name for names in (*taps.entry, *taps.middle) for name in names]
     outputs = [_info(name, ["batch", "length", config.hidden]) for name in dict.fromkeys(states)]
     graph = helper.make_graph(
-        g.nodes,
+        builder.nodes,
         "sentence_encoder",
         [_info(name, ["batch", "length"], TensorProto.INT64) for name in ("input_ids", "attention_mask")],
         [_info("sentence_embedding", ["batch", config.width]), *outputs],
-        list(g.initializers.values()),
+        list(builder.initializers.values()),
     )
     opsets = [helper.make_opsetid("", OPSET)]
-    if any(node.domain == MICROSOFT for node in g.nodes) or weights.uses_microsoft:
+    if any(node.domain == MICROSOFT for node in builder.nodes) or weights.uses_microsoft:
         opsets.append(helper.make_opsetid(MICROSOFT, 1))
     return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="msdc")
 
@@ -267,18 +277,18 @@ def low_bit_share(model: onnx.ModelProto) -> float:
 def write_onnx(
     smoothed: Smoothed, plan: PrecisionPlan, target_file: Path, *, max_length: int, target: str
 ) -> WrittenProgram:
-    """Write `target_file` and its `.data` next to it, for the export target `target`; see `save_program`."""
+    """Write `target_file` and its `.data` next to it, for the export target `target`; see `save_onnx_program`."""
     config = smoothed.weights.config
     model = build_onnx(smoothed, plan, max_length, target)
     quantized = any(dtype != "fp32" for dtype in plan.weights.values())
     share = round(low_bit_share(model), 4) if quantized else None
-    return save_program(
+    return save_onnx_program(
         model, target_file, share, vocabulary=config.vocabulary, width=config.width, max_length=max_length,
         pad_id=config.pad_id,
     )  # fmt: skip
 
 
-def save_program(
+def save_onnx_program(
     model: onnx.ModelProto, target_file: Path, share: float | None, *, vocabulary: int, width: int, max_length: int,
     pad_id: int, padded: bool = True,
 ) -> WrittenProgram:  # fmt: skip

@@ -197,7 +197,7 @@ class Tables:
 
     def pattern(self, program: Sequence[tuple[int, int, int, int]]) -> int:
         """Number of a pattern, given as instructions."""
-        return self._number(self._patterns, _words(number for one in program for number in one))
+        return self._number(self._patterns, _words(number for instruction in program for number in instruction))
 
     def numbered(self) -> list[int]:
         """The first words of the description."""

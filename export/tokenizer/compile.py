@@ -53,8 +53,8 @@ class _Normalizers(_Steps):
         """Append a normalizer; an `InputError` where the native core does not have it."""
         kind, tables = spec["type"], self.tables
         if kind == "Sequence":
-            for one in spec["normalizers"]:
-                self.add(one)
+            for part in spec["normalizers"]:
+                self.add(part)
         elif kind in ("Lowercase", "StripAccents", "Nmt"):
             self._map(probe.changed_by(json.dumps({"type": kind})))
         elif kind in _FORMS:
@@ -76,7 +76,9 @@ class _Normalizers(_Steps):
         elif kind == "Precompiled":
             raw = base64.b64decode(spec["precompiled_charsmap"])
             if len(raw) > 4:
-                self.step(_CLUSTERS, tables.add(raw), *(tables.set(one) for one in probe.cluster_sets()))
+                self.step(
+                    _CLUSTERS, tables.add(raw), *(tables.set(cluster_set) for cluster_set in probe.cluster_sets())
+                )
         else:
             raise unsupported(f"the normalizer {kind}")
 
@@ -89,7 +91,8 @@ class _Normalizers(_Steps):
         letters = {code: new for code, new in changes.items() if not 0xAC00 <= code < 0xD7A4}
         pairs = {pair: (0, code) for pair, code in probe.compositions().items()} if compose else {}
         maps = [
-            self.tables.map(made) for made in (character_map(letters), binary.number_map(probe.combining_classes()))
+            self.tables.map(mapping)
+            for mapping in (character_map(letters), binary.number_map(probe.combining_classes()))
         ]
         self.step(_FORM, *maps, self.tables.add(pair_table(pairs)) if compose else NONE)
 
@@ -112,8 +115,8 @@ class _PreTokenizers(_Steps):
         """Append a pre-tokenizer; an `InputError` for one the core does not have. `first`: nothing comes before it."""
         kind = spec["type"]
         if kind == "Sequence":
-            for one in spec["pretokenizers"]:
-                self.add(one, first and not self.count)
+            for part in spec["pretokenizers"]:
+                self.add(part, first and not self.count)
         elif kind in ("BertPreTokenizer", "WhitespaceSplit", "Whitespace"):
             self._at_spaces(kind)
         elif kind == "Split":
@@ -156,8 +159,10 @@ class _PreTokenizers(_Steps):
         space = probe.removed_by(specification)
         if kind == "Whitespace":  # words and runs of marks are kept
             marks = probe.cut_out_by(specification)
-            kept = (one_of(probe.complement(sorted([*space, *marks]))), one_of(marks))
-            node = Node("choice", tuple(Node("repeat", (one,), least=1) for one in kept))
+            kept_classes = (one_of(probe.complement(sorted([*space, *marks]))), one_of(marks))
+            node = Node(
+                "choice", tuple(Node("repeat", (character_class,), least=1) for character_class in kept_classes)
+            )
             self._split(node, "Removed", invert=True)
             return
         self._split(one_of(space), "Removed")
@@ -177,9 +182,9 @@ def _added(tokens: list[dict[str, Any]], names: list[str], tables: Tables) -> li
     return [tables.add(text_table(list(texts))), tables.add(records), tables.add(starts)]
 
 
-def _added_tokens(whole: dict[str, Any], tables: Tables) -> list[int]:
-    tokens = sorted(whole["added_tokens"], key=lambda token: not token["special"])
-    normalizer = probe.component("normalizer", json.dumps(whole["normalizer"])) if whole["normalizer"] else None
+def _added_tokens(document: dict[str, Any], tables: Tables) -> list[int]:
+    tokens = sorted(document["added_tokens"], key=lambda token: not token["special"])
+    normalizer = probe.component("normalizer", json.dumps(document["normalizer"])) if document["normalizer"] else None
     word = probe.word_characters() if any(token["single_word"] for token in tokens) else ()
     strips = any(token["lstrip"] or token["rstrip"] for token in tokens)
     space = probe.white_space()
@@ -215,16 +220,16 @@ def _bpe(model: dict[str, Any], tables: Tables) -> list[int]:
     vocabulary, prefix = model["vocab"], model.get("continuing_subword_prefix") or ""
     merges: dict[tuple[int, int], tuple[int, int]] = {}
     for rank, merge in enumerate(model["merges"]):
-        left, right = merge.split(" ") if isinstance(merge, str) else merge
-        result = vocabulary.get(left + right[len(prefix) :])
-        if result is None or left not in vocabulary or right not in vocabulary:
-            raise unsupported(f"the merge of {left!r} and {right!r}, which are not in the vocabulary")
-        merges[vocabulary[left], vocabulary[right]] = (rank, result)
+        first, second = merge.split(" ") if isinstance(merge, str) else merge
+        result = vocabulary.get(first + second[len(prefix) :])
+        if result is None or first not in vocabulary or second not in vocabulary:
+            raise unsupported(f"the merge of {first!r} and {second!r}, which are not in the vocabulary")
+        merges[vocabulary[first], vocabulary[second]] = (rank, result)
     unknown = vocabulary.get(model["unk_token"]) if model.get("unk_token") is not None else None
     if model.get("unk_token") is not None and unknown is None:
         raise unsupported("a BPE model whose unknown token is not in its vocabulary")
-    known = {"fuse_unk": _FUSE_UNKNOWN, "ignore_merges": _WHOLE_WORDS, "byte_fallback": _BYTES}
-    flags = sum(flag for name, flag in known.items() if model.get(name))
+    flag_by_setting = {"fuse_unk": _FUSE_UNKNOWN, "ignore_merges": _WHOLE_WORDS, "byte_fallback": _BYTES}
+    flags = sum(flag for name, flag in flag_by_setting.items() if model.get(name))
     return [
         tables.add(text_table(_by_id(vocabulary))), _BPE, tables.add(pair_table(merges)),
         NONE if unknown is None else unknown, flags, tables.add_short(prefix),
@@ -259,8 +264,8 @@ def special_ids(post: dict[str, Any] | None) -> tuple[list[int], list[int]]:
     if post["type"] == "Sequence":
         before: list[int] = []
         after: list[int] = []
-        for one in post["processors"]:
-            first, last = special_ids(one)
+        for part in post["processors"]:
+            first, last = special_ids(part)
             before, after = first + before, after + last
         return before, after
     if post["type"] == "TemplateProcessing":
@@ -286,22 +291,22 @@ def compile_tokenizer(source: str | Path) -> bytes:
         backend = Tokenizer.from_file(str(source))
     except Exception as error:
         raise InputError(f"{source}: not a tokenizer.json ({str(error).splitlines()[0]})") from error
-    whole = json.loads(backend.to_str())
-    model = whole["model"]
+    document = json.loads(backend.to_str())
+    model = document["model"]
     if model["type"] not in _MODELS:
         raise unsupported(f"the model {model['type']}")
     tables = Tables()
-    added = _added_tokens(whole, tables)
+    added = _added_tokens(document, tables)
     rules, splits = _Normalizers(tables), _PreTokenizers(tables)
-    if whole["normalizer"]:
-        rules.add(whole["normalizer"])
-    if whole["pre_tokenizer"]:
-        splits.add(whole["pre_tokenizer"], first=not rules.count)
+    if document["normalizer"]:
+        rules.add(document["normalizer"])
+    if document["pre_tokenizer"]:
+        splits.add(document["pre_tokenizer"], first=not rules.count)
     if max(rules.count, splits.count) > binary.MAX_STEPS:
         raise unsupported(f"more than {binary.MAX_STEPS} normalizers or pre-tokenizers")
     words = _MODELS[model["type"]](model, tables)
     ids = [*backend.get_vocab(with_added_tokens=True).values()]
-    before, after = special_ids(whole["post_processor"])
+    before, after = special_ids(document["post_processor"])
     ends = [max(ids, default=-1) + 1, len(before), *before, len(after), *after]
     steps = [rules.count, *rules.words, splits.count, *splits.words]
     return tables.write([*tables.numbered(), *added, *steps, *words, *ends])

@@ -53,32 +53,32 @@ def one_of(ranges: Iterable[Range]) -> Node:
 
 def literal(text: str) -> Node:
     """A text as it is."""
-    found = [one_of([(ord(c), ord(c) + 1)]) for c in text]
-    return found[0] if len(found) == 1 else Node("sequence", tuple(found))
+    characters = [one_of([(ord(c), ord(c) + 1)]) for c in text]
+    return characters[0] if len(characters) == 1 else Node("sequence", tuple(characters))
 
 
 class _Parser:
     def __init__(self, source: str) -> None:
         self.source = source
-        self.at = 0
+        self.offset = 0
 
     def fail(self, what: str) -> InputError:
         return InputError(f"the native core does not support {what} in the tokenizer's pattern {self.source!r}")
 
     def peek(self, text: str) -> bool:
-        return self.source.startswith(text, self.at)
+        return self.source.startswith(text, self.offset)
 
     def take(self, text: str) -> bool:
         if self.peek(text):
-            self.at += len(text)
+            self.offset += len(text)
             return True
         return False
 
     def next(self) -> str:
-        if self.at >= len(self.source):
+        if self.offset >= len(self.source):
             raise self.fail("an unfinished expression")
-        self.at += 1
-        return self.source[self.at - 1]
+        self.offset += 1
+        return self.source[self.offset - 1]
 
     def choice(self, fold: bool) -> Node:
         parts = [self.sequence(fold)]
@@ -88,26 +88,26 @@ class _Parser:
 
     def sequence(self, fold: bool) -> Node:
         parts = []
-        while self.at < len(self.source) and not self.peek("|") and not self.peek(")"):
+        while self.offset < len(self.source) and not self.peek("|") and not self.peek(")"):
             parts.append(self.quantified(self.atom(fold)))
         return parts[0] if len(parts) == 1 else Node("sequence", tuple(parts))
 
     def quantified(self, atom: Node) -> Node:
-        found = re.compile(r"([*+?])([?+]?)|\{(\d*)(,?)(\d*)\}").match(self.source, self.at)
-        if found is None:
+        match = re.compile(r"([*+?])([?+]?)|\{(\d*)(,?)(\d*)\}").match(self.source, self.offset)
+        if match is None:
             return atom
-        self.at = found.end()
-        mode = {"?": "lazy", "+": "possessive"}.get(found[2], "greedy")
-        if found[1]:
-            least, most = int(found[1] == "+"), 1 if found[1] == "?" else None
+        self.offset = match.end()
+        mode = {"?": "lazy", "+": "possessive"}.get(match[2], "greedy")
+        if match[1]:
+            least, most = int(match[1] == "+"), 1 if match[1] == "?" else None
         else:
-            least = int(found[3] or 0)
-            most = int(found[5]) if found[5] else (None if found[4] else least)
+            least = int(match[3] or 0)
+            most = int(match[5]) if match[5] else (None if match[4] else least)
         if atom.kind in ("look", "begin", "end") or atom.shortest() == 0:
             raise self.fail("the repetition of something that may be empty")
         if atom.kind != "set" and (mode == "possessive" or max(least, most or 0) > MAX_COPIES):
             raise self.fail("this repetition of a group")
-        if self.at < len(self.source) and self.source[self.at] in "*+?{":
+        if self.offset < len(self.source) and self.source[self.offset] in "*+?{":
             raise self.fail("a second quantifier")
         return Node("repeat", (atom,), least=least, most=most, mode=mode)
 
@@ -123,7 +123,7 @@ class _Parser:
         return literal(value)
 
     def atom(self, fold: bool) -> Node:
-        start = self.at
+        start = self.offset
         now = self.next()
         if now == "[":
             return self.matched(self.bracket(start), fold)
@@ -149,7 +149,7 @@ class _Parser:
                 depth += 1
             elif now == "]":
                 depth -= 1
-        return self.source[start : self.at]
+        return self.source[start : self.offset]
 
     def group(self, fold: bool) -> Node:
         look = ""
@@ -159,7 +159,7 @@ class _Parser:
             elif self.peek("=") or self.peek("!"):
                 look = self.next()
             elif not self.take(":"):
-                raise self.fail("the group (?" + self.source[self.at : self.at + 2])
+                raise self.fail("the group (?" + self.source[self.offset : self.offset + 2])
         inner = self.choice(fold)
         if not self.take(")"):
             raise self.fail("an unclosed group")
@@ -172,7 +172,7 @@ class _Parser:
                 raise self.fail(f"the escape \\{now}")
             while self.next() != "}":
                 pass
-            return self.matched(self.source[start : self.at], fold)
+            return self.matched(self.source[start : self.offset], fold)
         if now in "sSdDwWhH":
             return self.matched(f"\\{now}", fold)
         if now in "Az":
@@ -189,15 +189,15 @@ class _Emitter:
     tables: Tables
     out: list[Instruction] = field(default_factory=list)
 
-    def add(self, op: int, a: int = 0, b: int = 0, c: int = 0) -> int:
+    def add(self, op: int, operand_a: int = 0, operand_b: int = 0, operand_c: int = 0) -> int:
         if len(self.out) >= MAX_INSTRUCTIONS:
             raise InputError("the tokenizer's pattern is too long for the native core")
-        self.out.append((op, a, b, c))
+        self.out.append((op, operand_a, operand_b, operand_c))
         return len(self.out) - 1
 
-    def patch(self, place: int, a: int, b: int = 0) -> None:
-        op, _, _, c = self.out[place]
-        self.out[place] = (op, a, b, c)
+    def patch(self, index: int, operand_a: int, operand_b: int = 0) -> None:
+        op, _, _, operand_c = self.out[index]
+        self.out[index] = (op, operand_a, operand_b, operand_c)
 
     def emit(self, node: Node) -> None:
         if node.kind == "set":
@@ -237,8 +237,8 @@ class _Emitter:
             return
         lazy = node.mode == "lazy"
 
-        def fork(place: int, inside: int, outside: int) -> None:
-            self.patch(place, *((outside, inside) if lazy else (inside, outside)))
+        def fork(index: int, inside: int, outside: int) -> None:
+            self.patch(index, *((outside, inside) if lazy else (inside, outside)))
 
         for _ in range(node.least):
             self.emit(part)
@@ -260,7 +260,7 @@ def parse(source: str) -> Node:
     """A regular expression of the `tokenizers` library; an `InputError` for what the core's matcher does not have."""
     parser = _Parser(source)
     node = parser.choice(False)
-    if parser.at != len(source):
+    if parser.offset != len(source):
         raise parser.fail("an unopened group")
     if node.shortest() == 0:
         raise parser.fail("a match without characters")

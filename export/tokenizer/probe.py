@@ -30,19 +30,19 @@ def _absent(pieces: list[tuple[str, tuple[int, int]]]) -> tuple[Range, ...]:
 
 def complement(ranges: list[Range]) -> list[Range]:
     """All other code points."""
-    out, at = [], 0
+    out, next_start = [], 0
     for start, end in ranges:
-        if start > at:
-            out.append((at, start))
-        at = end
-    return out if at >= 0x110000 else [*out, (at, 0x110000)]
+        if start > next_start:
+            out.append((next_start, start))
+        next_start = end
+    return out if next_start >= 0x110000 else [*out, (next_start, 0x110000)]
 
 
 @functools.cache
 def matched_by(pattern: str) -> tuple[Range, ...]:
     """Code points that a pattern of one character matches."""
-    kept = pre_tokenizers.Split(Regex(f"(?:{pattern})+"), "removed").pre_tokenize_str(_every())
-    return _absent(kept)
+    unmatched_parts = pre_tokenizers.Split(Regex(f"(?:{pattern})+"), "removed").pre_tokenize_str(_every())
+    return _absent(unmatched_parts)
 
 
 @functools.cache
@@ -71,8 +71,8 @@ def cut_out_by(specification: str) -> tuple[Range, ...]:
 
 def component(part: str, specification: str) -> Any:
     """The library's `normalizer` or `pre_tokenizer` of a specification (JSON)."""
-    whole = json.loads(Tokenizer(models.BPE()).to_str()) | {part: json.loads(specification)}
-    return getattr(Tokenizer.from_str(json.dumps(whole)), part)
+    document = json.loads(Tokenizer(models.BPE()).to_str()) | {part: json.loads(specification)}
+    return getattr(Tokenizer.from_str(json.dumps(document)), part)
 
 
 @functools.cache
@@ -115,8 +115,8 @@ def combining_classes() -> dict[int, int]:
             ]  # fmt: skip
     marks += [ord(first), ord(last)]
 
-    def compare(one: int, other: int) -> int:
-        pair, back = f"a{chr(one)}{chr(other)}", f"a{chr(other)}{chr(one)}"
+    def compare(first: int, second: int) -> int:
+        pair, back = f"a{chr(first)}{chr(second)}", f"a{chr(second)}{chr(first)}"
         return (apply(pair) != pair) - (apply(back) != back)
 
     # The library sorts stably, so a class is the set of marks that keep their order among each other.
@@ -133,9 +133,9 @@ def compositions() -> dict[tuple[int, int], int]:
     for code, parts in decompose.items():
         if 0xAC00 <= code < 0xD7A4 or len(parts) < 2 or compose(chr(code)) != chr(code):
             continue
-        left = compose(parts[:-1])
-        if len(left) == 1 and compose(left + parts[-1]) == chr(code):
-            out[ord(left), ord(parts[-1])] = code
+        joined = compose(parts[:-1])
+        if len(joined) == 1 and compose(joined + parts[-1]) == chr(code):
+            out[ord(joined), ord(parts[-1])] = code
     return out
 
 
@@ -158,14 +158,14 @@ def word_characters() -> tuple[Range, ...]:
 def _charsmap(rules: dict[bytes, bytes]) -> bytes:
     """SentencePiece's character map (a double array, Darts-clone) of a few rules; offsets under 256 * 2**10."""
     pool = b"".join(new + b"\0" for new in rules.values())
-    values, at = {}, 0
+    values, pool_offset = {}, 0
     for key, new in rules.items():
-        values[key] = at
-        at += len(new) + 1
+        values[key] = pool_offset
+        pool_offset += len(new) + 1
     units = [0] * 4096
     used = {0}
 
-    def place(prefix: bytes, node: int) -> None:
+    def place_children(prefix: bytes, node: int) -> None:
         children = sorted({key[len(prefix)] for key in rules if key.startswith(prefix) and len(key) > len(prefix)})
         leaf = prefix in rules
         base = next(b for b in range(256, 3840, 256) if b not in used)
@@ -177,9 +177,9 @@ def _charsmap(rules: dict[bytes, bytes]) -> bytes:
             units[base] = 1 << 31 | values[prefix]
         for byte in children:
             units[base ^ byte] |= byte
-            place(prefix + bytes([byte]), base ^ byte)
+            place_children(prefix + bytes([byte]), base ^ byte)
 
-    place(b"", 0)
+    place_children(b"", 0)
     array = b"".join(unit.to_bytes(4, "little") for unit in units)
     return len(array).to_bytes(4, "little") + array + pool
 
@@ -210,7 +210,7 @@ def cluster_sets() -> tuple[tuple[Range, ...], tuple[Range, ...], tuple[Range, .
             breaks += map(ord, block)
         elif "Y" in rows:
             breaks += [ord(c) for c in block if "Y" in apply(f"{c}{acute}{tilde}")]
-    known = set(breaks)
-    after = [code for code in after if code not in known]
+    break_codes = set(breaks)
+    after = [code for code in after if code not in break_codes]
     pictures = matched_by(r"\p{Extended_Pictographic}")
     return tuple(ranges_of(before)), tuple(ranges_of(after)), tuple(ranges_of(breaks)), pictures

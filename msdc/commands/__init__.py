@@ -112,14 +112,14 @@ class Numbers(click.ParamType[tuple[int, ...]]):
 
 def _kind(annotation: Any) -> Any:
     """The type of an option whose value has this annotation."""
-    found = [annotation]
-    for hint in found:  # grows by what is inside of each
-        found += [*get_args(hint), *filter(None, [get_origin(hint)])]
-    if int in found and Sequence in found:
+    types = [annotation]
+    for hint in types:  # grows by what is inside of each
+        types += [*get_args(hint), *filter(None, [get_origin(hint)])]
+    if int in types and Sequence in types:
         return Numbers()
-    if Literal in found:
-        return click.Choice([value for value in found if isinstance(value, str)])
-    return click.Path(path_type=Path) if Path in found else next((kind for kind in (int, float) if kind in found), str)
+    if Literal in types:
+        return click.Choice([value for value in types if isinstance(value, str)])
+    return click.Path(path_type=Path) if Path in types else next((kind for kind in (int, float) if kind in types), str)
 
 
 def options_of(model: type[Options], leave_out: Sequence[str], **changes: Mapping[str, Any]) -> Callable[[Any], Any]:
@@ -129,14 +129,14 @@ def options_of(model: type[Options], leave_out: Sequence[str], **changes: Mappin
     """
     fields, decorators = model.documented(), []
     for name in [name for name in fields if name not in leave_out]:
-        given, kind = dict(changes.get(name, {})), fields[name].annotation
+        settings, kind = dict(changes.get(name, {})), fields[name].annotation
         text, _, default = (fields[name].description or "").partition("; None: ")
-        text = text[:1].upper() + text[1:] + "." + "  Repeatable." * bool(given.get("multiple"))
+        text = text[:1].upper() + text[1:] + "." + "  Repeatable." * bool(settings.get("multiple"))
         text += f"  [default: {default}]" if default else ""
-        text = re.sub(r"`(\w+)`", lambda found: f"--{found[1]}" if found[1] in fields else found[1], text)
-        names = given.pop("names", (f"--{name.removesuffix('_s').replace('_', '-')}",))
+        text = re.sub(r"`(\w+)`", lambda match: f"--{match[1]}" if match[1] in fields else match[1], text)
+        names = settings.pop("names", (f"--{name.removesuffix('_s').replace('_', '-')}",))
         typed = {"is_flag": True} if kind is bool else {"type": _kind(kind)}
-        decorators.append(click.option(*names, name, **{"help": text, **typed, **given}))
+        decorators.append(click.option(*names, name, **{"help": text, **typed, **settings}))
     return _combined(*decorators)
 
 
@@ -173,6 +173,6 @@ def require_utf8(texts: Sequence[str], what: str) -> list[str]:
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
-            place = len(text[: error.start].encode("utf-8", "surrogateescape"))
-            raise InputError(f"{what} {number}: not valid UTF-8 (at byte {place})") from error
+            byte_offset = len(text[: error.start].encode("utf-8", "surrogateescape"))
+            raise InputError(f"{what} {number}: not valid UTF-8 (at byte {byte_offset})") from error
     return list(texts)

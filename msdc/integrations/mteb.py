@@ -40,8 +40,8 @@ MSDC_MINI: dict[str, Any] = {
 
 def _language_scripts(codes: Iterable[str]) -> list[str]:
     """`eng-Latn` for `en`, as mteb writes languages."""
-    found = map(langcodes.Language.get, codes)
-    return [f"{one.to_alpha3()}-{one.maximize().script}" for one in found]
+    languages = map(langcodes.Language.get, codes)
+    return [f"{language.to_alpha3()}-{language.maximize().script}" for language in languages]
 
 
 def model_meta(model: SentenceEncoder) -> ModelMeta:
@@ -59,17 +59,28 @@ def model_meta(model: SentenceEncoder) -> ModelMeta:
         size = manifest.program_bytes(model.runtime) / 2**20
     elif isinstance(model, Encoder):
         facts = read_card(model.folder)
-    known: dict[str, Any] = MSDC_MINI if model.name == "msdc-mini" else {}
+    card_fields: dict[str, Any] = MSDC_MINI if model.name == "msdc-mini" else {}
     similarity = {"cosine": ScoringFunction.COSINE, "dot": ScoringFunction.DOT_PRODUCT}.get(model.similarity_fn_name)
     languages: list[str] = []
     with contextlib.suppress(ValueError, LookupError):  # a card's own words for its languages
         languages = _language_scripts(facts.languages)
-    return ModelMeta.create_empty({
-        "loader": _load, "name": name if "/" in name else f"msdc/{name}", "revision": model.fingerprint()[:40],
-        "languages": languages or None, "license": "apache-2.0" if known else None, "open_weights": True,
-        "max_tokens": model.max_length, "embed_dim": model.width, "memory_usage_mb": size, "framework": framework,
-        "similarity_fn_name": similarity, "use_instructions": bool({"query", "document"} & set(model.prompts)), **known,
-    })  # fmt: skip
+    return ModelMeta.create_empty(
+        {
+            "loader": _load,
+            "name": name if "/" in name else f"msdc/{name}",
+            "revision": model.fingerprint()[:40],
+            "languages": languages or None,
+            "license": "apache-2.0" if card_fields else None,
+            "open_weights": True,
+            "max_tokens": model.max_length,
+            "embed_dim": model.width,
+            "memory_usage_mb": size,
+            "framework": framework,
+            "similarity_fn_name": similarity,
+            "use_instructions": bool({"query", "document"} & set(model.prompts)),
+            **card_fields,
+        }
+    )
 
 
 def _load(name: str, revision: str | None = None, **options: Any) -> MtebEncoder:

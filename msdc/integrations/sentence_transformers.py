@@ -97,11 +97,11 @@ class EncoderModule(InputModule):
         with tempfile.TemporaryDirectory(prefix="msdc-save-") as temporary:
             if self.student is None:
                 assert isinstance(self.encoder, Bundle)
-                made = self.encoder.folder
+                saved_folder = self.encoder.folder
             else:
-                made = save_student(self.student, self.encoder.tokenizer, Path(temporary, "student"))
+                saved_folder = save_student(self.student, self.encoder.tokenizer, Path(temporary, "student"))
             skipped = shutil.ignore_patterns(*_WRITTEN) if self.student is not None else None
-            shutil.copytree(made, output_path, dirs_exist_ok=True, ignore=skipped)
+            shutil.copytree(saved_folder, output_path, dirs_exist_ok=True, ignore=skipped)
         if isinstance(self.encoder, Bundle):
             write_json(Path(output_path, self.config_file_name), {"runtime": self.encoder.runtime})
 
@@ -118,10 +118,10 @@ class EncoderModule(InputModule):
         **options: Any,
     ) -> EncoderModule:
         """The module of a saved folder, or of a student's own."""
-        found = cls.load_dir_path(model_name_or_path, subfolder, token, cache_folder, revision, local_files_only)
-        if found is None:
+        local_path = cls.load_dir_path(model_name_or_path, subfolder, token, cache_folder, revision, local_files_only)
+        if local_path is None:
             raise InputError(f"{model_name_or_path}: no folder {subfolder!r}")
-        folder = Path(found)
+        folder = Path(local_path)
         if not (folder / "bundle.json").is_file():
             return cls(load_encoder(folder, precision="float"))
         return cls(load_bundle(folder, read_json(folder / cls.config_file_name)["runtime"]))
@@ -151,9 +151,14 @@ def as_sentence_transformer(
         modules: list[Any] = [EncoderModule(encoder)]
     else:
         modules = folder_modules(encoder.module, encoder.name)
-    given = {"prompts": dict(encoder.prompts), "default_prompt_name": encoder.default_prompt_name,
-             "similarity_fn_name": encoder.similarity_fn_name, "truncate_dim": encoder.truncate_dim}  # fmt: skip
-    made = SentenceTransformer(modules=modules, device=device or ("cpu" if isinstance(encoder, Bundle) else None),
-                               **{**given, **options})  # fmt: skip
-    made.max_seq_length = encoder.max_length
-    return made.eval()
+    settings = {
+        "prompts": dict(encoder.prompts),
+        "default_prompt_name": encoder.default_prompt_name,
+        "similarity_fn_name": encoder.similarity_fn_name,
+        "truncate_dim": encoder.truncate_dim,
+    }
+    sentence_transformer = SentenceTransformer(
+        modules=modules, device=device or ("cpu" if isinstance(encoder, Bundle) else None), **{**settings, **options}
+    )
+    sentence_transformer.max_seq_length = encoder.max_length
+    return sentence_transformer.eval()

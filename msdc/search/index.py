@@ -113,8 +113,8 @@ class Index(IndexFile):
     @cached_property
     def query_model(self) -> SentenceEncoder:
         """The model that encodes queries."""
-        given = self._query_source
-        return self.model if given is None else given() if callable(given) else given
+        query_source = self._query_source
+        return self.model if query_source is None else query_source() if callable(query_source) else query_source
 
     @cached_property
     def _vectors(self) -> PassageVectors:
@@ -173,10 +173,10 @@ class Index(IndexFile):
         self._checkpoint()
         return removed
 
-    def _put(self, documents: Iterable[Document], given: object, replace: bool, encode: bool = True) -> int:
-        """Write documents in blocks; `given` is what they come from, for the progress."""
+    def _put(self, documents: Iterable[Document], origin: object, replace: bool, encode: bool = True) -> int:
+        """Write documents in blocks; `origin` is what they come from, for the progress."""
         source, written = iter(documents), 0
-        total = len(given) if isinstance(given, Sequence) else None
+        total = len(origin) if isinstance(origin, Sequence) else None
         blocks = iter(lambda: list(islice(source, BLOCK)), [])
         for block in track(blocks, "encoding", total=total, size=len):
             self._write(block, self._passages(block) if encode else [()] * len(block), replace)
@@ -228,7 +228,7 @@ class Index(IndexFile):
 
     def _stored(self, block: Sequence[Document]) -> dict[tuple[str, str], list[Passage]]:
         passages: dict[tuple[str, str], list[Passage]] = {}
-        keys = {one.id: (one.title, one.text) for one in block if one.id}
+        keys = {incoming.id: (incoming.title, incoming.text) for incoming in block if incoming.id}
         if not keys or not len(self):
             return passages
         blocks = dict[int, Block]()

@@ -54,8 +54,8 @@ def _tokens(text: str) -> list[_Token]:
             word = table.marks.sub(lambda run: "".join(sorted(run[0], key=table.orders.__getitem__)), match[0])
             tokens.append(_Token((word,), origins[match.start()], end_of(match.end() - 1)))
             continue
-        letters = [(one[0], match.start() + one.start(), match.start() + one.end() - 1)
-                   for one in table.letters.finditer(match[0])]  # fmt: skip
+        letters = [(letter_match[0], match.start() + letter_match.start(), match.start() + letter_match.end() - 1)
+                   for letter_match in table.letters.finditer(match[0])]  # fmt: skip
         for (letter, first, last), following in zip(letters, [*letters[1:], None], strict=True):
             pair = letter if following is None else letter + following[0]
             tokens.append(_Token((pair,), origins[first], end_of(last if following is None else following[2])))

@@ -36,7 +36,7 @@ UMLAUTS = {letter: spelled for spelled, letters in (
 ) for letter in letters.split()}  # fmt: skip
 UMLAUT = re.compile("|".join(UMLAUTS))
 HUMP = re.compile("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z][a-z])")
-SPELLED = re.compile("|".join(one.pattern for one in (UMLAUT, JOINT, HUMP)))
+SPELLED = re.compile("|".join(pattern.pattern for pattern in (UMLAUT, JOINT, HUMP)))
 NAME = re.compile(f"(?<![{LETTER}0-9])[A-Za-z0-9]+(?![{LETTER}0-9])")
 CODE = re.compile(f"[0-9]|[{LETTER}][._/:@+#&\u2010\u2011-](?=[{LETTER}])")
 QUOTES = {'"': '"', **dict.fromkeys("“„«”‟", "”“»")}  # an opening quote, and what closes it
@@ -88,16 +88,16 @@ def _words(text: str) -> Iterator[tuple[str, list[str]]]:
     table = fold_table()
     text = text.translate(table.folds)
     if LETTERS.search(text):  # this part of NFC is the same in every version
-        text = HANGUL.sub(lambda found: normalize("NFC", found[0]), text)
+        text = HANGUL.sub(lambda match: normalize("NFC", match[0]), text)
     if not text.isascii():
-        text = table.marks.sub(lambda found: "".join(sorted(found[0], key=table.orders.__getitem__)), text)
+        text = table.marks.sub(lambda match: "".join(sorted(match[0], key=table.orders.__getitem__)), text)
     for part in PUNCTUATION.split(text):
         if part.isascii():
             if part:
                 yield part, []
             continue
-        for found in table.words.finditer(part):
-            yield found[0], table.letters.findall(found[0]) if found[1] else []
+        for match in table.words.finditer(part):
+            yield match[0], table.letters.findall(match[0]) if match[1] else []
 
 
 def terms_of(text: str) -> list[str]:
@@ -271,10 +271,10 @@ def parse_query(query: str, syntax: Syntax = "operators") -> str:
             without.append(_phrase(terms, letters))
             continue
         chunks = [chunk for chunk in content.split() if terms_of(chunk)]
-        for place, chunk in enumerate(chunks, 1):
+        for position, chunk in enumerate(chunks, 1):
             if len(forms.forms) >= MOST_WORDS:
                 break
-            is_last = kind == "words" and number == len(segments) - 1 and place == len(chunks)
+            is_last = kind == "words" and number == len(segments) - 1 and position == len(chunks)
             _add_chunk(chunk, is_last and content.endswith(chunk), shortest, forms)
         if kind == "quoted":
             quoted.append(_phrase(terms, letters))

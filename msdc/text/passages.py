@@ -86,9 +86,9 @@ def passage_texts(
     """
     room = most // TITLE_SHARE
     limits = [most - room if title.strip() else most for title, _ in documents]
-    found = passages([text for _, text in documents], count, limits)
+    spans_by_document = passages([text for _, text in documents], count, limits)
     found_texts = []
-    for (title, text), spans in zip(documents, found, strict=True):
+    for (title, text), spans in zip(documents, spans_by_document, strict=True):
         words = title.split()
         while words and count([" ".join(words)])[0] > room - 2:
             words = words[: len(words) // 2]

@@ -182,13 +182,13 @@ def read_pairs(
             raise source.error(number, f"{len(row)} {columns}, expected {expected}")
         cells = ["" if cell is None else str(cell) for cell in row]
         gold = parse_gold(cells[layout.score], limits, partial(source.error, number))
-        one, two = cells[layout.first].strip(), cells[layout.second].strip()
-        if not one or not two:
-            raise source.error(number, f"sentence {2 if one else 1} is empty")
-        if why := unusable(one + two):
+        first_sentence, second_sentence = cells[layout.first].strip(), cells[layout.second].strip()
+        if not first_sentence or not second_sentence:
+            raise source.error(number, f"sentence {2 if first_sentence else 1} is empty")
+        if why := unusable(first_sentence + second_sentence):
             raise source.error(number, why)
         subset = "-".join(cells[column].strip() for column in layout.languages) if layout.languages else name
-        return one, two, gold, subset, number
+        return first_sentence, second_sentence, gold, subset, number
 
     pairs, skipped = [], list[str]()
     for number, cells in rows[layout.header :]:

@@ -54,7 +54,7 @@ class TabularFile:
     header_guess: bool = False  # without a header, although the first row could be names
     language: str = ""  # of the last column, if the file contains it
 
-    def seen(self) -> str:
+    def summary(self) -> str:
         """Format, columns and first row, for an error message."""
         first = [str(cell)[:30] for cell in (self.sample[0] if self.sample else [])]
         named = f" ({', '.join(self.names)[:120]})" if self.names else ""
@@ -92,7 +92,7 @@ def looks_like_names(cells: Sequence[str]) -> bool:
 
 def above_numbers(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Whether a first row must be names: it has none of the numbers that a column of the other rows consists of."""
-    columns = [[row[at] for row in rows if at < len(row) and row[at].strip()] for at in range(len(cells))]
+    columns = [[row[index] for row in rows if index < len(row) and row[index].strip()] for index in range(len(cells))]
     numbers = [all(map(is_number, column)) and len(column) > 0 for column in columns]
     return any(numbers) and not any(map(is_number, cells)) and all(map(str.strip, cells))
 

@@ -131,7 +131,7 @@ def _encoding(head: bytes, name: object) -> tuple[str, str]:
     Raises:
         InputError: what begins so is not text.
     """
-    encoding = next((known for mark, known in MARKS.items() if head.startswith(mark)), "UTF-8")
+    encoding = next((marked_encoding for mark, marked_encoding in MARKS.items() if head.startswith(mark)), "UTF-8")
     text = head if encoding == "UTF-8" else head.decode(encoding, "ignore").encode()
     if form := _form(head):
         raise InputError(f"{name}: {form}, not text; save it as UTF-8 text (csv, tab-separated) or unpack it")

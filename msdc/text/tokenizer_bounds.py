@@ -129,7 +129,7 @@ def _total_growth(steps: Sequence[dict[str, Any]]) -> float:
         return min(1e100, sum(becomes.get(letter, times * len(letter.encode())) for letter in text))
 
     def most() -> float:
-        return max([times, *(found / len(letter.encode()) for letter, found in becomes.items())])
+        return max([times, *(growth_bytes / len(letter.encode()) for letter, growth_bytes in becomes.items())])
 
     for step in reversed(steps):
         pattern = step["pattern"] if step["type"] == "Replace" else {}
@@ -140,10 +140,10 @@ def _total_growth(steps: Sequence[dict[str, Any]]) -> float:
         elif old:
             becomes |= {letter: max(size(letter), size_after / len(old)) for letter in old}
         elif pattern and _never_empty(regex):
-            becomes = {letter: max(found, size_after) for letter, found in becomes.items()}
+            becomes = {letter: max(growth_bytes, size_after) for letter, growth_bytes in becomes.items()}
             times = max(times, size_after)
         elif pattern:  # it may find nothing, between any two characters
-            becomes = {letter: found + size_after for letter, found in becomes.items()}
+            becomes = {letter: growth_bytes + size_after for letter, growth_bytes in becomes.items()}
             times += size_after
         else:
             times, becomes = min(1e100, most() * _growth(step)), {}

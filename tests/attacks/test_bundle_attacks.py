@@ -331,7 +331,7 @@ def test_a_manifest_that_tells_of_another_way(generic):
 def cache(tmp_path, monkeypatch) -> Path:
     """An empty cache, and a process that knows no program."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(origin, "_known", set())
+    monkeypatch.setattr(origin, "_safe_programs", set())
     return tmp_path / "cache/msdc/programs"
 
 
@@ -371,7 +371,7 @@ def test_a_program_that_is_unknown_but_sound(tiny_bundle, tmp_path, cache, monke
     def no_child(*args, **options):
         raise AssertionError("a child for a known program")
 
-    monkeypatch.setattr(origin, "_known", set())
+    monkeypatch.setattr(origin, "_safe_programs", set())
     monkeypatch.setattr(origin, "run_program", no_child)
     assert np.array_equal(load_bundle(folder, "executorch").encode(["hello"]), expected)
 
@@ -381,7 +381,7 @@ def test_exported_programs_are_known(tiny_bundle, monkeypatch):
     home.mkdir(parents=True, exist_ok=True)
     if not os.access(home, os.W_OK):
         pytest.skip("the user's cache cannot be written here")
-    monkeypatch.setattr(origin, "_known", set())
+    monkeypatch.setattr(origin, "_safe_programs", set())
     assert origin.is_known(read_manifest(tiny_bundle).files["model.pte"].sha256)
 
 
@@ -398,7 +398,7 @@ def test_without_a_cache(tmp_path, monkeypatch):
     """A cache that cannot be made: programs are tried once per process."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    monkeypatch.setattr(origin, "_known", set())
+    monkeypatch.setattr(origin, "_safe_programs", set())
     origin.remember("0" * 64, "exported")
     assert origin.is_known("0" * 64)
     assert not origin.is_known("1" * 64)

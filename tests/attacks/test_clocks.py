@@ -57,7 +57,7 @@ import json, sys, time
 from pathlib import Path
 import msdc
 from msdc import files, progress
-from msdc.bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.vectors import CachedEncoder
 from msdc.bench.devices.host import PythonDevice
 from msdc.bench.options import BenchSettings
 from msdc.processes import run_program
@@ -70,7 +70,7 @@ with msdc.open_index(folder / "index.sqlite", model) as index:
     index.update([{"id": "3", "text": "another one"}])
     found["hits"] = [[hit.id, hit.score] for hit in index.search("another text", top=5).hits]
 for turn in range(2):
-    store = VectorStore(model, cache=folder, key="vectors")
+    store = CachedEncoder(model, cache=folder, key="vectors")
     store.encode(["one", "two"])
     store.save()
 found["cached"] = store.encoded == 0

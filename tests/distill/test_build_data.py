@@ -236,7 +236,7 @@ def test_the_shipped_list_makes_every_file_of_the_recipe(tmp_path):
         for part in parts
         for path in part.paths()
     ]
-    assert all(entry.place(path) for entry, path in paths)
+    assert all(entry.locate(path) for entry, path in paths)
 
 
 def test_dry_run_says_what_would_be_made(tmp_path):

@@ -14,7 +14,7 @@ from msdc.distill import distill
 from msdc.distill.catalog import load_recipe, parse_recipe, read_file, set_value, shipped
 from msdc.distill.cli import command
 from msdc.distill.data.corpora import open_corpora
-from msdc.distill.data.tables import open_table
+from msdc.distill.data.tables import open_source_table
 from msdc.distill.data.text import StageText
 from msdc.distill.preflight import check_recipe
 from msdc.distill.sweep import dry_run, plan_text
@@ -134,7 +134,9 @@ def test_a_dry_run_counts_and_trains_nothing(tiny_tree, tmp_path, nothing_happen
     assert [source["rows"] for source in plan["sources"]] == [60, 60]
     recipe = load_recipe(str(file))
     monkeypatch.undo()
-    text = StageText([open_table(source) for source in open_corpora(recipe.corpora)], 1, recipe.heldout, "proportional")
+    text = StageText(
+        [open_source_table(source) for source in open_corpora(recipe.corpora)], 1, recipe.heldout, "proportional"
+    )
     exact = 3 * text.order.epoch_rows / 8
     stages = {stage["name"]: stage["steps"] for stage in plan["stages"]}
     assert stages["one"] == pytest.approx(exact, rel=0.1)

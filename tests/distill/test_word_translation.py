@@ -13,7 +13,7 @@ from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.data import Row
 from msdc.distill.data.corpora import join_punctuation, open_corpora, open_corpus
-from msdc.distill.data.tables import open_table
+from msdc.distill.data.tables import open_source_table
 from msdc.distill.data.text import StageText
 from msdc.distill.recipe import Corpus, HeldOut
 from msdc.distill.run import Run
@@ -123,9 +123,9 @@ def _corpora(folder: Path) -> tuple[Corpus, Corpus]:
 def test_text_becomes_pairs_that_are_never_held_out_nor_learnt_from(tmp_path: Path) -> None:
     corpora = _corpora(tmp_path)
     sources = open_corpora(corpora)
-    plain = StageText(list(map(open_table, sources)), 1, HeldOut(share=0.4)).sample_rows(1000)
+    plain = StageText(list(map(open_source_table, sources)), 1, HeldOut(share=0.4)).sample_rows(1000)
     sources = translate_sources(sources, pending(toy_pairs()))
-    text = StageText(list(map(open_table, sources)), 1, HeldOut(share=0.4))
+    text = StageText(list(map(open_source_table, sources)), 1, HeldOut(share=0.4))
     table = text.tables[-1]
     rows = table.read(np.arange(table.rows))
     assert [row.source for row in rows] == ["The dog runs.", "The big dog runs.", "The cat sleeps."]
@@ -147,7 +147,7 @@ def test_a_language_without_parallel_text_and_a_missing_column_are_named(tmp_pat
     other = text.model_copy(update={"word_by_word": ("qq",)})
     (source,) = translate_sources(open_corpus(other), pending(toy_pairs()))
     with pytest.raises(InputError, match="word_by_word 'qq' needs parallel text in that language \\(have xx\\)"):
-        open_table(source)
+        open_source_table(source)
     with pytest.raises(InputError, match="no column 'sentence' \\(have gold_label, premise, hypothesis\\)"):
         open_corpus(text.model_copy(update={"columns": ("sentence",)}))
 

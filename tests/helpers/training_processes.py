@@ -90,7 +90,7 @@ class Feed:
             lambda: rows[share], *inputs, languages=["de"] * len(rows[share]),
             domain_B=torch.tensor([row.domain for row in rows[share]], dtype=torch.int64),
             label_B=torch.tensor([row.label for row in rows[share]], dtype=torch.float32),
-            texts_BS=torch.from_numpy(np.array(texts, np.uint64).view(np.int64))[share], whole=size,
+            texts_BS=torch.from_numpy(np.array(texts, np.uint64).view(np.int64))[share], global_size=size,
         )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 
 from msdc.commands import options_of
 from msdc.errors import InputError
-from msdc.options import AnyPath, Options, takes
+from msdc.options import AnyPath, Options, with_option_keywords
 
 
 class Baking(Options):
@@ -39,7 +39,7 @@ def _bake(flour: str, water: str = "cold", *, options: Baking) -> tuple[str, str
     return flour, water, options
 
 
-bake = takes(Baking, _bake)
+bake = with_option_keywords(Baking, _bake)
 
 
 def test_the_function_has_the_fields_as_keywords():
@@ -50,7 +50,7 @@ def test_the_function_has_the_fields_as_keywords():
     assert [text.index(f"    {name}: ") for name in names] == sorted(text.index(f"    {name}: ") for name in names)
     assert text.index("loud: ") < text.index("Returns:")
     _bake.__doc__ = _bake.__doc__.replace("Returns:", "Raises:")
-    other = inspect.getdoc(takes(Baking, _bake))
+    other = inspect.getdoc(with_option_keywords(Baking, _bake))
     assert other == text.replace("Returns:", "Raises:")
     assert bake("rye") == ("rye", "cold", Baking())
     flour, water, options = bake(water="warm", flour="rye", sizes=8, recipe="r.txt")

@@ -66,12 +66,12 @@ class Engine:
                 return path
         raise MsdcError(f"{self.title} is not installed: apt-get install {self.package}")
 
-    def command(self, profile: Path, *more: str) -> list[str]:
-        """The command line that opens the addresses of `more` with the profile in `profile`."""
+    def command(self, profile: Path, *addresses: str) -> list[str]:
+        """The command line that opens `addresses` with the profile in `profile`."""
         # As root, Chromium refuses to start with its sandbox.
         sandbox = ("--no-sandbox",) if self.name == "chromium" and is_root() else ()
         folder = [] if self.profile is None else [f"{self.profile}{profile}"]
-        return [self.program(), *self.options, *folder, *sandbox, *more]
+        return [self.program(), *self.options, *folder, *sandbox, *addresses]
 
     def version(self) -> str | None:
         """The version that the program prints, None where it prints none."""

@@ -65,18 +65,18 @@ def default_address() -> str:
     )
 
 
-def listening_address(wanted: str | None) -> tuple[str, int]:
+def listening_address(requested: str | None) -> tuple[str, int]:
     """(IP address, port or 0 for any) of `IP`, `IP:PORT`, `[IPv6]:PORT`; None: the default route's."""
-    if wanted is None:
+    if requested is None:
         return default_address(), 0
-    bare_ipv6 = wanted.count(":") > 1 and not wanted.startswith("[")
+    bare_ipv6 = requested.count(":") > 1 and not requested.startswith("[")
     try:
-        parts = urlsplit(f"//[{wanted}]" if bare_ipv6 else f"//{wanted}")
+        parts = urlsplit(f"//[{requested}]" if bare_ipv6 else f"//{requested}")
         address, port = ipaddress.ip_address(parts.hostname or ""), parts.port or 0
     except ValueError as error:
-        raise InputError(f"`address` {wanted}: expected IP or IP:PORT, as in 192.168.1.5:8000") from error
+        raise InputError(f"`address` {requested}: expected IP or IP:PORT, as in 192.168.1.5:8000") from error
     if address.is_unspecified or address.is_multicast:
-        raise InputError(f"`address` {wanted}: name one address of this machine, which the phone can reach")
+        raise InputError(f"`address` {requested}: name one address of this machine, which the phone can reach")
     return str(address), port
 
 

@@ -90,7 +90,9 @@ class Seat:
         """A sign of life: a word for what the page does, and numbers."""
         self.heard = time.monotonic()
         self.phase, *rest = raw.decode("utf-8", "replace").split()[:3] or [""]
-        self.numbers = tuple(int(one) for one in rest if one.isascii() and one.isdigit() and int(one) <= 100)
+        self.numbers = tuple(
+            int(number) for number in rest if number.isascii() and number.isdigit() and int(number) <= 100
+        )
 
     def status(self) -> str:
         """One line: which phone, what it does, percent, battery."""
@@ -106,11 +108,11 @@ class _Visitor:
 
     address: str
     since: float = field(default_factory=time.monotonic)
-    known: bool = False
+    has_secret: bool = False
 
     def is_late(self, now: float, token_s: float) -> bool:
         """Whether its next request takes too long."""
-        return now - self.since > (REQUEST_S if self.known else token_s)
+        return now - self.since > (REQUEST_S if self.has_secret else token_s)
 
 
 class AnswerServer(socketserver.ThreadingTCPServer):
@@ -181,13 +183,17 @@ class AnswerServer(socketserver.ThreadingTCPServer):
         """
         address = client_address[0]
         with self._visiting:
-            strangers = [(one, visitor.address) for one, visitor in self._visitors.items() if not visitor.known]
-            own = [one for one, whose in strangers if whose == address]
-            if len(own) >= MAX_STRANGERS:
-                self._turn_out(own[0])
+            strangers = [
+                (connection, visitor.address)
+                for connection, visitor in self._visitors.items()
+                if not visitor.has_secret
+            ]
+            same_address = [connection for connection, whose in strangers if whose == address]
+            if len(same_address) >= MAX_STRANGERS:
+                self._turn_out(same_address[0])
             elif len(self._visitors) >= MAX_CONNECTIONS:
                 ((most, _),) = Counter(visitor.address for visitor in self._visitors.values()).most_common(1)
-                of_most = (one for one, visitor in self._visitors.items() if visitor.address == most)
+                of_most = (connection for connection, visitor in self._visitors.items() if visitor.address == most)
                 self._turn_out(strangers[0][0] if strangers else next(of_most))
             self._visitors[request] = _Visitor(address)
         super().process_request(request, client_address)
@@ -204,7 +210,9 @@ class AnswerServer(socketserver.ThreadingTCPServer):
         """Close connections that show no secret (a page sends it as soon as it is connected), and slow requests."""
         now = time.monotonic()
         with self._visiting:
-            for request in [one for one, visitor in self._visitors.items() if visitor.is_late(now, self.token_s)]:
+            for request in [
+                connection for connection, visitor in self._visitors.items() if visitor.is_late(now, self.token_s)
+            ]:
                 self._turn_out(request)
 
     def _turn_out(self, request: Any) -> None:
@@ -225,7 +233,7 @@ class AnswerServer(socketserver.ThreadingTCPServer):
         with self._visiting:
             if visitor := self._visitors.pop(request, None):
                 # Behind all others. What it posts has the time of a request; a download may take longer.
-                visitor.known, visitor.since = True, time.monotonic()
+                visitor.has_secret, visitor.since = True, time.monotonic()
                 self._visitors[request] = visitor
         return rest or "index.html"
 
@@ -249,8 +257,8 @@ class AnswerServer(socketserver.ThreadingTCPServer):
         """The seat and the verb of `SEAT/VERB`; every seat is compared, in constant time each."""
         token, _, verb = name.rpartition("/")
         raw = token.encode("utf-8", "replace")
-        found = [seat for seat in self.seats if hmac.compare_digest(seat.token.encode(), raw)]
-        return (found[0] if found else None), verb
+        seats = [seat for seat in self.seats if hmac.compare_digest(seat.token.encode(), raw)]
+        return (seats[0] if seats else None), verb
 
     def take(self, name: str, size: int, read: Callable[[int], bytes]) -> Reply:
         """Status and JSON for a post of `size` bytes to `name`; a post that is not allowed is not read."""
@@ -407,11 +415,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         source = self.server.files.get(name) if name is not None else None
         if name is None or source is None:
             return self._reply(404)
-        more = {}
+        extra_headers = {}
         if name in self.server.packed and "gzip" in self.headers.get("Accept-Encoding", ""):
-            source, more = self.server.packed[name], {"Content-Encoding": "gzip"}
+            source, extra_headers = self.server.packed[name], {"Content-Encoding": "gzip"}
         with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as stream:
-            self._reply(200, stream, TYPES.get(Path(name).suffix, "application/octet-stream"), more)
+            self._reply(200, stream, TYPES.get(Path(name).suffix, "application/octet-stream"), extra_headers)
 
     def do_POST(self) -> None:
         name, length = self.server.name_of(self.path, self.connection), self.headers.get("Content-Length", "")
@@ -425,11 +433,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._reply(code, io.BytesIO(body))
 
     def _reply(
-        self, code: int, body: BinaryIO | None = None, kind: str = TYPES[".json"], more: Mapping[str, str] | None = None
+        self,
+        code: int,
+        body: BinaryIO | None = None,
+        kind: str = TYPES[".json"],
+        extra_headers: Mapping[str, str] | None = None,
     ) -> None:
         body = body or io.BytesIO()
         self.send_response(code)
-        headers = {**HEADERS, **(more or {})}
+        headers = {**HEADERS, **(extra_headers or {})}
         if code != 204:
             headers |= {"Content-Type": kind, "Content-Length": str(body.seek(0, io.SEEK_END))}
         if self.close_connection:

@@ -76,8 +76,8 @@ def write_react_native(stage: Path, manifest: Manifest, options: ExportSettings,
         shutil.copyfile(stage / part.file, out / JSON_FILE)
     golden = read_golden(stage)
     # The packages cut the last ids off, the export those before the last special id.
-    whole = [i for i, row in enumerate(golden["ids"]) if len(row) < manifest.max_length]
-    texts, rows = ([golden[name][i] for i in whole] for name in ("texts", "ids"))
+    uncut = [i for i, row in enumerate(golden["ids"]) if len(row) < manifest.max_length]
+    texts, rows = ([golden[name][i] for i in uncut] for name in ("texts", "ids"))
     files = [("HFTokenizer", "CppHFTokenizer", out / JSON_FILE, f"`{JSON_FILE}`", (0, 0))]
     if part.kind == "sentencepiece":
         files.append(("SPTokenizer", "CppSPTokenizer", stage / part.file, f"`../{part.file}`", (1, 1)))

@@ -74,13 +74,13 @@ def ids_of(folder: Path, texts: list[str]) -> list[list[int]]:
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
-def differing(golden: dict[str, Any], found: list[list[int]], max_length: int, eos_id: int | None) -> list[str]:
+def differing(golden: dict[str, Any], computed_ids: list[list[int]], max_length: int, eos_id: int | None) -> list[str]:
     """The texts whose ids differ. transformers.js truncates the last special id of a long text, msdc does not."""
     other = []
-    for text, own, theirs in zip(golden["texts"], golden["ids"], found, strict=True):
-        cut = len(own) == max_length and len(theirs) > len(own) and own[-1:] == [eos_id]
-        kept = own[:-1] if cut else own
-        if (theirs if len(theirs) <= max_length else theirs[: len(kept)]) != kept:
+    for text, golden_ids, theirs in zip(golden["texts"], golden["ids"], computed_ids, strict=True):
+        cut = len(golden_ids) == max_length and len(theirs) > len(golden_ids) and golden_ids[-1:] == [eos_id]
+        comparable_ids = golden_ids[:-1] if cut else golden_ids
+        if (theirs if len(theirs) <= max_length else theirs[: len(comparable_ids)]) != comparable_ids:
             other.append(text)
     return other
 
@@ -105,14 +105,14 @@ def pipeline_program(file: Path, prompt_tokens: int) -> bytes:
     width = vector.type.tensor_type.shape.dim[1].dim_value
     for name, values in (("count", [prompt_tokens]), ("width", [width]), ("axis", [1])):
         graph.initializer.append(helper.make_tensor(f"pipeline/{name}", TensorProto.INT64, [1], values))
-    own = [one for one in graph.input if one.name == "prompt_tokens"]
-    for one in own:
-        graph.input.remove(one)
+    prompt_inputs = [prompt_input for prompt_input in graph.input if prompt_input.name == "prompt_tokens"]
+    for prompt_input in prompt_inputs:
+        graph.input.remove(prompt_input)
     first = [
         helper.make_node("Shape", ["input_ids"], ["pipeline/batch"], end=1),
         helper.make_node("Expand", ["pipeline/count", "pipeline/batch"], ["prompt_tokens"]),
     ]
-    for number, node in enumerate(first if own else ()):
+    for number, node in enumerate(first if prompt_inputs else ()):
         graph.node.insert(number, node)
     graph.node.extend([
         helper.make_node("Shape", ["input_ids"], ["pipeline/tokens"]),
@@ -136,8 +136,11 @@ def write_transformers_js(stage: Path, manifest: Manifest, model: Path | None) -
     golden, length = read_golden(stage), manifest.max_length
     texts = golden["texts"]
     for name, value in SETTINGS.items():
-        own = model / name if model is not None else None
-        write_text(stage / name, own.read_text("utf-8") if own is not None and own.is_file() else json.dumps(value))
+        source_file = model / name if model is not None else None
+        write_text(
+            stage / name,
+            source_file.read_text("utf-8") if source_file is not None and source_file.is_file() else json.dumps(value),
+        )
     keep_sigma(stage / JSON_FILE)
     tokenizer = load_tokenizer(stage, manifest.tokenizer.pad_id)
     count = prompt_tokens(tokenizer, manifest.prompts.get(manifest.default_prompt or "", ""), length)

@@ -20,11 +20,11 @@ from msdc.bench.accuracy.paper_tables import TABLES, paper_tables, read_publishe
 from msdc.bench.accuracy.parallel import read_parallel
 from msdc.bench.accuracy.sets import SETS, SUITES, find_data_folder, select_sets
 from msdc.bench.accuracy.task import Settings
-from msdc.bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.vectors import CachedEncoder
 from msdc.bench.accuracy.verbs import EvaluateOptions
 from msdc.bench.report.page import evaluation_report, to_html
 from msdc.errors import InputError
-from msdc.options import takes
+from msdc.options import with_option_keywords
 from msdc.scores import cosine_rows, spearman, unit_rows
 from msdc.text.quickstart import GRADED_PAIRS, PARALLEL
 from msdc.text.scored_pairs import read_pairs
@@ -188,11 +188,11 @@ def test_cache_is_used_and_a_damaged_one_named(tiny_student, tmp_path):
     (file,) = tmp_path.iterdir()
     assert evaluate(tiny_student, "graded-pairs", cache=tmp_path, resamples=0)["spearman"] == first["spearman"]
     bag = WordBag()
-    VectorStore(bag, cache=tmp_path, key="k").encode(["one"])
-    store = VectorStore(bag, cache=tmp_path, key="k")
+    CachedEncoder(bag, cache=tmp_path, key="k").encode(["one"])
+    store = CachedEncoder(bag, cache=tmp_path, key="k")
     store.encode(["one", "two"])
     store.save()
-    again = VectorStore(bag, cache=tmp_path, key="k")
+    again = CachedEncoder(bag, cache=tmp_path, key="k")
     calls = bag.calls
     assert np.array_equal(again.encode(["two", "one"]), store.encode(["two", "one"]))
     assert bag.calls == calls
@@ -386,5 +386,5 @@ def test_languages_are_a_list_or_separated_by_commas():
         """The languages."""
         return [*(options.languages or ())]
 
-    call = takes(EvaluateOptions, shown)
+    call = with_option_keywords(EvaluateOptions, shown)
     assert call(languages="de, es") == call(languages=["de", "es"]) == ["de", "es"]

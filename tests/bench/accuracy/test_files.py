@@ -8,7 +8,7 @@ from refusals import one_line
 from msdc.bench.accuracy import evaluate
 from msdc.bench.accuracy.parallel import read_parallel
 from msdc.bench.accuracy.sets import SETS, DataFolder
-from msdc.bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.vectors import CachedEncoder
 from msdc.errors import InputError, MsdcError
 from msdc.text.scored_pairs import read_pairs
 
@@ -106,7 +106,7 @@ def test_a_model_of_changing_width_is_named():
         def encode(self, texts):
             return super().encode(texts)[:, : 10 + len(texts) % 2]
 
-    store = VectorStore(Odd())
+    store = CachedEncoder(Odd())
     store.encode(["one"])
     with pytest.raises(MsdcError, match="gave an array of shape"):
         store.encode(["two", "three"])

@@ -8,7 +8,7 @@ from msdc.bench.accuracy import evaluate
 from msdc.bench.accuracy.neighbours import both_ways, gold_ranks, mine, nearest
 from msdc.bench.accuracy.retrieval import Split, best_threshold, read_bucc, scores_at
 from msdc.bench.accuracy.sets import find_data_folder, select_sets
-from msdc.bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.vectors import CachedEncoder
 from msdc.errors import InputError, MsdcError
 from msdc.scores import unit_rows
 
@@ -123,7 +123,7 @@ def test_bucc_threshold_from_training_scored_on_test(tmp_path):
     assert result["split"] == "test"
     assert result["gold"] == 20
     assert result["sources"] == 40
-    store, ranked_pairs = VectorStore(model), []
+    store, ranked_pairs = CachedEncoder(model), []
     for split in read_bucc(tmp_path).content:
         sides = unit_rows(store.encode(split.source)), unit_rows(store.encode(split.target))
         ranked_pairs.append([((i, j) in split.gold, value) for i, j, value in brute_force_miner(*sides, 4, "ratio")])

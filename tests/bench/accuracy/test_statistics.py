@@ -52,7 +52,7 @@ def test_permutation_p_equals_all_permutations():
     every = [abs((first - second) @ np.array(signs)) / 10 for signs in itertools.product((1, -1), repeat=10)]
     exact = np.mean([value >= observed - 1e-12 for value in every])
     result = paired_test(Items(first), Items(second), resamples=20_000, seed=0)
-    assert result.p == pytest.approx(exact, abs=0.01)
+    assert result.p_value == pytest.approx(exact, abs=0.01)
     assert result.difference == pytest.approx(100 * (first - second).mean())
 
 
@@ -63,7 +63,7 @@ def test_false_alarms_are_as_rare_as_promised():
         gold = generator.standard_normal(60)
         signal = gold + generator.standard_normal(60)
         first, second = signal + 0.5 * generator.standard_normal(60), signal + 0.5 * generator.standard_normal(60)
-        alarms += paired_test(Items(first, gold), Items(second, gold), 200, trial).p < 0.05
+        alarms += paired_test(Items(first, gold), Items(second, gold), 200, trial).p_value < 0.05
     assert alarms <= 16
 
 
@@ -74,7 +74,7 @@ def test_a_real_difference_is_found_and_signed():
     result = paired_test(Items(good, gold), Items(bad, gold), 500, 0)
     expected = 100 * (stats.spearmanr(good, gold).statistic - stats.spearmanr(bad, gold).statistic)
     assert result.difference == pytest.approx(expected, abs=1e-9)
-    assert result.p < 0.01
+    assert result.p_value < 0.01
     assert 0 < result.low < result.difference < result.high
     back = paired_test(Items(bad, gold), Items(good, gold), 500, 0)
     assert back.difference == pytest.approx(-expected)
@@ -84,7 +84,7 @@ def test_a_real_difference_is_found_and_signed():
 def test_equal_models_do_not_differ_and_share_resamples():
     items = Items(*correlated(50, 1.0, seed=6))
     result = paired_test(items, items, 100, 0)
-    assert (result.difference, result.low, result.high, result.p) == (0.0, 0.0, 0.0, 1.0)
+    assert (result.difference, result.low, result.high, result.p_value) == (0.0, 0.0, 0.0, 1.0)
     assert np.array_equal(*resampled_scores([items, items], 50, 0))
 
 

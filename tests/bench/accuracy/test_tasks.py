@@ -29,7 +29,7 @@ from msdc.bench.accuracy.similarity import (
     uniformity,
 )
 from msdc.bench.accuracy.task import Settings
-from msdc.bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.vectors import CachedEncoder
 from msdc.errors import InputError
 from msdc.scores import cosine_rows, unit_rows
 
@@ -153,7 +153,7 @@ def topic_data(labels_by_word: dict[str, str], languages=("en", "xx"), rows=60):
 def test_classification_is_sklearn_on_frozen_vectors():
     data = topic_data({"ball": "sport", "goal": "sport", "vote": "politics", "law": "politics", "virus": "science"})
     bag = WordBag(width=32)
-    result = score_classification(VectorStore(bag), data, Settings(resamples=50)).scores
+    result = score_classification(CachedEncoder(bag), data, Settings(resamples=50)).scores
     reference = LogisticRegression(C=result["strength"], max_iter=2000)
     reference.fit(bag.encode(data.training.texts), data.training.labels)
     for language, test in data.tests.items():
@@ -166,7 +166,7 @@ def test_classification_is_sklearn_on_frozen_vectors():
 
 def test_classification_with_one_class_is_refused(bag):
     with pytest.raises(InputError, match="one class"):
-        score_classification(VectorStore(bag), topic_data({"ball": "sport"}), Settings())
+        score_classification(CachedEncoder(bag), topic_data({"ball": "sport"}), Settings())
 
 
 def test_mldoc_is_the_mean_of_five_runs(tmp_path, bag):
@@ -240,7 +240,7 @@ def test_transfer_on_noise_is_chance(tmp_path):
     generator = np.random.default_rng(0)
     noise = LookupEncoder({text: generator.standard_normal(16) for text in data.training.texts})
     # were test rows seen in training, noise of this width would be learnt by heart
-    assert 20 < score_transfer(VectorStore(noise), data, Settings(folds=5, resamples=0)).scores["accuracy"] < 80
+    assert 20 < score_transfer(CachedEncoder(noise), data, Settings(folds=5, resamples=0)).scores["accuracy"] < 80
 
 
 def test_bad_senteval_lines(tmp_path):

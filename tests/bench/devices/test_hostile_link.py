@@ -264,7 +264,7 @@ def test_a_request_that_comes_in_drops_has_a_limited_time(server, monkeypatch):
         drops.sendall(f"GET {path} HTTP/1.1\r\nHost: {server.host}\r\n\r\n".encode())
         assert drops.recv(1 << 16).startswith(b"HTTP/1.1 200")
         (visitor,) = server._visitors.values()
-        assert visitor.known
+        assert visitor.has_secret
         assert not visitor.is_late(visitor.since + REQUEST_S, server.token_s)
         assert visitor.is_late(visitor.since + REQUEST_S + 1, server.token_s)
         monkeypatch.setattr("msdc.bench.devices.web.server.REQUEST_S", 0.3)

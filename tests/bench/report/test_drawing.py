@@ -36,8 +36,8 @@ def test_a_log_axis_holds_its_values(values):
     assert axis.low < min(values)
     assert axis.high > max(values)
     assert 1 <= len(axis.ticks) <= 12
-    assert axis.at(axis.low, 0, 100) == pytest.approx(0)
-    assert axis.at(axis.high, 0, 100) == pytest.approx(100)
+    assert axis.position(axis.low, 0, 100) == pytest.approx(0)
+    assert axis.position(axis.high, 0, 100) == pytest.approx(100)
 
 
 @given(st.lists(st.tuples(st.floats(0, 99), st.floats(0, 99)), min_size=1, max_size=12))
@@ -54,11 +54,11 @@ def test_a_score_axis_holds_every_score_and_interval_in_order(pairs):
     rows = [(value, (value - half, value + half)) for value, half in pairs]
     axis = score_axis(rows)
     values = sorted(v for value, span in rows for v in (value, *span))
-    places = [axis.at(value, 0, 100) for value in values]
+    places = [axis.position(value, 0, 100) for value in values]
     assert places == sorted(places)
     assert places[0] >= -1e-9
     assert places[-1] <= 100 + 1e-9
-    assert all(0 <= axis.at(tick, 0, 100) <= 100 for tick in axis.every_tick)
+    assert all(0 <= axis.position(tick, 0, 100) <= 100 for tick in axis.every_tick)
     assert bool(axis.breaks(0, 100)) == (axis.below is not None)
 
 

@@ -61,7 +61,7 @@ def test_what_is_no_limit_is_refused(options):
 
 def test_units_of_limits():
     targets = parse_targets(["0.02s@32", "20 ms@8"], "12MB", "1GiB", ["70", "71.5@sts17/en-en"])
-    assert [(t.kind, t.limit, t.at) for t in targets] == [
+    assert [(t.kind, t.limit, t.subject) for t in targets] == [
         ("latency", 20.0, "32"), ("latency", 20.0, "8"), ("size", 12.0, ""), ("memory", 1024.0, ""),
         ("accuracy", 70.0, ""), ("accuracy", 71.5, "sts17/en-en"),
     ]  # fmt: skip

@@ -23,7 +23,7 @@ from msdc.distill.data.checks import (
     vocabulary_warnings,
 )
 from msdc.distill.data.corpora import open_corpora
-from msdc.distill.data.tables import heldout_hash, open_table
+from msdc.distill.data.tables import heldout_hash, open_source_table
 from msdc.distill.data.text import StageText
 from msdc.distill.recipe import Corpus, HeldOut, Stage
 from msdc.errors import InputError
@@ -37,7 +37,7 @@ def table_of(tmp_path, lines, name="text.tsv", **settings):
     path = tmp_path / name
     path.write_text("".join("\t".join(line) + "\n" for line in lines), encoding="utf-8")
     (source,) = open_corpora((Corpus(path=str(path), **({"languages": ("de",)} | settings)),))
-    return open_table(source)
+    return open_source_table(source)
 
 
 @pytest.mark.parametrize("code", parallel_table()[0])

@@ -13,7 +13,7 @@ from msdc.distill.catalog import load_recipe, parse_recipe
 from msdc.distill.data import Row
 from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.exclusion import Exclusion, excluded_files, read_exclusion, sentences_of
-from msdc.distill.data.tables import open_table
+from msdc.distill.data.tables import open_source_table
 from msdc.distill.data.text import StageText
 from msdc.distill.recipe import Corpus, HeldOut
 from msdc.distill.run import Run
@@ -150,7 +150,7 @@ def test_words_are_exchanged_in_kept_sentences_only(tmp_path, excluded):
     english.write_text(f"{TEST[0]}\nA man walks.\n", encoding="utf-8")
     text = Corpus(path=str(english), kind="text", word_by_word=("de",), recombine=1.0)
     sources = open_corpora((parallel, text), Exclusion([excluded]))
-    text_of_stage = StageText(list(map(open_table, sources)), 1, HeldOut(share=0.01))
+    text_of_stage = StageText(list(map(open_source_table, sources)), 1, HeldOut(share=0.01))
     dictionary = learn_dictionary(text_of_stage.sample_rows(100))
     pending = PendingDictionary(lambda: dictionary, ())
     synthetic = [source for source in translate_sources(sources, pending) if source.synthetic]

@@ -9,8 +9,8 @@ import torch
 
 import msdc
 from msdc.distill.data.corpora import open_corpora
-from msdc.distill.data.tables import open_table
-from msdc.distill.data.text import BLOCK, CHUNK, Order, StageText, cut, shares
+from msdc.distill.data.tables import open_source_table
+from msdc.distill.data.text import BLOCK, CHUNK, Order, StageText, cut, table_shares
 from msdc.distill.recipe import Corpus, HeldOut, Stage
 from msdc.distill.teacher import CachedTeacher
 from msdc.distill.training.feed import BatchFeed, Position, ahead
@@ -38,7 +38,7 @@ def write(tmp_path, **counts):
 
 
 def text_of(tmp_path, balance="proportional", **settings):
-    tables = [open_table(source) for source in open_corpora((Corpus(path=str(tmp_path / "*.tsv"), **settings),))]
+    tables = [open_source_table(source) for source in open_corpora((Corpus(path=str(tmp_path / "*.tsv"), **settings),))]
     return StageText(tables, 7, HeldOut(pairs=20, share=0.05), balance)
 
 
@@ -105,17 +105,17 @@ def test_balance(tmp_path, tokenizer, balance, share):
     text = text_of(tmp_path, balance)
     counts = Counter(code for batch in epoch_of(feed_of(text, tokenizer)) for code in batch.languages)
     assert counts["nl"] / sum(counts.values()) == pytest.approx(share, abs=0.03)
-    assert sum(counts.values()) == pytest.approx(sum(map(len, text.kept)), rel=0.03)
-    table_shares = shares(text.tables, [len(rows) for rows in text.kept], balance)
-    assert (table_shares is None) == (balance == "proportional")
+    assert sum(counts.values()) == pytest.approx(sum(map(len, text.training_rows)), rel=0.03)
+    corpus_shares = table_shares(text.tables, [len(rows) for rows in text.training_rows], balance)
+    assert (corpus_shares is None) == (balance == "proportional")
 
 
 def test_weights_of_corpora_count(tmp_path):
     write(tmp_path, a_de=900, b_nl=900)
     first, second = (Corpus(path=str(tmp_path / name), weight=w) for name, w in (("a*.tsv", 3.0), ("b*.tsv", 1.0)))
-    tables = [open_table(source) for source in open_corpora((first, second))]
-    np.testing.assert_allclose(shares(tables, [900, 900], "proportional"), [0.75, 0.25])
-    np.testing.assert_allclose(shares(tables, [900, 100], "sources"), [0.75, 0.25])
+    tables = [open_source_table(source) for source in open_corpora((first, second))]
+    np.testing.assert_allclose(table_shares(tables, [900, 900], "proportional"), [0.75, 0.25])
+    np.testing.assert_allclose(table_shares(tables, [900, 100], "sources"), [0.75, 0.25])
 
 
 @pytest.mark.parametrize("tokens", [None, 64, 1000])
@@ -143,7 +143,7 @@ def test_batches_have_the_tokens_of_their_rows(tmp_path, tokenizer):
     text = text_of(tmp_path)
     batches = epoch_of(feed_of(text, tokenizer, prompts=("query: ", "passage: ")))
     rows = [row for batch in batches for row in contents(batch)]
-    assert len(rows) == len(set(rows)) == sum(map(len, text.kept))
+    assert len(rows) == len(set(rows)) == sum(map(len, text.training_rows))
     for batch in batches:
         sides = zip((batch.source, batch.target), zip(*contents(batch), strict=True), strict=False)
         for ((ids, mask), side), prompt in zip(sides, ("query: ", "passage: "), strict=True):
@@ -194,7 +194,7 @@ def test_an_epoch_longer_than_a_chunk(tmp_path, tokenizer):
     text = text_of(tmp_path)
     feed = feed_of(text, tokenizer, batch=512)
     batches = epoch_of(feed)
-    assert sum(map(len, batches)) == len(text.kept[0])
+    assert sum(map(len, batches)) == len(text.training_rows[0])
     assert text.order.chunks == 2
     assert feed.epoch_batches() == pytest.approx(len(batches), abs=1)
     tokens = feed_of(text, tokenizer, batch_tokens=4000)
@@ -205,7 +205,7 @@ def test_text_without_translations_counts_as_its_own(tmp_path, tokenizer):
     write(tmp_path, a_de=120)
     (tmp_path / "plain.txt").write_text("".join(f"Plain text {i}.\n" for i in range(60)))
     corpora = (Corpus(path=str(tmp_path / "*.tsv")), Corpus(path=str(tmp_path / "plain.txt"), kind="text"))
-    tables = [open_table(source) for source in open_corpora(corpora)]
+    tables = [open_source_table(source) for source in open_corpora(corpora)]
     mixed = epoch_of(feed_of(StageText(tables, 7, HeldOut(share=0.05), "proportional"), tokenizer))
     plain = 0
     for batch in mixed:
@@ -224,7 +224,7 @@ def test_triples_have_their_negatives(tmp_path, tokenizer):
     lines = "".join(f"premise {i}\tentailed {i}\tother {i} x\tmore {i}\n" for i in range(80))
     (tmp_path / "t.tsv").write_text("query\tpositive\tnegative_1\tnegative_2\n" + lines)
     corpus = Corpus(path=str(tmp_path / "t.tsv"), kind="triples")
-    text = StageText(list(map(open_table, open_corpora((corpus,)))), 7, HeldOut(share=0.05))
+    text = StageText(list(map(open_source_table, open_corpora((corpus,)))), 7, HeldOut(share=0.05))
     for batch in epoch_of(feed_of(text, tokenizer)):
         ids, mask = batch.negatives
         assert ids.shape[:2] == (len(batch), 2)
@@ -247,7 +247,7 @@ def test_vectors_of_the_teacher_are_those_of_the_rows(tmp_path, tokenizer, tiny_
     original = teacher._compute
     teacher._compute = lambda texts, progress: calls.extend(texts) or original(texts, progress)
     first = epoch_of(feed_of(text, tokenizer, teacher=teacher, teacher_targets=targets))
-    assert len(calls) == len(set(calls)) == (1 + targets) * len(text.kept[0])
+    assert len(calls) == len(set(calls)) == (1 + targets) * len(text.training_rows[0])
     for batch in first:
         source, target, _ = zip(*contents(batch), strict=True)
         rows = torch.from_numpy(plain.rows(source))
@@ -260,7 +260,7 @@ def test_vectors_of_the_teacher_are_those_of_the_rows(tmp_path, tokenizer, tiny_
             torch.testing.assert_close(batch.teacher_target_BD, expected, atol=2e-3, rtol=0)
     # A second reading computes nothing, and has the same vectors to the bit.
     again = epoch_of(feed_of(text, tokenizer, teacher=teacher, teacher_targets=targets))
-    assert len(calls) == (1 + targets) * len(text.kept[0])
+    assert len(calls) == (1 + targets) * len(text.training_rows[0])
     for computed, repeated in zip(first, again, strict=True):
         assert torch.equal(computed.teacher_source_BD, repeated.teacher_source_BD)
 
@@ -271,7 +271,7 @@ def test_mined_negatives_are_of_the_same_text(tmp_path, tokenizer, tiny_teacher)
     teacher = CachedTeacher(load_encoder(tiny_teacher), tmp_path / "vectors", 24)
     stage = Stage(name="s", objective=["guided_contrastive"], mined_negatives=2, batch=16, max_length=24)
     feed = BatchFeed(stage, text, tokenizer, 7, teacher, True)
-    targets = {row.target for row in text.tables[0].read(text.kept[0])}
+    targets = {row.target for row in text.tables[0].read(text.training_rows[0])}
     for batch in islice(feed.batches(), 5):
         rows = batch.read()
         assert all(len(set(row.negatives)) == 2 and set(row.negatives) <= targets - {row.target} for row in rows)

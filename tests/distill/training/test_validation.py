@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from msdc.distill import distill
 from msdc.distill.catalog import load_recipe, parse_recipe
 from msdc.distill.data.corpora import open_corpora
-from msdc.distill.data.tables import open_table
+from msdc.distill.data.tables import open_source_table
 from msdc.distill.data.text import StageText
 from msdc.distill.preflight import card_languages, check_recipe
 from msdc.distill.recipe import Corpus, HeldOut
@@ -42,7 +42,7 @@ def test_a_language_of_3000_pairs_has_enough_to_choose_by(tmp_path):
     path = tmp_path / "en-de.tsv"
     path.write_text("".join(f"sentence number {n}\tSatz Nummer {n}\n" for n in range(3000)), encoding="utf-8")
     sources = open_corpora((Corpus(path=str(path), languages=("de",)),))
-    tables = [open_table(source, tmp_path / "tables") for source in sources]
+    tables = [open_source_table(source, tmp_path / "tables") for source in sources]
     heldout = HeldOut().enough({table.source.language: table.rows for table in tables})
     assert len(StageText(tables, 1, heldout).heldout_rows()["de"]) >= heldout.min_pairs_per_language == 50
     assert len(StageText(tables, 1, HeldOut()).heldout_rows()["de"]) < 20
