@@ -380,8 +380,8 @@ def page(tables: Sequence[PaperTable], results: Sequence[RowResult], gold: Gold,
             f"Trained in {', '.join(precision)} on one thread. These students are tiny and trained "
             "for a few hundred steps: compare orders, not scores; the papers used other data, sizes and test sets.",
             "A cell is the mean over seeds, in brackets the 95 % interval over seeds and test items together "
-            "(variance of the mean over seeds plus that over resampled items, Student's t), then the lowest and highest score of a "
-            f"seed. {JUDGED} "
+            "(variance of the mean over seeds plus that over resampled items, Student's t), then the lowest and "
+            f"highest score of a seed. {JUDGED} "
             "Test sets were scored once, after training; checkpoints were chosen on held-out pairs and STSb "
             "dev.",
             *(
