@@ -167,7 +167,7 @@ def run_quickstart(folder: Path, *, force: bool = False, runs: int = 60, overrid
 
         tasks = collect(settings)
         teacher = load_named(recipe.teacher)
-        models = [score_model(teacher, "teacher", tasks, teacher.name)]
+        models = [score_model(teacher, "teacher", tasks, f"{teacher.name}, English only")]
         if trained.assistant is not None:
             models.append(score_model(load_encoder(trained.assistant), "assistant", tasks, "transplanted vocabulary"))
         models.append(score_model(student, "student", tasks, recipe.name))

@@ -229,7 +229,9 @@ def table_of(sweep: SweepTable) -> Table:
     notes_by_form = [(form, [name for name in names if name in keys]) for names, form in NOTES.items()]
     note = " ".join(form.format(", ".join(names)) for form, names in notes_by_form if names)
     note += " The paper's columns: its models, data and test sets." if published else ""
-    note = note + (f" Mean of {seeds} seeds, ± half of the 95 % interval over seeds." if seeds > 1 else "")
+    note = note + (
+        f" Mean of {seeds} seeds, ± half of the 95 % interval over seeds; it ends at 100." if seeds > 1 else ""
+    )
     return Table(f"{sweep.recipe}, {sweep.sweep}", (*heads, *numbers, Column("seconds")), tuple(rows), note)
 
 

@@ -11,6 +11,7 @@ import hashlib
 import math
 import re
 import sys
+import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ from msdc.extras import require
 from msdc.files import regular_size, sha256_file
 
 MAX_PTE_BYTES = 4 * 1024**3
+COLUMNS = 100  # of the text for a person
 FLOATS = {"float": "float32", "double": "float64"}
 # Float products over weights: an int8 artifact must hold none.
 FLOAT_PRODUCTS = ("MatMul", "Gemm")
@@ -203,6 +205,14 @@ def _onnx_lines(report: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _wrapped(line: str) -> str:
+    """A line of at most COLUMNS characters, continued on indented ones."""
+    indent = line[: len(line) - len(line.lstrip())]
+    return textwrap.fill(
+        line, COLUMNS, subsequent_indent=f"{indent}    ", break_long_words=False, break_on_hyphens=False
+    )
+
+
 def as_text(report: dict[str, Any], tensors: int = 12) -> str:
     """The report for a person; `tensors` of the largest tensors are listed."""
     if report["kind"] == "bundle":
@@ -219,8 +229,9 @@ def as_text(report: dict[str, Any], tensors: int = 12) -> str:
     wasted = sum(entry["wasted_bytes"] for entry in report["duplicates"])
     return "\n".join(
         [
-            f"{report['file']}: {report['kind']}, {report['bytes']:,} bytes, sha256 {report['sha256']}",
-            *(_pte_lines if report["kind"] == "executorch" else _onnx_lines)(report),
+            f"{report['file']}: {report['kind']}, {report['bytes']:,} bytes",
+            f"  sha256 {report['sha256']}",
+            *map(_wrapped, (_pte_lines if report["kind"] == "executorch" else _onnx_lines)(report)),
             f"  tensors    {payload:,} bytes in {len(report['tensors'])}, {around:,} bytes around them",
             *(f"    {d:<9} {n:>14,}  {100 * n / max(1, payload):5.1f} %" for d, n in report["bytes_by_dtype"].items()),
             *(f"    {t['bytes']:>14,}  {t['dtype']} {t['shape']}  {t['name']}" for t in report["tensors"][:tensors]),

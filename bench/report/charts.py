@@ -21,7 +21,7 @@ from msdc.bench.report.drawing import (
 )
 from msdc.tables import fixed, minus, number
 
-ROW = 34.0
+LABEL, ROW = 20.0, 18.0  # heights in a chart of dots: of a label, and of each of its dots
 # A score axis shows at least this many points, so that rounding does not look like a large drop.
 SCORE_SPAN = 5.0
 # A score this far below all others, and farther than twice their span, does not stretch the axis.
@@ -133,12 +133,24 @@ def _within(axis: Axis, bounds: Interval) -> Axis:
     return replace(axis, ticks=tuple(tick for tick in axis.ticks if bounds[0] <= tick <= bounds[1]), below=below)
 
 
-def dots(title: str, rows: Sequence[Dot], caption: str, *, percent: bool = False) -> Figure:
-    """Values with their intervals, one row each: (style, value, interval, text). `percent`: changes, around zero."""
+def dots(
+    title: str, rows: Sequence[Dot], caption: str, *, percent: bool = False, labels: Sequence[str] | None = None
+) -> Figure:
+    """Values with their intervals, one row each: (style, value, interval, text). `percent`: changes, around zero.
+
+    `labels`: what each row is about; consecutive rows with the same label have it once, and their styles are in the
+    legend. None: the names of the styles.
+    """
     inside = [v for _, value, span, _ in rows for v in (value, *(span or ()))]
     axis = linear_axis([*inside, -2.0, 2.0], count=4) if percent else score_axis([row[1:3] for row in rows], 4)
     left_px, right_px = 6.0, WIDTH - 70
-    canvas = Canvas(ROW * len(rows) + 26)
+    labelled = [
+        (label, [row for _, row in group])
+        for label, group in itertools.groupby(
+            zip(labels or [row[0].name for row in rows], rows, strict=True), key=lambda pair: pair[0]
+        )
+    ]
+    canvas = Canvas(LABEL * len(labelled) + ROW * len(rows) + 26)
     for tick in axis.every_tick:
         tick_px, zero = axis.position(tick, left_px, right_px), percent and tick == 0
         canvas.line(tick_px, 4, tick_px, canvas.height - 22, "axis" if zero else "grid", 1.5 if zero else 1)
@@ -146,24 +158,25 @@ def dots(title: str, rows: Sequence[Dot], caption: str, *, percent: bool = False
         canvas.text(tick_px, canvas.height - 6, label, anchor="middle")
     for tick_px in axis.breaks(left_px, right_px):
         canvas.line(tick_px - 3, canvas.height - 17, tick_px + 3, canvas.height - 27, "axis", 1.5)
-    for index, (style, value, span, text) in enumerate(rows):
-        center_px = index * ROW + 24
-        canvas.text(left_px, center_px - 10, style.name, color="ink")
-        if span is not None:
-            canvas.line(
-                axis.position(span[0], left_px, right_px),
-                center_px,
-                axis.position(span[1], left_px, right_px),
-                center_px,
-                style.color,
-                2,
-            )
-        bounds = f" ({fixed(span[0], 1)} to {fixed(span[1], 1)})" if span else ""
-        tooltip = f"{style.name}: {fixed(value, 1)}{bounds}"
-        canvas.marker(style.shape, axis.position(value, left_px, right_px), center_px, style.color, tooltip)
-        canvas.text(WIDTH, center_px + 4, text, anchor="end", color="ink", weight=600)
-    alt = f"{title}: " + _listed([(style, text) for style, _, _, text in rows])
-    return Figure(title, canvas.svg(alt), alt, caption)
+    styles = list(dict.fromkeys(row[0] for row in rows))
+    several = labels is not None and len(styles) > 1
+    top_px, described = 0.0, []
+    for label, group in labelled:
+        canvas.text(left_px, top_px + 16, label, color="ink")
+        top_px += LABEL
+        for style, value, span, text in group:
+            center_px, about = top_px + ROW / 2, f"{label}, {style.name}" if several else label
+            if span is not None:
+                start_px, end_px = (axis.position(bound, left_px, right_px) for bound in span)
+                canvas.line(start_px, center_px, end_px, center_px, style.color, 2)
+            bounds = f" ({fixed(span[0], 1)} to {fixed(span[1], 1)})" if span else ""
+            tooltip = f"{about}: {fixed(value, 1)}{bounds}"
+            canvas.marker(style.shape, axis.position(value, left_px, right_px), center_px, style.color, tooltip)
+            canvas.text(WIDTH, center_px + 4, text, anchor="end", color="ink", weight=600)
+            top_px += ROW
+            described.append((replace(style, name=about), text))
+    alt = f"{title}: " + _listed(described)
+    return Figure(title, canvas.svg(alt), alt, caption, [(style, "") for style in styles] if several else ())
 
 
 def side_by_side(points: Points, right: float) -> list[tuple[float, float]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from msdc.bench.accuracy import document as scored
@@ -260,16 +259,25 @@ def _families(document: Evaluation) -> Iterable[tuple[str, str, list[Score], lis
         yield what, TASKS[task][0] if task in TASKS else task, family_results, list(names)
 
 
+def _spread(results: Sequence[Score], names: Sequence[str], model: str) -> str:
+    """The lowest and highest score of several sets, next to their mean; one set has its interval."""
+    values = [score.value for score in results if score.model == model and score.value is not None]
+    if not names[1:] or not values:
+        return ""
+    lowest, highest = (_number(results[0].task, value) for value in (min(values), max(values)))
+    return f" ({lowest} to {highest})"
+
+
 def _summary(document: Evaluation) -> ReportSection | None:
     """The scores of the first model in a sentence; the sets of the first task in a chart, with all models if few."""
     if not document.results:
         return None
     model = document.results[0].model
     headlines = [
-        (f"{measure} {_cells(family_results, names, [model])[0]}", what, family_results)
+        (f"{measure} {_cells(family_results, names, [model])[0]}{_spread(family_results, names, model)}", what)
         for what, measure, family_results, names in _families(document)
     ]
-    words = [f"{score} on {what}" for score, what, _ in headlines if NONE not in score]
+    words = [f"{score} on {what}" for score, what in headlines if NONE not in score]
     shown = words[:MAX_WORDS] + ([f"{len(words) - MAX_WORDS} more below"] if len(words) > MAX_WORDS else [])
     results = [
         result for result in document.results if result.task == document.results[0].task and result.value is not None
@@ -277,19 +285,19 @@ def _summary(document: Evaluation) -> ReportSection | None:
     # Many rows are those of the first model alone, on the first sets.
     charted = [result for result in results if len(results) <= MAX_DOTS or result.model == model]
     models, names = list(_by(charted, "model")), list(_by(charted, "name"))[:MAX_DOTS]
-    rows = []
+    rows, labels = [], []
     for result in sorted(
         (result for result in charted if result.name in names), key=lambda result: names.index(result.name)
     ):
         low, high = result.interval or (None, None)
-        style = replace(numbered_style(result.model, models.index(result.model)),
-                        name=result.name + (f", {result.model}" if len(models) > 1 else ""))  # fmt: skip
+        style = numbered_style(result.model, models.index(result.model))
+        labels.append(result.name)
         span = None if low is None or high is None else (low, high)
         rows.append((style, result.value or 0.0, span, _number(result.task, result.value)))
     scope_note = f" {model} on {len(names)} sets; all are below." if len(rows) < len(results) else ""
     caption = ("Lines: 95 % bootstrap interval." if any(row[2] for row in rows) else "") + scope_note
     title = TASKS[results[0].task][2] if results and results[0].task in TASKS else "Scores"
-    figures = [charts.dots(title, rows, caption.strip())] if rows and results[0].task in HUNDREDS else []
+    figures = [charts.dots(title, rows, caption.strip(), labels=labels)] if rows and results[0].task in HUNDREDS else []
     return ReportSection("summary", "Summary", f"{model}: {joined(shown)}." if shown else "", figures)
 
 

@@ -174,6 +174,12 @@ def layout(table: tables.Table) -> str:
     return "cards" if len(table.columns) > 3 else ""
 
 
+def interval_columns(table: tables.Table) -> frozenset[int]:
+    """The columns of numbers in which some cells, but not all, have an interval: `76.9 [70.5, 82.2]`."""
+    numeric = [i for i, column in enumerate(table.columns) if column.align == "right"]
+    return frozenset(i for i in numeric if len({" [" in row[i] for row in table.rows if row[i]}) > 1)
+
+
 @cache
 def page_colors() -> dict[str, str]:
     """The colors of the page by the names of its CSS variables, in the light scheme."""
@@ -184,7 +190,7 @@ def page_colors() -> dict[str, str]:
 @cache
 def _templates() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
+    from markupsafe import Markup, escape
 
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
@@ -200,6 +206,22 @@ def _templates() -> Environment:
         return Markup(f'<svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">{drawn}</svg>')
 
     environment.globals.update(swatch=swatch)
+
+    def code(text: str) -> Markup:
+        """`name` between backticks as code."""
+        pieces = [escape(piece) for piece in text.split("`")]
+        if len(pieces) % 2 == 0:  # a backtick without its other
+            return escape(text)
+        return Markup("").join(
+            Markup("<code>{}</code>").format(piece) if index % 2 else piece for index, piece in enumerate(pieces)
+        )
+
+    def interval(cell: str) -> Markup:
+        """A score, then its interval in a box as wide in every cell: the scores of a column are aligned."""
+        score, _, bounds = cell.partition(" [")
+        return Markup('{} <span class="interval">{}</span>').format(score, f"[{bounds}" if bounds else "")
+
+    environment.filters |= {"code": code, "interval": interval, "interval_columns": interval_columns}
     environment.filters["layout"] = layout
     environment.filters["drawing"] = Markup
     # A number and its unit stay on one line.

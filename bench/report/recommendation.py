@@ -5,6 +5,7 @@ it is, on what that was measured; one table of all artifacts; what was noisy or 
 from __future__ import annotations
 
 import functools
+import math
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -125,7 +126,32 @@ def choose(
     pool = narrowed(pool, lambda shown: size(shown) <= ALIKE * least, "rejected: larger")
     chosen = min(pool, key=lambda shown: data.latency(shown.run) or float("inf"))
     narrowed(pool, lambda shown: shown is chosen, "rejected: no faster")
-    return chosen, reasons
+    valid = [shown for shown in among if reasons.get(shown.style.name) != OTHER_OUTPUT]
+    return chosen, {name: reason + _virtue(data, name, valid, size, mean) for name, reason in reasons.items()}
+
+
+def _virtue(
+    data: ReportData,
+    name: str,
+    among: Sequence[Shown],
+    size: Callable[[Shown], float],
+    mean: Callable[[Shown], float],
+) -> str:
+    """`; fastest`: in what a rejected artifact is ahead of all others; empty if in nothing."""
+    least: dict[str, Callable[[Shown], float]] = {
+        "smallest download": size,
+        "fastest": lambda shown: data.latency(shown.run) or math.inf,
+        "least memory": lambda shown: math.inf if (rise := rise_mib(shown.run)) is None else rise,
+        "highest score": lambda shown: -mean(shown),
+    }
+    figures = {virtue: {shown.style.name: figure(shown) for shown in among} for virtue, figure in least.items()}
+    virtues = [
+        virtue
+        for virtue, by_name in figures.items()
+        if by_name.get(name, math.inf)
+        < min((other for key, other in by_name.items() if key != name), default=-math.inf)
+    ]
+    return f"; {joined(virtues)}" if virtues else ""
 
 
 def may_be_phone(run: DeviceRun) -> bool:

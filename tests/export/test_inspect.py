@@ -113,3 +113,12 @@ def test_a_program_is_read_without_the_compiler():
             print(ended.code, [name for name in ("torchao", "executorch.exir.program") if name in sys.modules])
     """
     assert python(code).splitlines()[-1] == "0 []"
+
+
+def test_the_text_fits_a_hundred_columns(tiny_bundle):
+    shown = CliRunner().invoke(command, [str(tiny_bundle)])
+    assert shown.exit_code == 0
+    assert max(map(len, shown.output.splitlines())) <= 100
+    # Nothing is cut: an operator on a continued line is listed too.
+    (operators,) = [inspect_path(tiny_bundle / "model.onnx")["operators"]]
+    assert all(name in shown.output for name in operators)

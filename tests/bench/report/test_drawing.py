@@ -95,6 +95,17 @@ def test_what_lies_far_below_does_not_flatten_the_others():
     assert "side by side" not in charts.trade_off("t", "MB", "score", rows[:2]).caption
 
 
+def test_rows_of_one_label_have_it_once_and_their_styles_in_the_legend():
+    rows = [(style, value, None, str(value)) for value in (70.0, 80.0) for style in STYLES[:2]]
+    figure = charts.dots("t", rows, "", labels=["one set", "one set", "other set", "other set"])
+    assert figure.svg.count(">one set</text>") == figure.svg.count(">other set</text>") == 1
+    assert [style for style, _ in figure.legend] == STYLES[:2]
+    assert f"other set, {STYLES[1].name} 80.0" in figure.alt
+    alone = charts.dots("t", rows[::2], "", labels=["one set", "other set"])
+    assert not alone.legend
+    assert alone.alt == "t: one set 70.0; other set 80.0"
+
+
 def test_an_axis_is_logarithmic_where_lines_lie_far_apart():
     near, far = ([(STYLES[0], [(1, 1.0)]), (STYLES[1], [(1, top)])] for top in (9.0, 900.0))
     assert "logarithmic" not in charts.lines("t", "x", "ms", near, zero=True).svg

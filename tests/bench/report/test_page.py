@@ -296,6 +296,21 @@ def test_a_hash_or_a_long_word_in_a_note_makes_no_page_wider(tmp_path):
 
 
 @browser
+def test_names_between_backticks_are_code_and_a_lone_backtick_stays():
+    notes = ["`--resume` continues; `<b>` is text", "a lone ` stays"]
+    page = to_html(Report("t", "s", "", [ReportSection("a", "A", notes=notes)]))
+    assert "<li><code>--resume</code> continues; <code>&lt;b&gt;</code> is text</li>" in page
+    assert "<li>a lone ` stays</li>" in page
+
+
+def test_scores_with_and_without_an_interval_are_below_each_other():
+    rows = [("a", "76.9 [70.5, 82.2]", "1"), ("mean", "80.6", "2")]
+    table = Table("T", [Column("set", align="left"), Column("model"), Column("items")], rows)
+    page = to_html(Report("t", "s", "", [ReportSection("a", "A", tables=[table])]))
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", page)
+    assert cells == ['76.9 <span class="interval">[70.5, 82.2]</span>', "1", '80.6 <span class="interval"></span>', "2"]
+
+
 def test_print_shows_what_is_folded(unfolded, page):
     pages = []
     for report_page in (page, unfolded):

@@ -102,18 +102,17 @@ def scored(runtime, spearman, low, **changes):
 
 
 @pytest.mark.parametrize(
-    ("other", "taken"),
+    ("other", "taken", "reason"),
     [
         # Inside the interval there is no winner: the smaller download is taken, though it scores lower.
-        (scored("onnx", 80.9, 78.0), "executorch"),
-        (scored("onnx", 90.0, 88.0), "onnx"),
-        (scored("onnx", 80.0, 78.0, scale=0.1), "executorch"),
+        (scored("onnx", 80.9, 78.0), "executorch", "rejected: larger; highest score"),
+        (scored("onnx", 90.0, 88.0), "onnx", "rejected: less accurate; smallest download"),
+        (scored("onnx", 80.0, 78.0, scale=0.1), "executorch", "rejected: larger; fastest"),
     ],
 )
-def test_the_answer_names_no_winner_inside_the_interval(other, taken):
+def test_the_answer_names_no_winner_inside_the_interval(other, taken, reason):
     report = build_report(BenchFile(runs=(scored("executorch", 80.0, 78.0), other)))
     assert sentences(report)[0].startswith(f"Take tiny {taken} int8: ")
-    reason = "rejected: less accurate" if taken == "onnx" else "rejected: larger"
     assert decisions(report) == {taken: "recommended", ({"executorch", "onnx"} - {taken}).pop(): reason}
     table = section(report, "choice").tables[0]
     assert table.marked == [0]
