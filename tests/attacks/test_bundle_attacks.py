@@ -80,17 +80,17 @@ def test_a_link_that_leads_outside(copy, tmp_path):
 def damage(data: bytes, generator: np.random.Generator) -> bytes:
     """One kind of damage to a file."""
     kind = generator.integers(5)
-    at = int(generator.integers(1, len(data)))
+    position = int(generator.integers(1, len(data)))
     if kind == 0:
-        return data[:at]
+        return data[:position]
     if kind == 1:
-        return data[:at] + data[at + int(generator.integers(1, 64)) :]
+        return data[:position] + data[position + int(generator.integers(1, 64)) :]
     changed = bytearray(data)
     if kind == 2:
-        changed[at] ^= 1 << int(generator.integers(8))
+        changed[position] ^= 1 << int(generator.integers(8))
     else:
         number = 2**32 - 1 if kind == 3 else int(generator.integers(0, 2**31))
-        changed[at : at + 4] = number.to_bytes(4, "little")
+        changed[position : position + 4] = number.to_bytes(4, "little")
     return bytes(changed)
 
 
@@ -100,10 +100,10 @@ def test_program_that_is_not_what_the_manifest_says(copy):
     for name in ("width", "max_length", "vocabulary"):
         reseal(copy, tiny.bundle(), **{name: getattr(manifest, name) + 1})
         assert f"{name} is" in one_line(lambda: load_bundle(copy, "executorch"))
-    for change, said in (({"repeats": 3}, "repeats is"), ({"style": "forward"}, "no method forward")):
+    for change, message in (({"repeats": 3}, "repeats is"), ({"style": "forward"}, "no method forward")):
         changed = part.model_copy(update=change)
         reseal(copy, tiny.bundle(), programs={"executorch": changed})
-        assert said in one_line(lambda: load_bundle(copy, "executorch"))
+        assert message in one_line(lambda: load_bundle(copy, "executorch"))
 
 
 @pytest.mark.parametrize("name", ["x.pte", "x.onnx"])
@@ -257,9 +257,9 @@ def test_a_trial_without_pytorch_names_the_package(copy, tmp_path, monkeypatch):
     (tmp_path / "start" / "sitecustomize.py").write_text(start)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "start"))
     monkeypatch.setattr(origin, "is_known", lambda *_: False)
-    said = one_line(lambda: load_bundle(copy, "executorch"))
-    assert "needs PyTorch: pip install" in said
-    assert "do not use" not in said
+    message = one_line(lambda: load_bundle(copy, "executorch"))
+    assert "needs PyTorch: pip install" in message
+    assert "do not use" not in message
 
 
 def test_damaged_onnx_never_crashes(tmp_path):
@@ -318,8 +318,8 @@ def test_a_manifest_that_tells_of_another_way(generic):
     includes = read_manifest(generic).include_prompt
     reseal(generic, include_prompt=not includes)
     for runtime in read_manifest(generic).runtimes:
-        wanted = "does not take 2 tensors" if runtime == "executorch" else "the program's inputs are"
-        assert wanted in one_line(lambda: load_bundle(generic, runtime=runtime))  # noqa: B023
+        message = "does not take 2 tensors" if runtime == "executorch" else "the program's inputs are"
+        assert message in one_line(lambda: load_bundle(generic, runtime=runtime))  # noqa: B023
     reseal(generic, include_prompt=includes)
     part = read_manifest(generic).programs.executorch
     if part is not None:
@@ -346,8 +346,8 @@ def resealed(bundle: Path, folder: Path, program: bytes) -> Path:
 def test_programs_that_crash_or_are_refused(tiny_bundle, tmp_path, cache):
     """An operator whose name is not UTF-8: ExecuTorch's message about it ends the process with an abort."""
     program = (tiny_bundle / "model.pte").read_bytes()
-    at = program.index(b"aten::") + len(b"aten::")
-    folder = resealed(tiny_bundle, tmp_path / "crash", program[:at] + b"\xff" + program[at + 1 :])
+    position = program.index(b"aten::") + len(b"aten::")
+    folder = resealed(tiny_bundle, tmp_path / "crash", program[:position] + b"\xff" + program[position + 1 :])
     assert "crashes ExecuTorch (SIGABRT" in one_line(lambda: load_bundle(folder, "executorch"))
     folder = resealed(tiny_bundle, tmp_path / "refused", b"\0" * 64 + b"ET12" + b"\0" * 4096)
     assert "refuses the program" in one_line(lambda: load_bundle(folder, "executorch"))
@@ -387,8 +387,8 @@ def test_exported_programs_are_known(tiny_bundle, monkeypatch):
 
 def test_records_are_bounded(cache, monkeypatch):
     monkeypatch.setattr(origin, "MAX_RECORDS", 3)
-    for i in range(6):
-        origin.remember(f"{i:064d}", "exported")
+    for number in range(6):
+        origin.remember(f"{number:064d}", "exported")
         for age, path in enumerate(sorted(cache.glob("*.json"))):
             os.utime(path, (age, age))
     assert sorted(int(path.name[:64]) for path in cache.glob("*.json")) == [3, 4, 5]

@@ -148,9 +148,9 @@ def test_what_a_living_process_writes_is_not_removed_whatever_its_time(tmp_path,
     for path in (*places, *(path / "text" for path in places if path.is_dir())):
         os.utime(path, (moment, moment))
     files.write_text(tmp_path / "other", "x")
-    assert all(place.exists() for place in places)  # another target's
+    assert all(path.exists() for path in places)  # another target's
     with files.atomic_path(target):
-        assert [place.exists() for place in places] == [True, False]
+        assert [path.exists() for path in places] == [True, False]
         target.unlink(missing_ok=True)
     target.unlink()
     alive.communicate("\n", timeout=60)
@@ -166,7 +166,7 @@ def test_the_folder_of_a_living_run_stays_on_a_device_whose_clock_jumps(tmp_path
     (desk := tmp_path / "desk").mkdir()
     monkeypatch.setattr(adb, "PLACES", (str(desk),))
     (odd := desk / "msdc-run-odd kept").mkdir()
-    (kept := tmp_path / "kept").mkdir()
+    (untouched := tmp_path / "kept").mkdir()
     folders = {name: desk / f"msdc-run-{name}" for name in ("living", "ended", "without", "nonsense")}
     for name, pid in (("living", os.getpid()), ("ended", 2**22 + 1), ("nonsense", "$(touch mark); -1 x")):
         folders[name].mkdir()
@@ -177,7 +177,7 @@ def test_the_folder_of_a_living_run_stays_on_a_device_whose_clock_jumps(tmp_path
     monkeypatch.chdir(tmp_path)
     with RemoteFolder(Adb("phone", str(program)), "new"):
         assert {path.name for path in desk.iterdir()} == {"msdc-run-living", "msdc-run-new"}
-    assert kept.exists()
+    assert untouched.exists()
     assert [path.name for path in desk.iterdir()] == ["msdc-run-living"]
 
 

@@ -83,12 +83,12 @@ def mutated(program: bytes, generator: np.random.Generator) -> bytes:
     """One to eight bytes or numbers changed, mostly in the flatbuffer at the front."""
     raw = bytearray(program)
     for _ in range(int(generator.integers(1, 9))):
-        at = int(generator.integers(8, min(len(raw), 1 << 14 if generator.random() < 0.8 else len(raw)) - 4))
+        position = int(generator.integers(8, min(len(raw), 1 << 14 if generator.random() < 0.8 else len(raw)) - 4))
         if generator.random() < 0.5:
-            raw[at] ^= 1 << int(generator.integers(8))
+            raw[position] ^= 1 << int(generator.integers(8))
         else:
             number = (0, 1, 2**31 - 1, 2**31, 2**32 - 1, len(raw))[int(generator.integers(6))]
-            raw[at : at + 4] = number.to_bytes(4, "little")
+            raw[position : position + 4] = number.to_bytes(4, "little")
     return bytes(raw)
 
 

@@ -34,24 +34,24 @@ def small_disk(folder, size):
     What is in the folder moves to the disk, which must have room for it, and back.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    kept = folder.with_name(folder.name + ".kept")
-    shutil.copytree(folder, kept, symlinks=True)
+    backup = folder.with_name(folder.name + ".kept")
+    shutil.copytree(folder, backup, symlinks=True)
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=755", "tmpfs", str(folder)]
     mounted = os.geteuid() == 0 and subprocess.run(mount, capture_output=True, check=False).returncode == 0
     try:
         if mounted:
-            shutil.copytree(kept, folder, symlinks=True, dirs_exist_ok=True)
+            shutil.copytree(backup, folder, symlinks=True, dirs_exist_ok=True)
         yield (lambda: None) if mounted else (lambda: limit_files(size))
     finally:
-        shutil.rmtree(kept)
+        shutil.rmtree(backup)
         if mounted:
-            shutil.copytree(folder, kept, symlinks=True)
+            shutil.copytree(folder, backup, symlinks=True)
             subprocess.run(["umount", "-l", str(folder)], check=True, capture_output=True)
             shutil.rmtree(folder)
-            kept.rename(folder)
+            backup.rename(folder)
 
 
-def said(work, limit) -> str:
+def outcome_of(work, limit) -> str:
     """What `work` says in a forked child under a limit: "" (done), the text of an `MsdcError`, or a traceback."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -80,69 +80,69 @@ def said(work, limit) -> str:
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def disk(tmp_path, monkeypatch):
     """The folder that becomes a small disk; the user's cache is on it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "disk" / "cache"))
     torch.set_num_threads(1)
     return tmp_path / "disk"
 
 
-def test_distill_on_a_full_disk_goes_on_later(place, tiny_teacher):
+def test_distill_on_a_full_disk_goes_on_later(disk, tiny_teacher):
     """At a vocabulary, a model folder, a checkpoint; the run is resumed from there when there is space."""
-    recipe = recipe_tree(place, tiny_teacher)
-    place.mkdir()
-    distill(recipe, place / "run")
-    expected = contents(place, no_clock)
-    used = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
-    shutil.rmtree(place)
+    recipe = recipe_tree(disk, tiny_teacher)
+    disk.mkdir()
+    distill(recipe, disk / "run")
+    expected = contents(disk, no_clock)
+    used = sum(path.stat().st_size for path in disk.rglob("*") if path.is_file())
+    shutil.rmtree(disk)
     named = set()
     # What was written stays: the disk grows from one attempt to the next.
     for share in (0.02, 0.2, 0.55, 0.8):
-        with small_disk(place, int(used * share)) as limit:
-            text = said(lambda: distill(recipe, place / "run", resume=True), limit)
-        assert text == "" or text.startswith(f"disk full while writing {place}/"), text
+        with small_disk(disk, int(used * share)) as limit:
+            text = outcome_of(lambda: distill(recipe, disk / "run", resume=True), limit)
+        assert text == "" or text.startswith(f"disk full while writing {disk}/"), text
         named.add(text.split(":")[0])
     assert len(named) > 1, named
-    distill(recipe, place / "run", resume=True)
-    assert differences(expected, contents(place, no_clock)) == []
+    distill(recipe, disk / "run", resume=True)
+    assert differences(expected, contents(disk, no_clock)) == []
 
 
-def test_teacher_cache_on_a_full_disk(place):
+def test_teacher_cache_on_a_full_disk(disk):
     """What was stored before is read as before; what could not be stored is stored later."""
-    store = VectorStore(place / "teacher", 64)
+    store = VectorStore(disk / "teacher", 64)
     keys = np.arange(1, 5001, dtype=np.uint64)
     vectors = np.repeat(keys[:, None] % 1000, 64, axis=1).astype(np.float32)
     store.write(keys[:100], vectors[:100])
-    text = said(lambda: VectorStore(place / "teacher", 64).write(keys, vectors), lambda: limit_files(100_000))
-    assert text.startswith(f"disk full while writing {place / 'teacher'}")
+    text = outcome_of(lambda: VectorStore(disk / "teacher", 64).write(keys, vectors), lambda: limit_files(100_000))
+    assert text.startswith(f"disk full while writing {disk / 'teacher'}")
     assert text.endswith("and run again")
-    again = VectorStore(place / "teacher", 64)
+    again = VectorStore(disk / "teacher", 64)
     np.testing.assert_array_equal(again.read(keys[:100]), vectors[:100])
     assert np.isnan(again.read(keys[-1:])).all()
     again.write(keys, vectors)
     np.testing.assert_array_equal(again.read(keys), vectors)
 
 
-def test_search_on_a_full_disk(place, tiny_student):
-    lines = place.parent / "lines.txt"
+def test_search_on_a_full_disk(disk, tiny_student):
+    lines = disk.parent / "lines.txt"
     lines.write_text("\n".join(f"line number {number}" for number in range(300)))
-    with small_disk(place, 8192) as limit:
-        text = said(lambda: verb("search", lines, "a query", "-m", tiny_student), limit)
-    assert text.startswith(f"disk full while writing {place}/")
+    with small_disk(disk, 8192) as limit:
+        text = outcome_of(lambda: verb("search", lines, "a query", "-m", tiny_student), limit)
+    assert text.startswith(f"disk full while writing {disk}/")
     assert text.endswith(": free some space and run again")
-    assert len(list(place.rglob("*.sqlite"))) <= 1  # an empty index, which the next search fills
+    assert len(list(disk.rglob("*.sqlite"))) <= 1  # an empty index, which the next search fills
 
 
-def test_what_was_there_stays_on_a_full_disk(place, tiny_student):
-    out = place / "out"
-    place.mkdir()
+def test_what_was_there_stays_on_a_full_disk(disk, tiny_student):
+    out = disk / "out"
+    disk.mkdir()
     words = ("compress", "student", tiny_student, "-o", out, "--unit", "1")
     verb(*words)
     before = contents(out)
     used = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     for share in (0.3, 0.7):
-        with small_disk(place, used + int(used * share) + 65536) as limit:
-            text = said(lambda: verb(*words, "--force"), limit)
+        with small_disk(disk, used + int(used * share) + 65536) as limit:
+            text = outcome_of(lambda: verb(*words, "--force"), limit)
         # Where the limit is one of single files, a large one may pass.
         assert text == "" or text.startswith(f"disk full while writing {out}"), text
         assert differences(before, contents(out)) == [], "what was there before is damaged"
@@ -157,11 +157,11 @@ def test_standard_output_on_a_full_disk(tiny_student):
     assert done.stderr == "error: disk full while writing standard output: free some space and run again\n"
 
 
-def test_report_on_a_full_disk(place):
-    report, target = build_report(make_file()), place / "report.html"
-    place.mkdir()
+def test_report_on_a_full_disk(disk):
+    report, target = build_report(make_file()), disk / "report.html"
+    disk.mkdir()
     target.write_text("of before")
-    text = said(lambda: write_report(report, target, force=True), lambda: limit_files(2048))
+    text = outcome_of(lambda: write_report(report, target, force=True), lambda: limit_files(2048))
     assert text == f"disk full while writing {target}: free some space and run again"
     assert target.read_text() == "of before"
-    assert [path.name for path in place.iterdir()] == [target.name]
+    assert [path.name for path in disk.iterdir()] == [target.name]

@@ -47,10 +47,10 @@ def test_halves_of_surrogate_pairs(bundle, text, tmp_path):
 
 @pytest.mark.parametrize("runtime", ["executorch", "onnx"])
 def test_damaged_bundles(tmp_path, runtime):
-    whole = tiny.bundle()
-    manifest = read_manifest(whole)
+    bundle = tiny.bundle()
+    manifest = read_manifest(bundle)
     files = [manifest.tokenizer.file, "golden.json", *manifest.program_files(runtime)]
-    damaged = damaged_bundles(whole, tmp_path, files)
+    damaged = damaged_bundles(bundle, tmp_path, files)
     assert len(damaged) == len(DAMAGE) * (len(files) + 1)
     for folder, name in damaged.items():
         assert name in one_line(lambda folder=folder: load_bundle(tmp_path / folder, runtime)), folder
@@ -61,7 +61,7 @@ def test_documents_and_damaged_indexes(bundle, tmp_path, capsys):
     with msdc.open_index(path, bundle) as index:
         index.add(DOCUMENTS)
         assert len(index) == len(DOCUMENTS)
-        wanted = {mode: index.search("the ticket", 9, mode=mode).hits for mode in ("words", "both")}
+        expected = {mode: index.search("the ticket", 9, mode=mode).hits for mode in ("words", "both")}
         for query in TEXTS.values():
             if query.strip():
                 assert index.search(query, 3).hits is not None
@@ -83,8 +83,8 @@ def test_documents_and_damaged_indexes(bundle, tmp_path, capsys):
     for name in damaged_indexes(path, tmp_path / "damaged"):
         try:
             with msdc.open_index(tmp_path / "damaged" / name, bundle) as index:
-                found = {mode: index.search("the ticket", 9, mode=mode).hits for mode in wanted}
-                assert found == wanted, name
+                hits = {mode: index.search("the ticket", 9, mode=mode).hits for mode in expected}
+                assert hits == expected, name
         except InputError as error:
             refused += 1
             assert "\n" not in str(error)

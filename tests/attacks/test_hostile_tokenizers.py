@@ -25,10 +25,10 @@ ADDED = {"SpecialToken": {"id": "x", "type_id": 0}}
 TABLE = (4).to_bytes(4, "little") + bytes(4)
 
 
-def written(place: Path, model: dict | None = None, **parts) -> Path:
+def written(path: Path, model: dict | None = None, **parts) -> Path:
     value = {"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": None, **parts}
-    place.write_text(json.dumps({**value, "model": model or WORDS}))
-    return place
+    path.write_text(json.dumps({**value, "model": model or WORDS}))
+    return path
 
 
 def sequence(*steps: dict) -> dict:
@@ -36,7 +36,10 @@ def sequence(*steps: dict) -> dict:
 
 
 def splits(*patterns: str) -> dict:
-    steps = [{"type": "Split", "pattern": {"Regex": one}, "behavior": "Isolated", "invert": False} for one in patterns]
+    steps = [
+        {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+        for pattern in patterns
+    ]
     return {"type": "Sequence", "pretokenizers": steps}
 
 
@@ -123,8 +126,8 @@ def test_a_piece_model_that_multiplies_text(tmp_path):
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer.4.0.json"])
 def test_stock_folders_are_checked_before_their_library_loads_them(tmp_path, name):
     folder = write_stock(tmp_path / "bert", "bert")
-    whole = json.loads((folder / "tokenizer.json").read_text())
-    (folder / name).write_text(json.dumps({**whole, "normalizer": sequence(*[MORE] * 3)}))
+    tokenizer_json = json.loads((folder / "tokenizer.json").read_text())
+    (folder / name).write_text(json.dumps({**tokenizer_json, "normalizer": sequence(*[MORE] * 3)}))
     assert "growth" in one_line(lambda: load_encoder(folder))
 
 

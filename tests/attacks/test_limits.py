@@ -35,21 +35,21 @@ def test_a_recipe(key, tiny_tree, tmp_path):
     set_value(tiny_tree, key, bank if key.endswith("objective") else ABSURD)
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_tree))
     for words in (["--dry-run"], ["-o", tmp_path / "run"]):
-        said = one_line(lambda words=words: verb("distill", tmp_path / "tiny.yaml", *words))
-        assert str(RECIPE[key]) in said
-        assert key.split(".")[-1] in said
+        message = one_line(lambda words=words: verb("distill", tmp_path / "tiny.yaml", *words))
+        assert str(RECIPE[key]) in message
+        assert key.split(".")[-1] in message
     assert not (tmp_path / "run").exists()
 
 
 def without_bound(schema: dict, where: str = "") -> list[str]:
     """Places of integers without an upper bound in a JSON schema."""
-    found = []
+    unbounded = []
     for name, part in {**schema.get("$defs", {}), **schema.get("properties", {})}.items():
         members = [part, *part.get("anyOf", ())]
         if any(m.get("type") == "integer" and not {"maximum", "exclusiveMaximum"} & m.keys() for m in members):
-            found.append(f"{where}{name}")
-        found += without_bound(part, f"{name}.") if "properties" in part else []
-    return found
+            unbounded.append(f"{where}{name}")
+        unbounded += without_bound(part, f"{name}.") if "properties" in part else []
+    return unbounded
 
 
 def test_every_count_has_an_upper_bound():
@@ -71,17 +71,17 @@ def test_a_student(key, tiny_student, tmp_path):
 def test_layers_times_repeats(tiny_tree, tmp_path):
     """Each within its bound, the product not."""
     two = save_student(tiny.student(unit=2), tiny.tokenizer().path, tmp_path / "two")
-    said = f"2 layers x {LAYERS} repeats are more than the {LAYERS} allowed"
+    message = f"2 layers x {LAYERS} repeats are more than the {LAYERS} allowed"
     for attempt in (
         lambda: tiny.student(unit=2, repeats=LAYERS),
         lambda: plan(str(two), unit=2, repeats=LAYERS),
         lambda: cut_student(str(two), output=tmp_path / "out", unit=2, repeats=LAYERS),
     ):
-        assert said in one_line(attempt)
+        assert message in one_line(attempt)
     for changes in ({"unit": 2}, {"layers": [0, 1]}, {"scratch": {"layers": 2}}):
         set_value(tiny_tree, "student", {"repeats": LAYERS, "max_length": 20, **changes})
         recipe = parse_recipe(tiny_tree, "tiny")
-        assert said in one_line(lambda recipe=recipe: check_recipe(recipe))
+        assert message in one_line(lambda recipe=recipe: check_recipe(recipe))
     assert list(tmp_path.iterdir()) == [two]
 
 

@@ -64,10 +64,10 @@ def changed(good: dict, path: tuple, odd: Any) -> Any:
     if not path:
         return odd
     out = copy.deepcopy(good)
-    place: Any = out
+    parent: Any = out
     for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = odd
+        parent = parent[key]
+    parent[path[-1]] = odd
     return out
 
 
@@ -76,10 +76,10 @@ def manifests(good: dict) -> list[Any]:
     for path in places(good):
         if path and isinstance(path[-1], str):
             less = changed(good, path, None)
-            place = less
+            parent = less
             for key in path[:-1]:
-                place = place[key]
-            del place[path[-1]]
+                parent = parent[key]
+            del parent[path[-1]]
             out.append(less)
     return out
 
@@ -107,9 +107,9 @@ def test_in_python(bundle, tmp_path):
         value = seal(manifest) if isinstance(manifest, dict) else json.dumps(manifest)
         (folder / MANIFEST_FILE).write_text(value, encoding="utf-8")
         try:
-            found = read_manifest(folder)
-            defaults_of(found).prompt()
-            open_tokenizer(bundle, found)
+            read_back = read_manifest(folder)
+            defaults_of(read_back).prompt()
+            open_tokenizer(bundle, read_back)
             read += 1
         except InputError as error:
             assert "\n" not in str(error)

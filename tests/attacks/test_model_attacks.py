@@ -91,13 +91,13 @@ def test_damaged_tokenizers_in_a_child_process(model, tmp_path):
     folder.mkdir()
     for number in range(60):
         data = bytearray(source)
-        at = int(generator.integers(len(data)))
+        position = int(generator.integers(len(data)))
         if number % 3 == 0:
-            data = data[:at]
+            data = data[:position]
         elif number % 3 == 1:
-            data[at] ^= 1 << int(generator.integers(8))
+            data[position] ^= 1 << int(generator.integers(8))
         else:
-            data[at : at + 8] = generator.bytes(8)
+            data[position : position + 8] = generator.bytes(8)
         (folder / f"{number}.model").write_bytes(data)
         (folder / f"{number}.json").write_bytes(fast[: int(generator.integers(len(fast)))])
     code = (
@@ -131,8 +131,8 @@ def test_parts_that_do_not_fit(model, tmp_path):
 def test_no_model_at_all(tmp_path):
     (tmp_path / "folder").mkdir()
     for name in (tmp_path / "folder", tmp_path / "absent", tiny.bundle()):
-        said = one_line(lambda name=name: export(str(name), target="web", output=tmp_path / "out"))
-    assert "bundle" in said
+        message = one_line(lambda name=name: export(str(name), target="web", output=tmp_path / "out"))
+    assert "bundle" in message
 
 
 def odd(folder, kind):

@@ -39,12 +39,12 @@ def written(folder: Path, target: str, size: int) -> dict[str, Path]:
 def assert_bounded(target: str, files: list[Path]) -> list[int]:
     """Statuses of the files, each of which cost no more than the target's limits."""
     blocks_per_byte, blocks, bytes_per_byte, held_bytes = limits(target)
-    found = costs(target, files)
-    assert len(found) == len(files)
-    for file, (_, size, worked, held) in zip(files, found, strict=True):
+    measured = costs(target, files)
+    assert len(measured) == len(files)
+    for file, (_, size, worked, held) in zip(files, measured, strict=True):
         assert worked <= blocks_per_byte * size + blocks, (file.name, size, worked)
         assert held <= bytes_per_byte * size + held_bytes, (file.name, size, held)
-    return [status for status, *_ in found]
+    return [status for status, *_ in measured]
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +54,10 @@ def seeds(tmp_path_factory) -> dict[str, list[Path]]:
     out = {target: list(written(folder, target, 300).values()) for target in TARGETS}
     out["pieces"].append(train_pieces(folder / "unigram", byte_fallback=True, user_defined_symbols=["<mask>", "ba"]))
     out["pieces"].append(train_pieces(folder / "bpe", model_type="bpe"))
-    for i, kind in enumerate(("mpnet", "xlm-r, e5")):
-        source = folder / f"{i}.json"
+    for number, kind in enumerate(("mpnet", "xlm-r, e5")):
+        source = folder / f"{number}.json"
         KINDS[kind](folder).save(str(source))
-        path = folder / f"compiled-{i}"
+        path = folder / f"compiled-{number}"
         path.write_bytes(compile_tokenizer(source))
         out["compiled"].append(path)
     for target in TARGETS:
@@ -96,10 +96,10 @@ def test_inputs_that_once_broke_a_parser(target):
 @pytest.mark.parametrize("target", TARGETS)
 def test_mutated_inputs(target, seeds, tmp_path):
     """A sample of the mutation loop, with sanitizers: no defect, and no input past the limits."""
-    found = loop(target, tmp_path, seeds[target], executions=EXECUTIONS[target])
-    assert found["executions"] == EXECUTIONS[target]
-    assert found["accepted"] > 0
-    assert found["inputs"] > len(seeds[target])
+    statistics = loop(target, tmp_path, seeds[target], executions=EXECUTIONS[target])
+    assert statistics["executions"] == EXECUTIONS[target]
+    assert statistics["accepted"] > 0
+    assert statistics["inputs"] > len(seeds[target])
 
 
 @pytest.fixture(scope="module")
@@ -112,13 +112,13 @@ def fuzzer(tmp_path_factory) -> Path | None:
 def test_a_minute_of_fuzzing(target, fuzzer, seeds, tmp_path):
     """libFuzzer where clang's runtime is installed (apt-get install clang-14 libclang-rt-14-dev), else our loop."""
     if fuzzer is None:
-        found = loop(target, tmp_path, seeds[target], seconds=60)
-        assert found["executions"] > len(seeds[target])
+        statistics = loop(target, tmp_path, seeds[target], seconds=60)
+        assert statistics["executions"] > len(seeds[target])
         return
     corpus = tmp_path / "corpus"
     corpus.mkdir()
-    for i, seed in enumerate(seeds[target]):
-        (corpus / str(i)).write_bytes(seed.read_bytes())
+    for number, seed in enumerate(seeds[target]):
+        (corpus / str(number)).write_bytes(seed.read_bytes())
     done = subprocess.run(
         [str(fuzzer), str(corpus), "-max_total_time=60", "-print_final_stats=1", "-max_len=65536", "-seed=7",
          "-rss_limit_mb=2048", "-timeout=120", f"-artifact_prefix={tmp_path}/broke-"],

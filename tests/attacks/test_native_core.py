@@ -104,21 +104,27 @@ def test_damaged_compiled_tokenizers(driver, kind, tmp_path):
     chosen = random.Random(5)
     source = tmp_path / "tokenizer.json"
     KINDS[kind](tmp_path).save(str(source))
-    whole = compile_tokenizer(source)
-    tables = int.from_bytes(whole[12:16], "little")
-    starts = [int.from_bytes(whole[20 + 8 * i : 24 + 8 * i], "little") for i in range(tables)]
-    hostile = [0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFE, 0xFFFFFFFF, len(whole), 1 << 20, 4096]
-    mutants = [whole[: chosen.randrange(len(whole))] for _ in range(15)] + [b"", whole[:8], whole + b"\0" * 4]
+    compiled = compile_tokenizer(source)
+    tables = int.from_bytes(compiled[12:16], "little")
+    starts = [int.from_bytes(compiled[20 + 8 * i : 24 + 8 * i], "little") for i in range(tables)]
+    hostile = [0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFE, 0xFFFFFFFF, len(compiled), 1 << 20, 4096]
+    mutants = [compiled[: chosen.randrange(len(compiled))] for _ in range(15)] + [
+        b"",
+        compiled[:8],
+        compiled + b"\0" * 4,
+    ]
     for _ in range(130):
-        raw = bytearray(whole)
+        raw = bytearray(compiled)
         for _ in range(chosen.choice([1, 1, 3, 20])):
             draw = chosen.random()
             start = starts[0] if draw < 0.4 else chosen.choice(starts) if draw < 0.8 else 8
-            at = min(start + 4 * chosen.randrange(40), len(raw) - 4)
+            position = min(start + 4 * chosen.randrange(40), len(raw) - 4)
             if chosen.random() < 0.5:
-                raw[at : at + 4] = chosen.choice(hostile).to_bytes(4, "little")
+                raw[position : position + 4] = chosen.choice(hostile).to_bytes(4, "little")
             else:
-                raw[chosen.randrange(len(raw)) if draw > 0.9 else at + chosen.randrange(4)] ^= 1 << chosen.randrange(8)
+                raw[chosen.randrange(len(raw)) if draw > 0.9 else position + chosen.randrange(4)] ^= (
+                    1 << chosen.randrange(8)
+                )
         mutants.append(bytes(raw))
     folders = [write_compiled_bundle(tmp_path / str(i), raw) for i, raw in enumerate(mutants)]
     answers = drive(driver, folders)
@@ -153,10 +159,10 @@ def test_hostile_manifests(driver, model, tmp_path):
     good = json.loads(
         seal(json.loads((write_piece_bundle(tmp_path / "good", model, size=1000) / "bundle.json").read_text()))
     )
-    whole = json.dumps(good)
+    manifest_json = json.dumps(good)
     texts = [
         "", "{", "[]", "null", "{" * 5000, "[" * 100000, '{"format": 1e999}', '{"a": "\\ud800"}', '{"a": 1, "a": 1}',
-        "\ufeff{}", whole[:-1], whole, whole.replace("pieces", "Pieces"), "x" * 2_000_000,
+        "\ufeff{}", manifest_json[:-1], manifest_json, manifest_json.replace("pieces", "Pieces"), "x" * 2_000_000,
     ]  # fmt: skip
     for text in texts:
         folder = write_piece_bundle(tmp_path / f"m{len(folders)}", model, size=1000)
@@ -178,8 +184,8 @@ def test_damaged_golden_vectors(driver, model, tmp_path):
         rows | {"texts": [1]}, rows | {"ids": [["a"]]}, {}, [],
     ]  # fmt: skip
     folders = []
-    for i, case in enumerate(cases):
-        folder = tmp_path / str(i)
+    for number, case in enumerate(cases):
+        folder = tmp_path / str(number)
         folder.mkdir()
         files = {"tokenizer.model": model, "golden.json": json.dumps(case).encode(), "model.pte": b"anything"}
         listed = {name: {"sha256": hashlib.sha256(raw).hexdigest(), "bytes": len(raw)} for name, raw in files.items()}

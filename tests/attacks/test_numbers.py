@@ -66,11 +66,11 @@ def test_gates_fail_on_nan():
 def places(value, path=()):
     """Paths of all numbers in parsed JSON."""
     if isinstance(value, dict):
-        for key, one in value.items():
-            yield from places(one, (*path, key))
+        for key, member in value.items():
+            yield from places(member, (*path, key))
     elif isinstance(value, list):
-        for index, one in enumerate(value[:2]):
-            yield from places(one, (*path, index))
+        for index, member in enumerate(value[:2]):
+            yield from places(member, (*path, index))
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         yield path
 
@@ -101,7 +101,7 @@ def test_every_number_of_a_result(tmp_path, bad):
     assert checked > 60
 
 
-def broken_encoder(place) -> SentenceEncoder:
+def broken_encoder(parent) -> SentenceEncoder:
     """A student with a weight that is infinite."""
     student = tiny.student()
     with torch.no_grad():
@@ -109,9 +109,9 @@ def broken_encoder(place) -> SentenceEncoder:
     return Encoder(student, tiny.tokenizer(), tiny.MAX_LENGTH, "broken")
 
 
-def broken_bundle(place) -> SentenceEncoder:
+def broken_bundle(parent) -> SentenceEncoder:
     """A bundle whose seal is right and whose weights are NaN."""
-    folder = shutil.copytree(tiny.bundle("fp32", "onnx"), place / "bundle")
+    folder = shutil.copytree(tiny.bundle("fp32", "onnx"), parent / "bundle")
     spoil(folder, name="broken")
     return load_bundle(folder)
 

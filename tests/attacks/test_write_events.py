@@ -37,12 +37,12 @@ def whole_files(name) -> bool:
 
 @dataclass(frozen=True)
 class Work:
-    """`work` in a folder that `before` fills; `again` as a user repeats it; `kept` is asked after every kill."""
+    """`work` in a folder that `before` fills; `again` as a user repeats it; `after_kill` is asked after every kill."""
 
     work: Callable[[], object]
     again: Callable[[], object]
     before: Callable[[], object] = lambda: None
-    kept: Callable[[], object] = lambda: None
+    after_kill: Callable[[], object] = lambda: None
     leave: Callable[..., bool] = whole_files
 
     def audit(self, root, windows: Callable[[list[str]], list[int]]) -> None:
@@ -64,7 +64,7 @@ class Work:
         for number in chosen:
             start()
             run_until(self.work, root, number)
-            self.kept()
+            self.after_kill()
             run_until(self.again, root)
             assert differences(expected, contents(root, self.leave)) == [], (number, events[number])
 
@@ -121,8 +121,13 @@ def test_distill(kind, windows, tmp_path, tiny_teacher, tiny_student):
 
         again = work
     else:
-        one = {"assistant": None, "student": str(tiny_student), "stages": [stage("one", steps=2)], "report": []}
-        tree = recipe_tree(root, tiny_teacher, **(one if kind == "named student" else {}))
+        named_student = {
+            "assistant": None,
+            "student": str(tiny_student),
+            "stages": [stage("one", steps=2)],
+            "report": [],
+        }
+        tree = recipe_tree(root, tiny_teacher, **(named_student if kind == "named student" else {}))
 
         def work():
             distill(tree, root / "run")
@@ -138,22 +143,22 @@ def test_a_folder_that_is_replaced_is_the_old_or_the_new_one(windows, tmp_path, 
     """With --force, at every moment; between two renames the old one has a hidden name."""
     root = tmp_path / "root"
     out, words = root / "out", ("compress", "student", tiny_student, "-o", root / "out", "--unit", "1")
-    whole = []
+    complete_states = []
 
     def before():
         verb(*words, "--max-length", "16")
-        whole.append(contents(out))
+        complete_states.append(contents(out))
 
     def work():
         verb(*words, "--force")
-        whole.append(contents(out))
+        complete_states.append(contents(out))
 
-    def kept():
-        found = out if os.path.lexists(out) else next(root.glob(".out.*.old"), None)
-        assert found is not None
-        assert contents(found) in whole
+    def after_kill():
+        remaining = out if os.path.lexists(out) else next(root.glob(".out.*.old"), None)
+        assert remaining is not None
+        assert contents(remaining) in complete_states
 
-    Work(work, work, before, kept).audit(root, windows)
+    Work(work, work, before, after_kill).audit(root, windows)
 
 
 @pytest.mark.parametrize("windows", [pytest.param(sample(4), id="sample"), ALL])
@@ -171,20 +176,20 @@ def test_search_over_a_killed_index(windows, tmp_path, tiny_student):
 def test_evaluate(windows, tmp_path, tiny_student):
     """The result is whole or absent, and the same command measures again."""
     root = tmp_path / "root"
-    result, found = root / "result.json", []
+    result, results = root / "result.json", []
 
     def work():
         verb("evaluate", tiny_student, "--tasks", "graded-pairs", "-o", result, "--force")
 
-    def kept():
-        found.append(json.loads(result.read_text()) if result.exists() else None)
+    def after_kill():
+        results.append(json.loads(result.read_text()) if result.exists() else None)
 
     def leave(name):
         return whole_files(name) or name.name == result.name  # it has the time of the run
 
-    Work(work, work, lambda: (root / "mine.txt").write_text("kept"), kept, leave).audit(root, windows)
+    Work(work, work, lambda: (root / "mine.txt").write_text("kept"), after_kill, leave).audit(root, windows)
     assert json.loads(result.read_text())
-    assert None in found
+    assert None in results
 
 
 @pytest.mark.parametrize("windows", [ALL])
@@ -209,7 +214,7 @@ def test_quickstart_again_over_a_finished_run(tmp_path):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(name)
 
-    def kept():
+    def after_kill():
         there = [path for path in folder.rglob("*") if path.is_file() and not whole_files(path.relative_to(folder))]
         assert len(there) in (0, 5)
 
@@ -218,4 +223,4 @@ def test_quickstart_again_over_a_finished_run(tmp_path):
             prepare_folder(folder, True)
         (root / "end").write_text("x")
 
-    Work(work, work, finished, kept).audit(root, every)
+    Work(work, work, finished, after_kill).audit(root, every)

@@ -23,10 +23,10 @@ def test_two_machines_and_a_killed_run_have_the_losses_of_one_process(tmp_path):
     words = ("--pairs", 3000, "--shards", 6, "--steps", 6, "--batch", 12, "--processes", 1, "--quick")
     words += ("--model", tmp_path / "model", "--work", tmp_path / "work")
     printed = run(sys.executable, script, *words, cwd=tmp_path)
-    (found,) = json.loads(next(line for line in printed.splitlines() if line.startswith("[{")))
-    rows = {row["run"]: row for row in found["rows"]}
+    (report,) = json.loads(next(line for line in printed.splitlines() if line.startswith("[{")))
+    rows = {row["run"]: row for row in report["rows"]}
     assert set(rows) == {"first run, 1", "two machines", "killed"}
     # The processes of a machine differ in the rounding of their sums alone.
     assert all(row["difference"] < 1e-4 and row["files"] < 100 for row in rows.values()), rows
-    assert found["feed"]["files"] < 100
-    assert found["feed"]["pairs_per_second"] > 0
+    assert report["feed"]["files"] < 100
+    assert report["feed"]["pairs_per_second"] > 0

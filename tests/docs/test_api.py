@@ -24,8 +24,8 @@ which error is raised."""
 
 def public(package: ModuleType) -> list[str]:
     """The names of `__all__`; of a package without one, the functions and classes that it defines itself."""
-    own = [name for name, thing in vars(package).items() if getattr(thing, "__module__", "") == package.__name__]
-    return sorted(name for name in getattr(package, "__all__", own) if not name.startswith("_"))
+    defined = [name for name, thing in vars(package).items() if getattr(thing, "__module__", "") == package.__name__]
+    return sorted(name for name in getattr(package, "__all__", defined) if not name.startswith("_"))
 
 
 def text(thing: object) -> str:
@@ -51,7 +51,9 @@ def signature(name: str, thing: object) -> str:
     except (TypeError, ValueError):
         return name
     plain = [
-        one.replace(annotation=inspect.Parameter.empty) for one in called.parameters.values() if one.name != "self"
+        parameter.replace(annotation=inspect.Parameter.empty)
+        for parameter in called.parameters.values()
+        if parameter.name != "self"
     ]
     return name + str(inspect.Signature(plain))
 
@@ -69,12 +71,12 @@ def members(kind: type) -> list[tuple[str, object]]:
 def without_repeats(name: str, page: str, shown: dict[str, str]) -> str:
     """A function's text without the arguments that another function of the package has in the same words."""
     arguments = re.findall(r"^\* (?:.*\n?)(?:    .*\n?)*", page, re.MULTILINE)
-    known = [one for one in arguments if one.strip() in shown]
-    if len(known) > 10:
-        for one in known[1:]:
-            page = page.replace(one, "")
-        page = page.replace(known[0], f"* the other arguments: those of `{shown[known[0].strip()]}`.\n").rstrip()
-    shown |= {one.strip(): name for one in arguments}
+    repeated = [argument for argument in arguments if argument.strip() in shown]
+    if len(repeated) > 10:
+        for argument in repeated[1:]:
+            page = page.replace(argument, "")
+        page = page.replace(repeated[0], f"* the other arguments: those of `{shown[repeated[0].strip()]}`.\n").rstrip()
+    shown |= {argument.strip(): name for argument in arguments}
     return page
 
 

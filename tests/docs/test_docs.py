@@ -37,9 +37,9 @@ def test_links_and_named_files_exist_and_nothing_is_of_one_machine(page):
         if re.match(r"[a-z]+:", target):
             continue
         name, _, anchor = target.partition("#")
-        found = (page.parent / name).resolve() if name else page
-        assert found.exists(), f"{relative(page)} links to {target}"
-        assert not anchor or anchor in anchors(found), f"{relative(page)} links to {target}"
+        linked = (page.parent / name).resolve() if name else page
+        assert linked.exists(), f"{relative(page)} links to {target}"
+        assert not anchor or anchor in anchors(linked), f"{relative(page)} links to {target}"
     if not relative(page).startswith(FIXED) and page.name != "CHANGELOG.md":
         for name in NAMED.findall(prose(page)):
             assert "NAME" in name or any(ROOT.glob(name.rstrip("/"))), f"{relative(page)} names {name}"
@@ -64,7 +64,9 @@ def test_commands_parse():
                 break
             context, command, rest = click.Context(inner, parent=context, info_name=rest[0]), inner, rest[1:]
         assert command is not msdc, f"{block}: no verb {words[1]}"
-        options = {option: one for one in command.params for option in (*one.opts, *one.secondary_opts)}
+        options = {
+            option: parameter for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)
+        }
         for word, value in itertools.zip_longest(rest, rest[1:]):
             option = word.partition("=")[0] if word.startswith("--") else word
             if option.startswith("-"):
@@ -79,13 +81,13 @@ def resolves(name: str) -> bool:
     parts = parts if parts[0] == "msdc" else ["msdc", *parts]
     for cut in range(len(parts), 0, -1):
         try:
-            found = importlib.import_module(".".join(parts[:cut]))
+            resolved = importlib.import_module(".".join(parts[:cut]))
         except ModuleNotFoundError:
             continue
         for part in parts[cut:]:
-            if not hasattr(found, part):
+            if not hasattr(resolved, part):
                 return False
-            found = getattr(found, part)
+            resolved = getattr(resolved, part)
         return True
     return False
 

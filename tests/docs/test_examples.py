@@ -49,11 +49,11 @@ def test_the_action_names_options_that_exist_and_pins_its_actions(tmp_path):
     assert all(re.search(r"@[0-9a-f]{40}$", step["uses"]) for step in steps if "uses" in step)
     scripts = [step["run"] for step in steps if "run" in step]
     frozen = json.loads((ROOT / "tests/msdc/command_line.json").read_text(encoding="utf-8"))
-    known = {verb: set(re.findall(r"(?<!\S)--?[a-z-]+", " ".join(options))) for verb, options in frozen.items()}
+    options_of = {verb: set(re.findall(r"(?<!\S)--?[a-z-]+", " ".join(options))) for verb, options in frozen.items()}
     commands = re.findall(r"^ *(msdc [a-z]+) (.*)$", "\n".join(scripts), re.MULTILINE)
     assert [verb for verb, _ in commands] == ["msdc export", "msdc bench"]
     for verb, words in [*commands, ("msdc bench", "--compare last.json --gate 1")]:
-        assert set(re.findall(r"(?<!\S)--?[a-z-]+", words)) <= known[verb], words
+        assert set(re.findall(r"(?<!\S)--?[a-z-]+", words)) <= options_of[verb], words
     # The gate of accuracy, with a program that prints its arguments in place of msdc.
     (gate,) = (step["run"] for step in steps if step.get("shell") == "python")
     run = {"accuracy": [{"task": "sts", "name": "graded-pairs", "spearman": 80.5, "pairs": 3}]}
@@ -62,6 +62,6 @@ def test_the_action_names_options_that_exist_and_pins_its_actions(tmp_path):
     program.write_text('#!/bin/sh\necho "$@"\n')
     program.chmod(0o755)
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    said = programs.run(sys.executable, "-c", gate, env=environment, cwd=tmp_path)
-    assert said.strip() == "report result.json -o gate.html --target-accuracy=80.0@graded-pairs --fail"
-    assert {"--target-accuracy", "--fail", "-o"} <= known["msdc report"]
+    output = programs.run(sys.executable, "-c", gate, env=environment, cwd=tmp_path)
+    assert output.strip() == "report result.json -o gate.html --target-accuracy=80.0@graded-pairs --fail"
+    assert {"--target-accuracy", "--fail", "-o"} <= options_of["msdc report"]

@@ -30,7 +30,7 @@ LANGUAGES = ("bash", "python")
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory) -> Path:
+def guide_folder(tmp_path_factory) -> Path:
     """A folder with the models and files that the guides name."""
     folder = tmp_path_factory.mktemp("guides")
     options = ExportSettings(runtime="onnx", precision="fp32")
@@ -58,21 +58,21 @@ def place(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[path.stem for path in PAGES])
-def test_blocks_of_a_guide(place, page, tmp_path):
+def test_blocks_of_a_guide(guide_folder, page, tmp_path):
     """Python blocks of one page run as one program, because later ones use the names of earlier ones."""
     elsewhere = {"cookbook": "test_readme.py", "integrations": "test_integrations.py"}
     if page.stem in elsewhere:
         pytest.skip(f"tests/docs/{elsewhere[page.stem]} runs its blocks")
-    folder = shutil.copytree(place, tmp_path / "guide")
-    found = [block for block in blocks(page) if block.language in LANGUAGES and not block.not_run]
-    for block in found:
+    folder = shutil.copytree(guide_folder, tmp_path / "guide")
+    runnable = [block for block in blocks(page) if block.language in LANGUAGES and not block.not_run]
+    for block in runnable:
         if block.language == "bash":
             call_block(block, folder)
-    call_python("\n".join(block.text for block in found if block.language == "python"), folder)
+    call_python("\n".join(block.text for block in runnable if block.language == "python"), folder)
 
 
-def test_examples_of_the_help_pages(place, tmp_path):
-    folder = shutil.copytree(place, tmp_path / "help")
+def test_examples_of_the_help_pages(guide_folder, tmp_path):
+    folder = shutil.copytree(guide_folder, tmp_path / "help")
     (folder / "notes.txt").write_text("The car is on level 2.\nLa reunión empieza a las nueve.\n", encoding="utf-8")
     for verb, example in EXAMPLES.items():
         assert call_msdc([verb, "--help"], folder).rstrip().endswith(example)
@@ -85,15 +85,15 @@ def test_examples_of_the_help_pages(place, tmp_path):
     assert EXAMPLES.keys() == VERBS.keys()
 
 
-def test_code_of_generated_pages(place):
+def test_code_of_generated_pages(guide_folder):
     """A bundle's README and a model's card: their Python runs where they lie, their commands have what is required."""
-    readme, card = place / "bundle/README.md", place / "path/to/model/README.md"
+    readme, card = guide_folder / "bundle/README.md", guide_folder / "path/to/model/README.md"
     card.write_text(USE_STOCK.replace("path/to/this/folder", "."), encoding="utf-8")
     assert "--transformers-js" not in readme.read_text(encoding="utf-8")
     for page in (readme, card):
-        found = blocks(page, "python")
-        assert found
-        for block in found:
+        code_blocks = blocks(page, "python")
+        assert code_blocks
+        for block in code_blocks:
             call_python(block.text, page.parent)
     written = [*ROOT.glob("msdc/models/*/README.md"), *ROOT.glob("export/mobile/**/*.md"), *ROOT.glob("export/**/*.j2")]
     spans = [span for page in written for span in re.findall(r"`(msdc [^`]+)`", page.read_text(encoding="utf-8"))]
@@ -106,10 +106,12 @@ def test_code_of_generated_pages(place):
             if inner is None:
                 break
             command = inner
-        needed = [one for one in command.params if isinstance(one, click.Option) and one.required]
-        assert all({*one.opts} & {*words} for one in needed), words
-        known = {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
-        assert {word for word in words if word.startswith("-")} <= known, words
+        needed = [option for option in command.params if isinstance(option, click.Option) and option.required]
+        assert all({*option.opts} & {*words} for option in needed), words
+        known_options = {
+            option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)
+        }
+        assert {word for word in words if word.startswith("-")} <= known_options, words
 
 
 def test_what_is_not_run_is_covered_elsewhere():

@@ -31,20 +31,20 @@ def tracked() -> list[Path]:
 
 
 def installed_by_name(text: str, name: str) -> list[str]:
-    found = [match[0] for match in COMMAND.finditer(text)]
-    return found + ([] if name == OWN_EXTRAS else [match[0] for match in QUOTED.finditer(text)])
+    commands = [match[0] for match in COMMAND.finditer(text)]
+    return commands + ([] if name == OWN_EXTRAS else [match[0] for match in QUOTED.finditer(text)])
 
 
 def test_no_file_installs_it_by_name():
-    found, read = {}, 0
+    lines_by_file, read = {}, 0
     for path in tracked():
         raw = path.read_bytes()
         if path.is_symlink() or b"\0" in raw or path == Path(__file__).resolve():
             continue
         read += 1
         if lines := installed_by_name(raw.decode("utf-8", "replace"), path.relative_to(ROOT).as_posix()):
-            found[str(path.relative_to(ROOT))] = lines
-    assert found == {}
+            lines_by_file[str(path.relative_to(ROOT))] = lines
+    assert lines_by_file == {}
     assert read > 300
 
 

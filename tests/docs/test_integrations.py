@@ -32,7 +32,9 @@ def flat(value) -> str:
     return str(getattr(value, "page_content", getattr(value, "content", value)))
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=[libraries(one.text)[0] + f"-{one.line}" for one in EXAMPLES])
+@pytest.mark.parametrize(
+    "example", EXAMPLES, ids=[libraries(example.text)[0] + f"-{example.line}" for example in EXAMPLES]
+)
 def test_an_example_finds_the_late_train(example, start, tmp_path, monkeypatch):
     """Of two results the nearest is the German sentence on a late train."""
     for name in libraries(example.text):
@@ -60,6 +62,6 @@ def test_an_example_finds_the_late_train(example, start, tmp_path, monkeypatch):
     elif "database" in names and "rows" in names:
         assert names["rows"][0][0] == ranked[0] + 1
     else:
-        found = flat(names["found"])
-        assert LATE in found
-        assert CLOSED not in found or found.index(LATE) < found.index(CLOSED)
+        hits = flat(names["found"])
+        assert LATE in hits
+        assert CLOSED not in hits or hits.index(LATE) < hits.index(CLOSED)

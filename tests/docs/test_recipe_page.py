@@ -62,7 +62,7 @@ def meanings(model: type[BaseModel]) -> dict[str, str]:
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
         if token.type == tokenize.COMMENT and "fmt:" not in token.string
     }
-    found = {}
+    by_field = {}
     (definition,) = ast.parse(source).body
     assert isinstance(definition, ast.ClassDef)
     for node in definition.body:
@@ -73,8 +73,8 @@ def meanings(model: type[BaseModel]) -> dict[str, str]:
                 line -= 1
             parts = [" ".join(above), *(comments[n] for n in range(node.lineno, node.end_lineno + 1) if n in comments)]
             meaning = ". ".join(part.rstrip(".") for part in parts if part)
-            found[node.target.id] = meaning.replace("None", "null").replace("False", "false")
-    return found
+            by_field[node.target.id] = meaning.replace("None", "null").replace("False", "false")
+    return by_field
 
 
 def yaml_text(value: object) -> str:
@@ -88,7 +88,7 @@ def kind(schema: Mapping[str, Any], names: Mapping[str, str]) -> str:
         name = names[schema["$ref"].rpartition("/")[2]]
         return f"[{name}](#{name.lower().replace(' ', '-')})"
     if members := schema.get("anyOf") or schema.get("oneOf"):
-        return ", ".join(dict.fromkeys(kind(one, names) for one in members if one.get("type") != "null"))
+        return ", ".join(dict.fromkeys(kind(member, names) for member in members if member.get("type") != "null"))
     if "enum" in schema or "const" in schema:
         return "/".join(f"`{yaml_text(value)}`" for value in schema.get("enum", [schema.get("const")]))
     if schema.get("type") == "array":
@@ -97,8 +97,8 @@ def kind(schema: Mapping[str, Any], names: Mapping[str, str]) -> str:
         inner = kind(schema["items"], names)
         return inner if "](#" in inner else f"[{inner.replace(', ', ' or ')}]"
     if schema.get("type") == "object":
-        more = schema.get("additionalProperties")
-        return "{text: " + kind(more, names) + "}" if isinstance(more, dict) and more else "mapping"
+        additional = schema.get("additionalProperties")
+        return "{text: " + kind(additional, names) + "}" if isinstance(additional, dict) and additional else "mapping"
     return TYPES[schema["type"]]
 
 
@@ -112,13 +112,13 @@ def plain(bound: float) -> str:
 
 def bounds(schema: Mapping[str, Any]) -> str:
     """The bounds of a value, of whatever member of a union has them."""
-    found = [form.format(plain(schema[key])) for key, form in BOUNDS.items()
+    parts = [form.format(plain(schema[key])) for key, form in BOUNDS.items()
              if key in schema and not (key == "minItems" and "prefixItems" in schema)]  # fmt: skip
-    found += [f"`{schema['pattern']}`"] if "pattern" in schema else []
-    more = schema.get("additionalProperties")
-    for member in (*schema.get("anyOf", ()), schema.get("items"), more, *schema.get("prefixItems", ())):
-        found += [one for one in [bounds(member)] if one and one not in found] if isinstance(member, dict) else []
-    return ",".join(found)
+    parts += [f"`{schema['pattern']}`"] if "pattern" in schema else []
+    additional = schema.get("additionalProperties")
+    for member in (*schema.get("anyOf", ()), schema.get("items"), additional, *schema.get("prefixItems", ())):
+        parts += [part for part in [bounds(member)] if part and part not in parts] if isinstance(member, dict) else []
+    return ",".join(parts)
 
 
 def default(model: type[BaseModel], key: str) -> str:
@@ -128,17 +128,19 @@ def default(model: type[BaseModel], key: str) -> str:
     if value is PydanticUndefined:
         return ""
     if isinstance(value, BaseModel):
-        given = value.model_dump(exclude_unset=True)
-        return "`{" + ", ".join(f"{name}: {one}" for name, one in given.items()) + "}`" if given else "its defaults"
+        fields = value.model_dump(exclude_unset=True)
+        return (
+            "`{" + ", ".join(f"{name}: {field}" for name, field in fields.items()) + "}`" if fields else "its defaults"
+        )
     return f"`{yaml_text(value)}`"
 
 
 def section(title: str, model: type[BaseModel], names: Mapping[str, str]) -> list[str]:
-    schema, said = model.model_json_schema(), meanings(model)
+    schema, meaning_of = model.model_json_schema(), meanings(model)
     about = (inspect.getdoc(model) or "").partition("\n")[0]
     lines = [f"## {title}", "", about, "", "|key|type|default|bounds|meaning|", "|---|---|---|---|---|"]
     for key, value in schema["properties"].items():
-        cells = [f"`{key}`", kind(value, names), default(model, key), bounds(value), said.get(key, "")]
+        cells = [f"`{key}`", kind(value, names), default(model, key), bounds(value), meaning_of.get(key, "")]
         lines.append("|" + "|".join(cell.replace("|", "\\|") for cell in cells) + "|")
     return [*lines, ""]
 

@@ -56,9 +56,9 @@ def test_rows_of_a_page_are_of_one_commit(checkout):
     root, git = checkout
     file = root / "rows.jsonl"
     results_page.KeptRows(file).add({"name": "first"})
-    kept = results_page.KeptRows(file)
-    assert kept.has(name="first")
-    assert kept[0]["code"] == results_page.code_version()
+    rows = results_page.KeptRows(file)
+    assert rows.has(name="first")
+    assert rows[0]["code"] == results_page.code_version()
     git("commit", "-q", "--allow-empty", "-m", "two")
     with pytest.raises(SystemExit, match="move it away to measure them with"):
         results_page.KeptRows(file)

@@ -52,23 +52,23 @@ def snippets(thing: object) -> list[str]:
 
 def test_examples_and_docstrings(tmp_path):
     pytest.importorskip("mypy", reason="mypy is not installed: pip install '.[check]'")
-    found = []
+    files = []
     for package in (msdc, compress, distill, export, bench):
         for name in package.__all__:
             for number, code in enumerate(snippets(getattr(package, name))):
                 ast.parse(code)
-                found.append(tmp_path / f"{package.__name__.replace('.', '_')}_{name}_{number}.py")
-                found[-1].write_text(f"import msdc\n\n{code}\n", encoding="utf-8")
-    assert len(found) >= 10, found
+                files.append(tmp_path / f"{package.__name__.replace('.', '_')}_{name}_{number}.py")
+                files[-1].write_text(f"import msdc\n\n{code}\n", encoding="utf-8")
+    assert len(files) >= 10, files
     guides = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/guides/*.md")]
     # The blocks of a page are one program: later ones use the names of earlier ones.
     for page in (page for page in guides if blocks(page, "python")):
         code = "\n".join(block.text for block in blocks(page, "python"))
-        found.append(tmp_path / f"page_{page.stem.replace('-', '_')}.py")
-        found[-1].write_text(code, encoding="utf-8")
+        files.append(tmp_path / f"page_{page.stem.replace('-', '_')}.py")
+        files[-1].write_text(code, encoding="utf-8")
     wrong = tmp_path / "wrong.py"
     wrong.write_text(f"import msdc\nfrom msdc import bench, compress, distill, export\n{WRONG}", encoding="utf-8")
-    command = [sys.executable, "-m", "mypy", "--no-error-summary", *(ROOT / "examples").glob("*.py"), *found, wrong]
+    command = [sys.executable, "-m", "mypy", "--no-error-summary", *(ROOT / "examples").glob("*.py"), *files, wrong]
     done = subprocess.run([str(word) for word in command], cwd=ROOT, capture_output=True, text=True, timeout=900)
     errors = [line for line in done.stdout.splitlines() if ": error:" in line]
     unexpected = [line for line in errors if "wrong.py" not in line]

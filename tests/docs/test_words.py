@@ -11,8 +11,8 @@ def tracked() -> list[str]:
     """The Markdown files of the repository; of an unpacked source archive, those of the tree."""
     listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard", "*.md"], capture_output=True)
     if listed.returncode:
-        found = [path for path in ROOT.rglob("*.md") if not any(part.startswith(".") for part in path.parts)]
-        names = {str(path.resolve().relative_to(ROOT)) for path in found}
+        paths = [path for path in ROOT.rglob("*.md") if not any(part.startswith(".") for part in path.parts)]
+        names = {str(path.resolve().relative_to(ROOT)) for path in paths}
     else:
         names = set(listed.stdout.decode().splitlines())
     return sorted(name for name in names if (ROOT / name).is_file())

@@ -101,7 +101,7 @@ def _model2vec(folder: Path) -> Path:
 
 
 def write_folder(folder: Path, kind: str) -> Path:
-    """The folder of one of `KINDS` below `place`."""
+    """The folder of one of `KINDS` below `folder`."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Dense, LayerNorm, Normalize, Pooling
 

@@ -50,7 +50,7 @@ CALLS = ("devices", "identity", "state", "folder", "push 1", "push 2", "sums", "
 
 @pytest.fixture
 def garbled(tmp_path, monkeypatch):
-    """A function that puts a program in the place of adb, whose answer number `at` is changed by shell code."""
+    """A function that puts a program in place of adb, whose answer number `call_number` is changed by shell code."""
     (desk := tmp_path / "desk").mkdir()
     (bin_ := tmp_path / "bin").mkdir()
     count = tmp_path / "count"
