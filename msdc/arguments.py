@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import inspect
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from types import NoneType, SimpleNamespace, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from msdc.errors import InputError, did_you_mean
 
@@ -44,21 +45,22 @@ def coerce_argument(name: str, value: Any, hint: Any) -> Any:
     return value
 
 
+class _Names(dict[str, Any]):
+    """The names of a module. A type that is imported for type checkers alone is checked by the function itself."""
+
+    def __missing__(self, name: str) -> Any:
+        return Any
+
+
 def checked(function: Function) -> Function:
     """Check the arguments of `function`, and only then call it; see `coerce_argument`."""
     signature = inspect.signature(function)
 
     @functools.cache
     def hints() -> dict[str, Any]:
-        types = {}
-        for name, parameter in signature.parameters.items():
-            # A type that is imported for type checkers alone is checked by the function itself.
-            try:
-                hint = parameter.annotation
-                types[name] = eval(hint, getattr(function, "__globals__")) if isinstance(hint, str) else hint  # noqa: B009
-            except NameError:
-                types[name] = Any
-        return types
+        annotations = {name: parameter.annotation for name, parameter in signature.parameters.items()}
+        names = _Names({**vars(builtins), **getattr(function, "__globals__", {})})
+        return get_type_hints(SimpleNamespace(__annotations__=annotations), localns=names, include_extras=True)
 
     @functools.wraps(function)
     def call(*positional: Any, **named: Any) -> Any:
