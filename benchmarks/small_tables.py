@@ -324,7 +324,8 @@ FEW_PAIRS = PaperTable(
     (
         Row("start", "the untrained student", model=assistant_folder),
         *(
-            Row(f"pairs-{count}", f"{count:,} pairs", "mkd:small+nli", {"corpora.tatoeba.limit": count}, published=False)
+            Row(f"pairs-{count}", f"{count:,} pairs", "mkd:small+nli", {"corpora.tatoeba.limit": count},
+                published=False)
             for count in (1000, 5000, 10_000, 25_000)
         ),
     ),

@@ -16,12 +16,11 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise, zip_longest
+from pathlib import Path
 from typing import Literal, NamedTuple
 from unicodedata import normalize
 
-from msdc.files import PACKAGE
-
-TABLE = PACKAGE / "export" / "native" / "src" / "word_table.h"
+TABLE = Path(__file__).with_name("word_table.h")  # the native core has a link to it, which an export copies
 BREAK, WORD, UNSPACED, MARK, SYMBOL, REGION = range(6)  # classes of characters
 HANGUL = re.compile("[\u1100-\u11ff\uac00-\ud7a3]+")  # letters and syllables
 LETTERS = re.compile("[\u1100-\u11ff]")
