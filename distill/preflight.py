@@ -46,7 +46,7 @@ from msdc.distill.recipe import (
     model_name,
 )
 from msdc.distill.tasks import task_kind
-from msdc.distill.tasks.sentence import DOMAINS, LABELS, SCORES, TARGETS, TASK_OPTIONS, count_domains, teacher_inputs
+from msdc.distill.tasks.sentence import SCORES, TARGETS, TASK_OPTIONS, teacher_inputs
 from msdc.distill.training.trainer import check_frozen, check_warmup
 from msdc.encoders.folder import Layout, find_offline, locate_model, read_layout
 from msdc.errors import InputError
@@ -181,8 +181,6 @@ def _example(name: str) -> Tensor:
 def _check_stage(recipe: Recipe, stage: Stage) -> None:
     """Check the objectives with their options (on a tiny example) and what they need from the stage."""
     kinds = {corpus.kind for corpus in recipe.corpora_of(stage)}
-    roles = {stage.role, *stage.teachers}
-    missing = next((r for r in ("assistant", "student") if r in roles and getattr(recipe, r) is None), None)
     scored = {bool(corpus.scores) for corpus in recipe.corpora_of(stage)}
     if len(scored) > 1 or (stage.mined_negatives is not None and scored == {True}):
         raise InputError(
@@ -196,35 +194,7 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
         except (TypeError, ValueError, InputError) as error:
             where = "" if isinstance(error, InputError) else f"{use.label}: "
             raise InputError(f"stage {stage.name}: {where}{error}") from error
-        embedding = "teacher_BTH" in objective.inputs
-        needs_teacher = bool(teacher_inputs(recipe, stage) & set(objective.inputs))
-        labels = next((LABELS[name] for name in objective.inputs if name in LABELS), None)
-        triples = stage.mined_negatives is not None or kinds <= {"triples", "nli"}
-        for wrong, problem in (
-            (embedding and stage.train != "student.embedding", "needs train: student.embedding"),
-            (not embedding and stage.train == "student.embedding", "cannot be used with train: student.embedding"),
-            (needs_teacher and stage.teacher is None, "needs a teacher, and the stage has none"),
-            ({"negative_BD", "student_negatives_BND"} & set(objective.inputs) and not triples,
-             "needs negatives: set `kind: triples` or `kind: nli` for each of its corpora, or `mined_negatives: 4`"),
-            ("classifier_CF" in objective.inputs and stage.dimensions, "cannot be used with dimensions"),
-            (labels and kinds != {labels}, f"needs labels: set `kind: {labels}` for each of its corpora"),
-            (missing, f"the stage needs the {missing}, but the recipe has none"),
-            (embedding and recipe.cut_shape is not None and recipe.cut_shape.layers == (),
-             "compares the rows of two tables, and those of a student without layers have another meaning"),
-        ):  # fmt: skip
-            if wrong:
-                raise InputError(f"stage {stage.name}: {use.label} {problem}")
-        if DOMAINS in objective.inputs:
-            count_domains(stage)
-    kind = task_kind(stage)
-    mixed = "a mix of teachers" if len(stage.teachers) > 1 else None
-    for key in (mixed, *(key for key in ("dimensions", "mini_batch", "mined_negatives") if getattr(stage, key))):
-        if key is not None and not kind.on_vectors:
-            raise InputError(f"stage {stage.name}: {key} is for objectives on sentence vectors only")
-    if stage.mined_negatives is not None and stage.teacher is None:
-        raise InputError(
-            f"stage {stage.name}: mined_negatives needs a teacher to find the negatives, and the stage has none"
-        )
+    task_kind(stage).check(recipe, stage)
     if stage.steps is not None:
         check_warmup(stage, stage.steps)
     used = any(
@@ -232,43 +202,14 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
         for objective in (find_objective(use.name) for use in stage.objective)
     )
     graded = recipe.heldout.graded or "scored" in kinds
-    changed_keys = {key for key in stage.model_fields_set if getattr(stage, key) != Stage.model_fields[key].default}
-    validations = 4 if stage.evaluate_every is None else -(-(stage.steps or 0) // stage.evaluate_every)
-    for unused, problem in (
-        (
-            stage.batch_tokens is not None and "batch" in changed_keys,
-            "batch has no effect: batch_tokens cuts the batches",
-        ),
-        (
-            stage.warmup_steps is not None and "warmup_ratio" in changed_keys,
-            "warmup_ratio has no effect with warmup_steps",
-        ),
-        (
-            stage.batch_tokens is None and (stage.mini_batch or 0) >= stage.batch,
-            f"mini_batch has no effect: a batch has {stage.batch} pairs",
-        ),
-        (
-            stage.steps is not None and (stage.evaluate_every or 0) > stage.steps,
-            f"evaluate_every has no effect: the stage has {stage.steps} steps, and is validated at the end",
-        ),
-        (
-            stage.steps is not None and (stage.patience or 0) >= validations,
-            f"patience has no effect: the stage has {validations} validations",
-        ),
-        (any(use.weight == 0 for use in stage.objective), "an objective of weight 0 has no effect"),
-        (stage.source_share < 1 and kinds == {"text"}, "source_share has no effect: its text has one side"),
-        (
-            stage.table_learning_rate and any("embedding.table.weight".startswith(prefix) for prefix in stage.freeze),
-            "table_learning_rate has no effect: the table is frozen",
-        ),
-        (scored == {True} and not used, "its objectives do not use the scores of its corpora"),
-        (stage.mined_negatives is None and stage.mine_margin, "mine_margin has no effect without mined_negatives"),
-        (stage.choose == "retrieval" and kinds <= {"text", "scored"}, "choose: retrieval has no effect without pairs"),
-        (stage.choose == "graded" and not graded, "choose: graded has no effect without heldout.graded"),
-        (stage.steps is None and (stage.patience or 0) >= stage.epochs, "patience has no effect: it has fewer epochs"),
-    ):
-        if unused:
-            warn(f"stage {stage.name}: {problem}")
+    problems = {
+        "source_share has no effect: its text has one side": stage.source_share < 1 and kinds == {"text"},
+        "its objectives do not use the scores of its corpora": scored == {True} and not used,
+        "choose: retrieval has no effect without pairs": stage.choose == "retrieval" and kinds <= {"text", "scored"},
+        "choose: graded has no effect without heldout.graded": stage.choose == "graded" and not graded,
+    }
+    for problem in (*stage.ineffective(), *(problem for problem, applies in problems.items() if applies)):
+        warn(f"stage {stage.name}: {problem}")
     _check_frozen(stage)
     if stage.quantize is not None:
         tiny = StudentConfig(vocabulary=8, hidden=64, heads=2, intermediate=64, unit=1, positions=4)

@@ -386,6 +386,31 @@ class Stage(Strict):
         )
         return {"assistant" if name.split(".")[0] == "assistant" else name: weight for name, weight in weights.items()}
 
+    def ineffective(self) -> list[str]:
+        """What has no effect next to other keys of the stage, one sentence each."""
+        changed = {key for key in self.model_fields_set if getattr(self, key) != type(self).model_fields[key].default}
+        steps, validations = self.steps, 4
+        if steps is not None and self.evaluate_every is not None:
+            validations = -(-steps // self.evaluate_every)
+        table_is_frozen = any("embedding.table.weight".startswith(prefix) for prefix in self.freeze)
+        sentences = {
+            "batch has no effect: batch_tokens cuts the batches": self.batch_tokens is not None and "batch" in changed,
+            "warmup_ratio has no effect with warmup_steps": self.warmup_steps is not None and "warmup_ratio" in changed,
+            f"mini_batch has no effect: a batch has {self.batch} pairs": self.batch_tokens is None
+            and (self.mini_batch or 0) >= self.batch,
+            f"evaluate_every has no effect: the stage has {steps} steps, and is validated at the end": steps is not None
+            and (self.evaluate_every or 0) > steps,
+            f"patience has no effect: the stage has {validations} validations": steps is not None
+            and (self.patience or 0) >= validations,
+            "patience has no effect: it has fewer epochs": steps is None and (self.patience or 0) >= self.epochs,
+            "an objective of weight 0 has no effect": any(use.weight == 0 for use in self.objective),
+            "table_learning_rate has no effect: the table is frozen": bool(self.table_learning_rate)
+            and table_is_frozen,
+            "mine_margin has no effect without mined_negatives": self.mined_negatives is None
+            and bool(self.mine_margin),
+        }
+        return [sentence for sentence, applies in sentences.items() if applies]
+
     @field_validator("dimensions", mode="after")
     @classmethod
     def _different(cls, dimensions: tuple[int, ...]) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ features, P domains.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,8 @@ from msdc.distill.recipe import ObjectiveUse, Recipe, Stage
 from msdc.distill.teacher import CachedTeacher, Teacher
 from msdc.errors import InputError
 
+# Keys of a stage that only losses on sentence vectors can use.
+VECTOR_KEYS = ("dimensions", "mini_batch", "mined_negatives")
 BANK_SIZE = 65_536  # Gao et al. 2021
 GROUP_TOKENS = 768  # groups of fewer tokens are slower
 # Options of an objective that the task uses itself.
@@ -95,7 +97,8 @@ class TrainingTask(nn.Module):
     """
 
     provides: frozenset[str] = frozenset()
-    on_vectors = False  # whether all losses use sentence vectors only, as `dimensions` and `mini_batch` need
+    on_vectors = False  # whether all losses use sentence vectors only, as the keys in VECTOR_KEYS need
+    compares_tables = False  # whether its losses compare token tables (`train: student.embedding`)
     partial = False  # whether some steps leave trained parameters without a gradient
 
     def __init__(self, student: Any, stage: Stage, teacher: Teacher | None = None, mask_id: int | None = None) -> None:
@@ -114,6 +117,37 @@ class TrainingTask(nn.Module):
             options = {name: value for name, value in use.options.items() if name not in TASK_OPTIONS}
             self.uses.append((use, objective, options))
         self.build()
+
+    @classmethod
+    def check(cls, recipe: Recipe, stage: Stage) -> None:
+        """Refuse keys of a stage, and corpora, that its objectives cannot use.
+
+        Raises:
+            InputError: names the stage, and the objective or the key.
+        """
+        for use in stage.objective:
+            for problem in cls.problems(recipe, stage, objectives.find_objective(use.name)):
+                raise InputError(f"stage {stage.name}: {use.label} {problem}")
+        mixed = "a mix of teachers" if len(stage.teachers) > 1 else None
+        for key in (mixed, *(key for key in VECTOR_KEYS if getattr(stage, key))):
+            if key is not None and not cls.on_vectors:
+                raise InputError(f"stage {stage.name}: {key} is for objectives on sentence vectors only")
+        if stage.mined_negatives is not None and stage.teacher is None:
+            raise InputError(
+                f"stage {stage.name}: mined_negatives needs a teacher to find the negatives, and the stage has none"
+            )
+
+    @classmethod
+    def problems(cls, recipe: Recipe, stage: Stage, objective: objectives.Objective) -> Iterator[str]:
+        """What one of its objectives lacks, as the end of a sentence."""
+        if ("teacher_BTH" in objective.inputs) != cls.compares_tables:
+            use = "cannot be used with" if cls.compares_tables else "needs"
+            yield f"{use} train: student.embedding"
+        if stage.teacher is None and teacher_inputs(recipe, stage) & set(objective.inputs):
+            yield "needs a teacher, and the stage has none"
+        for role in ("assistant", "student"):
+            if role in (stage.role, *stage.teachers) and getattr(recipe, role) is None:
+                yield f"the stage needs the {role}, but the recipe has none"
 
     def build(self) -> None:
         """Create the modules that only training needs; they are not saved with the student."""
@@ -152,6 +186,17 @@ class SentenceTask(TrainingTask):
     """Sentence vectors of both sides against the teacher's (MSD stages 1, 3, 4; MKD; DistilCSE)."""
 
     on_vectors = True
+
+    @classmethod
+    def problems(cls, recipe: Recipe, stage: Stage, objective: objectives.Objective) -> Iterator[str]:
+        """Also negatives that no corpus has, and classes of prefixes of a vector."""
+        yield from super().problems(recipe, stage, objective)
+        kinds = {corpus.kind for corpus in recipe.corpora_of(stage)}
+        have_negatives = stage.mined_negatives is not None or kinds <= {"triples", "nli"}
+        if {"negative_BD", "student_negatives_BND"} & set(objective.inputs) and not have_negatives:
+            yield "needs negatives: set `kind: triples` or `kind: nli` for each of its corpora, or `mined_negatives: 4`"
+        if "classifier_CF" in objective.inputs and stage.dimensions:
+            yield "cannot be used with dimensions"
 
     def build(self) -> None:
         """The learned map to the teacher's width and the memory bank."""
@@ -290,6 +335,15 @@ class SentenceTask(TrainingTask):
 class EmbeddingTask(TrainingTask):
     """Eq. 3: the student's embedding layer against the assistant's, token by token, on both sides."""
 
+    compares_tables = True
+
+    @classmethod
+    def problems(cls, recipe: Recipe, stage: Stage, objective: objectives.Objective) -> Iterator[str]:
+        """Also a student without layers."""
+        yield from super().problems(recipe, stage, objective)
+        if recipe.cut_shape is not None and recipe.cut_shape.layers == ():
+            yield "compares the rows of two tables, and those of a student without layers have another meaning"
+
     def forward(self, batch: Batch, train_source: bool = True) -> dict[str, Tensor]:
         """The loss and its parts, summed over the sides."""
         if not isinstance(self.teacher, CachedTeacher):
@@ -320,6 +374,17 @@ class LabelledTask(SentenceTask):
     """
 
     provides = frozenset([*LABELS, DOMAINS])
+
+    @classmethod
+    def problems(cls, recipe: Recipe, stage: Stage, objective: objectives.Objective) -> Iterator[str]:
+        """Also corpora without labels, or too few of them for their domains."""
+        yield from super().problems(recipe, stage, objective)
+        kinds = {corpus.kind for corpus in recipe.corpora_of(stage)}
+        labels = next((LABELS[name] for name in objective.inputs if name in LABELS), None)
+        if labels and kinds != {labels}:
+            yield f"needs labels: set `kind: {labels}` for each of its corpora"
+        if DOMAINS in objective.inputs:
+            count_domains(stage)
 
     def build(self) -> None:
         """The classifiers of classes and of domains."""
