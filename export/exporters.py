@@ -1,15 +1,16 @@
 """`msdc export` in Python, and its two exporters.
 
-An exporter makes a model `Ready`: `canonical` takes a student, whose programs are written by hand; `generic` takes any
-architecture that sentence-transformers loads, through `torch.export`. `msdc.export.writer` does the rest for both.
+An exporter makes an `ExportPlan` of a model: `canonical` takes a student, whose programs are written by hand;
+`generic` takes any architecture that sentence-transformers loads, through `torch.export`. `msdc.export.writer` writes
+the bundle of either.
 """
 
 from __future__ import annotations
 
-import functools
 import shutil
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, cast
 
@@ -32,8 +33,8 @@ from msdc.export.onnx.float_program import FloatProgram
 from msdc.export.options import CANONICAL, GENERIC, ExportOptions, ExportSettings, ModelFacts
 from msdc.export.readme import CardFacts, read_card
 from msdc.export.runtimes import RUNTIMES
-from msdc.export.schema import MANIFEST_FILE, READS_PADDING
-from msdc.export.smoothing import TorchModel, calibration_texts, smooth
+from msdc.export.schema import MANIFEST_FILE, READS_PADDING, ProgramStyle, WrittenProgram
+from msdc.export.smoothing import Smoothed, TorchModel, calibration_texts, smooth
 from msdc.export.writer import ExportPlan, write
 from msdc.extras import installed, require
 from msdc.files import refuse_existing, sha256_files, user_cache
@@ -43,7 +44,10 @@ from msdc.scores import cosine_rows
 from msdc.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from msdc.compress.student.model import Student
+    from msdc.export.generic.model import GenericModel
 
 # Longest input of the generic exporter where the model allows more: a program plans memory for its longest input.
 GENERIC_LONGEST = 512
@@ -114,13 +118,12 @@ def _export(model: str | Path = "msdc-mini", *, options: ExportOptions) -> Expor
         folder=encoder.folder,
         encoder=encoder if installed("torch") else None,
     )
-    if chosen == GENERIC:
-        ready = generic(encoder, facts, options)
-    else:
-        student = float_model(encoder)
-        longest = options.max_length or min(encoder.max_length, student.weights.config.positions)
-        ready = canonical(student, facts, options.model_copy(update={"max_length": longest}))
-    return Exported(out, write(ready, out, options, options.force))
+    plan: ExportPlan = (
+        generic(encoder, facts, options)
+        if chosen == GENERIC
+        else canonical(float_model(encoder), facts, options, encoder.max_length)
+    )
+    return Exported(out, write(plan, out, options, options.force))
 
 
 export = _verb(ExportOptions)
@@ -177,28 +180,100 @@ def canonical_obstacle(encoder: Encoder) -> str | None:
     return None
 
 
-def canonical(model: TorchModel | FloatProgram, facts: ModelFacts, options: ExportSettings) -> ExportPlan:
-    """The canonical exporter; an `InputError` where the student and the options do not fit each other."""
+@dataclass(frozen=True, kw_only=True)
+class CanonicalPlan(ExportPlan):
+    """A student, whose programs are written by hand."""
+
+    model: TorchModel | FloatProgram
+    precision_plan: PrecisionPlan
+
+    @cached_property
+    def smoothed(self) -> Smoothed:
+        """The student with the scales of its channels moved into its weights."""
+        return smooth(self.model, self.precision_plan, self.facts.tokenizer, self.max_length)
+
+    def vectors(self, rows: Sequence[Sequence[int]], prompt_tokens: int) -> np.ndarray:
+        """See `ExportPlan`."""
+        return self.model.vectors(rows)
+
+    def write_executorch(self, path: Path, style: ProgramStyle) -> WrittenProgram:
+        """See `ExportPlan`."""
+        from msdc.export.executorch.lower import write_executorch
+
+        return write_executorch(self.smoothed, self.precision_plan, path, max_length=self.max_length, style=style)
+
+    def write_onnx(self, path: Path, target: str) -> WrittenProgram:
+        """See `ExportPlan`."""
+        from msdc.export.onnx.write import write_onnx
+
+        return write_onnx(self.smoothed, self.precision_plan, path, max_length=self.max_length, target=target)
+
+
+def canonical(
+    model: TorchModel | FloatProgram, facts: ModelFacts, options: ExportSettings, usual_length: int | None = None
+) -> CanonicalPlan:
+    """The canonical exporter; without a `max_length` in the options the longest input is `usual_length`.
+
+    Raises:
+        InputError: the student and the options do not fit each other.
+    """
     config = model.weights.config
-    max_length = options.max_length or config.positions
+    max_length = options.max_length or min(usual_length or config.positions, config.positions)
     if max_length > config.positions:
         raise InputError(f"`max_length` {max_length}, but the model has {config.positions} positions")
     # A folder written by `msdc compress quantize` holds its own precision plan.
     precision = options.precision or model.weights.plan or "int8"
     plan = precision if isinstance(precision, PrecisionPlan) else plan_for(config, precision)
     check_plan(config, plan)
-
-    return ExportPlan(
-        facts, config.width, config.vocabulary, max_length, config.normalize, plan,
+    return CanonicalPlan(
+        facts=facts, width=config.width, vocabulary=config.vocabulary, max_length=max_length,
+        normalized=config.normalize, precision=plan.precision,
         thresholds=options.thresholds or thresholds_for(set(plan.weights.values()), config.normalize),
         counts=parameter_counts(config), config=config.model_dump(),
-        source_sha256=facts.source_sha256 or model.weights.sha256(),
-        vectors=lambda rows, prompt_tokens: model.vectors(rows),
-        lowerable_model=functools.cache(lambda: smooth(model, plan, facts.tokenizer, max_length)),
+        source_sha256=facts.source_sha256 or model.weights.sha256(), model=model, precision_plan=plan,
     )  # fmt: skip
 
 
-def generic(encoder: Encoder, facts: ModelFacts, options: ExportSettings) -> ExportPlan:
+@dataclass(frozen=True, kw_only=True)
+class GenericPlan(ExportPlan):
+    """A model of any architecture that sentence-transformers loads, lowered by `torch.export`."""
+
+    model: GenericModel
+    modules: list[Any]  # of sentence-transformers
+
+    @cached_property
+    def smoothed(self) -> GenericModel:
+        """The model as it is lowered."""
+        from msdc.export.generic.model import smooth_generic
+
+        if self.precision != "int8":
+            return self.model
+        return smooth_generic(self.model, self.facts.tokenizer.encode(calibration_texts(), self.max_length))
+
+    def vectors(self, rows: Sequence[Sequence[int]], prompt_tokens: int) -> np.ndarray:
+        """See `ExportPlan`."""
+        from msdc.export.generic.model import reference_vectors
+
+        return reference_vectors(self.modules, rows, prompt_tokens)
+
+    def write_executorch(self, path: Path, style: ProgramStyle) -> WrittenProgram:
+        """See `ExportPlan`; the program is one `forward`, with a mask if the style is `masked`."""
+        from msdc.export.generic.programs import write_generic_executorch
+
+        masked = style == "masked"
+        return write_generic_executorch(self.smoothed, self.precision, path, max_length=self.max_length, masked=masked)
+
+    def write_onnx(self, path: Path, target: str) -> WrittenProgram:
+        """See `ExportPlan`."""
+        from msdc.export.generic.programs import write_generic_onnx
+
+        return write_generic_onnx(
+            self.smoothed, self.precision, path, max_length=self.max_length, target=target,
+            pad_id=self.facts.tokenizer.pad_id,
+        )  # fmt: skip
+
+
+def generic(encoder: Encoder, facts: ModelFacts, options: ExportSettings) -> GenericPlan:
     """The generic exporter, for a model that sentence-transformers loads; an `InputError` for what it cannot write."""
     from msdc.encoders.stock import folder_modules, positions_of
     from msdc.export.generic import model as models
@@ -216,27 +291,13 @@ def generic(encoder: Encoder, facts: ModelFacts, options: ExportSettings) -> Exp
     if model.reads_padding:
         say(f"{model.architecture}: vectors depend on the padding of a batch; texts are compared and run one by one")
         config[READS_PADDING] = True
-    max_length = options.max_length or min(encoder.max_length, GENERIC_LONGEST)
-
-    @functools.cache
-    def lowerable_model() -> models.GenericModel:
-        rows = facts.tokenizer.encode(calibration_texts(), max_length)
-        return models.smooth_generic(model, rows) if precision == "int8" else model
-
-    return ExportPlan(
-        facts,
-        model.width,
-        model.vocabulary,
-        max_length,
-        model.normalized,
-        precision,
-        thresholds=options.thresholds or thresholds_for({precision}, model.normalized),
-        counts=models.count_parameters(model),
-        config=config,
-        source_sha256=encoder.fingerprint(),
-        vectors=lambda rows, prompt_tokens: models.reference_vectors(modules, rows, prompt_tokens),
-        lowerable_model=lowerable_model,
-    )
+    return GenericPlan(
+        facts=facts, width=model.width, vocabulary=model.vocabulary,
+        max_length=options.max_length or min(encoder.max_length, GENERIC_LONGEST), normalized=model.normalized,
+        precision=precision, thresholds=options.thresholds or thresholds_for({precision}, model.normalized),
+        counts=models.count_parameters(model), config=config, source_sha256=encoder.fingerprint(),
+        model=model, modules=modules,
+    )  # fmt: skip
 
 
 def export_sentence_transformers(

@@ -24,6 +24,7 @@ from msdc.export.schema import (
     OnnxPart,
     ProgramPart,
     ProgramStyle,
+    ProgramWriter,
     Registry,
     Runner,
     WrittenProgram,
@@ -32,7 +33,6 @@ from msdc.extras import installed, require
 from msdc.files import sha256_files
 
 if TYPE_CHECKING:
-    from msdc.compress.student.plan import PrecisionPlan
     from msdc.export.manifest import Manifest
 
 
@@ -68,14 +68,8 @@ class Runtime(ABC):
             require(self.package, f"runtime {self.name}")
 
     @abstractmethod
-    def write(
-        self, folder: Path, model: Any, plan: PrecisionPlan | str, *, max_length: int, target: str, style: ProgramStyle,
-        pad_id: int,
-    ) -> WrittenProgram:  # fmt: skip
-        """Write a program into `folder`, check it, and open it.
-
-        `model` is a `Smoothed` student under a plan (canonical export), or a `GenericModel` and `plan` fp32 or int8.
-        """
+    def write(self, folder: Path, model: ProgramWriter, target: str, style: ProgramStyle) -> WrittenProgram:
+        """Write a program into `folder`, check it, and open it; `style` is that of ExecuTorch programs."""
 
     @abstractmethod
     def check(self, folder: Path, manifest: Manifest) -> None:
@@ -104,20 +98,9 @@ class ExecutorchRuntime(Runtime):
         constants["repeats"] = part.repeats
         return {"style": part.style, "constants": constants, "takes_prompt": not manifest.include_prompt}
 
-    def write(
-        self, folder: Path, model: Any, plan: PrecisionPlan | str, *, max_length: int, target: str, style: ProgramStyle,
-        pad_id: int,
-    ) -> WrittenProgram:  # fmt: skip
-        """See `Runtime`; the program of a generic model is one `forward`, with a mask if the style is `masked`."""
-        if isinstance(plan, str):
-            from msdc.export.generic.programs import write_generic_executorch
-
-            return write_generic_executorch(
-                model, plan, folder / "model.pte", max_length=max_length, masked=style == "masked"
-            )
-        from msdc.export.executorch.lower import write_executorch
-
-        return write_executorch(model, plan, folder / "model.pte", max_length=max_length, style=style)
+    def write(self, folder: Path, model: ProgramWriter, target: str, style: ProgramStyle) -> WrittenProgram:
+        """See `Runtime`."""
+        return model.write_executorch(folder / "model.pte", style)
 
     def check(self, folder: Path, manifest: Manifest) -> None:
         """A program of unknown origin is loaded and run in a child process; `open` compares it with the manifest."""
@@ -148,19 +131,9 @@ class OnnxRuntime(Runtime):
     name, title, package, part = "onnx", "ONNX Runtime", "onnxruntime", OnnxPart
     made_with, runs_with, engine = ("onnx", "onnxruntime"), ("onnxruntime",), "engine_onnx.cpp"
 
-    def write(
-        self, folder: Path, model: Any, plan: PrecisionPlan | str, *, max_length: int, target: str, style: ProgramStyle,
-        pad_id: int,
-    ) -> WrittenProgram:  # fmt: skip
+    def write(self, folder: Path, model: ProgramWriter, target: str, style: ProgramStyle) -> WrittenProgram:
         """See `Runtime`."""
-        path = folder / "model.onnx"
-        if isinstance(plan, str):
-            from msdc.export.generic.programs import write_generic_onnx
-
-            return write_generic_onnx(model, plan, path, max_length=max_length, target=target, pad_id=pad_id)
-        from msdc.export.onnx.write import write_onnx
-
-        return write_onnx(model, plan, path, max_length=max_length, target=target)
+        return model.write_onnx(folder / "model.onnx", target)
 
     def check(self, folder: Path, manifest: Manifest) -> None:
         """See `Runtime`."""

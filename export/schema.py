@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -81,6 +81,16 @@ class WrittenProgram:
     low_bit_share: float | None
     delegated_share: float | None = None
     outside: dict[str, int] | None = None
+
+
+class ProgramWriter(Protocol):
+    """A model that an exporter prepared: it writes its program for each runtime."""
+
+    def write_executorch(self, path: Path, style: ProgramStyle) -> WrittenProgram:
+        """Write and open a `.pte`."""
+
+    def write_onnx(self, path: Path, target: str) -> WrittenProgram:
+        """Write and open an `.onnx`, with its weights in a file next to it."""
 
 
 class ExecutorchPart(ProgramPart):

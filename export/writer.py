@@ -1,11 +1,12 @@
-"""From a model that is ready to a bundle folder: tokenizer, golden vectors, programs and gates, manifest, module.
+"""From a prepared model to a bundle folder: tokenizer, golden vectors, programs and gates, manifest, module.
 
 Shapes: N texts, D sentence width.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from importlib.metadata import distributions, version
@@ -14,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from msdc.compress.student.plan import PrecisionPlan
 from msdc.encoders.encoder import own_vectors
 from msdc.encoders.folder import with_prompt
 from msdc.errors import GateError, InputError, MsdcError
@@ -43,7 +43,7 @@ from msdc.export.mobile.module import package_folder, require_module, write_nati
 from msdc.export.options import GENERIC, ExportSettings, ModelFacts
 from msdc.export.readme import bundle_readme
 from msdc.export.runtimes import RUNTIMES
-from msdc.export.schema import MANIFEST_FILE, ProgramPart
+from msdc.export.schema import MANIFEST_FILE, ProgramPart, ProgramStyle, WrittenProgram
 from msdc.export.tokenizer.compile import COMPILED_FILE, compile_tokenizer
 from msdc.files import staged_folder, write_text
 from msdc.progress import say
@@ -61,12 +61,15 @@ from msdc.text.tokenizer import (
 BEFORE, AFTER = ("msdc", "torch"), ("sentencepiece", "tokenizers")
 
 
-@dataclass(frozen=True)
-class ExportPlan:
-    """A model that an exporter made ready.
+@dataclass(frozen=True, kw_only=True)
+class ExportPlan(ABC):
+    """A model that an exporter prepared: what a bundle states about it, its float vectors, and its programs.
 
-    `vectors` gives the float vectors [N, D] of rows of ids; its second argument is the number of first tokens of each
-    row that are not pooled. `lowerable_model` returns what runtimes write under `plan`, computed once.
+    Attributes:
+        precision: the name of its precision plan.
+        counts: parameters in all, of the embedding and of the encoder.
+        config: what the manifest states about the architecture.
+        source_sha256: identity of the weights.
     """
 
     facts: ModelFacts
@@ -74,18 +77,23 @@ class ExportPlan:
     vocabulary: int
     max_length: int
     normalized: bool
-    plan: PrecisionPlan | str
+    precision: str
     thresholds: Thresholds
     counts: dict[str, int]
     config: dict[str, Any]
     source_sha256: str
-    vectors: Callable[[Sequence[Sequence[int]], int], np.ndarray]
-    lowerable_model: Callable[[], Any]
 
-    @property
-    def precision(self) -> str:
-        """Name of the plan."""
-        return self.plan if isinstance(self.plan, str) else self.plan.precision
+    @abstractmethod
+    def vectors(self, rows: Sequence[Sequence[int]], prompt_tokens: int) -> np.ndarray:
+        """The float vectors [N, D] of rows of ids; the first `prompt_tokens` of each row are not pooled."""
+
+    @abstractmethod
+    def write_executorch(self, path: Path, style: ProgramStyle) -> WrittenProgram:
+        """Write and open a `.pte`."""
+
+    @abstractmethod
+    def write_onnx(self, path: Path, target: str) -> WrittenProgram:
+        """Write and open an `.onnx`, with its weights in a file next to it."""
 
 
 @dataclass(frozen=True)
@@ -115,24 +123,24 @@ class ProgramResults:
         return "; ".join(f"{runtime} {precision}: {error}" for runtime, error in self.failed.items())
 
 
-def write(ready: ExportPlan, out: Path, options: ExportSettings, force: bool) -> Manifest:
+def write(plan: ExportPlan, out: Path, options: ExportSettings, force: bool) -> Manifest:
     """Write the bundle folder `out`, complete, with all gates passed, or not at all.
 
     Where one of several runtimes fails, the bundle is written with the others, and the error is raised afterwards.
     """
-    facts = ready.facts
-    if facts.tokenizer.size > ready.vocabulary:
-        raise InputError(f"the tokenizer has {facts.tokenizer.size} ids, the model's table {ready.vocabulary} rows")
+    facts = plan.facts
+    if facts.tokenizer.size > plan.vocabulary:
+        raise InputError(f"the tokenizer has {facts.tokenizer.size} ids, the model's table {plan.vocabulary} rows")
     apart = package_folder(out, options.target) if options.module else None
     own_folder = nullcontext(None) if apart is None else staged_folder(apart, force, ("Package.swift",))
     with staged_folder(out, force, (MANIFEST_FILE,)) as stage, own_folder as package:
         texts = with_prompt(facts.defaults.prompt(), golden_texts())
-        part = _write_tokenizer(facts.tokenizer, ready.max_length, stage, texts)
+        part = _write_tokenizer(facts.tokenizer, plan.max_length, stage, texts)
         if options.module:
             require_module(options.target, part, options.runtimes)
-        golden = _golden(ready, texts, stage, part.file, options)
-        written = _write_programs(ready, golden, stage, options)
-        failure = written.failure(ready.precision)
+        golden = _golden(plan, texts, stage, part.file, options)
+        written = _write_programs(plan, golden, stage, options)
+        failure = written.failure(plan.precision)
         if not written.parity:
             raise type(next(iter(written.failed.values())))(failure)
         if options.module and written.failed:
@@ -141,7 +149,7 @@ def write(ready: ExportPlan, out: Path, options: ExportSettings, force: bool) ->
             except InputError as error:
                 raise GateError(f"{failure}; {error}") from error
         write_golden(stage, golden.texts, golden.rows, {"float": golden.float_ND} | written.vectors)
-        manifest = _manifest(ready, part, golden, written, stage, options)
+        manifest = _manifest(plan, part, golden, written, stage, options)
         folders: tuple[str, ...] = ()
         if options.module:
             folders = write_native_module(
@@ -155,10 +163,10 @@ def write(ready: ExportPlan, out: Path, options: ExportSettings, force: bool) ->
     return read_manifest(out)
 
 
-def _golden(ready: ExportPlan, texts: list[str], stage: Path, file: str, options: ExportSettings) -> Golden:
+def _golden(plan: ExportPlan, texts: list[str], stage: Path, file: str, options: ExportSettings) -> Golden:
     """The golden texts as the written tokenizer reads them, and their float vectors, within the float gate."""
-    facts = ready.facts
-    tokenizer, defaults, max_length = facts.tokenizer, facts.defaults, ready.max_length
+    facts = plan.facts
+    tokenizer, defaults, max_length = facts.tokenizer, facts.defaults, plan.max_length
     prompt = defaults.prompt()
     rows = tokenizer.encode(texts, max_length)
     if load_tokenizer(stage, tokenizer.pad_id).encode(texts, max_length) != rows:
@@ -167,7 +175,7 @@ def _golden(ready: ExportPlan, texts: list[str], stage: Path, file: str, options
     texts = [text for text, row in zip(texts, rows, strict=True) if row]
     rows = [row for row in rows if row]
     skip = 0 if defaults.include_prompt else prompt_tokens(tokenizer, prompt, max_length)
-    float_ND = ready.vectors(rows, skip)
+    float_ND = plan.vectors(rows, skip)
     bare = [text[len(prompt) :] for text in texts]
     own_ND = None if facts.encoder is None else own_vectors(facts.encoder, bare, max_length, prompt)
     if own_ND is None:
@@ -180,18 +188,18 @@ def _golden(ready: ExportPlan, texts: list[str], stage: Path, file: str, options
     short = shortfalls(parity, FP32)
     if short and options.gates:
         short.append(farthest(own_ND, float_ND, texts))
-        remedy = "" if ready.config.get("exporter") == GENERIC else f'; try `exporter="{GENERIC}"`'
+        remedy = "" if plan.config.get("exporter") == GENERIC else f'; try `exporter="{GENERIC}"`'
         raise GateError(f"the model's own encoding differs from this export's: {'; '.join(short)}{remedy}")
     return Golden(texts, rows, skip, own_ND)
 
 
-def _write_programs(ready: ExportPlan, golden: Golden, stage: Path, options: ExportSettings) -> ProgramResults:
+def _write_programs(plan: ExportPlan, golden: Golden, stage: Path, options: ExportSettings) -> ProgramResults:
     """The program of each runtime; of one that fails, nothing is left but its error."""
     written = ProgramResults()
     for runtime in options.runtimes:
         before = set(stage.rglob("*"))
         try:
-            _write_program(runtime, ready, golden, stage, options, written)
+            _write_program(runtime, plan, golden, stage, options, written)
         except MsdcError as error:
             written.failed[runtime] = error
             say(f"{runtime}: failed: {error}")
@@ -201,23 +209,20 @@ def _write_programs(ready: ExportPlan, golden: Golden, stage: Path, options: Exp
 
 
 def _write_program(
-    runtime: str, ready: ExportPlan, golden: Golden, stage: Path, options: ExportSettings, written: ProgramResults
+    runtime: str, plan: ExportPlan, golden: Golden, stage: Path, options: ExportSettings, written: ProgramResults
 ) -> None:
     """Write one program, run it on the golden texts, and hold it to the gates."""
-    say(f"{runtime}: lower {ready.precision} for {options.target}, lengths 1 to {ready.max_length}")
+    say(f"{runtime}: lower {plan.precision} for {options.target}, lengths 1 to {plan.max_length}")
     # Windows renames no folder with an open file, and the runner maps its file: `program` ends with this function.
-    program = RUNTIMES[runtime].write(
-        stage, ready.lowerable_model(), ready.plan, max_length=ready.max_length, target=options.target,
-        style=options.program_style, pad_id=ready.facts.tokenizer.pad_id,
-    )  # fmt: skip
+    program = RUNTIMES[runtime].write(stage, plan, options.target, options.program_style)
     computed_ND = program.runner.run(golden.rows, golden.skip)
     parity = parity_of(golden.float_ND, computed_ND, program.low_bit_share, golden.texts)
     say(f"{runtime}: mean cosine {parity.mean_cosine:.6f}, min {parity.min_cosine:.6f}, max abs {parity.max_abs}")
-    short = shortfalls(parity, ready.thresholds)
+    short = shortfalls(parity, plan.thresholds)
     if short and options.gates:
         short.append(farthest(golden.float_ND, computed_ND, golden.texts))
-        others = ['`precision="fp32"`'] if ready.precision != "fp32" else []
-        if ready.facts.encoder is not None and ready.config.get("exporter") != GENERIC:
+        others = ['`precision="fp32"`'] if plan.precision != "fp32" else []
+        if plan.facts.encoder is not None and plan.config.get("exporter") != GENERIC:
             others.append(f'`exporter="{GENERIC}"`')
         remedy = f"; try {' or '.join(others)}" if others else ""
         raise GateError(f"{'; '.join(short)}{remedy}; `gates=False` writes it anyway")
@@ -227,29 +232,29 @@ def _write_program(
 
 
 def _manifest(
-    ready: ExportPlan,
+    plan: ExportPlan,
     part: TokenizerPart,
     golden: Golden,
     written: ProgramResults,
     stage: Path,
     options: ExportSettings,
 ) -> Manifest:
-    facts = ready.facts
+    facts = plan.facts
     defaults = facts.defaults
 
     def encoded(graded: list[str]) -> np.ndarray:
-        ids = facts.tokenizer.encode(with_prompt(defaults.prompt(), graded), ready.max_length)
-        return ready.vectors(ids, golden.skip)[:, : defaults.truncate_dim]
+        ids = facts.tokenizer.encode(with_prompt(defaults.prompt(), graded), plan.max_length)
+        return plan.vectors(ids, golden.skip)[:, : defaults.truncate_dim]
 
-    counts = {("" if name == "total" else f"{name}_") + "parameters": n for name, n in ready.counts.items()}
+    counts = {("" if name == "total" else f"{name}_") + "parameters": n for name, n in plan.counts.items()}
     return Manifest(
-        name=facts.name, target=options.target, width=ready.width, truncate_dim=defaults.truncate_dim,
-        max_length=ready.max_length, vocabulary=ready.vocabulary, languages=list(facts.card.languages),
-        precision=ready.precision, normalized=ready.normalized, gates="passed" if options.gates else "skipped",
+        name=facts.name, target=options.target, width=plan.width, truncate_dim=defaults.truncate_dim,
+        max_length=plan.max_length, vocabulary=plan.vocabulary, languages=list(facts.card.languages),
+        precision=plan.precision, normalized=plan.normalized, gates="passed" if options.gates else "skipped",
         prompts=dict(defaults.prompts), default_prompt=defaults.default_prompt,
         include_prompt=defaults.include_prompt, similarity=defaults.similarity, tokenizer=part,
         programs=Programs.model_validate(written.programs),
-        model=ModelPart(**counts, config=ready.config, source_sha256=ready.source_sha256), parity=written.parity,
+        model=ModelPart(**counts, config=plan.config, source_sha256=plan.source_sha256), parity=written.parity,
         float_scores=float_scores(encoded), files=list_files(stage), versions=_versions(),
         licenses=list(facts.card.licenses), data_sources=list(facts.card.data_sources),
     )  # fmt: skip
