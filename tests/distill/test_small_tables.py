@@ -39,8 +39,8 @@ def test_only_a_difference_beyond_its_spread_of_seeds_and_items_is_separated(fir
     first_rows, second_rows = results(papers, "a", first), results(papers, "b", second)
     difference = papers.difference(first_rows, second_rows, measure, {"XSR en-de": None})
     assert difference.mean == pytest.approx(100 * (np.mean(first) - np.mean(second)) / ITEMS)
-    assert papers.verdict(difference, difference.p, 0.4).startswith(message)
-    assert (difference.p < 0.05) == (not difference.low <= 0 <= difference.high)
+    assert papers.verdict(difference, difference.p_value, 0.4).startswith(message)
+    assert (difference.p_value < 0.05) == (not difference.low <= 0 <= difference.high)
     assert difference.low < difference.mean < difference.high
     assert difference.least > (difference.high - difference.low) / 2
 
@@ -76,7 +76,7 @@ def test_what_is_not_judged_is_not_counted():
     lines = papers.ordering_lines(orderings)["lxs"]
     assert sum("corrected p" in line for line in lines) == 1
     assert len(lines) == len(orderings)
-    assert papers.verdict(judged.found, judged.found.p, judged.published) in "".join(lines)
+    assert papers.verdict(judged.estimate, judged.estimate.p_value, judged.published) in "".join(lines)
 
 
 @pytest.mark.parametrize(("by_seed", "by_item"), [(1.0, 0.1), (0.1, 1.0), (0.5, 0.5)])
