@@ -26,9 +26,9 @@ from msdc.compress.student.stock import FAMILIES
 from msdc.errors import MsdcError, first_line
 from msdc.export import export
 from msdc.export.generic.model import generic_model, reference_vectors, smooth_generic
+from msdc.export.generic.programs import write_generic_executorch, write_generic_onnx
 from msdc.export.golden import MIN_LOW_BIT_SHARE, thresholds_for
 from msdc.export.manifest import read_manifest
-from msdc.export.runtimes import RUNTIMES as RECORDS
 from msdc.scores import cosine_rows
 
 RUNTIMES, PRECISIONS = ("onnx", "executorch"), ("int8", "fp32")
@@ -53,9 +53,13 @@ def measure(name: str, runtime: str, precision: str) -> dict[str, Any]:
         model = smooth_generic(model, rows())
     with tempfile.TemporaryDirectory() as work_folder:
         try:
-            written = RECORDS[runtime].write(
-                Path(work_folder), model, precision, max_length=64, target="linux", style="forward", pad_id=0
-            )
+            folder = Path(work_folder)
+            if runtime == "onnx":
+                written = write_generic_onnx(
+                    model, precision, folder / "model.onnx", max_length=64, target="linux", pad_id=0
+                )
+            else:
+                written = write_generic_executorch(model, precision, folder / "model.pte", max_length=64)
             cosines = cosine_rows(reference, np.concatenate([written.runner.run([row]) for row in rows()]))
         except MsdcError as error:
             return row | {"refused": str(error)}
