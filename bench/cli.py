@@ -10,8 +10,9 @@ import click
 from msdc.bench.benchmark import bench
 from msdc.bench.devices import usage
 from msdc.bench.options import BenchOptions
-from msdc.commands import VerbCommand, encode_options, options_of, quiet_option, wide_option
+from msdc.command_options import VerbCommand, encode_options, options_of, quiet_option, wide_option
 from msdc.export.runtimes import runtime_choices
+from msdc.extras import QUICKSTART_PACKAGES, require
 from msdc.progress import say, warn
 
 GROUPS = {
@@ -103,9 +104,8 @@ def quickstart(output: Path, runs: int, overrides: tuple[str, ...], force: bool,
     An unfinished run is resumed. The last line printed is the path of the report.
     """
     say("quickstart: trains two small students, exports, measures and reports them: about 4 minutes on two cores")
-    from msdc.commands.doctor import require_packages
-
-    require_packages()
+    for package in QUICKSTART_PACKAGES:  # before any work
+        require(package, "msdc quickstart")
     from msdc.bench.quickstart import run_quickstart
     from msdc.bench.report.page import build_report, to_text
 

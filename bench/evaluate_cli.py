@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from msdc.bench.accuracy.verbs import EvaluateOptions, evaluate_all
-from msdc.commands import VerbCommand, options_of, prompt_options, quiet_option, wide_option
+from msdc.command_options import VerbCommand, options_of, prompt_options, quiet_option, wide_option
 from msdc.export.runtimes import RUNTIMES
 
 

@@ -25,7 +25,7 @@ from msdc.distill.assistant import load_named
 from msdc.distill.catalog import load_recipe
 from msdc.distill.recipe import Recipe
 from msdc.distill.run_folder import RunFolder
-from msdc.encoders.encoder import Encoder, load_encoder
+from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import STOCK_FOLDER
 from msdc.errors import GateError, InputError
 from msdc.export.exporters import write_bundle
@@ -33,6 +33,7 @@ from msdc.export.options import ExportSettings
 from msdc.export.readme import CardFacts
 from msdc.export.runtimes import EVERY
 from msdc.files import remove_folder, write_json
+from msdc.loading import load_encoder
 from msdc.progress import say
 
 RECIPE = "quickstart"

@@ -31,9 +31,9 @@ from artifact_models import LITERT, SHIPPED, TEACHER, TEACHER_PEER, litert_runne
 from results_page import model_version, options_for, spread, table, write_page
 
 from msdc.bench import bench, evaluate
-from msdc.encoders.encoder import load_encoder
 from msdc.export.bundle import load_bundle
 from msdc.export.manifest import read_manifest
+from msdc.loading import load_encoder
 from msdc.text.quickstart import golden_lines
 
 LENGTHS = (8, 32, 128)

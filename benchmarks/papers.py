@@ -40,8 +40,9 @@ from msdc.bench.accuracy.vectors import CachedEncoder
 from msdc.distill.catalog import load_recipe
 from msdc.distill.recipe import Recipe
 from msdc.distill.run import Run
-from msdc.encoders.encoder import Encoder, load_encoder
+from msdc.encoders.encoder import Encoder
 from msdc.errors import MsdcError
+from msdc.loading import load_encoder
 from msdc.scores import spearman, unit_rows
 from msdc.text.scored_pairs import read_pairs
 from msdc.text.text_files import iterate_lines

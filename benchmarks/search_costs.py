@@ -22,10 +22,11 @@ import numpy as np
 from results_page import KeptRows, model_version, options_for, run_json, spread, table, write_page
 
 import msdc
+from msdc.loading import open_index
 from msdc.machine import peak_mib
 from msdc.search.blocks import Passage
 from msdc.search.documents import Document
-from msdc.search.index import Index, open_index
+from msdc.search.index import Index
 
 WORDS, ASKED, TOP = 15, 40, 10
 Ask = Callable[[np.ndarray], Any]

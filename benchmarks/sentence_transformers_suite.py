@@ -41,8 +41,8 @@ def make_models(folder: Path) -> dict[str, Path]:
     from msdc.compress.student.config import StudentConfig
     from msdc.compress.student.io import save_student
     from msdc.compress.student.model import Student
-    from msdc.encoders.encoder import load_encoder
     from msdc.export.exporters import export_sentence_transformers
+    from msdc.loading import load_encoder
 
     torch.manual_seed(0)
     tokenizer = load_encoder("msdc-mini").tokenizer

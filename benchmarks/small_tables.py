@@ -14,9 +14,9 @@ from msdc.distill import distill
 from msdc.distill.assistant import make_assistant
 from msdc.distill.catalog import load_recipe, read_file
 from msdc.distill.run import Run
-from msdc.encoders.encoder import load_encoder
 from msdc.encoders.folder import locate_model
 from msdc.files import read_json, write_json
+from msdc.loading import load_encoder
 
 TEACHER = "all-MiniLM-L6-v2"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")

@@ -40,10 +40,10 @@ from msdc.bench.devices.emulator import EmulatorMachine, run_emulated
 from msdc.bench.devices.emulator_image import create_image
 from msdc.bench.options import BenchSettings
 from msdc.bench.toolchain.build import build_runner
-from msdc.encoders.encoder import load_encoder
 from msdc.export.golden import read_golden, write_golden
 from msdc.export.manifest import list_files, read_manifest, write_manifest
 from msdc.export.schema import RuntimeName
+from msdc.loading import load_encoder
 from msdc.text.quickstart import golden_lines
 
 LENGTHS = (8, 32, 128)

@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from msdc import compress
-from msdc.commands import VerbCommand, json_option, quiet_option, wide_option
+from msdc.command_options import VerbCommand, json_option, quiet_option, wide_option
+from msdc.compress.size import PROGRAM_BYTES
 from msdc.compress.student.config import SHAPES
-from msdc.lazy import import_from_upper_layer
 from msdc.tables import Column, Table, megabytes, terminal_width, to_text
 
 FILE = click.Path(path_type=Path)
@@ -58,7 +58,7 @@ def _shapes(as_json: bool) -> None:
 @click.option("--nonzeros", type=int, help="Code the table: each row is a sum of this many base rows, 2 to 5.")
 @PLACE
 @click.option("--budget", help="List every student that fits, e.g. 10MB, and mark the Pareto set.")
-@click.option("--runtime", type=click.Choice(import_from_upper_layer("RUNTIMES").names()),
+@click.option("--runtime", type=click.Choice(list(PROGRAM_BYTES)),
               help="Runtime whose file the budget is for.")  # fmt: skip
 @click.option("--all", "show_all", is_flag=True, help="With --budget: also candidates outside the Pareto set.")
 @wide_option

@@ -22,10 +22,11 @@ from torch import Tensor, nn
 
 from msdc.arguments import checked
 from msdc.compress.gate import require_written
+from msdc.compress.loading import load_torch_encoder, open_source
 from msdc.compress.size import SizePlan, cut_config, default_repeats, size_plan
 from msdc.compress.student.coded_table import fit_code, kept_variance, row_weights
 from msdc.compress.student.config import CODE, DENSE, DENSE_BIAS, INDEX, POSITION, TABLE, StudentConfig
-from msdc.compress.student.io import ModelReport, open_source, save_student
+from msdc.compress.student.io import ModelReport, save_student
 from msdc.compress.student.model import Embedding, Student, with_state
 from msdc.compress.student.stock import decode
 from msdc.compress.texts import quickstart_texts, row_frequency
@@ -299,7 +300,7 @@ def _save(
     card += f"* mean cosine to {encoder.name} on the embedded sentences, before any training: {cosine:.4f}\n"
     save_student(
         student, encoder.tokenizer, output, card=card, force=force, defaults=encoder.defaults, stock=stock,
-        check=lambda stage: require_written(encoder, after, stage, samples[::10]),
+        check=lambda stage: require_written(encoder, after, load_torch_encoder(stage), samples[::10]),
     )  # fmt: skip
     sizes = size_plan(output.name, student.config)
     return StudentReport(model=encoder.name, out=str(output), cosine=cosine, sizes=sizes, **report_fields)

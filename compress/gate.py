@@ -9,13 +9,12 @@ Shapes: N texts, D sentence width.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from msdc.compress.texts import quickstart_texts
-from msdc.encoders.encoder import Encoder, load_encoder, own_vectors
+from msdc.encoders.encoder import Encoder, own_vectors
 from msdc.errors import GateError
 from msdc.scores import cosine_rows
 
@@ -51,13 +50,14 @@ def require_same(source: Encoder, student: Encoder) -> None:
         )
 
 
-def require_written(source: Encoder, expected: Encoder, folder: Path, texts: Sequence[str]) -> None:
-    """Refuse a written folder that is farther from the source's own encoding of `texts` than `expected`, in memory.
+def require_written(source: Encoder, expected: Encoder, written: Encoder, texts: Sequence[str]) -> None:
+    """Refuse a model that was read back from its folder if it is farther from the source's own encoding of `texts` than
+    `expected`, in memory.
 
     Raises:
         GateError: naming both mean cosines.
     """
-    own_ND, written = source_vectors(source, texts), load_encoder(folder, precision="float")
+    own_ND = source_vectors(source, texts)
     in_memory, reread = (float(cosine_rows(own_ND, model.encode(texts)).mean()) for model in (expected, written))
     if not reread >= in_memory - WRITTEN_LOSS:
         raise GateError(

@@ -18,8 +18,9 @@ import torch
 
 from msdc.arguments import checked
 from msdc.compress.gate import require_written
+from msdc.compress.loading import load_torch_encoder, open_source
 from msdc.compress.student.config import DENSE, DENSE_BIAS
-from msdc.compress.student.io import ModelReport, open_source, save_student
+from msdc.compress.student.io import ModelReport, save_student
 from msdc.compress.student.model import Student, with_state
 from msdc.compress.texts import quickstart_texts, read_texts
 from msdc.encoders.encoder import Encoder
@@ -111,6 +112,6 @@ def centre(
     )
     save_student(
         changed, encoder.tokenizer, output, card=card, force=force, defaults=encoder.defaults,
-        check=lambda stage: require_written(encoder, after, stage, texts[:16]),
+        check=lambda stage: require_written(encoder, after, load_torch_encoder(stage), texts[:16]),
     )  # fmt: skip
     return CentreReport(model=encoder.name, out=str(output), before=cosines[0], after=cosines[1], texts=len(texts))

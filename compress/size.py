@@ -193,10 +193,10 @@ def base_of(model: str | Path | None, shape: str | None) -> tuple[str, StudentCo
         if shape not in names.SHAPES:
             raise InputError(f"shape {shape!r} is unknown; known: {', '.join(sorted(names.SHAPES))}")
         return shape, names.SHAPES[shape], None
+    from msdc.compress.loading import find_model
     from msdc.compress.student.io import load_student
-    from msdc.encoders.folder import locate_model
 
-    student = load_student(locate_model(str(model)))
+    student = load_student(find_model(str(model)))
     return str(model), student.config, student
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from msdc.compress.loading import load_torch_encoder
 from msdc.compress.student.stock import to_student
 from msdc.compress.vocabulary.comparison import read_languages
 from msdc.compress.vocabulary.extend import Extension, extend, token_rows, train_tokens
@@ -18,7 +19,7 @@ from msdc.distill import vocabulary_transfer as transfer
 from msdc.distill.data import Row
 from msdc.distill.data.text import StageText
 from msdc.distill.recipe import AddedVocabulary, NamedModel, Recipe, Stage
-from msdc.encoders.encoder import Encoder, load_encoder
+from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 from msdc.progress import say
 from msdc.scores import cosine_rows
@@ -111,9 +112,7 @@ def compare_run(
     if not isinstance(recipe.student, NamedModel) or recipe.student.vocabulary is None:
         return []
     student = recipe.student
-    before = load_encoder(
-        student.model, pooling=student.pooling, head=student.head, head_seed=recipe.seed, precision="float"
-    )
+    before = load_torch_encoder(student.model, pooling=student.pooling, head=student.head, head_seed=recipe.seed)
     heldout = text(recipe.stages[-1]).heldout_rows()
     pairs = {code: [row for row in rows if row.target] for code, rows in heldout.items()}
     comparison = compare_languages(before, encoder, {code: rows for code, rows in pairs.items() if rows})

@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 from msdc.compress.cut import fit_student, linear_head, shrink
+from msdc.compress.loading import load_torch_encoder
 from msdc.compress.student.config import CODE, INDEX, POSITION, TABLE
 from msdc.compress.student.io import save_student
 from msdc.compress.student.model import Student, StudentConfig
@@ -25,7 +26,7 @@ from msdc.distill.added_language import add_language
 from msdc.distill.data import Row
 from msdc.distill.data.text import StageText
 from msdc.distill.recipe import TEACHER, Assistant, NamedModel, Recipe, StudentShape, VocabularyTraining, model_name
-from msdc.encoders.encoder import Encoder, load_encoder
+from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import EncodeDefaults, read_defaults
 from msdc.encoders.source import ModelSource
 from msdc.errors import InputError
@@ -47,10 +48,8 @@ def load_named(model: NamedModel | str | Path, new_head_seed: int | None = None)
     `new_head_seed` is the seed of a random head if the folder has none; None makes that an error.
     """
     if isinstance(model, NamedModel):
-        return load_encoder(
-            model.model, pooling=model.pooling, head=model.head, head_seed=new_head_seed, precision="float"
-        )
-    return load_encoder(model, precision="float")
+        return load_torch_encoder(model.model, pooling=model.pooling, head=model.head, head_seed=new_head_seed)
+    return load_torch_encoder(model)
 
 
 def with_table(teacher: Encoder, tokenizer: PieceTokenizer, settings: Assistant, rows: Sequence[Row]) -> Student:
@@ -181,7 +180,7 @@ def trained_defaults(encoder: Encoder) -> EncodeDefaults:
 
 def cut_from_assistant(recipe: Recipe, assistant_folder: Path, text: StageText) -> tuple[Student, Tokenizer]:
     """The student cut from an assistant, its bottleneck from the frequency-weighted SVD, and its tokenizer."""
-    shape, encoder = recipe.cut_shape, load_encoder(assistant_folder, precision="float")
+    shape, encoder = recipe.cut_shape, load_torch_encoder(assistant_folder)
     assert shape is not None
     large = to_student(encoder)
     count = len(large.layers)

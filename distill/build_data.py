@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from msdc.commands import json_option, quiet_option
+from msdc.command_options import json_option, quiet_option
 from msdc.distill.catalog import load_recipe
 from msdc.distill.data.sources import SourceSet, TextRow, read_sources
 from msdc.distill.recipe import Corpus, Recipe

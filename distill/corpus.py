@@ -12,7 +12,7 @@ from typing import Any
 import click
 import numpy as np
 
-from msdc.commands import json_option, quiet_option
+from msdc.command_options import json_option, quiet_option
 from msdc.distill.catalog import load_recipe
 from msdc.distill.data import Row
 from msdc.distill.data.corpora import TextSource, open_corpora, unread

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from msdc.compress.loading import find_model
 from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.download import fetch_hub, fetch_opus, load_hub
 from msdc.distill.data.exclusion import excluded_files, matching_files
 from msdc.distill.data.tables import file_hash, source_key, tables_folder
 from msdc.distill.recipe import Assistant, Corpus, NamedModel, Recipe, StudentShape, model_name
-from msdc.encoders.folder import locate_model
 from msdc.encoders.source import ModelSource
 from msdc.files import read_json, sha256_file, write_json
 from msdc.progress import warn
@@ -61,7 +61,7 @@ def read_inputs(recipe: Recipe) -> Inputs:
             inputs[f"file {objective.file}"] = objective.content
     for name in _models(recipe):
         if Path(name).expanduser().is_dir():
-            inputs[f"model {name}"] = ModelSource(locate_model(name)).identity()
+            inputs[f"model {name}"] = ModelSource(find_model(name)).identity()
     return inputs
 
 
@@ -132,7 +132,7 @@ def find_downloads(recipe: Recipe) -> dict[str, Any]:
             paths = [path for source_file, target_file, _ in fetch_opus(corpus) for path in (source_file, target_file)]
             add(f"opus {corpus.opus}", {"files": {path.name: sha256_file(path) for path in paths}})
     for name in _models(recipe):
-        folder = locate_model(name)
+        folder = find_model(name)
         if revision := _revision(folder):
             paths = [p for p in sorted(folder.rglob("*")) if p.is_file() and _MODEL_FILES.match(p.name)]
             files = {path.relative_to(folder).as_posix(): sha256_file(path) for path in paths}

@@ -17,6 +17,7 @@ import torch
 import yaml
 from torch import Tensor
 
+from msdc.compress.loading import find_model
 from msdc.compress.student.config import StudentConfig, tensor_shapes
 from msdc.compress.student.model import Student
 from msdc.compress.student.plan import plan_for
@@ -48,7 +49,7 @@ from msdc.distill.recipe import (
 from msdc.distill.tasks import task_kind
 from msdc.distill.tasks.sentence import SCORES, TARGETS, TASK_OPTIONS, teacher_inputs
 from msdc.distill.training.trainer import check_frozen, check_warmup
-from msdc.encoders.folder import Layout, find_offline, locate_model, read_layout
+from msdc.encoders.folder import Layout, find_offline, read_layout
 from msdc.errors import InputError
 from msdc.limits import LAYERS
 from msdc.machine import core_count
@@ -237,7 +238,7 @@ def _check_frozen(stage: Stage) -> None:
 def _find_model(name: str, download: bool) -> Path | None:
     """The folder of a model; without `download`, None for a hub model that is not on this machine."""
     if download or name.count("/") != 1 or name.startswith((".", "/", "~")) or Path(name).exists():
-        return locate_model(name)
+        return find_model(name)
     return find_offline(name)
 
 

@@ -20,10 +20,10 @@ from typing import Any
 
 import torch
 
+from msdc.compress.loading import load_torch_encoder
 from msdc.compress.quantization import rounding
 from msdc.compress.student.io import add_stock_twin, save_student
 from msdc.compress.student.stock import to_student
-from msdc.compress.student.weights import read_arrays
 from msdc.distill import parallel
 from msdc.distill.added_language import compare_run, comparison_section
 from msdc.distill.assistant import cut_from_assistant, load_named, make_assistant, make_student
@@ -55,7 +55,7 @@ from msdc.distill.model_card import model_card
 from msdc.distill.objectives import find_objective
 from msdc.distill.preflight import check_recipe, require_languages
 from msdc.distill.recipe import Corpus, HeldOut, NamedModel, Recipe, Stage, StudentShape
-from msdc.distill.run_folder import RunFolder, damaged_file, has_hashes, leaves, note_hashes, read_recipe
+from msdc.distill.run_folder import RunFolder, damaged_file, has_hashes, leaves, note_hashes
 from msdc.distill.tasks import EmbeddingTask, make_task
 from msdc.distill.tasks.hidden_states import layer_pairs
 from msdc.distill.tasks.sentence import TARGETS, reads_targets, teacher_inputs
@@ -67,10 +67,10 @@ from msdc.distill.training.ridge_head import fit_head, pooled_states
 from msdc.distill.training.trainer import Trainer, check_warmup
 from msdc.distill.training.validation import Validator
 from msdc.distill.word_translation import Dictionary, PendingDictionary, learn_dictionary, translate_sources
-from msdc.encoders.encoder import Encoder, load_encoder
+from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import with_prompt
 from msdc.errors import InputError, MsdcError
-from msdc.files import HOLDER_FILE, sha256_file, staged_folder, write_json, write_text
+from msdc.files import HOLDER_FILE, staged_folder, write_json, write_text
 from msdc.machine import quota_threads, read_machine
 from msdc.progress import say, warn, warnings_to
 from msdc.scores import cosine_rows, spearman
@@ -354,7 +354,7 @@ class Run:
     def load_learner(self, number: int, stage: Stage) -> Encoder:
         """The model that a stage trains, its module a `Student`, its embedding reset as the stage's `start` asks."""
         folder = self._model(stage.role)
-        learner = load_encoder(folder, precision="float")
+        learner = load_torch_encoder(folder)
         # A student with stock classes (place: embedding) is trained in the canonical class.
         learner.module = student = to_student(learner)
         torch.manual_seed(self.recipe.seed * 1000 + number)
@@ -375,7 +375,7 @@ class Run:
         loaded = {}
         for name, weight in stage.teachers.items():
             if name == "assistant":
-                teacher = load_encoder(self._model("assistant"), precision="float")
+                teacher = load_torch_encoder(self._model("assistant"))
             else:
                 teacher = load_named(self.recipe.teacher if name == "teacher" else name)
                 targets = bool(TARGETS & teacher_inputs(self.recipe, stage))
@@ -535,7 +535,7 @@ class Run:
         def write() -> None:
             if student.exists() and self.folder.result_file.is_file():
                 return
-            encoder = load_encoder(model, precision="float")
+            encoder = load_torch_encoder(model)
             report = self._report(encoder)
             languages = compare_run(self.recipe, encoder, self.text)
             if not student.exists():
@@ -569,45 +569,3 @@ class Run:
         if numbers:
             self.folder.metrics.replace(lambda row: "report" in row, [{"report": numbers}])
         return numbers
-
-
-# --- an unfinished run ------------------------------------------------------------------------------------------------
-
-
-def best_model(run: Path) -> Path:
-    """The finished student of a run, else the best weights so far of its student or, before that, of its assistant.
-
-    The weights of an unfinished stage are those of its best validation, loaded into the model that it started from.
-    """
-    folder = RunFolder(run)
-    if folder.student.is_dir():
-        return folder.student
-    recipe = read_recipe(run)
-    for number, stage in reversed(list(enumerate(recipe.stages))):
-        stage_folder = folder.stage(number, stage)
-        if stage_folder.done() is not None:
-            say(f"{run}: the model of stage {stage.name}, which is finished")
-            return stage_folder.model
-        if stage_folder.best.is_file():
-            target = run / "snapshot" / f"{stage.name}-{sha256_file(stage_folder.best)[:12]}"
-            say(f"{run}: the best weights so far of stage {stage.name}, which is not finished")
-            if not target.is_dir():
-                _save_snapshot(folder.trained(recipe, stage.role), stage_folder.best, stage, target)
-            return target
-    raise InputError(f"{run}: no stage of this run has been validated yet, so it has no weights to open")
-
-
-def _save_snapshot(start: Path, best: Path, stage: Stage, target: Path) -> None:
-    encoder = load_encoder(start, precision="float")
-    student = to_student(encoder)
-    if stage.quantize is not None:
-        rounding.prepare_qat(student, stage.quantize)
-    try:
-        student.load_state_dict({name: torch.from_numpy(value) for name, value in read_arrays(best).items()})
-    except RuntimeError as error:
-        raise InputError(f"{best}: not weights of this stage ({str(error).splitlines()[0]})") from error
-    if stage.quantize is not None:
-        student = rounding.convert(student)
-    for old in target.parent.glob("*"):
-        shutil.rmtree(old, ignore_errors=True)
-    save_student(student, encoder.tokenizer, target, force=True, defaults=encoder.defaults)

@@ -31,6 +31,7 @@ from typing import Any
 
 import yaml
 
+from msdc.compress.run_files import StageFiles, TrainedStage, stage_path, trained_model, untrained_model
 from msdc.distill.catalog import MODELS, PATHS, is_function
 from msdc.distill.inputs import changes, is_folder
 from msdc.distill.recipe import Recipe, Stage, corpus_label
@@ -141,22 +142,17 @@ def damaged_file(model: Path) -> Path | None:
     return first_damaged({model / name: sha256 for name, sha256 in read_json(_hashes_file(model)).items()})
 
 
-class StageFolder:
-    """The folder of one stage: `checkpoints` while it is trained, `model` when it is finished."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.checkpoints, self.model = path, path / "checkpoints", path / "model"
-        self.best = self.checkpoints / "best.safetensors"
-        self._mark = path / "done.json"
+class StageFolder(StageFiles):
+    """The folder of one stage, which a run writes."""
 
     def done(self) -> dict[str, float] | None:
         """Numbers of the finished stage; None while it is unfinished."""
-        return read_json(self._mark) if self._mark.is_file() else None
+        return read_json(self.done_file) if self.is_finished else None
 
     def finish(self, numbers: dict[str, float]) -> None:
         """Mark the stage as finished and drop its checkpoints."""
         note_hashes(self.model)
-        write_json(self._mark, numbers)
+        write_json(self.done_file, numbers)
         self.drop_checkpoints()
 
     def drop_checkpoints(self) -> None:
@@ -166,7 +162,7 @@ class StageFolder:
 
     def reopen(self) -> None:
         """Make a finished stage unfinished, to train it further."""
-        self._mark.unlink(missing_ok=True)
+        self.done_file.unlink(missing_ok=True)
         shutil.rmtree(self.model, ignore_errors=True)
 
 
@@ -182,20 +178,19 @@ class RunFolder:
 
     def stage(self, number: int, stage: Stage) -> StageFolder:
         """The folder of stage `number` (from 0)."""
-        return StageFolder(self.path / "stages" / f"{number}-{stage.name}")
+        return StageFolder(stage_path(self.path, number, stage.name))
 
     def untrained(self, role: str) -> Path:
         """The model folder that `assistant` or `student` starts from."""
-        return self.path / f"{role}-start"
+        return untrained_model(self.path, role)
 
     def trained(self, recipe: Recipe, role: str) -> Path:
         """Model folder of `assistant` or `student` after the last finished stage that trained it."""
-        model_folder = self.untrained(role)
-        for number, stage in enumerate(recipe.stages):
-            folder = self.stage(number, stage)
-            if stage.role == role and folder.done() is not None:
-                model_folder = folder.model
-        return model_folder
+        stages = [
+            TrainedStage(stage.name, stage.role, self.stage(number, stage))
+            for number, stage in enumerate(recipe.stages)
+        ]
+        return trained_model(self.path, stages, role)
 
     def warnings(self) -> list[str]:
         """What the run has warned of so far."""

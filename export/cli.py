@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from msdc.commands import VerbCommand, options_of, quiet_option
+from msdc.command_options import VerbCommand, options_of, quiet_option
 from msdc.errors import InputError
 from msdc.export import export
 from msdc.export.options import ExportOptions

@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, cast
 import yaml
 
 from msdc import __version__
+from msdc.compress.loading import load_torch_encoder, model_source
 from msdc.compress.student.config import parameter_counts
 from msdc.compress.student.plan import PrecisionPlan, check_plan, plan_for
-from msdc.encoders.encoder import Encoder, load_encoder, own_vectors
-from msdc.encoders.folder import OWN_TYPE, EncodeDefaults, locate_model, read_layout, shipped_names
+from msdc.encoders.encoder import Encoder, own_vectors
+from msdc.encoders.folder import OWN_TYPE, EncodeDefaults, locate_model, shipped_names
 from msdc.encoders.source import ModelSource
 from msdc.errors import GateError, InputError
 from msdc.export.bundle import load_bundle
 from msdc.export.golden import golden_texts, thresholds_for
+from msdc.export.loading import load_float_encoder
 from msdc.export.manifest import Manifest, locate_bundle
 from msdc.export.mobile.module import package_folder
 from msdc.export.mobile.web.npm import runtime_folder
@@ -101,7 +103,7 @@ def _export(model: str | Path = "msdc-mini", *, options: ExportOptions) -> Expor
         RUNTIMES[name].require()
 
     say(f"load {model}")
-    encoder = load_encoder(model, precision="float")
+    encoder = load_float_encoder(model_source(model))
     options.check_tokenizer(encoder.tokenizer)
     obstacle = canonical_obstacle(encoder)
     chosen = options.exporter or (CANONICAL if obstacle is None else GENERIC)
@@ -319,13 +321,14 @@ def export_sentence_transformers(
     """
     if (Path(model) / MANIFEST_FILE).is_file():
         raise InputError(f"{model}: a bundle holds programs, not weights; name the model that it was exported from")
-    encoder = load_encoder(model, precision="float")
+    source = model_source(model)
+    encoder = load_float_encoder(source)
     require("torch", "a folder of sentence-transformers")
     from msdc.compress.gate import SAME_COSINE
     from msdc.compress.student.io import save_student
     from msdc.compress.student.model import Student
 
-    if not isinstance(encoder.module, Student) or read_layout(locate_model(model)).model_type != OWN_TYPE:
+    if not isinstance(encoder.module, Student) or source.layout.model_type != OWN_TYPE:
         raise InputError(f"{model}: its classes are sentence-transformers' own: SentenceTransformer(FOLDER) opens it")
     facts = read_card(encoder.folder)
     block = yaml.safe_dump({"library_name": "sentence-transformers", "language": list(facts.languages)})
@@ -336,7 +339,7 @@ def export_sentence_transformers(
 
     def check(written_folder: Path) -> None:
         texts = golden_texts()
-        their_ND = own_vectors(load_encoder(written_folder), texts, encoder.max_length, encoder.defaults.prompt())
+        their_ND = own_vectors(load_torch_encoder(written_folder), texts, encoder.max_length, encoder.defaults.prompt())
         lowest = float(cosine_rows(their_ND[:, : encoder.width], encoder.encode(texts)).min())  # type: ignore[index]
         if lowest < SAME_COSINE:
             raise GateError(
@@ -372,13 +375,16 @@ def _cached_bundle(model: str | Path, name: str, mark: str, runtime: str | None,
     return folder
 
 
-def load_int8_encoder(source: ModelSource, name: str) -> Encoder:
+def load_int8_encoder(source: ModelSource) -> Encoder:
     """A model of standard classes with the int8 program of its ONNX export, which is kept in the user's cache."""
     folder, identity = source.folder, source.identity()
-    bundle = load_bundle(_cached_bundle(folder, name, identity, "onnx", "int8"), "onnx")
+    bundle = load_bundle(_cached_bundle(folder, source.name, identity, "onnx", "int8"), "onnx")
     if bundle.source != identity:
         raise InputError(f"{folder}: changed while it was loaded; load it again")
-    return ProgramEncoder(
+    encoder = ProgramEncoder(
         lambda: bundle.runner, Module(lambda: float_module(folder, identity)), bundle.full_width, bundle.tokenizer,
-        bundle.max_length, name, folder, bundle.defaults, program_sha256=bundle.fingerprint(),
+        bundle.max_length, source.name, folder, bundle.defaults, program_sha256=bundle.fingerprint(),
+        reopen=load_int8_encoder,
     )  # fmt: skip
+    encoder.identity = source.identity()
+    return encoder

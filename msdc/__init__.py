@@ -18,14 +18,14 @@ from msdc.telemetry import disable_telemetry
 if TYPE_CHECKING:
     from msdc.encoders.encoder import Encoder as Encoder
     from msdc.encoders.encoder import SentenceEncoder as SentenceEncoder
-    from msdc.encoders.encoder import load_encoder as load_encoder
     from msdc.errors import GateError as GateError
     from msdc.errors import InputError as InputError
     from msdc.errors import MsdcError as MsdcError
     from msdc.export.bundle import Bundle as Bundle
     from msdc.export.bundle import load_bundle as load_bundle
+    from msdc.loading import load_encoder as load_encoder
+    from msdc.loading import open_index as open_index
     from msdc.search.index import Index as Index
-    from msdc.search.index import open_index as open_index
 
 __version__ = "0.3.0.dev0"
 _MODULES = {
@@ -37,8 +37,8 @@ _MODULES = {
     "MsdcError": "msdc.errors",
     "SentenceEncoder": "msdc.encoders.encoder",
     "load_bundle": "msdc.export.bundle",
-    "load_encoder": "msdc.encoders.encoder",
-    "open_index": "msdc.search.index",
+    "load_encoder": "msdc.loading",
+    "open_index": "msdc.loading",
 }
 # Before anything can import onnxruntime.
 disable_telemetry()

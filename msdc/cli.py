@@ -31,7 +31,7 @@ VERBS = {
     ),
     "corpus": ("msdc.distill.corpus:command", "Show what training would read from files: languages, rows, examples."),
     "build-data": ("msdc.distill.build_data:command", "Download a recipe's public sources and build its data."),
-    "distill": ("msdc.distill.cli:command", "Train a small student from a recipe."),
+    "distill": ("msdc.commands.distill:command", "Train a small student from a recipe."),
     "compress": ("msdc.compress.cli:command", "Plan sizes; create, trim or quantize a student."),
     "export": (
         "msdc.export.cli:command",

@@ -57,6 +57,8 @@ VERBS = {
     "export": "export",
 }
 ALL = "all"
+# Packages that `msdc quickstart` imports, by import name.
+QUICKSTART_PACKAGES = ("torch", "torchao", "executorch", "transformers", "sentence_transformers", "scipy")
 # The verb that the command line runs now.
 _verb: ContextVar[str] = ContextVar("verb", default="")
 

@@ -1,5 +1,5 @@
 """Options of a verb, stated once: the fields of a model are the keywords of its function, their documentation and
-checks; `msdc.commands.options_of` makes its command line from them.
+checks; `msdc.command_options.options_of` makes its command line from them.
 """
 
 from __future__ import annotations

@@ -28,12 +28,13 @@ from msdc.bench.accuracy.task import Settings, TaskData, plain
 from msdc.bench.accuracy.vectors import CachedEncoder, SupportsEncode, TruncatedVectors
 from msdc.compress.student.plan import read_plan
 from msdc.distill.catalog import shipped
-from msdc.encoders.encoder import Precision, configured, open_model
+from msdc.encoders.encoder import Precision, configured
 from msdc.encoders.folder import is_bundle
 from msdc.errors import InputError
 from msdc.export import export
 from msdc.export.bundle import load_bundle
 from msdc.export.readme import read_card
+from msdc.loading import open_model
 from msdc.machine import core_count, versions
 from msdc.progress import warn
 from msdc.text.duplicates import normalise

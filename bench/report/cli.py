@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from msdc.commands import quiet_option
+from msdc.command_options import quiet_option
 from msdc.progress import warn
 
 

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from msdc.arguments import checked
 from msdc.compress.gate import require_written
+from msdc.compress.loading import load_torch_encoder, open_source
 from msdc.compress.quantization import rounding
 from msdc.compress.student import plan as plans
 from msdc.compress.student.config import CODE, POSITION, TABLE, StudentConfig, matrix_names, tensor_shapes
-from msdc.compress.student.io import ModelReport, open_source, save_student
+from msdc.compress.student.io import ModelReport, save_student
 from msdc.compress.student.model import Student
 from msdc.compress.student.plan import Dtype, PrecisionPlan
 from msdc.compress.texts import quickstart_texts, read_texts
@@ -250,7 +251,7 @@ def quantize(
     options: dict[str, Any] = {"plan": plan, "report": {"report": report}, "defaults": encoder.defaults}
     rounded = rounding.quantize_student(student, plan)
     after = Encoder(rounded, encoder.tokenizer, student.config.positions, output.name, defaults=encoder.defaults)
-    options["check"] = lambda stage: require_written(encoder, after, stage, texts[::8])
+    options["check"] = lambda stage: require_written(encoder, after, load_torch_encoder(stage), texts[::8])
     save_student(student, encoder.tokenizer, output, card=card, force=force, **options)
     return QuantizeReport(
         model=encoder.name,

@@ -13,11 +13,10 @@ from safetensors.torch import save_file
 
 from msdc.compress.student.model import Student, student_of
 from msdc.compress.student.plan import PLAN_FILE, PrecisionPlan, integers
-from msdc.compress.student.stock import from_stock, stock_type, to_student, write_stock
+from msdc.compress.student.stock import from_stock, stock_type, write_stock
 from msdc.compress.student.weights import WEIGHTS_FILE, ReadBytes, read_weights
-from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.encoders.folder import OWN_TYPE, SENTENCE_MODULE, STOCK_FOLDER, EncodeDefaults, read_defaults, read_layout
-from msdc.files import read_json, refuse_existing, staged_folder, write_json, write_text
+from msdc.files import read_json, staged_folder, write_json, write_text
 from msdc.progress import say
 from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, Tokenizer, load_tokenizer, write_tokenizer_folder
 
@@ -32,13 +31,6 @@ class ModelReport(BaseModel):
 
     model: str
     out: str
-
-
-def open_source(model: str | Path, output: str | Path, force: bool) -> tuple[Path, Encoder, Student]:
-    """The folder to write, the model of a verb, and that model as a student; refuses an existing folder first."""
-    refuse_existing(Path(output), force, MARKS)
-    encoder = load_encoder(model, precision="float")
-    return Path(output), encoder, to_student(encoder)
 
 
 @contextmanager

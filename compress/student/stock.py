@@ -27,9 +27,11 @@ from torch import Tensor
 from msdc.compress.gate import require_same
 from msdc.compress.student.config import POSITION, PROJECT, TABLE, StudentConfig
 from msdc.compress.student.model import Student, with_state
-from msdc.encoders.encoder import Encoder, load_encoder
+from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import read_layout
+from msdc.encoders.loading import load_stock_encoder
 from msdc.encoders.settings import ENDS, MODULE_KEYS, SENTENCE, STATE
+from msdc.encoders.source import ModelSource
 from msdc.encoders.stock import SentenceModel
 from msdc.errors import InputError
 from msdc.files import write_json
@@ -220,7 +222,7 @@ def from_stock(folder: str | Path) -> Student:
     It equals the stock model on every text: `positions` is the folder's own longest input.
     """
     _family_of(read_layout(folder).model_type, str(folder))
-    encoder = load_encoder(folder, precision="float")
+    encoder = load_stock_encoder(ModelSource(Path(folder)))
     if not isinstance(encoder.module, SentenceModel):
         raise InputError(f"{folder}: not a stock transformer")
     return student_from(encoder.module, encoder.max_length, str(folder))

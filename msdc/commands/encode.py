@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from msdc.commands import encode_options, json_option, program_options, quiet_option, require_utf8
+from msdc.command_options import encode_options, json_option, quiet_option
+from msdc.commands import program_options, require_utf8
 from msdc.encoders.folder import DEFAULT_MODEL, bare_names, is_reserved
 from msdc.errors import InputError, printable
 from msdc.extras import require
@@ -210,7 +211,7 @@ def command(
             raise InputError(empty)
         warn(empty)
     source = chain(first, source)
-    from msdc.encoders.encoder import open_model
+    from msdc.loading import open_model
 
     opened = open_model(name, runtime, precision=precision, **encoding)
     if output is None:
@@ -243,7 +244,7 @@ def compare(
     lines = texts or [text for _, text in stdin_texts()]  # before the model is loaded, so that a wrong text fails early
     if len(lines) < 2:
         raise click.UsageError("compare needs at least two texts")
-    from msdc.encoders.encoder import open_model
+    from msdc.loading import open_model
     from msdc.scores import cosine_rows
 
     opened = open_model(name, runtime, precision=precision, **encoding)

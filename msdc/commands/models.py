@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import yaml
 
-from msdc.commands import json_option, wide_option
+from msdc.command_options import json_option, wide_option
 from msdc.encoders.folder import DEFAULT_MODEL, SHIPPED, shipped_names
 from msdc.errors import InputError
 from msdc.files import read_json

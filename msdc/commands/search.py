@@ -12,14 +12,16 @@ from typing import Any
 
 import click
 
-from msdc.commands import encode_options, json_option, program_options, quiet_option, require_utf8
-from msdc.encoders.encoder import Precision, SentenceEncoder, configured, open_model
+from msdc.command_options import encode_options, json_option, quiet_option
+from msdc.commands import program_options, require_utf8
+from msdc.encoders.encoder import Precision, SentenceEncoder, configured
 from msdc.encoders.folder import DEFAULT_MODEL
 from msdc.errors import InputError, printable
 from msdc.files import regular_size
+from msdc.loading import open_model
 from msdc.progress import say
 from msdc.search.documents import Hit
-from msdc.search.index import open_index
+from msdc.search.index import index_of
 from msdc.tables import Table, heads, to_text
 
 SHOWN = 160  # characters of a passage
@@ -146,7 +148,7 @@ def command(
     def reading() -> SentenceEncoder:
         return configured(loaded(), line_prompt_name, line_prompt, encoding["truncate_dim"])
 
-    opened = open_index(
+    opened = index_of(
         file, None if mode == "words" and index is None else reading, column=column, id_column=id_column,
         title_column=title_column, missing=missing, index=index, force=force,
         query_model=lambda: configured(loaded(), **encoding),

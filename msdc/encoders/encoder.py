@@ -20,29 +20,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from msdc.arguments import checked
-from msdc.encoders.folder import (
-    BUNDLE_FILE,
-    OWN_TYPE,
-    SHIPPED,
-    EncodeDefaults,
-    Similarity,
-    is_bundle,
-    locate_model,
-    read_defaults,
-    with_prompt,
-)
-from msdc.encoders.source import ModelSource
+from msdc.encoders.folder import EncodeDefaults, Similarity, with_prompt
 from msdc.errors import InputError, did_you_mean
-from msdc.extras import installed, named_extras, require
-from msdc.lazy import import_from_upper_layer
 from msdc.progress import track
 from msdc.scores import require_finite, unit_rows
 from msdc.text.passages import passages
 from msdc.text.tokenizer import (
     Tokenizer,
     count_truncated,
-    load_tokenizer,
     pack_by_length,
     pad,
     prompt_tokens,
@@ -51,7 +36,6 @@ from msdc.text.tokenizer import (
 
 BATCH_TOKENS, MOST_TEXTS = 4096, 4096
 Precision = Literal["float", "int8"]
-MOST_PROGRAM_BYTES = 2**30  # of weights; a program has at most twice as much
 # Settings of `SentenceTransformer` that may be assigned here too.
 SETTINGS = ("max_seq_length", "prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name")
 
@@ -534,83 +518,6 @@ def survive_fork() -> None:
         os.register_at_fork(after_in_child=one_thread)
 
 
-def _load_own(source: ModelSource, name: str, precision: Precision) -> Encoder:
-    """One of our students, run by ONNX Runtime; by PyTorch where its float program would be too large."""
-    folder, config = source.folder, source.layout.config
-    small = sum(file.stat().st_size for file in folder.glob("*.safetensors")) < MOST_PROGRAM_BYTES
-    if precision == "int8" or small or not installed("torch"):
-        encoder: Encoder = import_from_upper_layer("load_program_encoder")(source, name, precision)
-        return encoder
-    survive_fork()
-    student = import_from_upper_layer("load_student")(folder, source.read)
-    tokenizer = load_tokenizer(folder, int(config.get("pad_token_id") or config.get("pad_id") or 0))
-    return Encoder(student, tokenizer, int(student.config.positions), name, folder, read_defaults(folder))
-
-
-@named_extras("msdc.load_encoder")
-@checked
-def load_encoder(
-    path_or_name: str | Path,
-    trust_remote_code: bool = False,
-    *,
-    pooling: Literal["mean", "cls", "max"] | None = None,
-    head: Literal["mlp"] | None = None,
-    head_seed: int | None = None,
-    precision: Precision | None = None,
-) -> Encoder:
-    """Load a student, a sentence-transformers model, the offline teacher, or a model of the Hugging Face hub.
-
-    A shipped model encodes with its int8 program, which ONNX Runtime runs: the one that `msdc export` writes, kept in
-    the user's cache. Every other model computes in float. PyTorch is imported for models of other classes, and where
-    `module` is used.
-
-    Args:
-        path_or_name: a shipped name (`msdc-mini`), a folder, or a hub id.
-        trust_remote_code: let `transformers` run code that comes with the model.
-        pooling: for a bare folder (no `modules.json`); None: sentence-transformers' default.
-        head: for a bare folder: "mlp" is the dense layer with tanh that SimCSE's models have over [CLS].
-        head_seed: if the folder has no weights for the head, draw them with this seed (a student before training).
-        precision: "int8" takes the ONNX program of an export, of any model; "float" computes in float; None: "int8"
-            for a shipped model, else "float".
-
-    Raises:
-        InputError: no such model, or one that is damaged or not supported; `pooling` or `head` for a folder that
-            defines them, or together with "int8"; a head without weights.
-    """
-    folder = locate_model(path_or_name)
-    if (folder / BUNDLE_FILE).is_file():
-        raise InputError(f"{folder}: an exported bundle; load it with msdc.load_bundle")
-    source = ModelSource(folder)
-    layout, name = source.layout, Path(str(path_or_name)).name
-    changed = pooling is not None or head is not None
-    if changed and layout.listed:
-        raise InputError(f"{folder}: modules.json already defines pooling; omit `pooling` and `head`")
-    chosen = precision or ("int8" if folder.parent == SHIPPED else "float")
-    if layout.model_type == OWN_TYPE:
-        encoder = _load_own(source, name, chosen)
-    elif chosen == "int8":
-        if changed or trust_remote_code:
-            raise InputError(f'{name}: `pooling`, `head` and `trust_remote_code` are for precision="float"')
-        encoder = import_from_upper_layer("load_int8_encoder")(source, name)
-    else:
-        require("torch", f"{name}, a stock model,")
-        survive_fork()
-        from msdc.encoders import stock, tokens
-
-        model = stock.open_sentence_transformer(source, trust_remote_code, pooling is not None)
-        module = stock.torch_module(model, str(folder))
-        drawn = stock.set_pooling(module, source, pooling, head, head_seed) if changed else None
-        tokenizer, longest = stock.stock_tokenizer(layout.body, model[0]), stock.longest_input(model)
-        tokens.check_ids(tokenizer, module, folder)
-        tokens.check_tokens(model[0], tokenizer, longest, folder)
-        encoder = Encoder(module, tokenizer, longest, name, folder, read_defaults(folder, stock.includes_prompt(model)))
-        if changed:
-            # Another pooling of the same files is another encoder.
-            encoder._mark = f" pooling={pooling} head={head} drawn={drawn}"
-    encoder.identity = source.identity()
-    return encoder
-
-
 def own_vectors(
     encoder: Encoder, texts: Sequence[str], max_length: int, prompt: str = ""
 ) -> NDArray[np.float32] | None:
@@ -633,26 +540,3 @@ def own_vectors(
         first.tokenizer.enable_truncation(max_length)
     vectors_ND: NDArray[np.float32] = model.encode(list(texts), prompt=prompt, batch_size=1, show_progress_bar=False)
     return vectors_ND.astype(np.float32)
-
-
-def open_model(
-    name: str,
-    runtime: str | None = None,
-    *,
-    prompt_name: str | None = None,
-    prompt: str | None = None,
-    truncate_dim: int | None = None,
-    precision: Precision | None = None,
-) -> SentenceEncoder:
-    """A bundle if `name` is one (`is_bundle`), else `load_encoder(name)`, with these defaults of `encode`."""
-    model: SentenceEncoder
-    if is_bundle(name):
-        if precision is not None:
-            raise InputError(f"{name}: a bundle, whose program has a precision of its own; omit `precision`")
-        model = import_from_upper_layer("load_bundle")(name, runtime=runtime)
-    elif runtime is not None:
-        make = f"msdc export {name} --target linux -o {Path(name).name}-linux"
-        raise InputError(f"{name}: not a bundle; `runtime` needs one: {make}")
-    else:
-        model = load_encoder(name, precision=precision)
-    return configured(model, prompt_name, prompt, truncate_dim)

@@ -19,7 +19,6 @@ from msdc.arguments import require_characters
 from msdc.errors import InputError, MsdcError, did_you_mean, first_line
 from msdc.extras import install_command
 from msdc.files import PACKAGE, REFUSED, read_json, sha256_file, write_json
-from msdc.lazy import import_from_upper_layer
 from msdc.limits import LAYERS
 from msdc.progress import warn
 
@@ -161,10 +160,9 @@ def locate_model(name: str | Path) -> Path:
     """Folder of a model.
 
     Args:
-        name: a shipped name, a folder (of a model, or of a run: its newest weights), the offline teacher, or a hub id,
-            with `@REVISION` for one commit, branch or tag. From the hub only safetensors, JSON, text and tokenizer
-            files are downloaded. A shipped name or the teacher's (`is_reserved`) takes precedence over a folder. A
-            `Path` is always a folder.
+        name: a shipped name, a folder, the offline teacher, or a hub id, with `@REVISION` for one commit, branch or
+            tag. From the hub only safetensors, JSON, text and tokenizer files are downloaded. A shipped name or the
+            teacher's (`is_reserved`) takes precedence over a folder. A `Path` is always a folder.
 
     Raises:
         InputError: no model of that name; the message lists the places that were searched.
@@ -172,9 +170,7 @@ def locate_model(name: str | Path) -> Path:
     path, reserved, is_folder = Path(name), is_reserved(name), isinstance(name, Path)
     name = str(name)
     if path.is_dir() and not reserved:
-        has = [(path / file).is_file() for file in ("config.json", "recipe.yaml", "metrics.jsonl")]
-        newest: Path = import_from_upper_layer("best_model")(path) if has == [False, True, True] else path
-        return newest
+        return path
     if path.is_dir():
         _warn_of_folder(name)
     if name in shipped_names():

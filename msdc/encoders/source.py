@@ -30,12 +30,14 @@ Shape = Sequence[int]
 class ModelSource:
     """A model folder while its model is loaded: `read` all weights, then get its `identity`.
 
+    `name` is how messages call the model; None: the name of its folder.
+
     Raises:
         InputError: not a model folder; see `read_layout`.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.layout = folder, read_layout(folder)
+    def __init__(self, folder: Path, name: str | None = None) -> None:
+        self.folder, self.layout, self.name = folder, read_layout(folder), name or folder.name
         self._weights: dict[Path, str] = {}
         self._unread: dict[Path, str] = {}  # hashes of weights files that no model has read
         self._settings, self._states = self._settings_now()

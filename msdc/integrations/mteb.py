@@ -22,9 +22,10 @@ from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.model_meta import ScoringFunction
 from mteb.types import PromptType
 
-from msdc.encoders.encoder import Encoder, SentenceEncoder, open_model
+from msdc.encoders.encoder import Encoder, SentenceEncoder
 from msdc.export.bundle import Bundle
 from msdc.export.readme import CardFacts, read_card
+from msdc.loading import open_model
 
 # What the folder of the shipped student does not state. Training data by mteb's names: FLORES dev is training text (the
 # task scores devtest), NTREX is one of its corpora; sentences of Tatoeba's test sets were excluded.

@@ -25,12 +25,13 @@ from sentence_transformers.base.modules import InputModule
 
 from msdc.compress.student.io import save_student
 from msdc.compress.student.model import Student
-from msdc.encoders.encoder import Encoder, SentenceEncoder, load_encoder, open_model
+from msdc.encoders.encoder import Encoder, SentenceEncoder
 from msdc.encoders.folder import is_bundle
 from msdc.encoders.stock import folder_modules
 from msdc.errors import InputError
 from msdc.export.bundle import Bundle, load_bundle, run_rows
 from msdc.files import read_json, write_json
+from msdc.loading import load_encoder, open_model
 from msdc.text.tokenizer import pad, prompt_tokens, require_texts
 
 # What sentence-transformers writes next to the model, from its own settings.

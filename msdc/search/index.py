@@ -22,10 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from msdc.arguments import checked, require_characters
-from msdc.encoders.encoder import SentenceEncoder, open_model
-from msdc.encoders.folder import DEFAULT_MODEL
+from msdc.encoders.encoder import SentenceEncoder
 from msdc.errors import InputError, OtherModel
-from msdc.extras import named_extras
 from msdc.files import atomic_path, refuse_existing
 from msdc.progress import track, warn
 from msdc.scores import unit_rows
@@ -56,7 +54,7 @@ Model = SentenceEncoder | Callable[[], SentenceEncoder]
 
 
 class Index(IndexFile):
-    """Documents that are found by words and by meaning, with one model; created by `open_index`.
+    """Documents that are found by words and by meaning, with one model; created by `msdc.open_index`.
 
     `path` is the SQLite file, None for an index in memory. `model` is loaded when it is first needed: not to search by
     words; None: words only. `query_model` encodes queries. `encoded` is the number of documents that had to be encoded,
@@ -451,11 +449,10 @@ class Index(IndexFile):
         )
 
 
-@named_extras("msdc.open_index")
 @checked
-def open_index(
+def index_of(
     source: str | Path | Sequence[str],
-    model: str | Model | None = DEFAULT_MODEL,
+    model: Model | None,
     *,
     column: str | None = None,
     id_column: str | None = None,
@@ -465,34 +462,7 @@ def open_index(
     missing: Missing = "refuse",
     query_model: Model | None = None,
 ) -> Index:
-    """Search by words and by meaning: in an index file, a text file, or texts.
-
-        index = msdc.open_index("notes.sqlite")  # created if it does not exist
-        index.add([{"id": "n1", "text": "The car is on level 2.", "folder": "travel"}])
-        index.search("Wo ist das Auto?", where={"folder": "travel"}).hits[0].id
-
-        msdc.open_index("notes.txt").search("Wo ist das Auto?").hits[0].line
-
-    Vectors of a file's rows are kept in the user's cache: an interrupted call goes on where it stopped.
-
-    Args:
-        source: an index (.sqlite, .db), which `add`, `update` and `remove` change; or a text file, one entry per line
-            (plain or gzip), or a table with `column`; or a list of texts.
-        model: a name for `load_encoder`, a bundle's folder, a loaded model, or a function that loads one when needed.
-            None: words only, for an index of any model.
-        column: column of a csv, tsv, jsonl or parquet file, by name or by number from 1. Other columns are for filters.
-        id_column: column with the ids; None: the number of the line or row.
-        title_column: column with the titles.
-        index: write the entries to a new index in this file, also those of an index of another model or version.
-        force: replace an index at `index`.
-        missing: a missing number (NaN) is an error, or stored as null.
-        query_model: encodes queries, for example with another prompt; None: `model`.
-
-    Raises:
-        OtherModel: an index of another model, which `Index.rebuild` encodes again.
-        InputError: no text, a file that cannot be read, no such model.
-    """
-    load: Model | None = (lambda: open_model(model)) if isinstance(model, str) else model
+    """`msdc.open_index` with a model, or a function that loads one."""
     new_index, began = None if index is None else Path(index), time.perf_counter()
     if new_index is not None:
         require_index(new_index)
@@ -504,7 +474,7 @@ def open_index(
         raise InputError(f"`column`, `id_column` and `title_column` are for text files and tables, not for {kind}")
     if file is not None and stored:
         if new_index is None:
-            return Index(load, file, query_model=query_model)
+            return Index(model, file, query_model=query_model)
         rows = list(stored_documents(file))
     elif file is not None:
         rows = list(numbered_rows(file, column, id_column=id_column, title_column=title_column, missing=missing))
@@ -514,12 +484,12 @@ def open_index(
     if not rows:
         raise InputError(f"{file}: no text to search in" if file else "no text to search in")
     if new_index is None:
-        opened = Index(load, query_model=query_model, keep_vectors=file is not None)
+        opened = Index(model, query_model=query_model, keep_vectors=file is not None)
         opened._put(rows, rows, False, encode=model is not None)
     else:
-        with atomic_path(new_index) as stage, Index(load, stage, keep_vectors=True) as written:
+        with atomic_path(new_index) as stage, Index(model, stage, keep_vectors=True) as written:
             written._put(rows, rows, False)
-        opened = Index(load, new_index, query_model=query_model)
+        opened = Index(model, new_index, query_model=query_model)
         opened.encoded = written.encoded
     opened.open_s = time.perf_counter() - began
     return opened

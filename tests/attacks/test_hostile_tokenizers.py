@@ -10,7 +10,7 @@ from refusals import one_line
 from small_tokenizers import KINDS, LLAMA3, QWEN
 from stock_models import write_stock
 
-from msdc.encoders.encoder import load_encoder
+from msdc.loading import load_encoder
 from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, pb
 from msdc.text.tokenizer_bounds import check_tokenizer
 

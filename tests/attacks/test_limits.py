@@ -16,9 +16,9 @@ from msdc.compress.student.io import load_student, save_student
 from msdc.distill.catalog import parse_recipe, set_value
 from msdc.distill.preflight import check_recipe
 from msdc.distill.recipe import Recipe
-from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
 from msdc.limits import LAYERS
+from msdc.loading import load_encoder
 
 ABSURD = 999_999_999_999_999
 RECIPE = {

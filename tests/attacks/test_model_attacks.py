@@ -19,11 +19,11 @@ from msdc import cli
 from msdc.compress.student.io import load_student, save_student
 from msdc.compress.student.weights import read_arrays
 from msdc.distill.catalog import apply_overrides, read_tree
-from msdc.encoders.encoder import load_encoder
 from msdc.errors import MsdcError
 from msdc.export import export
 from msdc.export.readme import CardFacts, read_card
 from msdc.files import read_json
+from msdc.loading import load_encoder
 from msdc.text.text_files import iterate_lines, read_lines
 from msdc.text.tokenizer import FastTokenizer, PieceTokenizer
 

@@ -13,9 +13,9 @@ from msdc.bench.devices.host import PythonDevice
 from msdc.bench.options import BenchSettings
 from msdc.bench.system_programs import find, run_tool
 from msdc.bench.toolchain.sdk import download_wheel
-from msdc.encoders.encoder import open_model
 from msdc.encoders.folder import SHIPPED, locate_model
 from msdc.errors import InputError, MsdcError
+from msdc.loading import open_model
 from msdc.processes import python_child, run_program
 
 NAMES = ("numpy", "torch", "json", "tokenize", "pip", "yaml", "pydantic", "sitecustomize", "onnxruntime", "secrets")

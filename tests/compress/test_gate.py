@@ -72,8 +72,8 @@ def test_a_student_that_computes_something_else_is_refused(source):
 
 def test_a_written_folder_is_read_back(source, tmp_path):
     after = Encoder(to_student(source), source.tokenizer, source.max_length, "student")
-    require_written(source, after, source.folder, TEXTS[:3])
-    other = write_stock(tmp_path / "other", "roberta", seed=5, normalize=False)
+    require_written(source, after, msdc.load_encoder(source.folder), TEXTS[:3])
+    other = msdc.load_encoder(write_stock(tmp_path / "other", "roberta", seed=5, normalize=False))
     assert "the written folder has mean cosine" in one_line(
         lambda: require_written(source, after, other, TEXTS[:3]), GateError
     )

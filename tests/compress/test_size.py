@@ -16,10 +16,10 @@ from msdc.compress.student.config import SHAPES, parameter_counts
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.plan import plan_for
 from msdc.compress.student.stock import to_student
-from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
 from msdc.export.exporters import write_bundle
 from msdc.export.options import ExportSettings
+from msdc.loading import load_encoder
 from msdc.scores import pareto
 
 BASES = {"XLM-R": "xlmr-base", "MiniLM": "minilm"}

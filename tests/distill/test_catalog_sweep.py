@@ -11,11 +11,11 @@ from paper_rows import msd_students
 from torch_processes import together
 from weights import same_weights
 
+from msdc.commands.distill import command
 from msdc.compress.size import size_plan
 from msdc.compress.student.weights import read_weights
 from msdc.distill import distill
 from msdc.distill.catalog import RECIPES, load_recipe
-from msdc.distill.cli import command
 from msdc.distill.run import Run
 from msdc.distill.sweep import FailedPointsError, point_names, points, run_sweep
 from msdc.errors import DiskFullError, InputError

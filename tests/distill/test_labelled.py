@@ -14,8 +14,8 @@ from msdc.distill.data.corpora import open_corpora
 from msdc.distill.preflight import check_recipe
 from msdc.distill.recipe import Corpus
 from msdc.distill.run_folder import Metrics
-from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
+from msdc.loading import load_encoder
 
 NLI = "gold_label\tpremise\thypothesis\n" + "".join(
     f"{label}\tA man number {i} eats {food}.\t{other}\n"

@@ -9,10 +9,10 @@ import yaml
 from click.testing import CliRunner
 from places import data_folder
 
+from msdc.commands.distill import command
 from msdc.compress.student.io import save_student
 from msdc.distill import distill
 from msdc.distill.catalog import load_recipe, parse_recipe, read_file, set_value, shipped
-from msdc.distill.cli import command
 from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.tables import open_source_table
 from msdc.distill.data.text import StageText

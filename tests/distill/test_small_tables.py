@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from msdc.distill.catalog import load_recipe
-from msdc.encoders.encoder import load_encoder
+from msdc.loading import load_encoder
 
 ITEMS = 400
 

@@ -17,8 +17,8 @@ from msdc.distill.tasks import make_task
 from msdc.distill.tasks.generative import GenerativeTask, inside, mask_many, mask_one
 from msdc.distill.tasks.sentence import encode_sides
 from msdc.distill.teacher import CachedTeacher, mined
-from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
+from msdc.loading import load_encoder
 from msdc.text.tokenizer import pad
 
 

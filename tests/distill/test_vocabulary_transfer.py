@@ -31,8 +31,8 @@ from msdc.distill.vocabulary_transfer import (
     with_spelling,
     with_twins,
 )
-from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
+from msdc.loading import load_encoder
 
 P, W = 12, 9
 

@@ -11,7 +11,6 @@ import tiny_models as tiny
 from hub import COMMIT, cached, hub
 from refusals import one_line
 
-from msdc.encoders.encoder import load_encoder
 from msdc.encoders.folder import is_bundle
 from msdc.errors import InputError
 from msdc.export.bundle import load_bundle
@@ -19,6 +18,7 @@ from msdc.export.inspect import inspect_path
 from msdc.export.manifest import MANIFEST_FILE, check_files, locate_bundle, read_manifest
 from msdc.export.signature import verify_signature
 from msdc.files import link_root
+from msdc.loading import load_encoder
 
 RUNTIMES = ["executorch", "onnx"]
 OTHER = "f" * 40

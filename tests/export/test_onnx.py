@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from msdc.compress.student.io import load_student, save_student
 from msdc.compress.student.plan import integers, plan_for
 from msdc.compress.student.weights import read_weights
-from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
 from msdc.export.golden import parity_of
 from msdc.export.onnx.encoder import ProgramEncoder
@@ -23,6 +22,7 @@ from msdc.export.onnx.program import check_onnx_file
 from msdc.export.onnx.runner import OnnxRunner
 from msdc.export.onnx.write import low_bit_share, write_onnx
 from msdc.export.smoothing import TorchModel, calibration_texts, not_smoothed, smooth
+from msdc.loading import load_encoder
 
 
 def write(tmp_path, precision="int8", target="linux", **shape):

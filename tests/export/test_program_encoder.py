@@ -17,10 +17,10 @@ from stock_models import write_stock
 import msdc
 from msdc.compress.student.io import save_student
 from msdc.compress.student.plan import plan_for
-from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
 from msdc.export import export
 from msdc.files import user_cache
+from msdc.loading import load_encoder
 from msdc.scores import cosine_rows
 from msdc.text.quickstart import parallel_table
 

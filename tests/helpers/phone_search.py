@@ -10,8 +10,8 @@ from pathlib import Path
 
 import native_core
 
+from msdc.loading import open_index
 from msdc.search.documents import Hit, as_document
-from msdc.search.index import open_index
 
 # Documents whose words are not spelled as a query spells them.
 SPELLED = [

@@ -24,8 +24,8 @@ from msdc.distill.tasks.sentence import TrainingTask
 from msdc.distill.teacher import CachedTeacher
 from msdc.distill.training import trainer
 from msdc.distill.training.feed import Position
-from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError, MsdcError
+from msdc.loading import load_encoder
 from msdc.text.tokenizer import pad, text_key
 
 SIZES = (7, 5, 1, 6)  # pairs of each batch: with four processes some have no rows

@@ -11,11 +11,11 @@ from refusals import one_line, reseal
 from msdc.bench.toolchain.build import own_runner
 from msdc.cli import main
 from msdc.distill.training.checkpoint import newest
-from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
 from msdc.export.bundle import load_bundle
 from msdc.export.inspect import inspect_path
 from msdc.files import MAX_POINTER_BYTES, regular_size
+from msdc.loading import load_encoder
 from msdc.text.tabular import iterate_texts
 
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from pydantic import AfterValidator, Field
 
-from msdc.commands import options_of
+from msdc.command_options import options_of
 from msdc.errors import InputError
 from msdc.options import AnyPath, Options, with_option_keywords
 

@@ -18,10 +18,10 @@ from msdc.bench.toolchain.build import own_runner
 from msdc.cli import main
 from msdc.distill.run_folder import RunFolder
 from msdc.distill.training.checkpoint import checkpoints
-from msdc.encoders.encoder import load_encoder
 from msdc.export.bundle import load_bundle
 from msdc.export.manifest import list_files
 from msdc.export.mobile import module
+from msdc.loading import load_encoder
 
 FILES = [".DS_Store", "Thumbs.db", "desktop.ini", ".directory"]
 

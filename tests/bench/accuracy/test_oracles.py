@@ -15,7 +15,7 @@ from msdc.bench.accuracy.sets import find_data_folder, select_sets
 from msdc.bench.accuracy.similarity import score_mse
 from msdc.bench.accuracy.task import Settings
 from msdc.bench.accuracy.vectors import CachedEncoder
-from msdc.encoders.encoder import load_encoder
+from msdc.loading import load_encoder
 from msdc.scores import cosine_rows
 from msdc.text.quickstart import GRADED_PAIRS
 from msdc.text.scored_pairs import read_pairs

@@ -28,8 +28,8 @@ from msdc.compress.student.plan import (
 )
 from msdc.compress.student.stock import decode, materialise, stock_type
 from msdc.compress.vocabulary.trim import with_rows
-from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
+from msdc.loading import load_encoder
 from msdc.text.tokenizer import pad
 
 SHAPES = {

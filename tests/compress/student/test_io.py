@@ -26,10 +26,11 @@ from msdc.compress.student.plan import (
     weight_bytes_by_dtype,
 )
 from msdc.compress.student.stock import from_stock
-from msdc.encoders.encoder import Encoder, load_encoder
+from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import STOCK_FOLDER, EncodeDefaults
 from msdc.errors import InputError
 from msdc.export.golden import golden_texts
+from msdc.loading import load_encoder
 
 
 def student_of(**changes) -> Student:

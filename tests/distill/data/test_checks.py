@@ -8,9 +8,9 @@ import tiny_models
 import yaml
 from click.testing import CliRunner
 
+from msdc.commands.distill import command
 from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
-from msdc.distill.cli import command
 from msdc.distill.data import Row
 from msdc.distill.data.checks import (
     copies,

@@ -13,9 +13,9 @@ from places import ROOT
 from torch_processes import together
 from weights import same_weights
 
+from msdc.commands.distill import command
 from msdc.distill import distill
 from msdc.distill.catalog import load_recipe
-from msdc.distill.cli import command
 from msdc.distill.objectives import find_objective, own
 from msdc.distill.objectives import kd as shipped_kd
 from msdc.distill.run_folder import Metrics

@@ -8,8 +8,8 @@ from training_processes import MANY, one_of_two
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.run import Run
 from msdc.distill.teacher import CachedTeacher
-from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError, MsdcError
+from msdc.loading import load_encoder
 
 TEXTS = ["a cat sat", "the dog ran to the house", "a cat sat", "house"]
 

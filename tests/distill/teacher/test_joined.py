@@ -9,8 +9,8 @@ from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.preflight import check_recipe
 from msdc.distill.teacher import CachedTeacher, JoinedTeacher
-from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
+from msdc.loading import load_encoder
 from msdc.text.tokenizer import text_key
 
 TEXTS = ["a cat sat", "the dog ran to the house", "house", "the cat ran"]

@@ -14,7 +14,7 @@ from msdc.distill.data.text import BLOCK, CHUNK, Order, StageText, cut, table_sh
 from msdc.distill.recipe import Corpus, HeldOut, Stage
 from msdc.distill.teacher import CachedTeacher
 from msdc.distill.training.feed import BatchFeed, Position, ahead
-from msdc.encoders.encoder import load_encoder
+from msdc.loading import load_encoder
 
 
 @pytest.fixture(autouse=True)

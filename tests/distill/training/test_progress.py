@@ -17,6 +17,8 @@ from weights import same_weights
 
 import msdc
 from msdc.bench.report.cli import command as report
+from msdc.compress import plan
+from msdc.compress.loading import find_model, load_torch_encoder
 from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.recipe import HeldOut
@@ -173,6 +175,9 @@ def test_curves_and_best_weights_of_a_run_that_goes_on(stopped):
     stamp = (snapshot / "model.safetensors").stat().st_mtime_ns
     msdc.load_encoder(folder)
     assert (snapshot / "model.safetensors").stat().st_mtime_ns == stamp
+    # Verbs of lower packages take a run too.
+    assert find_model(folder) == load_torch_encoder(str(folder)).folder == snapshot
+    assert plan(folder).parameters == sum(value.numel() for value in best.values())
     finished = distill(recipe, folder, True)
     assert msdc.load_encoder(folder).folder == finished.student
 

@@ -26,7 +26,7 @@ from msdc.export.manifest import read_manifest
 from msdc.export.mobile.module import require_module, write_native_module
 from msdc.export.mobile.sizes import measured
 from msdc.export.options import ExportSettings
-from msdc.search.index import open_index
+from msdc.loading import open_index
 
 PACKAGE = "kotlin-compiler@2.4.20"
 LIBRARIES = ("kotlin-stdlib", "kotlinx-coroutines-core-jvm")

@@ -20,7 +20,7 @@ from msdc.export.bundle import load_bundle
 from msdc.export.manifest import read_manifest
 from msdc.export.mobile.module import write_native_module
 from msdc.export.options import ExportSettings
-from msdc.search.index import open_index
+from msdc.loading import open_index
 
 SWIFT = Path(__file__).with_name("swift")
 

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import click
 
-from msdc.commands import quiet_option
+from msdc.command_options import quiet_option
 from msdc.distill import distill
 from msdc.distill.training.progress import TRACKERS
 from msdc.files import read_json
-from msdc.lazy import import_from_upper_layer
 from msdc.tables import Table, filled, heads, terminal_width, to_text
 
 
@@ -97,15 +96,15 @@ def command(
         if failed is not None:
             raise failed
     elif over:
+        from msdc.bench.quickstart import program_numbers
+        from msdc.bench.report.page import sweep_page
         from msdc.distill.sweep import FailedPointsError, run_sweep
 
-        draw, measure = (
-            import_from_upper_layer("sweep_page"),
-            import_from_upper_layer("program_numbers") if programs else None,
-        )
+        measure = program_numbers if programs else None
         try:
             _print_sweep(
-                run_sweep(recipe, over, output, overrides=overrides, data=data, draw=draw, measure=measure), as_json
+                run_sweep(recipe, over, output, overrides=overrides, data=data, draw=sweep_page, measure=measure),
+                as_json,
             )
         except FailedPointsError as error:
             _print_sweep(error.folder, as_json)
