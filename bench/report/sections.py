@@ -470,7 +470,7 @@ def method(data: ReportData) -> ReportSection | None:
         parity_field("Cosine to export", "lowest", lambda parity: parity.min_cosine),
         parity_field("Cosine to float model", "mean", lambda parity: parity.float_mean_cosine),
         parity_field("Cosine to float model", "lowest", lambda parity: parity.float_min_cosine),
-        text_field("Token ids", lambda row: row.run.parity and _token_ids(row.run.parity)),
+        text_field("Token ids", lambda row: None if row.run.parity is None else _token_ids(row.run.parity)),
         text_field("Measured", lambda row: row.run.created[:16].replace("T", " ")),
         text_field("How", lambda row: f"{row.run.origin}, {row.run.harness}, {CLOCKS[row.run.clock]}"),
         text_field("Versions", lambda row: ", ".join(map(" ".join, row.run.versions.items())) or None),
