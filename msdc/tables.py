@@ -1,7 +1,7 @@
 """Tables of text and the format of their numbers, shared by every command that writes one.
 
-A cell is formatted text; the unit is in the column's head. `to_markdown` and `to_text` write a table;
-`msdc.bench.report` writes the HTML page of a report.
+`draw` makes a `Table` of text from typed rows; the unit is in the column's head. `to_markdown` and `to_text` write a
+table; `msdc.bench.report` writes the HTML page of a report.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import math
 import re
 import shutil
 import textwrap
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from msdc.errors import printable
 
 Align = Literal["left", "right"]
+RowT = TypeVar("RowT")
 NONE = "–"
 WRAPPED = 30  # a last column of words is wrapped, but not narrower
 
@@ -41,21 +42,60 @@ class Table:
     marked: Sequence[int] = ()
 
 
-def note_of(table: Table, titles: Collection[str]) -> str:
-    """The note without the sentences about other columns than `titles`, which begin with "Column: "."""
-    gone = {column.title for column in table.columns} - set(titles)
-    parts = [part for part in table.note.removesuffix(".").split(". ") if part.partition(": ")[0] not in gone]
-    return ". ".join(parts) + "." * bool(parts and table.note)
+@dataclass(frozen=True)
+class Field(Generic[RowT]):
+    """A column of typed rows: its value in a row, and how a value is written, a function or the format of a number
+    (",.1f"). None is a dash. A field that `varies` is left out where all rows have the same.
+    """
+
+    title: str
+    value: Callable[[RowT], Any]
+    form: str | Callable[[Any], str] = str
+    unit: str = ""
+    align: Align = "right"
+    varies: bool = False
+
+    def text(self, value: Any) -> str:
+        """The cell of `value`."""
+        if value is None:
+            return NONE
+        return minus(format(value, self.form)) if isinstance(self.form, str) else self.form(value)
 
 
-def heads(text: str) -> tuple[Column, ...]:
-    """The columns of "Artifact | Device < | Load [ms]": units in brackets; `<` marks words, as the first column has."""
-    lines = []
-    for number, part in enumerate(text.split(" | ")):
-        title, _, unit = part.removesuffix(" <").partition(" [")
-        is_left = number == 0 or part.endswith(" <")
-        lines.append(Column(title, unit.removesuffix("]"), "left" if is_left else "right"))
-    return tuple(lines)
+def text_field(title: str, value: Callable[[RowT], str | None], *, varies: bool = False) -> Field[RowT]:
+    """A field of words, as the first of a table always is."""
+    return Field(title, value, align="left", varies=varies)
+
+
+def draw(
+    caption: str,
+    fields: Sequence[Field[RowT]],
+    rows: Sequence[RowT],
+    note: str = "",
+    marked: Callable[[RowT], bool] = lambda _: False,
+) -> Table:
+    """`rows` as text, in their order. Fields without a value in any row are left out, but for the first, and with them
+    the sentences of the note about them, which begin with "Title: ".
+    """
+
+    def is_shown(field: Field[RowT], value: Any, first: Any) -> bool:
+        return value is not None and not (field.varies and value == first)
+
+    values = [[field.value(row) for row in rows] for field in fields]
+    shown = [
+        (field, column)
+        for field, column in zip(fields, values, strict=True)
+        if field is fields[0] or not rows or any(is_shown(field, value, column[0]) for value in column)
+    ]
+    gone = {field.title for field in fields} - {field.title for field, _ in shown}
+    sentences = [part for part in note.removesuffix(".").split(". ") if part.partition(": ")[0] not in gone]
+    return Table(
+        caption,
+        [Column(field.title, field.unit, field.align) for field, _ in shown],
+        list(zip(*([field.text(value) for value in column] for field, column in shown), strict=True)),
+        ". ".join(sentences) + "." * bool(sentences and note),
+        [index for index, row in enumerate(rows) if marked(row)],
+    )
 
 
 def escape_line(text: str) -> str:
@@ -195,13 +235,15 @@ def number(value: float | None, digits: int = 3) -> str:
     return fixed(value, decimals)
 
 
-def aligned(values: Sequence[float | None], digits: int = 3, most: int = 4) -> list[str]:
-    """A column with one number of decimals: as many as its smallest value needs for `digits`, at most `most`."""
+def aligned(values: Iterable[float | None], digits: int = 3, most: int = 4) -> str:
+    """The format of numbers whose points are aligned: with the decimals that the smallest needs for `digits`, at most
+    `most`.
+    """
     magnitudes = [abs(value) for value in values if value]
     decimals = 0
     if magnitudes:
         decimals = min(max(digits - 1 - math.floor(math.log10(min(magnitudes))), 0), most)
-    return [fixed(value, decimals) for value in values]
+    return f",.{decimals}f"
 
 
 def megabytes(count: float | None) -> str:

@@ -5,7 +5,7 @@ consists of: sections of tables and figures, each a function of `ReportData`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +28,7 @@ from msdc.distill.run_folder import METRICS_FILE, Metrics
 from msdc.distill.sweep import TABLE_FILE, SweepTable, is_sweep, read_sweep
 from msdc.errors import InputError
 from msdc.files import read_json
-from msdc.tables import NONE, Table, fixed, joined, millions, number
+from msdc.tables import NONE, Field, RowT, Table, fixed, joined, millions, number, text_field
 
 MODEL_STYLES = {
     "teacher": ("m1", "ring"),
@@ -221,6 +221,14 @@ class Shown(NamedTuple):
     run: DeviceRun
     style: Style
     device_label: str
+
+
+def fields_of(shown: Callable[[RowT], Shown]) -> list[Field[RowT]]:
+    """The columns of a table of runs that name the artifact and, of several, the device."""
+    return [
+        text_field("Artifact", lambda row: shown(row).style.name),
+        text_field("Device", lambda row: shown(row).device_label, varies=True),
+    ]
 
 
 def truncated_text(count: int | None) -> str:

@@ -17,6 +17,7 @@ from msdc.bench.accuracy.document import Evaluation
 from msdc.bench.compare import compare_results
 from msdc.bench.report import sections
 from msdc.bench.report.drawing import marker, standalone
+from msdc.bench.report.earlier import comparison, history
 from msdc.bench.report.evaluation import evaluations as evaluation_sections
 from msdc.bench.report.evaluation import parts, subject
 from msdc.bench.report.model import Report, ReportData, ReportSection, StageLog, Twin, read_inputs, read_training
@@ -36,8 +37,6 @@ TEMPLATES = Path(__file__).resolve().parent
 SUFFIXES = (".html", ".md", ".json")
 TERMINAL_SECTIONS = ("choice", "targets", "comparison")
 MANY_COLUMNS, MANY_WORDS = 9, 3  # more are many
-# Columns that are left out where all rows have the same.
-CONSTANT = ("Device", "Threads")
 
 
 def _training(run_folder: Path, twin: Twin | None) -> list[StageLog]:
@@ -87,8 +86,8 @@ def build_report(
     candidates = (
         artifacts(data, judged),
         targets_section(judged),
-        sections.comparison(data),
-        sections.history(data),
+        comparison(data),
+        history(data),
         sections.accuracy(data),
         sections.artifacts(data),
         sections.latency(data),
@@ -112,36 +111,13 @@ def build_report(
         title=title or joined(list(dict.fromkeys(named))),
         subtitle=subtitle,
         created=created or datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        sections=[_informative(section) for section in candidates if section is not None],
+        sections=[section for section in candidates if section is not None],
         warnings=warnings(data),
         recommendation=recommend(data, judged),
         missed=missed(judged),
         comparisons=data.comparisons,
         source=results,
     )
-
-
-def _informative(section: ReportSection) -> ReportSection:
-    """Without columns that are empty, or have the same device or number of threads in every row."""
-
-    def informative(candidate: tables.Table, index: int) -> bool:
-        cells = {row[index] for row in candidate.rows}
-        return index == 0 or not (
-            cells == {tables.NONE} or (candidate.columns[index].title in CONSTANT and len(cells) == 1)
-        )
-
-    def table(full_table: tables.Table) -> tables.Table:
-        shown_indices = [i for i in range(len(full_table.columns)) if informative(full_table, i)]
-        cells = [[row[i] for i in shown_indices] for row in full_table.rows]
-        columns = [full_table.columns[i] for i in shown_indices]
-        return replace(
-            full_table,
-            columns=columns,
-            rows=cells,
-            note=tables.note_of(full_table, {column.title for column in columns}),
-        )
-
-    return replace(section, tables=list(map(table, section.tables)))
 
 
 def evaluation_report(document: Evaluation) -> Report:

@@ -21,6 +21,7 @@ from msdc.bench.report.model import (
     Sentence,
     Shown,
     bounds_text,
+    fields_of,
     interval_of,
     middle,
     sets_text,
@@ -31,7 +32,7 @@ from msdc.bench.result import DeviceRun
 from msdc.export.mobile.sizes import LEVEL, measured
 from msdc.export.mobile.web.npm import FILES
 from msdc.export.mobile.web.write import TOKENIZERS, module_source
-from msdc.tables import Table, fixed, heads, joined, megabytes, number, percent
+from msdc.tables import Field, draw, fixed, joined, megabytes, number, percent, text_field
 
 WEB, ANDROID = "a web page", "an Android app"
 # Devices that may be phones: over adb, by a link, or measured elsewhere. A link is also opened on computers.
@@ -274,58 +275,92 @@ def _drawn(data: ReportData) -> list[Figure]:
     return [] if figure is None else [replace(figure, caption=f"{note} {figure.caption}")]
 
 
-def artifacts(data: ReportData, judged: Sequence[Sequence[Judged]]) -> ReportSection | None:
-    """The first screen: one row per artifact and place with the decision and its figures; size against accuracy."""
-    if not data.runs:
-        return None
-    decisions: dict[tuple[str, str], str] = {}
-    ranked = sorted(data.runs, key=_rank)
+class _Choice(NamedTuple):
+    """A run on the first screen: the decision on its artifact, what that adds to an app, and its mean score with its
+    interval.
+    """
+
+    shown: Shown
+    decision: str
+    app: str
+    size: int | None
+    score: tuple[float, tuple[float, float] | None] | None
+
+
+def _choices(data: ReportData, judged: Sequence[Sequence[Judged]], compressed: bool) -> list[_Choice]:
+    """Per device the artifacts that are taken, then the others, the smallest download first."""
+    ranked, decisions = sorted(data.runs, key=_rank), dict[tuple[str, str], str]()
     for app in (ANDROID, WEB):
         first = {s.style.name: s for s in reversed(ranked) if app_of(s.run) == app}
         chosen, reasons = choose(data, list(first.values()), judged)
         decisions |= {(app, name): reason for name, reason in reasons.items()}
         if chosen is not None:
             decisions[app, chosen.style.name] = TAKEN
-    apps = {
-        app: f": {app.partition(' ')[2]}" if len({key[0] for key in decisions}) > 1 else "" for app in (ANDROID, WEB)
-    }
-    several, wall = (
-        len({shown.device_label for shown in ranked}) > 1,
-        all(shown.run.clock == "wall" for shown in ranked),
-    )
-    small = any(sizes_of(shown.run).download is not None for shown in ranked)
-    rows = []
+    choices = []
     for shown in ranked:
-        run, timing = shown.run, data.timing(shown.run)
-        decision = OTHER_OUTPUT if parity_failures([run]) else decisions[app_of(run), shown.style.name]
-        decision += apps[app_of(run)] if decision == TAKEN else ""
-        time = data.time(run)
-        if timing is not None and run.clock == "wall":
-            around, unit = "–".join(middle(timing)), "" if wall else " ms"
-            time = f"{around}{unit} (noisy)" if timing.noisy else f"{number(timing.p50)}{unit} ({around})"
-        mean, span = data.mean(run.accuracy), data.interval(run.accuracy)
-        score = fixed(mean, 1) + (f" {bounds_text(*span)}" if span else "")
-        sizes = sizes_of(run)
-        size = sizes.download if small else sizes.bundle + sizes.runtime
-        cells = (decision, megabytes(size), time, fixed(rise_mib(run), 1), score)
-        rows.append((shown.style.name, cells[0], *([shown.device_label] if several else []), *cells[1:]))
-    places = list(dict.fromkeys(shown.device_label for shown in ranked))
-    order = {shown.style.name: sizes_of(shown.run).download or 0 for shown in reversed(ranked)}
-    rows.sort(key=lambda row: (places.index(row[2]) if several else 0, not row[1].startswith(TAKEN), order[row[0]]))
-    time, added = f"{data.length} tokens" if data.length else "Median", "Download" if small else "Installed"
-    columns = heads(f"Artifact | Decision < |{' Device < |' * several} {added} [MB] | {time}{' [ms]' * wall} | "
-                    "Memory [MiB] | Accuracy")  # fmt: skip
-    taken = [i for i, row in enumerate(rows) if row[1].startswith(TAKEN)]
+        run, app, sizes = shown.run, app_of(shown.run), sizes_of(shown.run)
+        decision = OTHER_OUTPUT if parity_failures([run]) else decisions[app, shown.style.name]
+        size = sizes.download if compressed else sizes.bundle + sizes.runtime
+        score = None if (mean := data.mean(run.accuracy)) is None else (mean, data.interval(run.accuracy))
+        choices.append(_Choice(shown, decision, app, size, score))
+    devices = list(dict.fromkeys(shown.device_label for shown in ranked))
+    downloads = {shown.style.name: sizes_of(shown.run).download or 0 for shown in reversed(ranked)}
+
+    def rank(row: _Choice) -> tuple[int, bool, int]:
+        name, device_label = row.shown.style.name, row.shown.device_label
+        return devices.index(device_label), row.decision != TAKEN, downloads[name]
+
+    return sorted(choices, key=rank)
+
+
+def _time_text(data: ReportData, run: DeviceRun, unit: str) -> str | None:
+    """The median with the middle 80 % of its samples, of noisy ones these alone; None where it was not measured."""
+    if (timing := data.timing(run)) is None:
+        return None
+    if run.clock != "wall":
+        return data.time(run)
+    around = "–".join(middle(timing))
+    return f"{around}{unit} (noisy)" if timing.noisy else f"{number(timing.p50)}{unit} ({around})"
+
+
+def artifacts(data: ReportData, judged: Sequence[Sequence[Judged]]) -> ReportSection | None:
+    """The first screen: one row per artifact and place with the decision and its figures; size against accuracy."""
+    if not data.runs:
+        return None
+    runs = [shown.run for shown in data.runs]
+    compressed = any(sizes_of(run).download is not None for run in runs)
+    wall = all(run.clock == "wall" for run in runs)
+    several = len({app_of(run) for run in runs}) > 1
+    time, added = f"{data.length} tokens" if data.length else "Median", "Download" if compressed else "Installed"
+
+    def decision(row: _Choice) -> str:
+        return row.decision + (f": {row.app.partition(' ')[2]}" if several and row.decision == TAKEN else "")
+
+    def score(value: tuple[float, tuple[float, float] | None]) -> str:
+        mean, span = value
+        return fixed(mean, 1) + (f" {bounds_text(*span)}" if span else "")
+
+    named: list[Field[_Choice]] = fields_of(lambda row: row.shown)
+    fields: list[Field[_Choice]] = [
+        named[0],
+        text_field("Decision", decision),
+        *named[1:],
+        Field(added, lambda row: row.size, megabytes, "MB"),
+        Field(time, lambda row: _time_text(data, row.shown.run, "" if wall else " ms"), unit="ms" * wall),
+        Field("Memory", lambda row: rise_mib(row.shown.run), ",.1f", "MiB"),
+        Field("Accuracy", lambda row: row.score, score),
+    ]
     entries = next((shown.run.accuracy for shown in data.artifacts if data.mean(shown.run.accuracy) is not None), ())
     scored = [entry for entry in entries if entry.spearman is not None]
-    note = f"{added}: program, tokenizer and runtime, {'' if small else 'un'}compressed. "
+    note = f"{added}: program, tokenizer and runtime, {'' if compressed else 'un'}compressed. "
     note += "Memory: what it adds to the process."
-    if any(shown.run.clock == "wall" and shown.run.latency for shown in ranked):
+    if any(run.clock == "wall" and run.latency for run in runs):
         note += f" {time}: median (10th–90th percentile); noisy ones without the median."
     if scored:
         note += f" Accuracy: Spearman × 100 on {sets_text(scored)}"
         note += " [95 % interval]." if data.interval(entries) else "."
-    table = Table("Artifacts", columns, rows, note, taken)
+    rows = _choices(data, judged, compressed)
+    table = draw("Artifacts", fields, rows, note, marked=lambda row: row.decision == TAKEN)
     return ReportSection("choice", "Artifacts", "", _drawn(data), [table], tables_first=True, open=True)
 
 

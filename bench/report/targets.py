@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
 
-from msdc.bench.report.model import ReportData, ReportSection, Shown, spearmans
+from msdc.bench.report.model import ReportData, ReportSection, Shown, fields_of, spearmans
 from msdc.bench.result import Accuracy, DeviceRun
 from msdc.errors import InputError
-from msdc.tables import Column, Table, fixed, number
+from msdc.tables import Field, draw, fixed, number, text_field
 
 TargetKind = Literal["latency", "size", "memory", "accuracy"]
 TargetVerdict = Literal["pass", "fail", "not measured"]
@@ -157,28 +157,34 @@ def missed(judged: Sequence[Sequence[Judged]]) -> list[str]:
     return lines
 
 
+def _verdict(row: Sequence[Judged]) -> str:
+    """The verdict on a run by all its targets."""
+    verdicts = {judgement.verdict for judgement in row}
+    return "fail" if "fail" in verdicts else "pass" if verdicts == {"pass"} else "incomplete"
+
+
+def _target_field(target: Limit, index: int) -> Field[Sequence[Judged]]:
+    """The column of the target that is judged at `index` of a row."""
+    title = target.what[:1].upper() + target.what[1:]
+    return Field(title, lambda row: row[index].text, unit=target.bound, align="left")
+
+
 def targets_section(judged: Sequence[Sequence[Judged]]) -> ReportSection | None:
     """One row per run, one column per target; None without targets."""
     if not judged:
         return None
-    rows, met = [], 0
-    for row in judged:
-        verdicts = {judgement.verdict for judgement in row}
-        verdict = "fail" if "fail" in verdicts else "pass" if verdicts == {"pass"} else "incomplete"
-        met += verdict == "pass"
-        rows.append(
-            [row[0].shown.style.name, row[0].shown.device_label, verdict, *(judgement.text for judgement in row)]
-        )
-    targets = [judgement.target for judgement in judged[0]]
-    named = ((target.what[:1].upper() + target.what[1:], target.bound) for target in targets)
-    heads = (("Artifact", ""), ("Device", ""), ("Verdict", ""), *named)
-    columns = [Column(title, unit, "left") for title, unit in heads]
+    fields: list[Field[Sequence[Judged]]] = [
+        *fields_of(lambda row: row[0].shown),
+        text_field("Verdict", _verdict),
+        *(_target_field(judgement.target, index) for index, judgement in enumerate(judged[0])),
+    ]
     notes = [
         "Latency is the median in time; counted instructions are not judged. Memory is the peak of the native runner's "
         "process, or the PSS of a browser's renderer; runs from Python include the interpreter and are not judged."
     ]
     if any(judgement.noisy for row in judged for judgement in row):
         notes.append("Noisy: the samples spread so far that the median may be too high; measure again.")
-    lead = f"{met} of {len(rows)} run{'s' if len(rows) != 1 else ''} meet{'s' if met == 1 else ''} all targets."
-    table = Table("Targets", columns, rows)
+    met = sum(_verdict(row) == "pass" for row in judged)
+    lead = f"{met} of {len(judged)} run{'s' if len(judged) != 1 else ''} meet{'s' if met == 1 else ''} all targets."
+    table = draw("Targets", fields, judged)
     return ReportSection("targets", "Targets", lead, (), [table], notes, open=True)

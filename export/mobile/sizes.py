@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msdc.tables import Table, heads, to_markdown
+from msdc.tables import Field, draw, text_field, to_markdown
 
 # Written by benchmarks/app_size.py: runtime, or "core" -> {what, source, bytes, compressed} of its arm64 libraries.
 MEASURED = Path(__file__).with_name("runtime_sizes.json")
@@ -35,8 +35,12 @@ def size_table(folder: Path, parts: Mapping[str, Sequence[str]], libraries: Mapp
         rows.append((f"{what}: {', '.join(files)}", sum(path.stat().st_size for path in paths), deflated(paths)))
     rows += [(what, *sizes) for what, sizes in libraries.items()]
     rows.append(("together", sum(row[1] for row in rows), sum(row[2] for row in rows)))
-    shown = [(what, f"{size:,}", f"{small:,}") for what, size, small in rows]
-    return to_markdown(Table("", heads("part | bytes | bytes compressed"), shown))
+    fields: list[Field[tuple[str, int, int]]] = [
+        text_field("part", lambda row: row[0]),
+        Field("bytes", lambda row: row[1], ","),
+        Field("bytes compressed", lambda row: row[2], ","),
+    ]
+    return to_markdown(draw("", fields, rows))
 
 
 def app_sizes(folder: Path, parts: Mapping[str, Sequence[str]], runtime: str) -> str:

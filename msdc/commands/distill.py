@@ -12,7 +12,7 @@ from msdc.command_options import quiet_option
 from msdc.distill import distill
 from msdc.distill.training.progress import TRACKERS
 from msdc.files import read_json
-from msdc.tables import Table, filled, heads, terminal_width, to_text
+from msdc.tables import Field, draw, filled, terminal_width, text_field, to_text
 
 
 @click.command()
@@ -165,8 +165,12 @@ def _list(recipe: str | None, as_json: bool) -> None:
     if recipe is None:
         names = Counter(row["name"].partition(":")[0] for row in rows)
         abouts = {row["name"]: row["about"] for row in rows}
-        shown = [(name, str(count - 1), abouts[name]) for name, count in names.items()]
-        click.echo(to_text(Table("Shipped recipes", heads("Recipe | Rows | What it is <"), shown), width))
+        fields: list[Field[str]] = [
+            text_field("Recipe", str),
+            Field("Rows", lambda name: names[name] - 1),
+            text_field("What it is", abouts.get),
+        ]
+        click.echo(to_text(draw("Shipped recipes", fields, list(names)), width))
         click.echo("rows and figures of one: msdc distill --list RECIPE")
         return
     recipe_row, *others = rows
@@ -183,6 +187,10 @@ def _list(recipe: str | None, as_json: bool) -> None:
             if text not in recipe_row["differs"]:  # those of all rows are printed once
                 differs.setdefault(text, []).append(lines[-1][0])
     caption = f"{recipe_row['name']}: {recipe_row['about']} Its rows, as {recipe_row['name']}:ROW"
-    click.echo(to_text(Table(caption, heads("Row | What it is, tables and figures of the paper <"), lines), width))
+    columns: list[Field[tuple[str, str]]] = [
+        text_field("Row", lambda line: line[0]),
+        text_field("What it is, tables and figures of the paper", lambda line: line[1]),
+    ]
+    click.echo(to_text(draw(caption, columns, lines), width))
     for text, named in differs.items():
         click.echo("\n" + filled(f"Differs from the paper ({', '.join(named)}): {text}", width))

@@ -22,7 +22,7 @@ from msdc.loading import open_model
 from msdc.progress import say
 from msdc.search.documents import Hit
 from msdc.search.index import index_of
-from msdc.tables import Table, heads, to_text
+from msdc.tables import Field, draw, text_field, to_text
 
 SHOWN = 160  # characters of a passage
 
@@ -50,15 +50,29 @@ def _conditions(words: Sequence[str]) -> dict[str, Any]:
     return conditions
 
 
-def _row(hit: Hit) -> tuple[str, ...]:
-    """One hit: its id, scores and passage, with the passage's position unless it is the whole text."""
-    passage = " ".join(hit.passage.split())
+def _entry(hit: Hit) -> str:
+    """The id of a hit, with the position of its passage unless that is the whole text."""
     position = "" if hit.passage == hit.text else f" [{hit.start}-{hit.end}]"
     equal = f" (+{hit.count - 1} equal)" if hit.count > 1 else ""
+    return f"{hit.id}{position}{equal}"
+
+
+def _passage(hit: Hit) -> str:
+    passage = " ".join(hit.passage.split())
     title = f"{hit.title}: " if hit.title else ""
-    shortened = passage if len(passage) <= SHOWN else f"{passage[: SHOWN - 1]}…"
-    scores = ["" if score is None else f"{score:.3g}" for score in (hit.cosine, hit.words)]
-    return f"{hit.id}{position}{equal}", *scores, title + shortened
+    return title + (passage if len(passage) <= SHOWN else f"{passage[: SHOWN - 1]}…")
+
+
+def _score(score: float | None) -> str:
+    return "" if score is None else f"{score:.3g}"
+
+
+HIT_FIELDS: list[Field[Hit]] = [
+    text_field("Entry", _entry),
+    Field("Cosine", lambda hit: _score(hit.cosine)),
+    Field("Words", lambda hit: _score(hit.words)),
+    text_field("Text", _passage),
+]
 
 
 @click.command()
@@ -185,8 +199,7 @@ def command(
     for result in results:
         click.echo(f"\n{printable(result.query)}")
         if result.hits:
-            rows = [_row(hit) for hit in result.hits]
-            click.echo(to_text(Table("", heads("Entry | Cosine | Words | Text <"), rows)))
+            click.echo(to_text(draw("", HIT_FIELDS, result.hits)))
         else:
             click.echo("  (none)" if threshold is None else f"  (none with a cosine of at least {threshold})")
         say(f"  {result.encode_ms:.1f} ms to encode, {result.search_ms:.1f} ms to search")
