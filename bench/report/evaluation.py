@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from msdc.bench.accuracy import document as scored
 from msdc.bench.accuracy.document import Evaluation, Score
 from msdc.bench.report import charts
 from msdc.bench.report.drawing import Figure, Style
 from msdc.bench.report.model import ReportSection, numbered_style, truncated_text
-from msdc.tables import NONE, Column, Table, fixed, joined, signed
+from msdc.tables import NONE, Column, Field, Table, draw, fixed, joined, signed, text_field
 
 # task -> headline score, decimals, title of its table
 TASKS = {
@@ -28,12 +29,11 @@ TASKS = {
     "drift": ("cosine", 4, "Drift of an artifact from its float model: mean cosine"),
     "mteb": ("main score", 1, "Tasks of mteb: main score x 100"),
 }
-# Columns whose cells are words; the cells of all others are numbers.
-WORDS = ("set", "sets", "model", "against", "runs on", "precision", "gates of msdc export", "measure", "system")
 UNSEEN = "unseen pairs"
 # Tasks whose scores are x 100 and better when higher; a chart shows these.
 HUNDREDS = ("sts", "mining", "tatoeba", "xsr", "retrieval", "classification", "transfer", "mteb")
 MAX_WORDS, MAX_DOTS = 4, 16
+GATES = {True: "passed", False: "failed", None: None}
 # The level at which p and the 95 % interval are compared.
 ALPHA = 0.05
 
@@ -41,8 +41,9 @@ ScoreT = TypeVar("ScoreT", bound=Score)
 Details = tuple[list[Table], list[Figure]]
 
 
-def _table(caption: str, titles: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> Table:
-    columns = [Column(title, align="left" if i == 0 or title in WORDS else "right") for i, title in enumerate(titles)]
+def _table(caption: str, titles: Sequence[str], rows: Sequence[Sequence[str]], note: str = "", named: int = 1) -> Table:
+    """A column per model or part, of numbers, after `named` columns of words."""
+    columns = [Column(title, align="left" if i < named else "right") for i, title in enumerate(titles)]
     return Table(caption, columns, rows, note)
 
 
@@ -54,8 +55,8 @@ def _number(task: str, value: float | None, interval: Sequence[float | None] | N
     return shown(value, decimals) + bounds
 
 
-def _p_value_text(value: float | None) -> str:
-    return fixed(value, 3) if value is None or value >= 0.001 else "< 0.001"
+def _p_value_text(value: float) -> str:
+    return fixed(value, 3) if value >= 0.001 else "< 0.001"
 
 
 def _by(results: Iterable[ScoreT], key: str) -> dict[str, list[ScoreT]]:
@@ -163,9 +164,13 @@ def _classification(results: Sequence[scored.ClassificationScore]) -> Details:
 
 
 def _bias(results: Sequence[scored.BiasScore]) -> Details:
-    rows = [
-        [r.name, r.model, fixed(r.joint, 1), fixed(r.mean, 1), _number("bias", r.bias), _p_value_text(r.p)]
-        for r in results
+    fields: list[Field[scored.BiasScore]] = [
+        text_field("sets", lambda score: score.name),
+        text_field("model", lambda score: score.model),
+        Field("joint", lambda score: score.joint, ",.1f"),
+        Field("mean", lambda score: score.mean, ",.1f"),
+        Field("bias", lambda score: score.bias, partial(_number, "bias")),
+        Field("p", lambda score: score.p, _p_value_text),
     ]
     figures, drawn = [], set()
     for result in results:
@@ -180,18 +185,20 @@ def _bias(results: Sequence[scored.BiasScore]) -> Details:
             f"the centres of the languages are {picture.gap:.2f} standard deviations apart."
         )
         figures.append(charts.scatter(f"Two languages in one plane, {result.model}", groups, caption))
-    return [_table("Language bias in detail", ["sets", "model", "joint", "mean", "bias", "p"], rows)], figures
+    return [draw("Language bias in detail", fields, results)], figures
 
 
 def _geometry(results: Sequence[scored.GeometryScore]) -> Details:
-    rows = []
-    for score in results:
-        language = score.language_separability
-        read = f"{fixed(language.accuracy, 1)} (chance {language.chance:.1f})" if language else NONE
-        numbers = (score.alignment, score.uniformity, score.isotropy, score.mean_cosine)
-        rows.append([score.model, *(fixed(value, 3) for value in numbers), read])
-    titles = ["model", "alignment", "uniformity", "isotropy", "mean cosine", "language predicted from the vector"]
-    return [_table("Geometry in detail", titles, rows)], []
+    fields: list[Field[scored.GeometryScore]] = [
+        text_field("model", lambda score: score.model),
+        Field("alignment", lambda score: score.alignment, ",.3f"),
+        Field("uniformity", lambda score: score.uniformity, ",.3f"),
+        Field("isotropy", lambda score: score.isotropy, ",.3f"),
+        Field("mean cosine", lambda score: score.mean_cosine, ",.3f"),
+        Field("language predicted from the vector", lambda score: score.language_separability,
+              lambda language: f"{fixed(language.accuracy, 1)} (chance {language.chance:.1f})"),
+    ]  # fmt: skip
+    return [draw("Geometry in detail", fields, results)], []
 
 
 def _drift(results: Sequence[scored.DriftScore]) -> Details:
@@ -214,17 +221,36 @@ def _drift(results: Sequence[scored.DriftScore]) -> Details:
     return _grids(results, ": mean and lowest cosine", "texts (count)", cells, note), figures
 
 
+class _Ranked(NamedTuple):
+    """How well a set is searched in one way."""
+
+    name: str
+    model: str
+    ranking: scored.SearchScore | scored.SearchPart
+
+    @property
+    def mrr(self) -> float | None:
+        """The mean reciprocal rank."""
+        return self.ranking.value if isinstance(self.ranking, scored.Score) else self.ranking.mrr
+
+
 def _search(results: Sequence[scored.SearchScore]) -> Details:
-    rows = []
-    for score in results:
-        for way, ranking in (("vectors", score), ("words", score.words), ("both", score.both)):
-            if ranking is not None and ranking.acc1 is not None:
-                mrr = ranking.value if isinstance(ranking, scored.Score) else ranking.mrr
-                cells = (fixed(value, 1) for value in (ranking.acc1, ranking.acc5, mrr, ranking.ndcg))
-                rows.append([f"{score.name}, {way}", score.model, *cells])
+    rows = [
+        _Ranked(f"{score.name}, {way}", score.model, ranking)
+        for score in results
+        for way, ranking in (("vectors", score), ("words", score.words), ("both", score.both))
+        if ranking is not None and ranking.acc1 is not None
+    ]
+    fields: list[Field[_Ranked]] = [
+        text_field("set", lambda row: row.name),
+        text_field("model", lambda row: row.model),
+        Field("acc@1", lambda row: row.ranking.acc1, ",.1f"),
+        Field("acc@5", lambda row: row.ranking.acc5, ",.1f"),
+        Field("MRR@10", lambda row: row.mrr, ",.1f"),
+        Field("nDCG@10", lambda row: row.ranking.ndcg, ",.1f"),
+    ]
     note = "Words: SQLite's FTS5 (BM25). Both: bm25 + 20 x the cosine of the best passage, as msdc search ranks."
-    titles = ["set", "model", "acc@1", "acc@5", "MRR@10", "nDCG@10"]
-    return ([_table("Search by vectors, words and both", titles, rows, note)] if rows else []), []
+    return ([draw("Search by vectors, words and both", fields, rows, note)] if rows else []), []
 
 
 DETAILS: dict[str, Callable[[Any], Details]] = {
@@ -233,19 +259,25 @@ DETAILS: dict[str, Callable[[Any], Details]] = {
 }  # fmt: skip
 
 
+def _precision(model: scored.ModelRecord) -> str:
+    """Of an artifact, or in which the weights of a float model are stored."""
+    if model.precision or model.runtime is not None:
+        return model.precision or ""
+    return f"weights stored as {model.weights_stored_as}" if model.weights_stored_as else "float32"
+
+
 def _models(document: Evaluation) -> Table | None:
     """Float models, and artifacts with their bytes and whether they pass the gates; None without artifacts."""
-    rows = []
-    for model in document.models:
-        if model.runtime is None:
-            stored = f"weights stored as {model.weights_stored_as}" if model.weights_stored_as else "float32"
-            rows.append([model.label, model.kind, model.precision or stored, NONE, NONE])
-        else:
-            gates = {True: "passed", False: "failed", None: NONE}[model.gates_kept]
-            rows.append([model.label, model.runtime, model.precision or "", fixed(model.bytes, 0), gates])
-    artifacts = any(model.runtime is not None for model in document.models)
-    titles = ["model", "runs on", "precision", "program bytes", "gates of msdc export"]
-    return _table("Models", titles, rows) if artifacts else None
+    if all(model.runtime is None for model in document.models):
+        return None
+    fields: list[Field[scored.ModelRecord]] = [
+        text_field("model", lambda model: model.label),
+        text_field("runs on", lambda model: model.runtime or model.kind),
+        text_field("precision", _precision),
+        Field("program bytes", lambda model: model.runtime and model.bytes, ",.0f"),
+        text_field("gates of msdc export", lambda model: model.runtime and GATES[model.gates_kept]),
+    ]
+    return draw("Models", fields, document.models)
 
 
 def _families(document: Evaluation) -> Iterable[tuple[str, str, list[Score], list[str]]]:
@@ -311,33 +343,48 @@ def _overview(document: Evaluation) -> Table | None:
             rows.append([what + (f", {UNSEEN}" if unseen else ""), measure, *cells])
     titles = ["sets", "measure", *models]
     note = "Means over the sets; each set is listed below."
-    return _table("Overview", titles, rows, note) if len(families) > 2 else None
+    return _table("Overview", titles, rows, note, named=2) if len(families) > 2 else None
+
+
+class _Tested(NamedTuple):
+    """A score, the paired test of it against that of another model, and its p."""
+
+    score: Score
+    test: scored.Against
+    p_value: float
+
+    @property
+    def difference(self) -> str:
+        """In points, with its interval."""
+        bounds = f" [{', '.join(signed(bound, 2) for bound in self.test.interval)}]" if self.test.interval else ""
+        return signed(self.test.difference, 2) + bounds
+
+    @property
+    def undecided(self) -> bool:
+        """Whether p and the interval disagree."""
+        low, high = self.test.interval or (None, None)
+        has_zero = low is not None and high is not None and low <= 0 <= high
+        return self.test.interval is not None and (self.p_value < ALPHA) == has_zero
 
 
 def _differences(document: Evaluation) -> Table | None:
     """Paired tests, one row each; where p and the interval disagree, the row is marked as undecided."""
-    rows = []
-    for result in document.results:
-        test = result.against
-        if test is not None and test.p is not None:
-            low, high = test.interval or (None, None)
-            bounds = f" [{signed(low, 2)}, {signed(high, 2)}]" if test.interval else ""
-            zero = low is not None and high is not None and low <= 0 <= high
-            split = " *" if test.interval and (test.p < ALPHA) == zero else ""
-            rows.append(
-                [
-                    result.name,
-                    result.model,
-                    test.model,
-                    signed(test.difference, 2) + bounds,
-                    _p_value_text(test.p) + split,
-                ]
-            )
+    rows = [
+        _Tested(result, result.against, result.against.p)
+        for result in document.results
+        if result.against is not None and result.against.p is not None
+    ]
+    fields: list[Field[_Tested]] = [
+        text_field("set", lambda row: row.score.name),
+        text_field("model", lambda row: row.score.model),
+        text_field("against", lambda row: row.test.model),
+        Field("difference", lambda row: row.difference),
+        Field("p", lambda row: _p_value_text(row.p_value) + " *" * row.undecided),
+    ]
     note = "Same items, points x 100. Interval: paired bootstrap; p: two-sided paired permutation test."
-    if any(row[-1].endswith("*") for row in rows):
+    if any(row.undecided for row in rows):
         note += " * The two tests disagree at 5 %: the difference is not decided."
-    titles = ["set", "model", "against", "difference", "p"]
-    return _table("Differences between models", titles, rows, note) if rows else None
+    return draw("Differences between models", fields, rows, note) if rows else None
 
 
 def _published(table: scored.PublishedTable) -> Table:

@@ -445,7 +445,9 @@ def _listed(name: str, record: Record) -> str:
     return f"{name}: " + ", ".join(f"{key.replace('_', ' ')} {text}" for key, text in named)
 
 
-def _token_ids(parity: DeviceParity) -> str:
+def _token_ids(parity: DeviceParity | None) -> str | None:
+    if parity is None:
+        return None
     return "equal" if parity.ids_equal else f"{len(parity.ids_differ)} of {parity.texts} differ"
 
 
@@ -470,7 +472,7 @@ def method(data: ReportData) -> ReportSection | None:
         parity_field("Cosine to export", "lowest", lambda parity: parity.min_cosine),
         parity_field("Cosine to float model", "mean", lambda parity: parity.float_mean_cosine),
         parity_field("Cosine to float model", "lowest", lambda parity: parity.float_min_cosine),
-        text_field("Token ids", lambda row: None if row.run.parity is None else _token_ids(row.run.parity)),
+        text_field("Token ids", lambda row: _token_ids(row.run.parity)),
         text_field("Measured", lambda row: row.run.created[:16].replace("T", " ")),
         text_field("How", lambda row: f"{row.run.origin}, {row.run.harness}, {CLOCKS[row.run.clock]}"),
         text_field("Versions", lambda row: ", ".join(map(" ".join, row.run.versions.items())) or None),
