@@ -66,7 +66,7 @@ def test_a_killed_rebuild_goes_on_where_it_stopped(models, path, monkeypatch):
         "import os, signal, sys; sys.path.insert(0, sys.argv[3])\n"
         "import msdc; from msdc.search import index as indexes; indexes.BLOCK = 5\n"
         "stop = lambda done, total: done < 30 or os.kill(os.getpid(), signal.SIGKILL)\n"
-        "indexes.open_index(sys.argv[1], None).rebuild(msdc.load_encoder(sys.argv[2]), stop)\n"
+        "msdc.open_index(sys.argv[1], None).rebuild(msdc.load_encoder(sys.argv[2]), stop)\n"
     )
     words = [sys.executable, "-c", program, str(path), str(tiny.student_folder(4)), os.getcwd()]
     assert subprocess.run(words).returncode == -signal.SIGKILL
