@@ -75,7 +75,7 @@ def _verb(options: Callable[P, ExportOptions]) -> Export[P]:
     return cast(Export[P], with_option_keywords(ExportOptions, _export))
 
 
-def _export(model: str | Path = "msdc-mini", *, options: ExportOptions) -> Exported:
+def _export(model: str | Path = "msdc-mini", *, out: str | Path | None = None, options: ExportOptions) -> Exported:
     """Write the bundle of a model for a target: programs, tokenizer, golden vectors, manifest.
 
         from msdc.export import export
@@ -85,6 +85,7 @@ def _export(model: str | Path = "msdc-mini", *, options: ExportOptions) -> Expor
 
     Args:
         model: a shipped name, a folder, or a hub id: a student, or any encoder that sentence-transformers loads.
+        out: another name of `output`.
 
     Raises:
         InputError: no such model, or one that cannot be exported so; `output` exists without force.
@@ -95,7 +96,9 @@ def _export(model: str | Path = "msdc-mini", *, options: ExportOptions) -> Expor
     options.check()
     if options.with_runtime:
         runtime_folder()
-    out = Path(options.output or f"{Path(model).name}-{options.target}")
+    if out is not None and options.output is not None:
+        raise InputError("`out` and `output` are one argument: pass one of them")
+    out = Path(out or options.output or f"{Path(model).name}-{options.target}")
     refuse_existing(out, options.force, (MANIFEST_FILE,))
     if options.module and (package := package_folder(out, options.target)):
         refuse_existing(package, options.force, ("Package.swift",))

@@ -250,3 +250,11 @@ def test_help_and_the_function_import_no_torch():
         "try: main(['export', '--help'])\nexcept SystemExit: print('torch' in sys.modules)"
     )
     assert python(code).strip().endswith("False")
+
+
+def test_out_is_another_name_of_output(tiny_student, tmp_path):
+    folder = export(tiny_student, target="linux", runtime="onnx", out=tmp_path / "b").folder
+    assert folder == tmp_path / "b"
+    assert (folder / "bundle.json").is_file()
+    with pytest.raises(InputError, match="`out` and `output` are one argument"):
+        export(tiny_student, target="linux", out=tmp_path / "c", output=tmp_path / "d")
