@@ -41,14 +41,25 @@ from msdc.search.documents import (
 from msdc.search.file import IndexFile, is_index, read_document, require_index, stored_documents
 from msdc.search.matches import find_terms, merged, passage_to_show
 from msdc.search.passages import PassageEncoder
-from msdc.search.ranking import Mode, Plan, Ranked, WordMatch, add_document, match_words, rank, read_plan, run_all, sql
+from msdc.search.ranking import (
+    BLOCK,
+    CANDIDATES,
+    Mode,
+    Plan,
+    Ranked,
+    WordMatch,
+    add_document,
+    match_words,
+    rank,
+    read_plan,
+    run_all,
+    sql,
+)
 from msdc.search.rebuild import rebuild_passages
 from msdc.search.vectors import PassageVectors
 from msdc.search.words import Syntax, parse_query
 from msdc.text.passages import passages as split_passages
 
-BLOCK = 256  # documents that are encoded and written per transaction
-CANDIDATES = 1000  # documents by words and by vectors that are ranked together; a power of 4 more for hits beyond them
 SNIPPET_WORDS = 32  # of the passage that is shown of a text that was not encoded
 Model = SentenceEncoder | Callable[[], SentenceEncoder]
 

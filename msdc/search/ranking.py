@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import re
 import sqlite3
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -27,6 +28,10 @@ Ranked = tuple[int, float, float | None, float | None]  # document, score, cosin
 def sql(name: str) -> str:
     """A statement of search.sql."""
     return dict(part.split("\n", 1) for part in SEARCH_SQL.read_text(encoding="utf-8").split("-- name: ")[1:])[name]
+
+
+# Documents per transaction, documents that are ranked together, weight of a cosine: one place for all languages.
+BLOCK, CANDIDATES, COSINE_WEIGHT = map(int, re.findall(r"\d+", sql("constants")))
 
 
 def run_all(db: sqlite3.Connection, name: str) -> None:
@@ -112,7 +117,7 @@ def rank(
     if len(others) > 2 * NEAREST:
         nearest = dict(heapq.nlargest(NEAREST, others.items(), key=lambda pair: pair[1]))
         lowest = min(nearest.values())
-        lowest = lowest if mode == "vectors" else 20 * max(lowest, 0)
+        lowest = lowest if mode == "vectors" else COSINE_WEIGHT * max(lowest, 0)
         certain = lowest + 1e-4 * abs(lowest)  # scores are rounded to six digits
         for scores in ranked(nearest):
             if scores[1] <= certain:

@@ -45,6 +45,11 @@ CREATE TRIGGER inside BEFORE INSERT ON passages
   WHEN new.end > (SELECT length(CAST(text AS BLOB)) FROM documents WHERE id = new.document)
   BEGIN SELECT RAISE(ABORT, 'a passage outside its document'); END;
 
+-- name: constants
+-- Documents that are written in one transaction; documents by words and by vectors that are ranked together (four times as
+-- many, and again, for hits beyond them); the weight of a cosine in `ranked`.
+SELECT 256, 1000, 20
+
 -- name: add_facts
 -- The model's fingerprint, its name, and the identity of its weights, by which a phone's bundle is recognized.
 INSERT INTO facts VALUES ('model', ?1), ('name', ?2), ('source', ?3)

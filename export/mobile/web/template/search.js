@@ -6,8 +6,6 @@ import { findTerms, merged, passageToShow } from "./matches.js";
 import { EncoderError } from "./msdc.js";
 import { IS_SPACE, SPACE, chunksOf, indexWords, parseQuery } from "./words.js";
 
-const BLOCK = 256;
-const CANDIDATES = 1000; // documents that are ranked; 4 times as many, and again, for hits beyond them
 const MODES = ["words", "vectors", "both"], SYNTAXES = ["operators", "plain"];
 const SHORT = 8, JOINED = 32, TITLE_SHARE = 3; // tokens, see msdc/text/passages.py
 const PROBES = ["\u{12000}", "\u{103a0}"]; // characters that hardly any vocabulary has
@@ -16,6 +14,7 @@ const WIDE = "\ue000";
 const END = new RegExp(`(?<=[.!?…؟।])["'”’»)\\]]*${SPACE}+|(?<=[。！？])|(?<!${SPACE})${SPACE}*\\n${SPACE}*`, "g");
 // The statements of search.sql, which all platforms share, by name.
 const SQL = Object.fromEntries("{search_sql}".split("-- name: ").slice(1).map((part) => /^(\w+)\n(.*)$/s.exec(part).slice(1)));
+const [BLOCK, CANDIDATES] = SQL.constants.match(/\d+/g).map(Number);
 
 const utf8 = new TextEncoder(), decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 /** An intact index of another model: opened without an encoder, `rebuild` encodes its documents again. */

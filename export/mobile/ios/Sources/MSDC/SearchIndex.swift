@@ -81,8 +81,9 @@ public enum Filter: Sendable, ExpressibleByStringLiteral, ExpressibleByIntegerLi
 /// Uses the system's SQLite. Safe to share between threads. Without an encoder an index of any model is searched by its
 /// words, until `rebuild` encodes its documents.
 public final class SearchIndex: @unchecked Sendable {
-  private static let block = 256  // documents that are encoded and written together
-  private static let candidates = 1000  // documents of each kind that are ranked together; for hits beyond them more
+  private static let constants = sql("constants").split { !$0.isNumber }.map { Int($0)! }
+  private static let block = constants[0]
+  private static let candidates = constants[1]
   private static let lockMilliseconds = 60_000
 
   private var encoder: SentenceEncoder?

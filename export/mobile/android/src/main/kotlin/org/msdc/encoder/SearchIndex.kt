@@ -495,8 +495,9 @@ class SearchIndex private constructor(
     }
 
     companion object {
-        private const val BLOCK = 256 // documents that are encoded and written together
-        private const val CANDIDATES = 1000 // documents of each kind that are ranked together; for hits beyond them more
+        private val CONSTANTS = Regex("[0-9]+").findAll(sql("constants")).map { it.value.toInt() }.toList()
+        private val BLOCK = CONSTANTS[0]
+        private val CANDIDATES = CONSTANTS[1]
         private const val LOCK_MS = 60_000
         private const val REBUILT = "rebuilt" // states of the statement rebuild_state
         private const val REBUILDING = "rebuilding"
