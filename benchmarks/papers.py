@@ -139,12 +139,6 @@ RESAMPLES = 1000
 SEED = 0
 SEEDS = 3  # of an ordering of which anything is claimed: with fewer, their spread is hardly known
 LEVEL = 0.05  # of all orderings of a page together
-JUDGED = (
-    "An ordering is separated if the p-value of the paired difference, corrected by Holm's method over all judged "
-    "orderings of the page, is below 0.05; its interval is not corrected. 80 % power: the difference that four of "
-    "five such comparisons alone would find. With fewer than three seeds, or with both rows below a table's floor, an "
-    "ordering is not judged. With one seed an interval covers the items only."
-)
 Gold = Mapping[str, np.ndarray | None]
 
 
@@ -380,11 +374,8 @@ def page(tables: Sequence[PaperTable], results: Sequence[RowResult], gold: Gold,
         [
             f"Trained in {', '.join(precision)} on one thread. These students are tiny and trained "
             "for a few hundred steps: compare orders, not scores; the papers used other data, sizes and test sets.",
-            "A cell is the mean over seeds, in brackets the 95 % interval over seeds and test items together "
-            "(variance of the mean over seeds plus that over resampled items, Student's t), then the lowest and "
-            f"highest score of a seed. {JUDGED} "
-            "Test sets were scored once, after training; checkpoints were chosen on held-out pairs and STSb "
-            "dev.",
+            "A cell is the mean over seeds with the 95 % interval over seeds and test items, then the lowest and "
+            "highest seed; orderings are corrected by Holm's method over the page.",
             *(
                 _section(
                     table,
