@@ -408,10 +408,10 @@ class Run:
             if both_sides
             else with_prompt(teacher_prompts[0], [row.source for row in pairs])
         )
-        taught = with_prompt(teacher_prompts[0], sources) + others
+        teacher_texts = with_prompt(teacher_prompts[0], sources) + others
 
         def fit() -> tuple[float, dict[str, Any]]:
-            share = fit_head(learner, pooled_states(learner, read, self.precision), teacher.vectors(taught))
+            share = fit_head(learner, pooled_states(learner, read, self.precision), teacher.vectors(teacher_texts))
             return share, dict(learner.module.state_dict())
 
         share, state = parallel.on_rank_zero(fit)

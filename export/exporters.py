@@ -202,13 +202,13 @@ class CanonicalPlan(ExportPlan):
         return self.model.vectors(rows)
 
     def write_executorch(self, path: Path, style: ProgramStyle) -> WrittenProgram:
-        """See `ExportPlan`."""
+        """See `ProgramWriter`."""
         from msdc.export.executorch.lower import write_executorch
 
         return write_executorch(self.smoothed, self.precision_plan, path, max_length=self.max_length, style=style)
 
     def write_onnx(self, path: Path, target: str) -> WrittenProgram:
-        """See `ExportPlan`."""
+        """See `ProgramWriter`."""
         from msdc.export.onnx.write import write_onnx
 
         return write_onnx(self.smoothed, self.precision_plan, path, max_length=self.max_length, target=target)
@@ -262,14 +262,14 @@ class GenericPlan(ExportPlan):
         return reference_vectors(self.modules, rows, prompt_tokens)
 
     def write_executorch(self, path: Path, style: ProgramStyle) -> WrittenProgram:
-        """See `ExportPlan`; the program is one `forward`, with a mask if the style is `masked`."""
+        """See `ProgramWriter`; the program is one `forward`, with a mask if the style is `masked`."""
         from msdc.export.generic.programs import write_generic_executorch
 
         masked = style == "masked"
         return write_generic_executorch(self.smoothed, self.precision, path, max_length=self.max_length, masked=masked)
 
     def write_onnx(self, path: Path, target: str) -> WrittenProgram:
-        """See `ExportPlan`."""
+        """See `ProgramWriter`."""
         from msdc.export.generic.programs import write_generic_onnx
 
         return write_generic_onnx(

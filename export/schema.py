@@ -7,6 +7,7 @@ Shapes: N texts, D sentence width.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -86,9 +87,11 @@ class WrittenProgram:
 class ProgramWriter(Protocol):
     """A model that an exporter prepared: it writes its program for each runtime."""
 
+    @abstractmethod
     def write_executorch(self, path: Path, style: ProgramStyle) -> WrittenProgram:
         """Write and open a `.pte`."""
 
+    @abstractmethod
     def write_onnx(self, path: Path, target: str) -> WrittenProgram:
         """Write and open an `.onnx`, with its weights in a file next to it."""
 

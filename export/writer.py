@@ -43,7 +43,7 @@ from msdc.export.mobile.module import package_folder, require_module, write_nati
 from msdc.export.options import GENERIC, ExportSettings, ModelFacts
 from msdc.export.readme import bundle_readme
 from msdc.export.runtimes import RUNTIMES
-from msdc.export.schema import MANIFEST_FILE, ProgramPart, ProgramStyle, WrittenProgram
+from msdc.export.schema import MANIFEST_FILE, ProgramPart, ProgramWriter
 from msdc.export.tokenizer.compile import COMPILED_FILE, compile_tokenizer
 from msdc.files import staged_folder, write_text
 from msdc.progress import say
@@ -62,7 +62,7 @@ BEFORE, AFTER = ("msdc", "torch"), ("sentencepiece", "tokenizers")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportPlan(ABC):
+class ExportPlan(ProgramWriter, ABC):
     """A model that an exporter prepared: what a bundle states about it, its float vectors, and its programs.
 
     Attributes:
@@ -86,14 +86,6 @@ class ExportPlan(ABC):
     @abstractmethod
     def vectors(self, rows: Sequence[Sequence[int]], prompt_tokens: int) -> np.ndarray:
         """The float vectors [N, D] of rows of ids; the first `prompt_tokens` of each row are not pooled."""
-
-    @abstractmethod
-    def write_executorch(self, path: Path, style: ProgramStyle) -> WrittenProgram:
-        """Write and open a `.pte`."""
-
-    @abstractmethod
-    def write_onnx(self, path: Path, target: str) -> WrittenProgram:
-        """Write and open an `.onnx`, with its weights in a file next to it."""
 
 
 @dataclass(frozen=True)

@@ -25,12 +25,16 @@ Ranked = tuple[int, float, float | None, float | None]  # document, score, cosin
 
 
 @cache
+def _statements() -> dict[str, str]:
+    return dict(part.split("\n", 1) for part in SEARCH_SQL.read_text(encoding="utf-8").split("-- name: ")[1:])
+
+
 def sql(name: str) -> str:
     """A statement of search.sql."""
-    return dict(part.split("\n", 1) for part in SEARCH_SQL.read_text(encoding="utf-8").split("-- name: ")[1:])[name]
+    return _statements()[name]
 
 
-# Documents per transaction, documents that are ranked together, weight of a cosine: one place for all languages.
+# Documents per transaction, documents that are ranked together, weight of a cosine.
 BLOCK, CANDIDATES, COSINE_WEIGHT = map(int, re.findall(r"\d+", sql("constants")))
 
 
