@@ -337,18 +337,6 @@ def _scores(table: PaperTable, by_row: Mapping[str, list[RowResult]], gold: Gold
     return markdown(heads, lines)
 
 
-def _shares(table: PaperTable, by_row: Mapping[str, list[RowResult]]) -> list[str]:
-    """A paragraph of the shares of the loss in the last stage, of rows with several objectives; none without them."""
-    paragraphs = []
-    for row in table.rows:
-        raws = [result.raw for result in by_row.get(row.name, ()) if len(result.raw.get("shares", ())) > 1]
-        if raws:
-            shares = {name: 100 * np.mean([raw["shares"][name] for raw in raws]) for name in raws[0]["shares"]}
-            texts = ", ".join(f"{name} {share:.1f} %" for name, share in shares.items())
-            paragraphs.append(f"{row.label} ({texts})")
-    return ["Shares of the loss in the last stage: " + "; ".join(paragraphs) + "."] if paragraphs else []
-
-
 def _section(
     table: PaperTable, results: Sequence[RowResult], lines: Sequence[str], gold: Gold, notes: Mapping[str, str]
 ) -> str:
@@ -362,7 +350,6 @@ def _section(
         "Scored on: " + "; ".join(f"{name}: {notes[name]}" for name in table.sets) + ".",
         f"### Orderings, by {table.measures[0].name}",
         "\n".join(lines),
-        *_shares(table, by_row),
     ])  # fmt: skip
 
 
@@ -375,7 +362,8 @@ def page(tables: Sequence[PaperTable], results: Sequence[RowResult], gold: Gold,
             f"Trained in {', '.join(precision)} on one thread. These students are tiny and trained "
             "for a few hundred steps: compare orders, not scores; the papers used other data, sizes and test sets.",
             "A cell is the mean over seeds with the 95 % interval over seeds and test items, then the lowest and "
-            "highest seed; orderings are corrected by Holm's method over the page.",
+            "highest seed; orderings are corrected by Holm's method over the page. 80 % power: what four of five "
+            "such comparisons would find.",
             *(
                 _section(
                     table,
@@ -395,10 +383,8 @@ def train(row: Row, recipe: Recipe, folder: Path, runs: Path) -> tuple[Encoder, 
     others = sorted(path.parent for path in runs.glob("*/recipe.yaml") if path.parent != folder)
     run = Run(recipe, folder, (folder / "recipe.yaml").is_file(), others)
     result = run.run()
-    last = result.stages[recipe.stages[-1].name]
     facts = {
         "steps": {stage.name: stage.steps for stage in recipe.stages},
-        "shares": {key.removeprefix("share_"): value for key, value in last.items() if key.startswith("share_")},
         "precision": run.precision,
     }
     return load_encoder(result.student), facts
