@@ -1,4 +1,4 @@
-"""Sweeps: a recipe in several settings, with one table of results. Dry runs: a recipe's rows and steps, counted.
+"""Sweeps: a recipe in several settings, with one table of results.
 
 Points of a sweep come from `table=5` (all variants of a paper's table), `variant=one,two`, or `KEY=a,b,c` (the keys of
 `--set`), or from every combination of several of them. Stages that two points share are trained once
@@ -9,238 +9,44 @@ interval. A point that fails is a row with its reason; the others are trained.
 
 from __future__ import annotations
 
-import csv
 import errno
 import gc
-import io
 import json
 import re
-import textwrap
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from itertools import islice, product
+from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
-from msdc.distill.catalog import load_recipe, read_file, recipe_facts, split_name
-from msdc.distill.data.corpora import TextSource, is_here, open_corpora
-from msdc.distill.data.exclusion import Exclusion, read_exclusion
-from msdc.distill.data.tables import stored_about, tables_folder
+from msdc.distill.catalog import load_recipe, read_file, split_name
+from msdc.distill.dry_run import reasons_text
 from msdc.distill.inputs import read_inputs
-from msdc.distill.recipe import Corpus, Recipe, Stage, parse
+from msdc.distill.recipe import Recipe
 from msdc.distill.run_folder import METRICS_FILE, Metrics, RunFolder, changed_settings, read_recipe
+from msdc.distill.sweep_table import (
+    TABLE_FILE,
+    CurvePoint,
+    SweepRow,
+    SweepTable,
+    failures,
+    table_of,
+    to_csv,
+)
 from msdc.errors import DiskFullError, InputError, MsdcError, first_line, named_memory, printable
 from msdc.files import held, plain_name, read_json, write_json, write_text
 from msdc.progress import say, warn
-from msdc.tables import Column, Table, escape_line, fixed, to_latex, to_markdown
-from msdc.text.tabular import JSON_LINES, suffix_of
-from msdc.text.text_files import unpacked
+from msdc.tables import escape_line, to_latex, to_markdown
 
-# Training code is imported where it is used: a report reads tables of sweeps without torch.
+# Training code is imported where it is used: `points` are listed without torch.
 
-TABLE_FILE, PROGRAM_FILE = "table.json", "program.json"
-# What the columns of a sweep's table are.
-NOTES = {
-    ("mono", "cross", "avg"): "{}: Spearman x 100 on the recipe's `report` files.",
-    ("dev",): "{}: mean on the graded development files, x 100.",
-    (
-        "held-out nearest",
-        "held-out mse x 1000",
-    ): "{}: pairs of the training text left out of it, no measure of a paper.",
-    ("bytes",): "{}: int8 program for ONNX Runtime, predicted unless measured.",
-    ("ms",): "{}: median of a text of 32 tokens on this machine.",
-}
-# 97.5 % quantile of Student's t by degrees of freedom; beyond these, 2.2.
-STUDENT_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+PROGRAM_FILE = "program.json"
 # Keys of a recipe without an effect on the student.
 UNTRAINED = {"name", "about", "paper", "differs"}
 PAIR = re.compile(r"(?<![a-z])([a-z]{2})-([a-z]{2})(?![a-z])")
-
-
-# --- the table of a sweep ---------------------------------------------------------------------------------------------
-
-
-class _Stored(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class CurvePoint(_Stored):
-    """One validation: `x` in steps or epochs of the last stage, `score` on the development data, x 100."""
-
-    x: float
-    score: float
-
-
-class SweepRow(_Stored):
-    """One point. `row` is its row in the paper's table; `paper` and `ours` are scores by column.
-
-    `program` has `parameters`, `bytes` and, if measured, `ms` per text of 32 tokens. `failed` is the reason of a point
-    that failed: it has no scores, or (if only its program failed) no measured program.
-    """
-
-    label: str
-    row: str = ""
-    paper: dict[str, float] = {}
-    ours: dict[str, float] = {}
-    report: dict[str, float] = {}
-    seconds: float = 0.0
-    unit: Literal["step", "epoch"] = "epoch"
-    curve: tuple[CurvePoint, ...] = ()
-    program: dict[str, float] = {}
-    failed: str = ""
-
-    @property
-    def setting(self) -> str:
-        """The label without its seed."""
-        return " ".join(word for word in self.label.split(" ") if not word.startswith("seed=")) or "all seeds"
-
-    @property
-    def measure(self) -> str:
-        """What the scores of its curve are: `dev`, the graded development files, or `held-out` pairs without any."""
-        return "dev" if "dev" in self.ours else "held-out"
-
-    @property
-    def seed(self) -> str:
-        """`seed=2` of its label; empty for a label without a seed."""
-        return next((word for word in self.label.split(" ") if word.startswith("seed=")), "")
-
-
-class SweepTable(_Stored):
-    """A whole sweep: one row per point with the paper's figures, ours, and the curve of its last stage.
-
-    Of a sweep that is not finished it has the rows so far; `points` is the number of all.
-    """
-
-    recipe: str
-    sweep: str
-    rows: tuple[SweepRow, ...]
-    points: int = 0
-
-    @property
-    def count(self) -> str:
-        """`4 points`; of a sweep that is not finished `3 of 4 points so far`."""
-        many = len(self.rows)
-        return f"{many} of {self.points} points so far" if many < self.points else f"{many} points"
-
-
-def is_sweep(raw: Any) -> bool:
-    """Whether parsed JSON looks like the table of a sweep."""
-    return isinstance(raw, dict) and "sweep" in raw and "rows" in raw
-
-
-def read_sweep(raw: Any, where: str) -> SweepTable:
-    """The table in parsed JSON; `where` names the file in an error."""
-    return parse(SweepTable, raw, f"{where} is not the table of a sweep")
-
-
-def mean_and_interval(values: Sequence[float]) -> tuple[float, float | None]:
-    """Mean, and half of its 95 % interval over seeds (Student's t); None of one value."""
-    if len(values) < 2:
-        return float(np.mean(values)), None
-    quantile = STUDENT_T[len(values) - 2] if len(values) < 11 else 2.2
-    return float(np.mean(values)), quantile * float(np.std(values, ddof=1)) / len(values) ** 0.5
-
-
-def by_setting(sweep: SweepTable) -> dict[str, list[SweepRow]]:
-    """The points of each setting: those that differ only in their seed."""
-    rows_by_setting: dict[str, list[SweepRow]] = {}
-    for row in sweep.rows:
-        rows_by_setting.setdefault(row.setting, []).append(row)
-    return rows_by_setting if len(rows_by_setting) < len(sweep.rows) else {row.label: [row] for row in sweep.rows}
-
-
-def leading(sweep: SweepTable) -> tuple[str, float, float | None] | None:
-    """Setting, mean and half interval of the highest scores of the last validations; None without curves.
-
-    The setting is empty if its interval overlaps with that of another one. None also where the points have different
-    measures.
-    """
-    if len({row.measure for row in sweep.rows if row.curve}) > 1:
-        return None
-    ends = {name: [row.curve[-1].score for row in rows if row.curve] for name, rows in by_setting(sweep).items()}
-    intervals = {name: mean_and_interval(scores) for name, scores in ends.items() if scores}
-    if not intervals:
-        return None
-    best = max(intervals, key=lambda name: intervals[name][0])
-    least = intervals[best][0] - (intervals[best][1] or 0)
-    met = any(mean + (half or 0) >= least for name, (mean, half) in intervals.items() if name != best)
-    return "" if met else best, *intervals[best]
-
-
-def _names(sweep: SweepTable, kind: str) -> list[str]:
-    """The names of all rows' numbers of a kind: ours, paper, report or program."""
-    return list(dict.fromkeys(key for row in sweep.rows for key in getattr(row, kind)))
-
-
-def to_csv(sweep: SweepTable) -> str:
-    """One line per point and seed: setting, scores, the paper's figures, the program's numbers."""
-    heads = {"ours": "{}", "paper": "{}, paper", "report": "report {}", "program": "{}"}
-    failed = ["failed"] if any(row.failed for row in sweep.rows) else []
-    columns = [(kind, key) for kind in heads for key in _names(sweep, kind)]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        ["point", "row of the paper", *(heads[kind].format(key) for kind, key in columns), "seconds", *failed]
-    )
-    for row in sweep.rows:
-        cells = [getattr(row, kind).get(key, "") for kind, key in columns]
-        cells = [int(cell) if key in ("parameters", "bytes") and cell != "" else cell
-                 for (_, key), cell in zip(columns, cells, strict=True)]  # fmt: skip
-        writer.writerow([row.label, row.row, *cells, row.seconds, *([row.failed] if failed else [])])
-    return text.getvalue()
-
-
-def table_of(sweep: SweepTable) -> Table:
-    """One row per setting; a column of the paper comes before ours of the same name."""
-    published, measured = _names(sweep, "paper"), _names(sweep, "ours")
-    columns = [(key, kind) for key in measured for kind in ("paper", "ours") if kind == "ours" or key in published]
-    columns += [(key, "paper") for key in published if key not in measured]
-    named = any(row.row for row in sweep.rows)
-    shown = [column for column in (("parameters", 0), ("bytes", 0), ("ms", 2)) if column[0] in _names(sweep, "program")]
-    settings = by_setting(sweep)
-    seeds = max((sum(not row.failed for row in rows) for rows in settings.values()), default=1)
-    any_failed = any(row.failed for row in sweep.rows)
-    rows = []
-    for name, points in settings.items():
-        row = points[0]
-        cells = []
-        for key, kind in columns:
-            values = [getattr(point, kind)[key] for point in points if key in getattr(point, kind)]
-            # A published figure is a constant: seeds give it no interval.
-            mean, half = mean_and_interval(values if kind == "ours" else values[:1]) if values else (0.0, None)
-            cells.append("" if not values else fixed(mean, 1) + ("" if half is None else f" ± {fixed(half, 1)}"))
-        for key, digits in shown:
-            values = [point.program[key] for point in points if key in point.program]
-            cells.append(fixed(float(np.mean(values)), digits) if values else "")
-        cells.append(fixed(sum(point.seconds for point in points), 0) if any(point.ours for point in points) else "")
-        outcome = ", ".join(point.seed or "yes" for point in points if point.failed)
-        rows.append((name, *([outcome] if any_failed else []), *([row.row] if named else []), *cells))
-    words = ["setting", *(["failed"] if any_failed else []), *(["the paper's row"] if named else [])]
-    heads = tuple(Column(word, align="left") for word in words)
-    numbers = tuple(Column(f"{key}, {kind}" if published else key) for key, kind in columns) + tuple(
-        Column(key) for key, _ in shown
-    )
-    keys = [*dict.fromkeys(key for key, _ in columns), *(key for key, _ in shown)]
-    notes_by_form = [(form, [name for name in names if name in keys]) for names, form in NOTES.items()]
-    note = " ".join(form.format(", ".join(names)) for form, names in notes_by_form if names)
-    note += " The paper's columns: its models, data and test sets." if published else ""
-    note = note + (
-        f" Mean of {seeds} seeds, ± half of the 95 % interval over seeds; it ends at 100." if seeds > 1 else ""
-    )
-    return Table(f"{sweep.recipe}, {sweep.sweep}", (*heads, *numbers, Column("seconds")), tuple(rows), note)
-
-
-def failures(sweep: SweepTable) -> list[str]:
-    """One line per point that failed, with its reason."""
-    return [f"{row.label} failed: {row.failed}" for row in sweep.rows if row.failed]
-
-
-# --- a sweep ----------------------------------------------------------------------------------------------------------
 
 
 def points(
@@ -335,20 +141,12 @@ def point_names(labels: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def _listed(reasons: Mapping[str, str]) -> str:
-    """The first points with their reasons, on one line."""
-    shown = [
-        f"{label} ({textwrap.shorten(reason, 240, placeholder=' ...')})" for label, reason in list(reasons.items())[:3]
-    ]
-    return "; ".join([*shown, *([f"and {len(reasons) - 3} more"] if len(reasons) > 3 else [])])
-
-
 class FailedPointsError(MsdcError):
     """Points of a sweep failed; the others are in its table, in `folder`."""
 
     def __init__(self, folder: Path, reasons: Mapping[str, str], total: int) -> None:
         super().__init__(
-            f"{len(reasons)} of {total} points failed: {_listed(reasons)}. The same command tries them again"
+            f"{len(reasons)} of {total} points failed: {reasons_text(reasons)}. The same command tries them again"
         )
         self.folder = folder
 
@@ -598,111 +396,3 @@ def _row(label: str, recipe: Recipe, folder: Path, published: Sequence[str] | No
         curve=curve,
         program={"parameters": plan.parameters, "bytes": plan.bytes["int8"]["onnx"], **measured},
     )
-
-
-# --- a dry run --------------------------------------------------------------------------------------------------------
-
-COUNTED_ROWS = 100_000  # rows to read of all sources together; longer files are estimated by their lines
-LINES = (".tsv", ".txt", ".csv", *JSON_LINES)
-BLOCK = 2**20  # bytes
-Plan = dict[str, Any]
-
-
-def dry_run(recipe: Recipe) -> Plan:
-    """Check a recipe, and count its rows and steps; nothing is trained, downloaded or written.
-
-    Returns:
-        The resolved recipe's `facts`, the rows of its `sources` (of long files that no run has read estimated, before
-        `exclude`) with what was dropped, the steps of its `stages`, and what it `needs`, without which other values are
-        None (unknown).
-    """
-    from msdc.distill.preflight import check_recipe
-
-    needs = check_recipe(recipe, download=False)
-    excluded = read_exclusion(recipe.exclude)
-    texts = dict.fromkeys([recipe.corpora, *map(recipe.corpora_of, recipe.stages)])
-    counted = {text: _count(recipe, text, excluded) for text in texts}
-    return {
-        "name": recipe.name, "facts": recipe_facts(recipe), "differs": list(recipe.differs), "needs": needs,
-        "sources": counted[recipe.corpora],
-        "stages": [
-            {"name": stage.name, "steps": count_steps(recipe, stage, counted[recipe.corpora_of(stage)])}
-            for stage in recipe.stages
-        ],
-    }  # fmt: skip
-
-
-def dry_sweep(recipes: Mapping[str, Recipe]) -> tuple[dict[str, Plan], InputError | None]:
-    """The dry runs of a sweep's points by label, and an error if some cannot be trained: their plan is its reason."""
-    plans: dict[str, Plan] = {}
-    for label, recipe in recipes.items():
-        try:
-            plans[label] = dry_run(recipe)
-        except InputError as error:
-            plans[label] = {"failed": str(error)}
-    failed = {label: plan["failed"] for label, plan in plans.items() if "failed" in plan}
-    problem = f"{len(failed)} of {len(plans)} points cannot be trained: {_listed(failed)}"
-    return plans, InputError(problem) if failed else None
-
-
-def plan_text(plan: Plan) -> str:
-    """A dry run as text."""
-    if "failed" in plan:
-        return f"cannot be trained: {plan['failed']}"
-    lines = [f"recipe {plan['name']}", *(f"  {key}: {value}" for key, value in plan["facts"].items())]
-    lines += [*(f"  differs: {text}" for text in plan["differs"]), "sources"]
-    for source in plan["sources"]:
-        rows = "not here" if source["rows"] is None else f"{source['rows']} rows"
-        lines.append(f"  {source['name']} [{source['language']}]: {rows}")
-        lines += [f"    dropped {drop['rows']}: {drop['why']}" for drop in source["dropped"]]
-    lines.append("stages")
-    for stage in plan["stages"]:
-        steps = "steps unknown" if stage["steps"] is None else f"{stage['steps']} steps"
-        lines.append(f"  {stage['name']}: {steps}")
-    return "\n".join([*lines, *(f"needs {name}" for name in plan["needs"])])
-
-
-def _count(recipe: Recipe, corpora: tuple[Corpus, ...], excluded: Exclusion | None) -> list[Plan]:
-    """Usable rows of every source (all languages of word_by_word together); None for one that is not here."""
-    plans: list[Plan] = []
-    here = [corpus for corpus in corpora if is_here(corpus)]
-    most = COUNTED_ROWS // max(1, sum(len(open_corpora((corpus,), languages=recipe.languages)) for corpus in here))
-    for corpus in corpora:
-        if corpus not in here:
-            plans.append({"name": corpus.origin, "language": ", ".join(corpus.languages), "rows": None, "dropped": []})
-            continue
-        for source in open_corpora((corpus,), excluded, recipe.languages):
-            about = stored_about(source, tables_folder(recipe))
-            rows = _rows(source, most) if about is None else about["rows"]
-            dropped = source.drops() if about is None else about["dropped"]
-            rows *= max(1, len(corpus.word_by_word))
-            plans.append({"name": source.name, "language": source.language, "rows": rows, "dropped": dropped})
-    return plans
-
-
-def _rows(source: TextSource, most: int) -> int:
-    """Usable rows of a source; estimated by lines for a text file with more than `most`."""
-    rows = source.read()
-    taken = sum(1 for _ in islice(rows, most))
-    path = Path(source.name.split(" + ")[0])
-    if taken < most or suffix_of(path) not in LINES or not path.is_file():
-        return taken + sum(1 for _ in rows)
-    usable = taken / (taken + sum(drop["rows"] for drop in source.drops()))
-    with open(path, "rb") as raw, unpacked(raw) as text:
-        lines = sum(block.count(b"\n") for block in iter(partial(text.read, BLOCK), b""))
-    return min(round(lines * usable), source.corpus.limit or lines)
-
-
-def count_steps(recipe: Recipe, stage: Stage, counted: Sequence[Plan]) -> int | None:
-    """About how many steps a stage has; None if its text must be downloaded, or batches are cut by tokens."""
-    if stage.steps is not None:
-        return stage.steps
-    rows = [count["rows"] for count in counted]
-    if None in rows or stage.batch_tokens is not None:
-        return None
-    # An epoch has as many rows as all sources together, whatever the balance.
-    languages: Counter[str] = Counter()
-    for count in counted:
-        languages[count["language"]] += count["rows"]
-    share = (1 - recipe.heldout.enough(languages).share) * (recipe.sample if stage.sample is None else stage.sample)
-    return max(1, round(stage.epochs * share * sum(rows) / (stage.batch * stage.accumulate)))

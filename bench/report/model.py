@@ -25,7 +25,7 @@ from msdc.bench.result import (
     result_files,
 )
 from msdc.distill.run_folder import METRICS_FILE, Metrics
-from msdc.distill.sweep import TABLE_FILE, SweepTable, is_sweep, read_sweep
+from msdc.distill.sweep_table import TABLE_FILE, SweepTable, is_sweep, read_sweep
 from msdc.errors import InputError
 from msdc.files import read_json
 from msdc.tables import NONE, Field, RowT, Table, fixed, joined, millions, number, text_field

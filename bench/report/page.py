@@ -25,7 +25,7 @@ from msdc.bench.report.recommendation import artifacts, recommend, warnings
 from msdc.bench.report.sweep import sweep_figures, sweep_sections
 from msdc.bench.report.targets import Limit, judge, missed, targets_section
 from msdc.bench.result import BenchFile, moments
-from msdc.distill.sweep import SweepTable
+from msdc.distill.sweep_table import SweepTable
 from msdc.errors import InputError, printable
 from msdc.files import refuse_existing, write_json, write_text
 from msdc.tables import joined

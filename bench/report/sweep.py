@@ -8,7 +8,7 @@ from dataclasses import replace
 from msdc.bench.report import charts
 from msdc.bench.report.drawing import Figure, Style
 from msdc.bench.report.model import ReportSection, numbered_style
-from msdc.distill.sweep import SweepRow, SweepTable, by_setting, failures, leading, mean_and_interval, table_of
+from msdc.distill.sweep_table import SweepRow, SweepTable, by_setting, failures, leading, mean_and_interval, table_of
 
 # Measure of a curve -> its axis, and the bounds of the measure, beyond which no interval is drawn.
 MEASURES = {

@@ -81,7 +81,8 @@ def command(
         overrides = (*overrides, f"stages.*.steps={max_steps}")
     if dry:
         from msdc.distill.catalog import load_recipe
-        from msdc.distill.sweep import dry_run, dry_sweep, plan_text, points
+        from msdc.distill.dry_run import dry_run, dry_sweep, plan_text
+        from msdc.distill.sweep import points
 
         failed = None
         if over:
@@ -134,7 +135,7 @@ def _print(result: str) -> None:
 
 def _print_sweep(folder: Path, as_json: bool) -> None:
     """Print the table of a sweep."""
-    from msdc.distill.sweep import TABLE_FILE, failures, read_sweep, table_of
+    from msdc.distill.sweep_table import TABLE_FILE, failures, read_sweep, table_of
 
     if as_json:
         _print((folder / TABLE_FILE).read_text(encoding="utf-8"))

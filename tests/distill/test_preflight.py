@@ -16,8 +16,8 @@ from msdc.distill.catalog import load_recipe, parse_recipe, read_file, set_value
 from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.tables import open_source_table
 from msdc.distill.data.text import StageText
+from msdc.distill.dry_run import dry_run, plan_text
 from msdc.distill.preflight import check_recipe
-from msdc.distill.sweep import dry_run, plan_text
 from msdc.errors import InputError
 from msdc.text.quickstart import PARALLEL
 
@@ -147,7 +147,7 @@ def test_a_dry_run_counts_and_trains_nothing(tiny_tree, tmp_path, nothing_happen
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_long_files_are_counted_by_their_lines(tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr("msdc.distill.sweep.COUNTED_ROWS", 100)
+    monkeypatch.setattr("msdc.distill.dry_run.COUNTED_ROWS", 100)
     path = tmp_path / f"long.en-de.tsv{suffix}"
     with (gzip.open if suffix else open)(path, "wt", encoding="utf-8") as handle:
         # Every fifth row is too long.

@@ -16,7 +16,7 @@ from msdc.bench.report.model import read_inputs
 from msdc.bench.report.page import build_report, sweep_page, to_html, to_markdown
 from msdc.bench.report.sweep import sweep_figures
 from msdc.bench.result import BenchFile
-from msdc.distill.sweep import read_sweep, table_of, to_csv
+from msdc.distill.sweep_table import read_sweep, table_of, to_csv
 from msdc.errors import InputError
 from msdc.tables import to_latex
 

@@ -95,7 +95,7 @@ def test_text_that_no_token_spells_is_refused_or_counted(tiny_tree, tmp_path):
 
 
 def dry(tree, tmp_path):
-    from msdc.distill.sweep import dry_run
+    from msdc.distill.dry_run import dry_run
 
     return dry_run(parse_recipe(tree, "tiny"))
 

@@ -1,0 +1,133 @@
+"""Dry runs: a recipe checked, its rows and steps counted; nothing is trained, downloaded or written."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from msdc.distill.catalog import recipe_facts
+from msdc.distill.data.corpora import TextSource, is_here, open_corpora
+from msdc.distill.data.exclusion import Exclusion, read_exclusion
+from msdc.distill.data.tables import stored_about, tables_folder
+from msdc.distill.recipe import Corpus, Recipe, Stage
+from msdc.errors import InputError
+from msdc.text.tabular import JSON_LINES, suffix_of
+from msdc.text.text_files import unpacked
+
+COUNTED_ROWS = 100_000  # rows to read of all sources together; longer files are estimated by their lines
+LINES = (".tsv", ".txt", ".csv", *JSON_LINES)
+BLOCK = 2**20  # bytes
+Plan = dict[str, Any]
+
+
+def dry_run(recipe: Recipe) -> Plan:
+    """Check a recipe, and count its rows and steps; nothing is trained, downloaded or written.
+
+    Returns:
+        The resolved recipe's `facts`, the rows of its `sources` (of long files that no run has read estimated, before
+        `exclude`) with what was dropped, the steps of its `stages`, and what it `needs`, without which other values are
+        None (unknown).
+    """
+    from msdc.distill.preflight import check_recipe
+
+    needs = check_recipe(recipe, download=False)
+    excluded = read_exclusion(recipe.exclude)
+    texts = dict.fromkeys([recipe.corpora, *map(recipe.corpora_of, recipe.stages)])
+    counted = {text: _count(recipe, text, excluded) for text in texts}
+    return {
+        "name": recipe.name, "facts": recipe_facts(recipe), "differs": list(recipe.differs), "needs": needs,
+        "sources": counted[recipe.corpora],
+        "stages": [
+            {"name": stage.name, "steps": count_steps(recipe, stage, counted[recipe.corpora_of(stage)])}
+            for stage in recipe.stages
+        ],
+    }  # fmt: skip
+
+
+def dry_sweep(recipes: Mapping[str, Recipe]) -> tuple[dict[str, Plan], InputError | None]:
+    """The dry runs of a sweep's points by label, and an error if some cannot be trained: their plan is its reason."""
+    plans: dict[str, Plan] = {}
+    for label, recipe in recipes.items():
+        try:
+            plans[label] = dry_run(recipe)
+        except InputError as error:
+            plans[label] = {"failed": str(error)}
+    failed = {label: plan["failed"] for label, plan in plans.items() if "failed" in plan}
+    problem = f"{len(failed)} of {len(plans)} points cannot be trained: {reasons_text(failed)}"
+    return plans, InputError(problem) if failed else None
+
+
+def plan_text(plan: Plan) -> str:
+    """A dry run as text."""
+    if "failed" in plan:
+        return f"cannot be trained: {plan['failed']}"
+    lines = [f"recipe {plan['name']}", *(f"  {key}: {value}" for key, value in plan["facts"].items())]
+    lines += [*(f"  differs: {text}" for text in plan["differs"]), "sources"]
+    for source in plan["sources"]:
+        rows = "not here" if source["rows"] is None else f"{source['rows']} rows"
+        lines.append(f"  {source['name']} [{source['language']}]: {rows}")
+        lines += [f"    dropped {drop['rows']}: {drop['why']}" for drop in source["dropped"]]
+    lines.append("stages")
+    for stage in plan["stages"]:
+        steps = "steps unknown" if stage["steps"] is None else f"{stage['steps']} steps"
+        lines.append(f"  {stage['name']}: {steps}")
+    return "\n".join([*lines, *(f"needs {name}" for name in plan["needs"])])
+
+
+def _count(recipe: Recipe, corpora: tuple[Corpus, ...], excluded: Exclusion | None) -> list[Plan]:
+    """Usable rows of every source (all languages of word_by_word together); None for one that is not here."""
+    plans: list[Plan] = []
+    here = [corpus for corpus in corpora if is_here(corpus)]
+    most = COUNTED_ROWS // max(1, sum(len(open_corpora((corpus,), languages=recipe.languages)) for corpus in here))
+    for corpus in corpora:
+        if corpus not in here:
+            plans.append({"name": corpus.origin, "language": ", ".join(corpus.languages), "rows": None, "dropped": []})
+            continue
+        for source in open_corpora((corpus,), excluded, recipe.languages):
+            about = stored_about(source, tables_folder(recipe))
+            rows = _rows(source, most) if about is None else about["rows"]
+            dropped = source.drops() if about is None else about["dropped"]
+            rows *= max(1, len(corpus.word_by_word))
+            plans.append({"name": source.name, "language": source.language, "rows": rows, "dropped": dropped})
+    return plans
+
+
+def _rows(source: TextSource, most: int) -> int:
+    """Usable rows of a source; estimated by lines for a text file with more than `most`."""
+    rows = source.read()
+    taken = sum(1 for _ in islice(rows, most))
+    path = Path(source.name.split(" + ")[0])
+    if taken < most or suffix_of(path) not in LINES or not path.is_file():
+        return taken + sum(1 for _ in rows)
+    usable = taken / (taken + sum(drop["rows"] for drop in source.drops()))
+    with open(path, "rb") as raw, unpacked(raw) as text:
+        lines = sum(block.count(b"\n") for block in iter(partial(text.read, BLOCK), b""))
+    return min(round(lines * usable), source.corpus.limit or lines)
+
+
+def count_steps(recipe: Recipe, stage: Stage, counted: Sequence[Plan]) -> int | None:
+    """About how many steps a stage has; None if its text must be downloaded, or batches are cut by tokens."""
+    if stage.steps is not None:
+        return stage.steps
+    rows = [count["rows"] for count in counted]
+    if None in rows or stage.batch_tokens is not None:
+        return None
+    # An epoch has as many rows as all sources together, whatever the balance.
+    languages: Counter[str] = Counter()
+    for count in counted:
+        languages[count["language"]] += count["rows"]
+    share = (1 - recipe.heldout.enough(languages).share) * (recipe.sample if stage.sample is None else stage.sample)
+    return max(1, round(stage.epochs * share * sum(rows) / (stage.batch * stage.accumulate)))
+
+
+def reasons_text(reasons: Mapping[str, str]) -> str:
+    """The first points with their reasons, on one line."""
+    shown = [
+        f"{label} ({textwrap.shorten(reason, 240, placeholder=' ...')})" for label, reason in list(reasons.items())[:3]
+    ]
+    return "; ".join([*shown, *([f"and {len(reasons) - 3} more"] if len(reasons) > 3 else [])])
