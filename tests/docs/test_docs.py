@@ -197,3 +197,13 @@ def test_one_version():
 
 def test_readme_is_short():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 155
+
+
+def test_code_of_guides_fits_a_page():
+    """At most 90 characters: longer lines scroll on the pages that people read."""
+    for page in [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/guides/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]:
+        code = False
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
+            if line.startswith("```"):
+                code = not code
+            assert not code or len(line) <= 90, f"{relative(page)}:{number}: {len(line)} characters"

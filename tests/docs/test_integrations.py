@@ -56,12 +56,12 @@ def test_an_example_finds_the_late_train(example, start, tmp_path, monkeypatch):
     elif "labels" in names:
         assert names["labels"].tolist() == ["travel"]
     elif "folder" in names:
-        assert pytest.approx(vectors[0].tolist(), abs=0.05) == list(names["found"][0])
+        assert pytest.approx(vectors[0].tolist(), abs=0.05) == list(names["hits"][0])
     elif "scores" in names:
         assert names["numbers"][0][0] == ranked[0]
     elif "database" in names and "rows" in names:
         assert names["rows"][0][0] == ranked[0] + 1
     else:
-        hits = flat(names["found"])
+        hits = flat(names["hits"])
         assert LATE in hits
         assert CLOSED not in hits or hits.index(LATE) < hits.index(CLOSED)
