@@ -18,7 +18,7 @@ from msdc.compress.vocabulary.extend import Extension, extend, token_rows, train
 from msdc.distill import vocabulary_transfer as transfer
 from msdc.distill.data import Row
 from msdc.distill.data.text import StageText
-from msdc.distill.recipe import AddedVocabulary, NamedModel, Recipe, Stage
+from msdc.distill.recipe import AddedVocabulary, NamedModel, Recipe, StagePlan
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 from msdc.progress import say
@@ -106,14 +106,14 @@ def comparison_section(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def compare_run(
-    recipe: Recipe, encoder: Encoder, text: Callable[[Stage], StageText]
+    recipe: Recipe, encoder: Encoder, text: Callable[[StagePlan], StageText]
 ) -> list[dict[str, str | int | float]]:
     """`compare_languages` for a finished run that added a language, also in the log; empty for any other run."""
     if not isinstance(recipe.student, NamedModel) or recipe.student.vocabulary is None:
         return []
     student = recipe.student
     before = load_torch_encoder(student.model, pooling=student.pooling, head=student.head, head_seed=recipe.seed)
-    heldout = text(recipe.stages[-1]).heldout_rows()
+    heldout = text(recipe.plans[-1]).heldout_rows()
     pairs = {code: [row for row in rows if row.target] for code, rows in heldout.items()}
     comparison = compare_languages(before, encoder, {code: rows for code, rows in pairs.items() if rows})
     say("\n".join(["languages before and after:", *comparison_table(comparison)]))

@@ -28,7 +28,17 @@ from typing import Any
 import yaml
 from pydantic import Field, field_validator, model_validator
 
-from msdc.distill.recipe import Assistant, Corpus, NamedModel, Recipe, Stage, Strict, StudentShape, corpus_label, parse
+from msdc.distill.recipe import (
+    Assistant,
+    Corpus,
+    NamedModel,
+    Recipe,
+    StagePlan,
+    Strict,
+    StudentShape,
+    corpus_label,
+    parse,
+)
 from msdc.errors import InputError, did_you_mean
 from msdc.files import PACKAGE, regular_size
 
@@ -397,21 +407,20 @@ def _model_facts(model: Any) -> dict[str, Any]:
     return {"": what} | {f".{key}": value for key, value in facts.items()}
 
 
-def _stage_facts(recipe: Recipe, stage: Stage) -> dict[str, Any]:
-    losses = []  # such as unified_generative + 2 sentence_alignment(reduction=mean)
+def _stage_facts(plan: StagePlan) -> dict[str, Any]:
+    stage, losses = plan.stage, []  # such as unified_generative + 2 sentence_alignment(reduction=mean)
     for use in stage.objective:
         options = ", ".join(f"{key}={value}" for key, value in use.options.items())
         weight = "" if use.weight == 1 else f"{use.weight:g} "
         losses.append(f"{weight}{use.label}{f'({options})' if options else ''}")
-    corpora = recipe.corpora_of(stage)
     keys = ("train", "teacher", "start", "batch", "balance", "max_length", "learning_rate", "weight_decay", "choose",
             "evaluate_every", "patience")  # fmt: skip
     return {
         **{key: getattr(stage, key) for key in keys},
         "objective": " + ".join(losses),
-        "corpora": [corpus.origin for corpus in corpora],
-        "languages": sorted({code for corpus in corpora for code in corpus.languages}),
-        "limit": [corpus.limit for corpus in corpora],
+        "corpora": [corpus.origin for corpus in plan.corpora],
+        "languages": sorted({code for corpus in plan.corpora for code in corpus.languages}),
+        "limit": [corpus.limit for corpus in plan.corpora],
         "epochs": stage.epochs if stage.steps is None else f"{stage.steps} steps",
         "warmup": f"{stage.warmup_ratio:g}" if stage.warmup_steps is None else f"{stage.warmup_steps} steps",
     }
@@ -428,6 +437,6 @@ def recipe_facts(recipe: Recipe) -> dict[str, Any]:
         facts["exclude"] = [path.rsplit("/", 1)[-1] for path in recipe.exclude]
     facts["sample"] = recipe.sample
     facts["stages"] = [stage.name for stage in recipe.stages]
-    for stage in recipe.stages:
-        facts |= {f"stages.{stage.name}.{key}": value for key, value in _stage_facts(recipe, stage).items()}
+    for plan in recipe.plans:
+        facts |= {f"stages.{plan.stage.name}.{key}": value for key, value in _stage_facts(plan).items()}
     return facts

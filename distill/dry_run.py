@@ -14,7 +14,7 @@ from msdc.distill.catalog import recipe_facts
 from msdc.distill.data.corpora import TextSource, is_here, open_corpora
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
 from msdc.distill.data.tables import stored_about, tables_folder
-from msdc.distill.recipe import Corpus, Recipe, Stage
+from msdc.distill.recipe import Corpus, Recipe, StagePlan
 from msdc.errors import InputError
 from msdc.text.tabular import JSON_LINES, suffix_of
 from msdc.text.text_files import unpacked
@@ -37,14 +37,12 @@ def dry_run(recipe: Recipe) -> Plan:
 
     needs = check_recipe(recipe, download=False)
     excluded = read_exclusion(recipe.exclude)
-    texts = dict.fromkeys([recipe.corpora, *map(recipe.corpora_of, recipe.stages)])
-    counted = {text: _count(recipe, text, excluded) for text in texts}
+    counted = {text: _count(recipe, text, excluded) for text in recipe.texts}
     return {
         "name": recipe.name, "facts": recipe_facts(recipe), "differs": list(recipe.differs), "needs": needs,
         "sources": counted[recipe.corpora],
         "stages": [
-            {"name": stage.name, "steps": count_steps(recipe, stage, counted[recipe.corpora_of(stage)])}
-            for stage in recipe.stages
+            {"name": plan.stage.name, "steps": count_steps(plan, counted[plan.corpora])} for plan in recipe.plans
         ],
     }  # fmt: skip
 
@@ -110,8 +108,9 @@ def _rows(source: TextSource, most: int) -> int:
     return min(round(lines * usable), source.corpus.limit or lines)
 
 
-def count_steps(recipe: Recipe, stage: Stage, counted: Sequence[Plan]) -> int | None:
+def count_steps(plan: StagePlan, counted: Sequence[Plan]) -> int | None:
     """About how many steps a stage has; None if its text must be downloaded, or batches are cut by tokens."""
+    stage = plan.stage
     if stage.steps is not None:
         return stage.steps
     rows = [count["rows"] for count in counted]
@@ -121,7 +120,7 @@ def count_steps(recipe: Recipe, stage: Stage, counted: Sequence[Plan]) -> int | 
     languages: Counter[str] = Counter()
     for count in counted:
         languages[count["language"]] += count["rows"]
-    share = (1 - recipe.heldout.enough(languages).share) * (recipe.sample if stage.sample is None else stage.sample)
+    share = (1 - plan.heldout.enough(languages).share) * plan.sample
     return max(1, round(stage.epochs * share * sum(rows) / (stage.batch * stage.accumulate)))
 
 

@@ -42,12 +42,13 @@ from msdc.distill.recipe import (
     Recipe,
     Scratch,
     Stage,
+    StagePlan,
     StudentShape,
     corpus_label,
     model_name,
 )
 from msdc.distill.tasks import task_kind
-from msdc.distill.tasks.sentence import SCORES, TARGETS, TASK_OPTIONS, teacher_inputs
+from msdc.distill.tasks.sentence import SCORES, TASK_OPTIONS, compares_targets
 from msdc.distill.training.trainer import check_frozen, check_warmup
 from msdc.encoders.folder import Layout, find_offline, read_layout
 from msdc.errors import InputError
@@ -65,8 +66,8 @@ def check_recipe(recipe: Recipe, download: bool = True, text: bool = True) -> li
 
     With `download`, named models and corpora are downloaded. Without `text` the corpora are not opened.
     """
-    for stage in recipe.stages:
-        _check_stage(recipe, stage)
+    for plan in recipe.plans:
+        _check_stage(plan)
     absent = [f"{name} (network)" for name in _check_models(recipe, download)]
     _check_recipe_settings(recipe)
     graded = [("heldout.graded", read_graded(path)) for path in recipe.heldout.graded]
@@ -102,7 +103,7 @@ def _check_recipe_settings(recipe: Recipe) -> None:
         (recipe.heldout.graded_pairs is not None and not recipe.heldout.graded,
          "heldout.graded_pairs has no effect without heldout.graded"),
         ((recipe.threads or 0) > cores, f"threads: {recipe.threads}: this machine grants {cores}, and more are slower"),
-        (any(len(recipe.corpora_of(stage)) == 1 and recipe.corpora_of(stage)[0].weight != 1 for stage in recipe.stages),
+        (any(len(plan.corpora) == 1 and plan.corpora[0].weight != 1 for plan in recipe.plans),
          "weight has no effect on the only corpus of a stage"),
         *((bool(c.languages) and set(c.languages) != {c.source} and c.files is None
            and c.kind in ("text", "triples", "nli", "nli-pairs"),
@@ -138,27 +139,26 @@ def _check_samples(
         for line in overlap_warning(pairs, use, sampled, f"the first {SAMPLED} rows of a part"):
             warn(line)
     lines: dict[str, None] = {}  # stages that train the same model say the same
-    for stage in recipe.stages:
-        named = {name: recipe.teacher if name == "teacher" else name for name in stage.teachers if name != "assistant"}
-        models = {f"the teacher {model_name(model)}": model_name(model) for model in named.values()}
-        learner = getattr(recipe, stage.role)
+    for plan in recipe.plans:
+        role = plan.stage.role
+        models = {f"the teacher {model_name(model)}": model_name(model) for model in plan.teachers.values()}
+        learner = getattr(recipe, role)
         # Tokens that a student is given are trained first; the run checks it then.
         extended = isinstance(learner, NamedModel) and learner.vocabulary is not None
         if isinstance(learner, (NamedModel, str)) and learner != TEACHER and not extended:
-            models[stage.role] = model_name(learner)
-        targets = bool(TARGETS & teacher_inputs(recipe, stage))
-        corpora = recipe.corpora_of(stage)
+            models[role] = model_name(learner)
+        targets = compares_targets(plan)
         for who, model in models.items():
             if (folder := _find_model(model, False)) is None:
                 continue
             tokenizer = load_tokenizer(folder)
             for source, _ in samples:
-                if source.corpus in corpora:
+                if source.corpus in plan.corpora:
                     by_language = texts[source.name]
-                    if who != stage.role and not targets:
+                    if who != role and not targets:
                         by_language = {code: v for code, v in by_language.items() if code == source.corpus.source}
                     lines |= dict.fromkeys(
-                        vocabulary_warnings(source.name, by_language, tokenizer, who, refuse=who == stage.role)
+                        vocabulary_warnings(source.name, by_language, tokenizer, who, refuse=who == role)
                     )
     for line in lines:
         warn(line)
@@ -179,10 +179,9 @@ def _example(name: str) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(1))
 
 
-def _check_stage(recipe: Recipe, stage: Stage) -> None:
+def _check_stage(plan: StagePlan) -> None:
     """Check the objectives with their options (on a tiny example) and what they need from the stage."""
-    kinds = {corpus.kind for corpus in recipe.corpora_of(stage)}
-    scored = {bool(corpus.scores) for corpus in recipe.corpora_of(stage)}
+    stage, kinds, scored = plan.stage, plan.kinds, {bool(corpus.scores) for corpus in plan.corpora}
     if len(scored) > 1 or (stage.mined_negatives is not None and scored == {True}):
         raise InputError(
             f"stage {stage.name}: scores: set them for each of its corpora or none, and do not set mined_negatives"
@@ -195,14 +194,14 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
         except (TypeError, ValueError, InputError) as error:
             where = "" if isinstance(error, InputError) else f"{use.label}: "
             raise InputError(f"stage {stage.name}: {where}{error}") from error
-    task_kind(stage).check(recipe, stage)
+    task_kind(stage).check(plan)
     if stage.steps is not None:
         check_warmup(stage, stage.steps)
     used = any(
         SCORES in (*objective.inputs, *objective.optional)
         for objective in (find_objective(use.name) for use in stage.objective)
     )
-    graded = recipe.heldout.graded or "scored" in kinds
+    graded = plan.heldout.graded or "scored" in kinds
     problems = {
         "source_share has no effect: its text has one side": stage.source_share < 1 and kinds == {"text"},
         "its objectives do not use the scores of its corpora": scored == {True} and not used,
@@ -256,17 +255,17 @@ def card_languages(folder: Path) -> set[str]:
     return codes if all(map(is_language, codes)) else set()
 
 
-def _check_languages(recipe: Recipe, stage: Stage, folder: Path) -> None:
+def _check_languages(plan: StagePlan, folder: Path) -> None:
     """Warn of text in a language that is none of the teacher's."""
     card = card_languages(folder)
-    read = {corpus.source for corpus in recipe.corpora_of(stage)}
-    if TARGETS & teacher_inputs(recipe, stage):
-        read |= {code for corpus in recipe.corpora_of(stage) for code in corpus.languages}
+    read = {corpus.source for corpus in plan.corpora}
+    if compares_targets(plan):
+        read |= {code for corpus in plan.corpora for code in corpus.languages}
     unknown = sorted(code for code in read if not any(fits(code, language) for language in card))
     if card and unknown:
         warn(
-            f"stage {stage.name}: by its card the teacher knows {', '.join(sorted(card))}, and it is given text in "
-            f"{', '.join(unknown)}: name a multilingual teacher, such as {MULTILINGUAL}"
+            f"stage {plan.stage.name}: by its card the teacher knows {', '.join(sorted(card))}, and it is given text "
+            f"in {', '.join(unknown)}: name a multilingual teacher, such as {MULTILINGUAL}"
         )
 
 
@@ -303,15 +302,14 @@ def _check_models(recipe: Recipe, download: bool) -> list[str]:
     elif recipe.student is not None:
         named = layout(recipe.student)
         positions["student"] = None if named is None else named.max_length
-    for stage in recipe.stages:
-        for name in stage.teachers:
-            model_layout = teacher if name == "teacher" else None if name == "assistant" else layout(name)
-            if model_layout is not None:
-                _check_languages(recipe, stage, model_layout.folder)
+    for plan in recipe.plans:
+        stage = plan.stage
+        for model in plan.teachers.values():
+            if (model_layout := teacher if model == recipe.teacher else layout(model)) is not None:
+                _check_languages(plan, model_layout.folder)
                 if model_layout.max_length < stage.max_length:
-                    model = model_name(recipe.teacher) if name == "teacher" else name
                     warn(
-                        f"stage {stage.name}: the teacher {model} reads the first "
+                        f"stage {stage.name}: the teacher {model_name(model)} reads the first "
                         f"{model_layout.max_length} tokens of a text, "
                         f"the stage's max_length is {stage.max_length}"
                     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
@@ -490,9 +491,24 @@ class Recipe(Strict):
         """The shape of a student that is cut from the assistant; None for a named model or random weights."""
         return self.student if isinstance(self.student, StudentShape) and self.student.scratch is None else None
 
-    def corpora_of(self, stage: Stage) -> tuple[Corpus, ...]:
-        """The corpora that a stage reads."""
-        return self.corpora if stage.corpora is None else stage.corpora
+    @property
+    def texts(self) -> list[tuple[Corpus, ...]]:
+        """The different lists of corpora: the recipe's, then those of its stages."""
+        return list(dict.fromkeys([self.corpora, *(plan.corpora for plan in self.plans)]))
+
+    @property
+    def plans(self) -> tuple[StagePlan, ...]:
+        """The stages, each with what it takes from the recipe."""
+        absent = tuple(role for role in ("assistant", "student") if getattr(self, role) is None)
+        return tuple(
+            StagePlan(
+                number, stage, self.corpora if stage.corpora is None else stage.corpora,
+                self.sample if stage.sample is None else stage.sample,
+                {name: self.teacher if name == TEACHER else name for name in stage.teachers if name != "assistant"},
+                self.heldout, absent, self.cut_shape,
+            )
+            for number, stage in enumerate(self.stages)
+        )  # fmt: skip
 
     @field_validator("corpora", mode="after")
     @classmethod
@@ -515,3 +531,22 @@ class Recipe(Strict):
         if len(set(names)) < len(names):
             raise ValueError(f"names of {info.field_name} repeat: {names}")
         return entries
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """A stage with what it takes from its recipe: what checks, counts or trains a stage reads nothing else of that."""
+
+    number: int  # from 0
+    stage: Stage
+    corpora: tuple[Corpus, ...]  # its own, else the recipe's
+    sample: float  # likewise
+    teachers: dict[str, NamedModel | str]  # by their names in the stage, without the assistant
+    heldout: HeldOut
+    absent: tuple[str, ...]  # which of assistant and student the recipe does not have
+    cut_shape: StudentShape | None
+
+    @property
+    def kinds(self) -> set[CorpusKind]:
+        """The kinds of its corpora."""
+        return {corpus.kind for corpus in self.corpora}

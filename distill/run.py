@@ -54,11 +54,11 @@ from msdc.distill.inputs import is_folder, read_inputs, record_downloads
 from msdc.distill.model_card import model_card
 from msdc.distill.objectives import find_objective
 from msdc.distill.preflight import check_recipe, require_languages
-from msdc.distill.recipe import Corpus, HeldOut, NamedModel, Recipe, Stage, StudentShape
+from msdc.distill.recipe import Corpus, HeldOut, NamedModel, Recipe, Stage, StagePlan, StudentShape
 from msdc.distill.run_folder import RunFolder, damaged_file, has_hashes, leaves, note_hashes
 from msdc.distill.tasks import EmbeddingTask, make_task
 from msdc.distill.tasks.hidden_states import layer_pairs
-from msdc.distill.tasks.sentence import TARGETS, reads_targets, teacher_inputs
+from msdc.distill.tasks.sentence import compares_targets, reads_targets
 from msdc.distill.teacher import CachedTeacher, JoinedTeacher, Teacher, default_cache
 from msdc.distill.training.checkpoint import newest, step_of
 from msdc.distill.training.feed import BatchFeed
@@ -163,7 +163,7 @@ class Run:
         with self.open, warnings_to(self._note_warning):
             self.prepare()
             # The student is cut when its first stage begins: from the assistant that the earlier stages trained.
-            results = {stage.name: self.run_stage(number, stage) for number, stage in enumerate(self.recipe.stages)}
+            results = {plan.stage.name: self.run_stage(plan) for plan in self.recipe.plans}
             return self.finish(results)
 
     def log(self, row: dict[str, Any]) -> None:
@@ -207,7 +207,7 @@ class Run:
         check_recipe(self.recipe, text=False)
         inputs = read_inputs(self.recipe)
         self.folder.check_inputs(inputs)
-        for corpora in dict.fromkeys([self.recipe.corpora, *map(self.recipe.corpora_of, self.recipe.stages)]):
+        for corpora in self.recipe.texts:
             self.tables(corpora)
         require_languages(self.recipe, [table.source for tables in self._tables.values() for table in tables])
         self.folder.create(self.recipe, inputs)
@@ -292,8 +292,7 @@ class Run:
     @cached_property
     def _parallel_tables(self) -> list[SourceTable]:
         """The tables of all stages. Text that is translated word by word is not held out: the dictionary needs this."""
-        every = dict.fromkeys([self.recipe.corpora, *map(self.recipe.corpora_of, self.recipe.stages)])
-        plain = (tuple(corpus for corpus in corpora if not corpus.word_by_word) for corpora in every)
+        plain = (tuple(corpus for corpus in text if not corpus.word_by_word) for text in self.recipe.texts)
         return [table for corpora in plain if corpora for table in self.tables(corpora)]
 
     @cached_property
@@ -315,13 +314,12 @@ class Run:
             learn, (tables, text.seed, text.heldout.share, self._untrained.digest, DICTIONARY_PAIRS)
         )
 
-    def text(self, stage: Stage | None = None) -> StageText:
+    def text(self, plan: StagePlan | None = None) -> StageText:
         """The text of a stage, or of the recipe."""
-        recipe = self.recipe
-        tables = self.tables(recipe.corpora if stage is None else recipe.corpora_of(stage))
-        sample = recipe.sample if stage is None or stage.sample is None else stage.sample
-        balance = "proportional" if stage is None else stage.balance
-        return StageText(tables, recipe.seed, self.heldout, balance, sample, self._untrained)
+        source = plan or self.recipe
+        balance = "proportional" if plan is None else plan.stage.balance
+        tables = self.tables(source.corpora)
+        return StageText(tables, self.recipe.seed, self.heldout, balance, source.sample, self._untrained)
 
     # --- models ---------------------------------------------------------------------------------------------------
 
@@ -351,13 +349,14 @@ class Run:
             raise MsdcError(f"{damaged}: damaged; remove {model.parent} to train its stage again with `resume`")
         return model
 
-    def load_learner(self, number: int, stage: Stage) -> Encoder:
+    def load_learner(self, plan: StagePlan) -> Encoder:
         """The model that a stage trains, its module a `Student`, its embedding reset as the stage's `start` asks."""
+        stage = plan.stage
         folder = self._model(stage.role)
         learner = load_torch_encoder(folder)
         # A student with stock classes (place: embedding) is trained in the canonical class.
         learner.module = student = to_student(learner)
-        torch.manual_seed(self.recipe.seed * 1000 + number)
+        torch.manual_seed(self.recipe.seed * 1000 + plan.number)
         if stage.start == "random":
             student.embedding.apply(student._initialise)
         elif stage.start == "svd":
@@ -370,17 +369,16 @@ class Run:
                 student.load_state_dict(student.state_dict() | embedding)
         return learner
 
-    def _load_teacher(self, stage: Stage, student: Any) -> Teacher | None:
+    def _load_teacher(self, plan: StagePlan, student: Any) -> Teacher | None:
         """The stage's teacher, or several as one; its outputs include the layers that the stage compares."""
-        loaded = {}
+        stage, loaded = plan.stage, {}
         for name, weight in stage.teachers.items():
             if name == "assistant":
                 teacher = load_torch_encoder(self._model("assistant"))
             else:
-                teacher = load_named(self.recipe.teacher if name == "teacher" else name)
-                targets = bool(TARGETS & teacher_inputs(self.recipe, stage))
+                teacher = load_named(plan.teachers[name])
                 self._check_vocabulary(
-                    stage, self.text(stage), f"the teacher {teacher.name}", teacher.tokenizer, targets
+                    stage, self.text(plan), f"the teacher {teacher.name}", teacher.tokenizer, compares_targets(plan)
                 )
             layers = tuple(theirs for theirs, _ in layer_pairs(stage, teacher, student))
             teacher.module.to(self.device)
@@ -394,10 +392,10 @@ class Run:
         first = next((i for i, stage in enumerate(stages) if stage.train == "student"), None)
         return isinstance(shape, StudentShape) and shape.head == "ridge" and number == first
 
-    def _fit_head(self, learner: Encoder, teacher: Teacher, stage: Stage, text: StageText, both_sides: bool) -> None:
+    def _fit_head(self, learner: Encoder, teacher: Teacher, plan: StagePlan, text: StageText) -> None:
         """Fit the student's head to the teacher's vectors of both sides of some rows."""
         rows = text.sample_rows(max(1, HEAD_TEXTS // max(1, len({table.source.language for table in text.tables}))))
-        prompt = learner.defaults.prompt()
+        stage, prompt = plan.stage, learner.defaults.prompt()
         prompts, teacher_prompts = stage.prompts or (prompt, prompt), stage.teacher_prompts or ("", "")
         pairs = [row for row in rows if row.target]
         sources, targets = [row.source for row in rows], [row.target for row in pairs]
@@ -405,7 +403,7 @@ class Run:
         # The teacher's vectors of the targets, or of their sources.
         others = (
             with_prompt(teacher_prompts[1], targets)
-            if both_sides
+            if reads_targets(plan)
             else with_prompt(teacher_prompts[0], [row.source for row in pairs])
         )
         teacher_texts = with_prompt(teacher_prompts[0], sources) + others
@@ -420,9 +418,10 @@ class Run:
 
     # --- one stage ------------------------------------------------------------------------------------------------
 
-    def run_stage(self, number: int, stage: Stage) -> dict[str, float]:
+    def run_stage(self, plan: StagePlan) -> dict[str, float]:
         """Train one stage and return the numbers of its best weights; those of a finished stage are read."""
-        recipe, folder = self.recipe, self.folder.stage(number, stage)
+        recipe, stage, number = self.recipe, plan.stage, plan.number
+        folder = self.folder.stage(number, stage)
 
         def reopen() -> dict[str, float] | None:
             """Numbers of the finished stage; an unfinished one forgets what it logged after its newest checkpoint."""
@@ -437,7 +436,7 @@ class Run:
         done = parallel.on_rank_zero(reopen)
         if done is not None:
             return done
-        text = self.text(stage)
+        text = self.text(plan)
         if self.rank == 0 and (others := text.untrained_rows()):
             say(f"stage {stage.name}: {others:,} rows are not trained: they have a text of a held-out pair")
         parallel.demand_same(
@@ -445,14 +444,13 @@ class Run:
             f"stage {stage.name}: the processes read different corpora or objectives; copy equal files to all",
         )
         # Models and task.
-        learner = self.load_learner(number, stage)
+        learner = self.load_learner(plan)
         # An error of the first process is one of all.
         parallel.on_rank_zero(lambda: self._check_vocabulary(stage, text, stage.role, learner.tokenizer, True))
         student: Any = learner.module
-        teacher = self._load_teacher(stage, student)
-        both_sides = reads_targets(recipe, stage)
+        teacher = self._load_teacher(plan, student)
         if teacher is not None and self._fits_head(number):
-            self._fit_head(learner, teacher, stage, text, both_sides)
+            self._fit_head(learner, teacher, plan, text)
         if stage.quantize is not None:
             rounding.prepare_qat(student, stage.quantize)
         if recipe.compile:
@@ -464,7 +462,7 @@ class Run:
         cached = None if isinstance(task, EmbeddingTask) else teacher  # it reads the teacher's embedding layer
         prompts = stage.prompts or (learner.defaults.prompt(), learner.defaults.prompt())
         feed = BatchFeed(
-            stage, text, learner.tokenizer, recipe.seed, cached, both_sides, prompts,
+            stage, text, learner.tokenizer, recipe.seed, cached, reads_targets(plan), prompts,
             *parallel.rank_and_world(),
         )  # fmt: skip
         if cached is not None:
@@ -478,7 +476,7 @@ class Run:
         if stage.steps is None and self.rank == 0:
             check_warmup(stage, steps)
         # Training.
-        validator = Validator(task, text, recipe)
+        validator = Validator(task, text, plan)
         trainer = Trainer(task, feed, validator, folder.checkpoints, steps, self.precision, self.device, self.log)
         # A model that was trained before may be better than what it becomes.
         trainer.start_counts = isinstance(recipe.student, (str, NamedModel)) and stage.start == "keep"
@@ -518,9 +516,10 @@ class Run:
         if self._deadline is None:
             return None
         pairs = []
-        for stage in self.recipe.stages[number:]:
+        for plan in self.recipe.plans[number:]:
+            stage = plan.stage
             batch = stage.batch if stage.batch_tokens is None else max(1, stage.batch_tokens // TOKENS_OF_PAIR)
-            trained = sum(map(len, self.text(stage).training_rows))
+            trained = sum(map(len, self.text(plan).training_rows))
             pairs.append(stage.epochs * trained if stage.steps is None else stage.steps * batch * stage.accumulate)
         return max(0.0, self._deadline - time.monotonic()) * pairs[0] / sum(pairs)
 

@@ -36,7 +36,7 @@ from msdc.export.options import CANONICAL, GENERIC, ExportOptions, ExportSetting
 from msdc.export.readme import CardFacts, read_card
 from msdc.export.runtimes import RUNTIMES
 from msdc.export.schema import MANIFEST_FILE, READS_PADDING, ProgramStyle, WrittenProgram
-from msdc.export.smoothing import Smoothed, TorchModel, calibration_texts, smooth
+from msdc.export.smoothing import FloatModel, Smoothed, TorchModel, calibration_texts, smooth
 from msdc.export.writer import ExportPlan, write
 from msdc.extras import installed, require
 from msdc.files import refuse_existing, sha256_files, user_cache
@@ -152,7 +152,7 @@ def write_bundle(
     return write(canonical(TorchModel(student), facts, options), out, options, force)
 
 
-def float_model(encoder: Encoder) -> TorchModel | FloatProgram:
+def float_model(encoder: Encoder) -> FloatModel:
     """The student of an encoder, as what an export runs; an `InputError` where no student can be made from it."""
     if isinstance(encoder, ProgramEncoder) and encoder.weights is not None and not installed("torch"):
         return FloatProgram(encoder.weights)
@@ -189,7 +189,7 @@ def canonical_obstacle(encoder: Encoder) -> str | None:
 class CanonicalPlan(ExportPlan):
     """A student, whose programs are written by hand."""
 
-    model: TorchModel | FloatProgram
+    model: FloatModel
     precision_plan: PrecisionPlan
 
     @cached_property
@@ -215,7 +215,7 @@ class CanonicalPlan(ExportPlan):
 
 
 def canonical(
-    model: TorchModel | FloatProgram, facts: ModelFacts, options: ExportSettings, usual_length: int | None = None
+    model: FloatModel, facts: ModelFacts, options: ExportSettings, usual_length: int | None = None
 ) -> CanonicalPlan:
     """The canonical exporter; without a `max_length` in the options the longest input is `usual_length`.
 

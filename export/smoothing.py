@@ -18,19 +18,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from msdc.compress.student.plan import NORM_READERS, PrecisionPlan, QuantizedWeight, integers, reads_int8
-from msdc.compress.student.weights import StudentWeights
+from msdc.compress.student.plan import NORM_READERS, PrecisionPlan, QuantizedWeight, reads_int8
+from msdc.compress.student.weights import StudentWeights, integers
 from msdc.text.quickstart import parallel_table
 from msdc.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from msdc.compress.student.model import Student
-    from msdc.export.onnx.float_program import FloatProgram
 
 Scale = NDArray[np.float32]
 # float64 [H] per layer: the size of each channel at a layer's input, and at its feed-forward input.
@@ -67,15 +66,27 @@ class PowerMean:
         return mean
 
 
+class FloatModel(Protocol):
+    """A float student that can be run."""
+
+    weights: StudentWeights
+
+    def vectors(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        """Sentence vectors [N, D] of rows of ids."""
+
+    def channel_sizes(self, rows: Sequence[Sequence[int]]) -> Sizes:
+        """Power means of |x| per channel."""
+
+
 class TorchModel:
-    """A float `Student`, run by PyTorch one row at a time, without padding."""
+    """A `FloatModel` that PyTorch runs one row at a time, without padding."""
 
     def __init__(self, student: Any) -> None:
         self.student = student.eval()
         self.weights: StudentWeights = student.to_numpy()
 
     def vectors(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
-        """Sentence vectors [N, D] of rows of ids."""
+        """See `FloatModel`."""
         return np.stack([self._run(row) for row in rows])
 
     def _run(self, row: Sequence[int]) -> NDArray[np.float32]:
@@ -87,7 +98,7 @@ class TorchModel:
         return vector_D
 
     def channel_sizes(self, rows: Sequence[Sequence[int]]) -> Sizes:
-        """Power means of |x| per channel."""
+        """See `FloatModel`."""
         entry, middle = ([PowerMean() for _ in self.student.layers] for _ in range(2))
 
         def watch(mean: PowerMean) -> Any:
@@ -162,7 +173,7 @@ def scales_for(activation_H: NDArray[np.float64], weights: Sequence[NDArray[Any]
     return np.clip(np.exp2(steps_H / GRID), SMALLEST, LARGEST).astype(np.float32)
 
 
-def smooth(model: TorchModel | FloatProgram, plan: PrecisionPlan, tokenizer: Tokenizer, max_length: int) -> Smoothed:
+def smooth(model: FloatModel, plan: PrecisionPlan, tokenizer: Tokenizer, max_length: int) -> Smoothed:
     """Smooth the inputs of the int8 products of a student; the float function stays the same.
 
     Left as they are: inputs of float and of 4-bit products (a student for those was trained against its own groups).

@@ -1,7 +1,7 @@
 """A student that computes with rounded weights: with torchao's tensors for an export, or as it learns.
 
-`quantize_student` takes the integers and scales of `msdc.compress.student.plan`. Quantization-aware training rounds to
-the same numbers: `prepare_qat` changes the classes of a student's modules in place, not their parameters: names,
+`quantize_student` takes the integers and scales of `msdc.compress.student.weights`. Quantization-aware training rounds
+to the same numbers: `prepare_qat` changes the classes of a student's modules in place, not their parameters: names,
 checkpoints and optimizers stay as they are; the backward pass treats rounding as the identity (straight-through, Bengio
 et al. 2013). torchao 0.18's own QAT modules compute the same int8 forward pass (tested, bit for bit), but know no
 two-byte scales, rename the modules, round the whole table at every step, and stop the gradient of the largest number of
@@ -25,6 +25,7 @@ from msdc.compress.student.coded_table import Code
 from msdc.compress.student.config import CODE, POSITION, TABLE
 from msdc.compress.student.model import Student
 from msdc.compress.student.plan import PrecisionPlan, QuantizedWeight
+from msdc.compress.student.weights import integers
 from msdc.errors import InputError
 
 
@@ -54,7 +55,7 @@ def quantize_student(student: Student, plan: PrecisionPlan) -> Student:
     per-token asymmetric int8 activations) and `IntxWeightOnlyConfig` (token table). int8 positions and weights of a
     code become their dequantized numbers: torchao has no addition for its tensors; `integers` has the integers.
     """
-    return with_integers(student, plans.integers(student, plan))
+    return with_integers(student, integers(student, plan))
 
 
 def with_integers(student: Student, parts: Mapping[str, QuantizedWeight]) -> Student:

@@ -25,6 +25,7 @@ from msdc.compress.student.config import CODE, POSITION, TABLE, StudentConfig, m
 from msdc.compress.student.io import ModelReport, save_student
 from msdc.compress.student.model import Student
 from msdc.compress.student.plan import Dtype, PrecisionPlan
+from msdc.compress.student.weights import integers
 from msdc.compress.texts import quickstart_texts, read_texts
 from msdc.compress.vocabulary.trim import with_rows
 from msdc.encoders.encoder import Encoder
@@ -162,7 +163,7 @@ def sqnr_db(reference: NDArray[Any], approximation: NDArray[Any]) -> float | Non
 def weight_reports(student: Student, plan: PrecisionPlan, calibration: Calibration) -> list[dict[str, Any]]:
     """For each weight that the plan names: bytes with scales, SQNR in dB (None: exact), and the cost of it alone."""
     weights = student.to_numpy()
-    quantized = plans.integers(weights, plan)
+    quantized = integers(weights, plan)
     lines: list[dict[str, Any]] = []
     for name, dtype in plan.weights.items():
         size, ratio, cost = weights.arrays[name].nbytes, None, Cost(0.0, 1.0, 1.0)

@@ -6,7 +6,7 @@ Planning counts a 250,002-row table without building it; quantization, planning 
 from __future__ import annotations
 
 from math import prod
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from pydantic import (
     BaseModel,
@@ -118,6 +118,12 @@ class StudentConfig(BaseModel):
     def width(self) -> int:
         """D, the width of a sentence vector."""
         return self.dense or self.hidden
+
+
+class HasConfig(Protocol):
+    """A student, whose class needs torch."""
+
+    config: StudentConfig
 
 
 def index_bytes(base_rows: int) -> int:

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict
 from safetensors.torch import save_file
 
 from msdc.compress.student.model import Student, student_of
-from msdc.compress.student.plan import PLAN_FILE, PrecisionPlan, integers
+from msdc.compress.student.plan import PLAN_FILE, PrecisionPlan
 from msdc.compress.student.stock import from_stock, stock_type, write_stock
-from msdc.compress.student.weights import WEIGHTS_FILE, ReadBytes, read_weights
+from msdc.compress.student.weights import WEIGHTS_FILE, ReadBytes, integers, read_weights
 from msdc.encoders.folder import OWN_TYPE, SENTENCE_MODULE, STOCK_FOLDER, EncodeDefaults, read_defaults, read_layout
 from msdc.files import read_json, staged_folder, write_json, write_text
 from msdc.progress import say

@@ -1,7 +1,6 @@
 """The precision plan: the storage type of each weight, with its integers and scales.
 
-The torchao tensors that ExecuTorch lowers, the ONNX graph and the int8 student folder all take what `integers`
-returns; it needs numpy alone, because the base install has no torch. The numbers are torchao's: symmetric, scale =
+Integers and scales need numpy alone, because the base install has no torch. They are torchao's: symmetric, scale =
 max|w| / 127.5 (int8 per row) or max|w| / 7.5 (int4 per group), rounded half to even, zero point 0. Weights of a coded
 table are int8 with one scale per column, because a scale per token would take more bytes than they do.
 
@@ -13,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import ml_dtypes  # noqa: F401 (numpy then knows the name bfloat16)
 import numpy as np
@@ -21,13 +20,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from msdc.compress.student import config as names
-from msdc.compress.student.config import StudentConfig
+from msdc.compress.student.config import HasConfig, StudentConfig
 from msdc.errors import InputError
 from msdc.files import read_json
-
-if TYPE_CHECKING:
-    from msdc.compress.student.model import Student
-    from msdc.compress.student.weights import StudentWeights
 
 # int4-embed4 is for students trained with fake quantization (`rounding.prepare_qat`): without it int4 linears
 # lose too much (cosine 0.957 to the float model).
@@ -84,7 +79,7 @@ def scale_shape(name: str, shape: tuple[int, ...], dtype: Dtype, group: int) -> 
     return shape[0], 1 if dtype == "int8" else shape[1] // group
 
 
-def plan_for(model: Student | StudentConfig, precision: str) -> PrecisionPlan:
+def plan_for(model: HasConfig | StudentConfig, precision: str) -> PrecisionPlan:
     """The plan behind the name of a precision.
 
     Bottleneck map and dense head stay int8 in int4-embed4: they are small and every token passes them. So do the
@@ -140,7 +135,7 @@ def read_plan(folder: str | Path) -> PrecisionPlan | None:
         raise InputError(f"{path}: not a precision plan ({' '.join(str(error).split())[:200]})") from error
 
 
-def weight_bytes_by_dtype(model: Student | StudentConfig, plan: PrecisionPlan) -> dict[str, int]:
+def weight_bytes_by_dtype(model: HasConfig | StudentConfig, plan: PrecisionPlan) -> dict[str, int]:
     """Bytes of a model under a plan: `fp32`, `int8`, `int4`, `scales`, `indices`; keys with no bytes are absent."""
     config = model if isinstance(model, StudentConfig) else model.config
     sizes = {"fp32": 0, "int8": 0, "int4": 0, "scales": 0, "indices": 0}
@@ -234,44 +229,3 @@ def int8_rows(weight_RC: Floats, name: str) -> QuantizedWeight:
     """int8 of one matrix, one scale per row: the weight of a model that has no precision plan."""
     weight_RC = np.ascontiguousarray(weight_RC, dtype=np.float32)
     return QuantizedWeight(name, "int8", *quantize_block(weight_RC, weight_RC.shape[1], "int8", "float32"), "float32")
-
-
-def integers(model: Student | StudentWeights, plan: PrecisionPlan) -> dict[str, QuantizedWeight]:
-    """Integers and scales of every weight that the plan quantizes, by name.
-
-    Weights read from an int8 folder come with its scales; where these still reproduce the weight exactly they are used
-    again, because quantizing dequantized numbers afresh would move them a second time.
-    """
-    check_plan(model.config, plan)
-    weights: StudentWeights = model.to_numpy() if hasattr(model, "to_numpy") else model
-    by_name: dict[str, QuantizedWeight] = {}
-    for name, dtype in plan.weights.items():
-        if dtype == "fp32":
-            continue
-        weight_RC = weights.arrays[name]
-        kind = scale_dtype(name, dtype)
-        shape = scale_shape(name, weight_RC.shape, dtype, plan.group)
-        quantized = _stored(weight_RC, weights.scales.get(name), dtype, shape)
-        if quantized is None:
-            columns = plan.group if dtype == "int4" else weight_RC.shape[1]
-            quantized = (
-                quantize_columns(weight_RC) if name == names.CODE else quantize_block(weight_RC, columns, dtype, kind)
-            )
-        by_name[name] = QuantizedWeight(name, dtype, *quantized, kind)
-    return by_name
-
-
-def _stored(
-    weight_RC: Floats, scale_RG: Floats | None, dtype: Dtype, shape: tuple[int, int]
-) -> tuple[NDArray[np.int8], Floats] | None:
-    if scale_RG is None or tuple(scale_RG.shape) != shape:
-        return None
-    low, high = RANGE[dtype]
-    blocks_RGC = weight_RC.reshape(weight_RC.shape[0], shape[1], -1)
-    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        values_RC = np.rint(blocks_RGC / scale_RG[:, :, None]).reshape(weight_RC.shape)
-    # Written so that NaN is refused too.
-    if not (values_RC.min() >= low and values_RC.max() <= high):
-        return None
-    values = values_RC.astype(np.int8)
-    return (values, scale_RG) if np.array_equal(dequantize_rows(values, scale_RG), weight_RC) else None

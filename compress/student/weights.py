@@ -1,4 +1,4 @@
-"""A student's weights as numbers, and the reader of student folders; needs numpy and safetensors, not torch.
+"""A student's weights as numbers and as integers, and the reader of student folders, with numpy and without torch.
 
 A quantized weight NAME is stored as NAME (int8 [R, C], or uint8 [R, C / 2] for int4, the even column in the low four
 bits) and NAME.scale ([R, G]; float32, or float16 / bfloat16 for int4; [1, C] for the weights of a code). A code's
@@ -14,14 +14,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import deserialize
 
 from msdc.compress.student import plan as plans
-from msdc.compress.student.config import INDEX, StudentConfig, index_bytes, tensor_shapes
+from msdc.compress.student.config import CODE, INDEX, HasConfig, StudentConfig, index_bytes, tensor_shapes
 from msdc.compress.student.plan import PrecisionPlan
 from msdc.encoders.folder import OWN_TYPE
 from msdc.encoders.source import WEIGHTS_FILE, refuse_other_tensors
@@ -56,6 +56,13 @@ class StudentWeights:
             digest.update(f"{name} {value.shape}\0".encode())
             digest.update(np.ascontiguousarray(value, dtype="<f4").data)
         return digest.hexdigest()
+
+
+class HasWeights(HasConfig, Protocol):
+    """A student, whose class needs torch."""
+
+    def to_numpy(self) -> StudentWeights:
+        """Its weights."""
 
 
 def read_arrays(
@@ -145,3 +152,48 @@ def read_weights(folder: str | Path, read: ReadBytes = Path.read_bytes) -> Stude
     arrays = {name: v if name == INDEX else v.astype(np.float32, copy=False) for name, v in arrays.items()}
     _check_arrays(path, config, arrays)
     return StudentWeights(config, arrays, scales, plan)
+
+
+def integers(model: HasWeights | StudentWeights, plan: PrecisionPlan) -> dict[str, plans.QuantizedWeight]:
+    """Integers and scales of every weight that the plan quantizes, by name, as of `msdc.compress.student.plan`.
+
+    The torchao tensors that ExecuTorch lowers, the ONNX graph and the int8 student folder are all made of them.
+
+    Weights read from an int8 folder come with its scales; where these still reproduce the weight exactly they are used
+    again, because quantizing dequantized numbers afresh would move them a second time.
+    """
+    plans.check_plan(model.config, plan)
+    weights = model if isinstance(model, StudentWeights) else model.to_numpy()
+    by_name: dict[str, plans.QuantizedWeight] = {}
+    for name, dtype in plan.weights.items():
+        if dtype == "fp32":
+            continue
+        weight_RC = weights.arrays[name]
+        kind = plans.scale_dtype(name, dtype)
+        shape = plans.scale_shape(name, weight_RC.shape, dtype, plan.group)
+        quantized = _stored(weight_RC, weights.scales.get(name), dtype, shape)
+        if quantized is None:
+            columns = plan.group if dtype == "int4" else weight_RC.shape[1]
+            quantized = (
+                plans.quantize_columns(weight_RC)
+                if name == CODE
+                else plans.quantize_block(weight_RC, columns, dtype, kind)
+            )
+        by_name[name] = plans.QuantizedWeight(name, dtype, *quantized, kind)
+    return by_name
+
+
+def _stored(
+    weight_RC: NDArray[np.float32], scale_RG: NDArray[np.float32] | None, dtype: plans.Dtype, shape: tuple[int, int]
+) -> tuple[NDArray[np.int8], NDArray[np.float32]] | None:
+    if scale_RG is None or tuple(scale_RG.shape) != shape:
+        return None
+    low, high = plans.RANGE[dtype]
+    blocks_RGC = weight_RC.reshape(weight_RC.shape[0], shape[1], -1)
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        values_RC = np.rint(blocks_RGC / scale_RG[:, :, None]).reshape(weight_RC.shape)
+    # Written so that NaN is refused too.
+    if not (values_RC.min() >= low and values_RC.max() <= high):
+        return None
+    values = values_RC.astype(np.int8)
+    return (values, scale_RG) if np.array_equal(plans.dequantize_rows(values, scale_RG), weight_RC) else None

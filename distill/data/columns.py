@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError
 from msdc.extras import require
-from msdc.text.tabular import TabularFile, is_number
+from msdc.text.tabular import is_number
+from msdc.text.text_files import TabularFile
 
 # (source, target) in the data sets of sentence-transformers, OPUS and others
 PAIR_NAMES = (

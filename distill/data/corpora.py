@@ -39,8 +39,8 @@ from msdc.distill.recipe import Corpus
 from msdc.errors import InputError, TornFile
 from msdc.files import regular_size, without_system_files
 from msdc.text.scored_pairs import GOLD_RANGE, read_pairs
-from msdc.text.tabular import CORPUS_SUFFIXES, EMPTY_LINE, TABLES, TabularFile, open_table, suffix_of
-from msdc.text.text_files import bare_name, iterate_lines, unusable
+from msdc.text.tabular import CORPUS_SUFFIXES, EMPTY_LINE, TABLES, open_table, suffix_of
+from msdc.text.text_files import TabularFile, bare_name, iterate_lines, unusable
 from msdc.text.tokenizer import clean
 from msdc.text.translations import open_gettext
 

@@ -25,7 +25,8 @@ from msdc.errors import InputError, first_line
 from msdc.extras import require
 from msdc.files import atomic_path, disk_errors, user_cache, without_system_files
 from msdc.progress import say, warn
-from msdc.text.tabular import BATCH_ROWS, TabularFile, arrow_table
+from msdc.text.tabular import BATCH_ROWS, arrow_table
+from msdc.text.text_files import TabularFile
 
 OPUS_URL = "https://object.pouta.csc.fi/OPUS-{name}/{version}/moses/{pair}.txt.zip"
 # What the standard library raises for a damaged, encrypted or foreign archive.

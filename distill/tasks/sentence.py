@@ -22,7 +22,7 @@ from msdc.distill.data import Batch
 from msdc.distill.data.corpora import NLI_CLASSES
 from msdc.distill.data.text import StageText
 from msdc.distill.parallel import gather, weighted
-from msdc.distill.recipe import ObjectiveUse, Recipe, Stage
+from msdc.distill.recipe import ObjectiveUse, Stage, StagePlan
 from msdc.distill.teacher import CachedTeacher, Teacher
 from msdc.errors import InputError
 
@@ -45,15 +45,20 @@ def stage_inputs(stage: Stage) -> set[str]:
     return {name for use in stage.objective for name in objectives.find_objective(use.name).inputs}
 
 
-def teacher_inputs(recipe: Recipe, stage: Stage) -> set[str]:
+def teacher_inputs(plan: StagePlan) -> set[str]:
     """The teacher's tensors that a stage needs, without scores that its corpora contain."""
-    corpus_inputs = {SCORES} if all(corpus.scores for corpus in recipe.corpora_of(stage)) else set()
-    return {name for name in stage_inputs(stage) if name.startswith("teacher_")} - corpus_inputs
+    corpus_inputs = {SCORES} if all(corpus.scores for corpus in plan.corpora) else set()
+    return {name for name in stage_inputs(plan.stage) if name.startswith("teacher_")} - corpus_inputs
 
 
-def reads_targets(recipe: Recipe, stage: Stage) -> bool:
+def compares_targets(plan: StagePlan) -> bool:
+    """Whether the objectives of a stage need the teacher's outputs for targets or negatives."""
+    return bool(TARGETS & teacher_inputs(plan))
+
+
+def reads_targets(plan: StagePlan) -> bool:
     """Whether the teacher encodes the target side too: an assistant, which is multilingual, does."""
-    return list(stage.teachers) == ["assistant"] or bool(TARGETS & teacher_inputs(recipe, stage))
+    return list(plan.stage.teachers) == ["assistant"] or compares_targets(plan)
 
 
 def encode_sides(student: Any, sides: Sequence[tuple[Tensor, Tensor]], mini_batch: int | None = None) -> list[Tensor]:
@@ -119,14 +124,15 @@ class TrainingTask(nn.Module):
         self.build()
 
     @classmethod
-    def check(cls, recipe: Recipe, stage: Stage) -> None:
+    def check(cls, plan: StagePlan) -> None:
         """Refuse keys of a stage, and corpora, that its objectives cannot use.
 
         Raises:
             InputError: names the stage, and the objective or the key.
         """
+        stage = plan.stage
         for use in stage.objective:
-            for problem in cls.problems(recipe, stage, objectives.find_objective(use.name)):
+            for problem in cls.problems(plan, objectives.find_objective(use.name)):
                 raise InputError(f"stage {stage.name}: {use.label} {problem}")
         mixed = "a mix of teachers" if len(stage.teachers) > 1 else None
         for key in (mixed, *(key for key in VECTOR_KEYS if getattr(stage, key))):
@@ -138,15 +144,15 @@ class TrainingTask(nn.Module):
             )
 
     @classmethod
-    def problems(cls, recipe: Recipe, stage: Stage, objective: objectives.Objective) -> Iterator[str]:
+    def problems(cls, plan: StagePlan, objective: objectives.Objective) -> Iterator[str]:
         """What one of its objectives lacks, as the end of a sentence."""
         if ("teacher_BTH" in objective.inputs) != cls.compares_tables:
             use = "cannot be used with" if cls.compares_tables else "needs"
             yield f"{use} train: student.embedding"
-        if stage.teacher is None and teacher_inputs(recipe, stage) & set(objective.inputs):
+        if plan.stage.teacher is None and teacher_inputs(plan) & set(objective.inputs):
             yield "needs a teacher, and the stage has none"
-        for role in ("assistant", "student"):
-            if role in (stage.role, *stage.teachers) and getattr(recipe, role) is None:
+        for role in plan.absent:
+            if role in (plan.stage.role, *plan.stage.teachers):
                 yield f"the stage needs the {role}, but the recipe has none"
 
     def build(self) -> None:
@@ -188,14 +194,13 @@ class SentenceTask(TrainingTask):
     on_vectors = True
 
     @classmethod
-    def problems(cls, recipe: Recipe, stage: Stage, objective: objectives.Objective) -> Iterator[str]:
+    def problems(cls, plan: StagePlan, objective: objectives.Objective) -> Iterator[str]:
         """Also negatives that no corpus has, and classes of prefixes of a vector."""
-        yield from super().problems(recipe, stage, objective)
-        kinds = {corpus.kind for corpus in recipe.corpora_of(stage)}
-        have_negatives = stage.mined_negatives is not None or kinds <= {"triples", "nli"}
+        yield from super().problems(plan, objective)
+        have_negatives = plan.stage.mined_negatives is not None or plan.kinds <= {"triples", "nli"}
         if {"negative_BD", "student_negatives_BND"} & set(objective.inputs) and not have_negatives:
             yield "needs negatives: set `kind: triples` or `kind: nli` for each of its corpora, or `mined_negatives: 4`"
-        if "classifier_CF" in objective.inputs and stage.dimensions:
+        if "classifier_CF" in objective.inputs and plan.stage.dimensions:
             yield "cannot be used with dimensions"
 
     def build(self) -> None:
@@ -338,10 +343,10 @@ class EmbeddingTask(TrainingTask):
     compares_tables = True
 
     @classmethod
-    def problems(cls, recipe: Recipe, stage: Stage, objective: objectives.Objective) -> Iterator[str]:
+    def problems(cls, plan: StagePlan, objective: objectives.Objective) -> Iterator[str]:
         """Also a student without layers."""
-        yield from super().problems(recipe, stage, objective)
-        if recipe.cut_shape is not None and recipe.cut_shape.layers == ():
+        yield from super().problems(plan, objective)
+        if plan.cut_shape is not None and plan.cut_shape.layers == ():
             yield "compares the rows of two tables, and those of a student without layers have another meaning"
 
     def forward(self, batch: Batch, train_source: bool = True) -> dict[str, Tensor]:
@@ -376,15 +381,14 @@ class LabelledTask(SentenceTask):
     provides = frozenset([*LABELS, DOMAINS])
 
     @classmethod
-    def problems(cls, recipe: Recipe, stage: Stage, objective: objectives.Objective) -> Iterator[str]:
+    def problems(cls, plan: StagePlan, objective: objectives.Objective) -> Iterator[str]:
         """Also corpora without labels, or too few of them for their domains."""
-        yield from super().problems(recipe, stage, objective)
-        kinds = {corpus.kind for corpus in recipe.corpora_of(stage)}
+        yield from super().problems(plan, objective)
         labels = next((LABELS[name] for name in objective.inputs if name in LABELS), None)
-        if labels and kinds != {labels}:
+        if labels and plan.kinds != {labels}:
             yield f"needs labels: set `kind: {labels}` for each of its corpora"
         if DOMAINS in objective.inputs:
-            count_domains(stage)
+            count_domains(plan.stage)
 
     def build(self) -> None:
         """The classifiers of classes and of domains."""

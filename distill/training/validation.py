@@ -15,7 +15,7 @@ from msdc.distill.data.graded import read_graded
 from msdc.distill.data.tables import NO_PROMPTS
 from msdc.distill.data.text import StageText
 from msdc.distill.parallel import rank_and_world
-from msdc.distill.recipe import Corpus, Recipe
+from msdc.distill.recipe import Corpus, StagePlan
 from msdc.distill.tasks.sentence import TrainingTask, reads_targets
 from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import with_prompt
@@ -57,12 +57,12 @@ class Validator:
     only the explained variance shows what the student has learned.
     """
 
-    def __init__(self, task: TrainingTask, text: StageText, recipe: Recipe) -> None:
+    def __init__(self, task: TrainingTask, text: StageText, plan: StagePlan) -> None:
         self.task, self.heldout = task, text.heldout_rows()
-        self.both_sides = reads_targets(recipe, task.stage)
-        self.graded = [read_graded(path, limit=recipe.heldout.graded_pairs) for path in recipe.heldout.graded]
+        self.both_sides = reads_targets(plan)
+        self.graded = [read_graded(path, limit=plan.heldout.graded_pairs) for path in plan.heldout.graded]
         if not self.graded:
-            self.graded, self.heldout = scored_heldout(self.heldout, recipe.corpora_of(task.stage))
+            self.graded, self.heldout = scored_heldout(self.heldout, plan.corpora)
         if not self.graded and not self.heldout and rank_and_world()[0] == 0:
             warn(
                 f"stage {task.stage.name}: no held-out pair ({text.heldout.share:.2%} of the sentences) and no graded "
@@ -76,7 +76,7 @@ class Validator:
                     f"stage {task.stage.name}: {graded.name} has {len(graded)} graded pairs: their correlation has an "
                     f"interval of +- {half:.0f} points, and choices by it are mostly chance"
                 )
-        least = min(recipe.heldout.min_pairs_per_language, recipe.heldout.pairs)
+        least = min(plan.heldout.min_pairs_per_language, plan.heldout.pairs)
         few = {code: len(rows) for code, rows in self.heldout.items() if len(rows) < least}
         if few and not (self.graded and task.stage.choose == "graded") and rank_and_world()[0] == 0:
             # 95 % of a share near one half

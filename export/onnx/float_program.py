@@ -30,7 +30,7 @@ def check_size(weights: StudentWeights) -> None:
 
 
 class FloatProgram:
-    """The float ONNX program of a student, run by ONNX Runtime; see `msdc.export.smoothing.TorchModel`."""
+    """The float ONNX program of a student, a `FloatModel` that ONNX Runtime runs."""
 
     def __init__(self, weights: StudentWeights) -> None:
         self.weights = weights
@@ -44,11 +44,11 @@ class FloatProgram:
         return serialized
 
     def vectors(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
-        """Sentence vectors [N, D] of rows of ids."""
+        """See `FloatModel`."""
         return self.runner.run(rows)
 
     def channel_sizes(self, rows: Sequence[Sequence[int]]) -> Sizes:
-        """Power means of |x| per channel."""
+        """See `FloatModel`."""
         config = self.weights.config
         taps = Taps([[] for _ in range(config.unit)], [[] for _ in range(config.unit)])
         session = OnnxRunner(self._program(taps), pad_id=config.pad_id).session

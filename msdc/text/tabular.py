@@ -14,7 +14,6 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,18 @@ from msdc.errors import InputError, first_line
 from msdc.extras import require
 from msdc.files import regular_size
 from msdc.progress import warn
-from msdc.text.text_files import bare_name, csv_rows, iterate_lines, stream_lines, unusable
+from msdc.text.text_files import (
+    SAMPLE_ROWS,
+    Numbered,
+    TabularFile,
+    bare_name,
+    csv_rows,
+    iterate_lines,
+    stream_lines,
+    unusable,
+)
+from msdc.text.translations import open_gettext, open_tmx
 
-SAMPLE_ROWS = 100
 BATCH_ROWS = 1024
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 EMPTY_LINE = "an empty line"
@@ -35,39 +43,8 @@ JSON_LINES = (".jsonl", ".ndjson", ".json")
 NEEDS_COLUMN = (".csv", ".jsonl", ".ndjson", ".parquet", ".tmx", ".po")
 TABLES = (*NEEDS_COLUMN, ".json")
 CORPUS_SUFFIXES = (*TABLES, ".tsv", ".txt")  # files of a folder of text
-# (number of the line or row from 1, the cells of the wanted columns or the reason why it is no row)
-Numbered = tuple[int, "list[Any] | str"]
 # The first row and the rows after it -> whether the first one must be names of columns.
 IsHeader = Callable[[list[str], list[list[str]]], bool]
-
-
-@dataclass(frozen=True)
-class TabularFile:
-    """Rows of named or numbered columns; `form` is the format of the file, for messages."""
-
-    path: Path
-    form: str
-    names: tuple[str, ...]  # empty without a header
-    width: int
-    sample: list[list[Any]]  # the first rows, for the choice of columns
-    read: Callable[[Sequence[int]], Iterator[Numbered]]  # indices of columns -> their cells, row by row
-    header_guess: bool = False  # without a header, although the first row could be names
-    language: str = ""  # of the last column, if the file contains it
-
-    def summary(self) -> str:
-        """Format, columns and first row, for an error message."""
-        first = [str(cell)[:30] for cell in (self.sample[0] if self.sample else [])]
-        named = f" ({', '.join(self.names)[:120]})" if self.names else ""
-        return f"{self.form} of {self.width} columns{named}, first row {first[:6]}"
-
-    def described(self, sides: Sequence[Sequence[int]]) -> str:
-        """Format and chosen columns, for messages: `csv, columns en + de`; a side may have alternatives."""
-        named = [[self.names[c] if self.names else str(c + 1) for c in side] for side in sides]
-        return f"{self.form}, columns {' + '.join(map('/'.join, named))}"
-
-    def columns(self) -> str:
-        """The names or the number of its columns, for an error message."""
-        return ", ".join(self.names)[:300] if self.names else f"columns 1 to {self.width}"
 
 
 def suffix_of(path: Path) -> str:
@@ -303,9 +280,7 @@ def open_table(
     """
     suffix = suffix_of(path)
     if suffix in (".tmx", ".po"):
-        from msdc.text import translations  # needs an extra
-
-        return translations.open_tmx(path) if suffix == ".tmx" else translations.open_gettext(path)
+        return open_tmx(path) if suffix == ".tmx" else open_gettext(path)
     if suffix == ".parquet":
         return open_parquet(path)
     return open_json_lines(path, lenient) if suffix in JSON_LINES else open_delimited(path, is_header, header, lenient)

@@ -1,4 +1,4 @@
-"""Lines of text files: plain, gzip, bzip2, xz or zstd, strict UTF-8, with line numbers; rows of csv.
+"""Lines of text files: plain, gzip, bzip2, xz or zstd, strict UTF-8, with line numbers; rows of csv, and of any table.
 
 `read_lines` loads a whole file and describes it (hash, size, normalization); `iterate_lines` streams a file of any
 size. Only a line feed ends a line (in a file without any, a carriage return): other Unicode separators belong to the
@@ -16,7 +16,7 @@ import lzma
 import re
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -46,6 +46,9 @@ MOST_LINES = 1000
 MOST_CELL = 1 << 28  # characters; the standard library's limit is 131,072
 # Of a cell with at least so many lines inside, most of which look like rows, the quote was not meant to open.
 SUSPECT_LINES, SUSPECT_SHARE = 5, 0.8
+# (number of the line or row from 1, the cells of the wanted columns or the reason why it is no row)
+Numbered = tuple[int, "list[Any] | str"]
+SAMPLE_ROWS = 100
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,35 @@ class Lines:
     def error(self, line: int, problem: str) -> InputError:
         """An error that points at a line, counted from 1."""
         return InputError(f"{self.path} line {line}: {problem}")
+
+
+@dataclass(frozen=True)
+class TabularFile:
+    """Rows of named or numbered columns; `form` is the format of the file, for messages."""
+
+    path: Path
+    form: str
+    names: tuple[str, ...]  # empty without a header
+    width: int
+    sample: list[list[Any]]  # the first rows, for the choice of columns
+    read: Callable[[Sequence[int]], Iterator[Numbered]]  # indices of columns -> their cells, row by row
+    header_guess: bool = False  # without a header, although the first row could be names
+    language: str = ""  # of the last column, if the file contains it
+
+    def summary(self) -> str:
+        """Format, columns and first row, for an error message."""
+        first = [str(cell)[:30] for cell in (self.sample[0] if self.sample else [])]
+        named = f" ({', '.join(self.names)[:120]})" if self.names else ""
+        return f"{self.form} of {self.width} columns{named}, first row {first[:6]}"
+
+    def described(self, sides: Sequence[Sequence[int]]) -> str:
+        """Format and chosen columns, for messages: `csv, columns en + de`; a side may have alternatives."""
+        named = [[self.names[c] if self.names else str(c + 1) for c in side] for side in sides]
+        return f"{self.form}, columns {' + '.join(map('/'.join, named))}"
+
+    def columns(self) -> str:
+        """The names or the number of its columns, for an error message."""
+        return ", ".join(self.names)[:300] if self.names else f"columns 1 to {self.width}"
 
 
 def bare_name(name: str) -> str:

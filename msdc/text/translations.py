@@ -10,8 +10,7 @@ from typing import Any
 from msdc.errors import InputError, first_line
 from msdc.extras import require
 from msdc.files import regular_size
-from msdc.text.tabular import SAMPLE_ROWS, Numbered, TabularFile
-from msdc.text.text_files import DAMAGED, iterate_lines, unpacked
+from msdc.text.text_files import DAMAGED, SAMPLE_ROWS, Numbered, TabularFile, iterate_lines, unpacked
 
 XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 # Elements of a segment with code of the original document, not text

@@ -73,8 +73,9 @@ def settings(recipe: Recipe) -> dict[str, object]:
     if isinstance(recipe.student, StudentShape):
         no_place = {"scratch"} if recipe.student.bottleneck else {"scratch", "place"}
         parts["student."] = recipe.student.model_dump(exclude=no_place)
-    for stage in recipe.stages:
-        prefix, corpora = f"stages.{stage.name}.", recipe.corpora_of(stage)
+    for plan in recipe.plans:
+        stage, corpora = plan.stage, plan.corpora
+        prefix = f"stages.{stage.name}."
         # A stage's warm-up and objective are in its facts; options that it leaves to the objective are not.
         parts[prefix] = stage.model_dump(exclude={"name", "objective", "warmup_ratio", "warmup_steps"})
         facts[f"{prefix}evaluate_every"] = stage.evaluate_every or "four times per stage"

@@ -187,8 +187,8 @@ def started(tree: dict, folder, start: str, number: int) -> tuple[dict, dict, di
     run = Run(parse_recipe(tree | {"stages": stages}, "tiny"), folder)
     run.prepare()
     for earlier in range(number):
-        run.run_stage(earlier, run.recipe.stages[earlier])
-    learner = run.load_learner(number, run.recipe.stages[number]).module.state_dict()
+        run.run_stage(run.recipe.plans[earlier])
+    learner = run.load_learner(run.recipe.plans[number]).module.state_dict()
     folders = run.folder.trained(run.recipe, "student"), run.folder.untrained("student")
     return learner, *(load_student(path).state_dict() for path in folders)
 
@@ -302,7 +302,7 @@ def test_a_start_without_an_assistant_is_told(tiny_tree, tmp_path, capsys):
     tree = tiny_tree | {"assistant": None, "student": tiny_tree["teacher"], "stages": [stage]}
     run = Run(parse_recipe(tree, "tiny"), tmp_path / "run")
     run.prepare()
-    run.load_learner(0, run.recipe.stages[0])
+    run.load_learner(run.recipe.plans[0])
     assert "start: svd has no effect" in capsys.readouterr().err
 
 

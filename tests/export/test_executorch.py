@@ -13,7 +13,8 @@ from torch import nn
 from msdc.compress.size import predict_bytes
 from msdc.compress.student.config import CODE, TABLE
 from msdc.compress.student.io import load_student, save_student
-from msdc.compress.student.plan import integers, plan_for
+from msdc.compress.student.plan import plan_for
+from msdc.compress.student.weights import integers
 from msdc.export.bundle import load_bundle
 from msdc.export.executorch.lower import (
     ExportForward,

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from msdc.compress.student.io import load_student, save_student
-from msdc.compress.student.plan import integers, plan_for
-from msdc.compress.student.weights import read_weights
+from msdc.compress.student.plan import plan_for
+from msdc.compress.student.weights import integers, read_weights
 from msdc.errors import InputError
 from msdc.export.golden import parity_of
 from msdc.export.onnx.encoder import ProgramEncoder

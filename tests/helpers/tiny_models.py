@@ -14,7 +14,8 @@ import torch
 
 from msdc.compress.student.io import save_student
 from msdc.compress.student.model import Student, StudentConfig
-from msdc.compress.student.plan import integers, plan_for
+from msdc.compress.student.plan import plan_for
+from msdc.compress.student.weights import integers
 from msdc.compress.texts import quickstart_texts
 from msdc.compress.vocabulary.spelling import marks_apart, one_spelling, write_rules
 from msdc.compress.vocabulary.train import train_vocabulary

@@ -16,7 +16,8 @@ from msdc.compress.quantization.search import Calibration, levels, search, sqnr_
 from msdc.compress.quantization.search import quantize as quantize_folder
 from msdc.compress.student.config import POSITION, TABLE, matrix_names
 from msdc.compress.student.io import load_student
-from msdc.compress.student.plan import integers, plan_for, read_plan
+from msdc.compress.student.plan import plan_for, read_plan
+from msdc.compress.student.weights import integers
 from msdc.compress.texts import quickstart_texts
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError

@@ -18,12 +18,12 @@ from msdc.compress.student.plan import (
     PRECISIONS,
     PrecisionPlan,
     dequantize_rows,
-    integers,
     plan_for,
     quantize_block,
     quantize_columns,
     weight_bytes_by_dtype,
 )
+from msdc.compress.student.weights import integers
 from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
 from msdc.errors import InputError, MsdcError

@@ -21,12 +21,12 @@ from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.plan import (
     PrecisionPlan,
     check_plan,
-    integers,
     plan_for,
     read_plan,
     weight_bytes_by_dtype,
 )
 from msdc.compress.student.stock import decode, materialise, stock_type
+from msdc.compress.student.weights import integers
 from msdc.compress.vocabulary.trim import with_rows
 from msdc.errors import InputError
 from msdc.loading import load_encoder

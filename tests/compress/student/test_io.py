@@ -19,13 +19,13 @@ from msdc.compress.student.io import add_stock_twin, load_student, save_student
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.plan import (
     QuantizedWeight,
-    integers,
     plan_for,
     read_plan,
     unpack_int4,
     weight_bytes_by_dtype,
 )
 from msdc.compress.student.stock import from_stock
+from msdc.compress.student.weights import integers
 from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import STOCK_FOLDER, EncodeDefaults
 from msdc.errors import InputError

@@ -20,7 +20,8 @@ import msdc
 from msdc.compress import add_words
 from msdc.compress.cli import command
 from msdc.compress.student.io import load_student, save_student
-from msdc.compress.student.plan import integers, plan_for
+from msdc.compress.student.plan import plan_for
+from msdc.compress.student.weights import integers
 from msdc.compress.texts import quickstart_texts
 from msdc.compress.vocabulary.add import in_contexts
 from msdc.compress.vocabulary.extend import inner_ids, mean_rows, require_extendable, token_rows, with_new_rows

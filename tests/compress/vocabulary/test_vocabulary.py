@@ -15,7 +15,8 @@ import msdc
 from msdc.compress.cli import command
 from msdc.compress.student.io import load_student, save_student
 from msdc.compress.student.model import Student, StudentConfig
-from msdc.compress.student.plan import integers, plan_for
+from msdc.compress.student.plan import plan_for
+from msdc.compress.student.weights import integers
 from msdc.compress.texts import quickstart_texts, read_texts
 from msdc.compress.vocabulary.comparison import prove, read_languages
 from msdc.compress.vocabulary.tokens import open_vocabulary

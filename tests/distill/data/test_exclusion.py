@@ -162,8 +162,8 @@ def test_a_run_reads_none_of_them(tiny_tree, tmp_path, excluded):
     corpus = pairs_file(tmp_path, PAIRS * 3)
     tree = tiny_tree | {"corpora": [{"path": corpus.path}], "exclude": [str(excluded)]}
     recipe = parse_recipe(tree, "tiny")
-    for stage in (None, recipe.stages[0]):
-        text = Run(recipe, tmp_path / "run").text(stage)
+    for plan in (None, recipe.plans[0]):
+        text = Run(recipe, tmp_path / "run").text(plan)
         trained_sources = {row.source for table in text.tables for row in table.read(np.arange(table.rows))}
         assert trained_sources == {PAIRS[3][0], PAIRS[4][0]}
     with pytest.raises(InputError, match=r"exclude: nowhere\.txt: no such file"):
