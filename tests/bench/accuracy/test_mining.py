@@ -6,8 +6,9 @@ from accuracy_models import Constant, LookupEncoder
 
 from msdc.bench.accuracy import evaluate
 from msdc.bench.accuracy.neighbours import both_ways, gold_ranks, mine, nearest
-from msdc.bench.accuracy.retrieval import Split, best_threshold, read_bucc, scores_at
+from msdc.bench.accuracy.retrieval import Split, best_threshold, read_bucc, score_mining, scores_at
 from msdc.bench.accuracy.sets import find_data_folder, select_sets
+from msdc.bench.accuracy.task import Settings
 from msdc.bench.accuracy.vectors import CachedEncoder
 from msdc.errors import InputError, MsdcError
 from msdc.scores import unit_rows
@@ -217,13 +218,20 @@ def test_retrieval_equals_brute_force_and_breaks_ties_fairly(tmp_path):
     assert result["queries"] == 30
     assert result["p_at_1"] == pytest.approx(100 * np.mean(ranks == 1), abs=1e-6)
     assert result["mrr"] == pytest.approx(100 * np.mean(1 / ranks), abs=1e-6)
+    # Of fewer queries the first ones, in a pool without the answers of the others.
+    few = evaluate(LookupEncoder(vectors), task="xsr", path=tmp_path / "q.en-de.tsv", queries=10)
+    scores = query_vectors[:10].astype(np.float64) @ np.concatenate([pool[:10], pool[30:]]).T
+    ranks = 1 + (scores > scores.diagonal()[:, None] + 1e-9).sum(1)
+    assert (few["queries"], few["candidates"]) == (10, 60)
+    assert few["mrr"] == pytest.approx(100 * np.mean(1 / ranks), abs=1e-6)
     same = evaluate(Constant(), task="xsr", path=tmp_path / "q.en-de.tsv")
     assert same["p_at_1"] == pytest.approx(100 / 80)
     assert same["tied"] == 30
     assert same["mrr"] == pytest.approx(100 * np.mean(1 / np.arange(1, 81)))
-    assert (
-        evaluate(LookupEncoder(vectors), task="xsr", path=tmp_path / "q.en-de.tsv", candidates=40)["candidates"] == 40
-    )
+    # The pool is cut, but never below the answers.
+    for limit, size in ((40, 40), (10, 30)):
+        cut = evaluate(LookupEncoder(vectors), task="xsr", path=tmp_path / "q.en-de.tsv", candidates=limit)
+        assert cut["candidates"] == size
 
 
 def test_flores_mining_set_is_one_third_parallel(data_folder):
@@ -240,6 +248,14 @@ def test_equal_sentences_of_a_split_are_one():
     split = Split(["a", "b", "a"], ["x", "y", "x"], {(0, 0), (1, 1)})
     assert split.distinct() == Split(["a", "b"], ["x", "y"], {(0, 0), (1, 1)})
     assert Split(["a"], ["x", "x"], None).distinct() == Split(["a"], ["x"], None)
+    # Mined as if each were there once: a copy is neither a candidate nor a missing pair.
+    first, second = clustered(12, 8, seed=5, noise=0.5)
+    vectors = {f"{side} {row}": v for side, rows in (("s", first), ("t", second)) for row, v in enumerate(rows)}
+    once = Split([f"s {row}" for row in range(12)], [f"t {row}" for row in range(12)], {(row, row) for row in range(8)})
+    twice = Split(once.source + once.source[:5], once.target + once.target[:5], once.gold | {(12, 0), (1, 13)})
+    scores = [score_mining(CachedEncoder(LookupEncoder(vectors)), (s, s), Settings()).scores for s in (once, twice)]
+    assert scores[0] == scores[1]
+    assert (scores[0]["gold"], scores[0]["sources"]) == (8, 12)
 
 
 @pytest.mark.parametrize("pair", ["de-en", "ru-en", "zh-en"])

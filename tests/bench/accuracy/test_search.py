@@ -13,9 +13,12 @@ from click.testing import CliRunner
 
 import msdc
 from msdc.bench.accuracy import evaluate
-from msdc.bench.accuracy.search import ranking, read_collection, relevance_scores
+from msdc.bench.accuracy.search import ranking, read_collection, relevance_scores, score_retrieval, vector_scores
+from msdc.bench.accuracy.task import Settings
+from msdc.bench.accuracy.vectors import CachedEncoder
 from msdc.bench.evaluate_cli import command
 from msdc.errors import InputError
+from msdc.scores import unit_rows
 
 DOCUMENTS = [
     ("p0", "Harbours", "The harbour of Rotterdam is the largest of Europe. Ships carry coal and grain."),
@@ -41,6 +44,8 @@ def beir(tmp_path):
 
 
 def test_beir_and_squad_are_read_alike(beir, tmp_path):
+    # The judgements of the test split, though those of another one stand before them.
+    (beir / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq9\tp2\t1\n")
     first = read_collection(beir).content
     assert list(first.queries) == ["q0", "q1", "q2"]
     assert first.grades["q0"] == {"p0": 1.0}
@@ -75,6 +80,28 @@ def test_a_hybrid_finds_by_words_and_across_languages(beir):
 
 def test_a_model_without_a_tokenizer_is_scored(beir):
     assert evaluate(WordBag(), task="retrieval", path=beir)["mrr"] > 0
+
+
+def test_a_document_has_the_score_of_its_best_passage():
+    """Against every sentence by itself, of more questions than are compared at a time; an empty document is last."""
+    words = [f"{first}{second}" for first in "bdfgklm" for second in ("ale", "iro", "opa", "une")]
+    sentences = [[" ".join(words[4 * d + 2 * p :][:9]) + "." for p in range(d + 1)] for d in range(4)]
+    documents = [("", " ".join(texts)) for texts in sentences] + [("", "")]
+    queries = [f"{words[n % 28]} {words[n // 28]}" for n in range(300)]
+    bag = WordBag(width=24)
+    scores, count = vector_scores(CachedEncoder(bag), documents, queries)
+    assert count == sum(map(len, sentences))
+    asked = unit_rows(bag.encode(queries))
+    expected = np.stack([(asked @ unit_rows(bag.encode(texts)).T).max(1) for texts in sentences], axis=1)
+    np.testing.assert_allclose(scores[:, :4], expected, atol=1e-5)
+    assert (scores[:, 4] == -1).all()
+
+
+def test_of_many_questions_an_even_spread_is_asked(beir):
+    """The first and the last of three, of which words find the first alone."""
+    data = read_collection(beir).content
+    scores = score_retrieval(CachedEncoder(WordBag()), data, Settings(queries=2)).scores
+    assert (scores["pairs"], scores["words"]["acc1"]) == (2, 50)
 
 
 class Turned:

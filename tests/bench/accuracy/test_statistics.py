@@ -37,6 +37,26 @@ def test_interval_covers_the_truth_about_as_often_as_it_says():
     assert 180 <= inside <= 200
 
 
+def test_interval_has_the_width_of_95_percent():
+    """That of the normal distribution, for the mean of many items; one of 90 % is a sixth narrower."""
+    values = np.random.default_rng(8).standard_normal(400)
+    low, high = interval(Items(values), resamples=5000, seed=0)
+    half = 100 * stats.norm.ppf(0.975) * values.std() / 400**0.5
+    assert (low, high) == pytest.approx((100 * values.mean() - half, 100 * values.mean() + half), abs=0.06 * half)
+
+
+def test_resamples_that_are_drawn_a_few_at_a_time_are_the_same(monkeypatch):
+    """Of 80 items, three resamples at a time: neither their number nor a result depends on the memory."""
+    items, other = Items(*correlated(80, 1.0, seed=4)), Items(correlated(80, 0.5, seed=5)[0], correlated(80, 1.0, 4)[1])
+    together = resampled_scores([items, other], 50, 7), paired_test(items, other, 50, 7)
+    monkeypatch.setattr("msdc.bench.accuracy.statistics.CHUNK_NUMBERS", 240)
+    scores, test = resampled_scores([items, other], 50, 7), paired_test(items, other, 50, 7)
+    assert scores.shape == (2, 50)
+    assert np.array_equal(scores, together[0])
+    assert test == together[1]
+    assert test.p_value < 1
+
+
 def test_seed_decides_and_nothing_else():
     items = Items(*correlated(80, 1.0, seed=4))
     assert interval(items, 200, seed=7) == interval(items, 200, seed=7)

@@ -48,7 +48,12 @@ CASES = [
     Case("contrastive_distillation", ("BD", "BD", "KD"), options={"temperature": 0.7}),
     Case("contrastive_distillation", ("BD", "BD", "KD"), options={"margin": 0.9, "temperature": 0.3}, fixed=(1, 2)),
     Case("guided_contrastive", ("BH", "BH", "BD", "BD"), fixed=(0, 1)),
-    Case("guided_contrastive", ("BH", "BH", "BD", "BD", "BND", "BJ"), options={"margin": 0.2}, fixed=(0, 1, 5)),
+    Case(
+        "guided_contrastive",
+        ("BH", "BH", "BD", "BD", "BND", "BJ"),
+        options={"margin": 0.2, "temperature": 0.3},
+        fixed=(0, 1, 5),
+    ),
     Case(
         "guided_contrastive", ("BH", "BH", "BD", "BD", "BND", "BJ"), ("texts_BS", "negative_texts_BN"), fixed=(0, 1, 5)
     ),
