@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,7 +12,7 @@ from msdc.bench.accuracy.document import Evaluation, Score
 from msdc.bench.report import charts
 from msdc.bench.report.drawing import Figure, Style
 from msdc.bench.report.model import ReportSection, numbered_style, truncated_text
-from msdc.tables import NONE, Column, Field, Table, draw, fixed, joined, signed, text_field
+from msdc.tables import NONE, Field, Table, draw, fixed, joined, signed, text_field
 
 # task -> headline score, decimals, title of its table
 TASKS = {
@@ -41,10 +41,35 @@ ScoreT = TypeVar("ScoreT", bound=Score)
 Details = tuple[list[Table], list[Figure]]
 
 
-def _table(caption: str, titles: Sequence[str], rows: Sequence[Sequence[str]], note: str = "", named: int = 1) -> Table:
-    """A column per model or part, of numbers, after `named` columns of words."""
-    columns = [Column(title, align="left" if i < named else "right") for i, title in enumerate(titles)]
-    return Table(caption, columns, rows, note)
+class _Measured(NamedTuple):
+    """A score, or the mean of several, which has no interval."""
+
+    task: str
+    value: float | None
+    interval: Sequence[float | None] | None = None
+
+    def text(self) -> str:
+        """Its number and its interval."""
+        return _number(*self)
+
+
+class _Row(NamedTuple):
+    """A set, a part of one, or a family of sets, with a value per model; a system, with one per published column."""
+
+    name: str
+    values: Mapping[str, Any]
+    measure: str = ""
+    items: int | None = None
+    in_training_text: str = ""
+
+
+def _by_model(models: Sequence[str], form: Callable[[Any], str] = str) -> list[Field[_Row]]:
+    """A field per model, also for one without any value."""
+
+    def field(model: str) -> Field[_Row]:
+        return Field(model, lambda row: form(row.values[model]) if model in row.values else NONE)
+
+    return list(map(field, models))
 
 
 def _number(task: str, value: float | None, interval: Sequence[float | None] | None = None) -> str:
@@ -67,12 +92,14 @@ def _by(results: Iterable[ScoreT], key: str) -> dict[str, list[ScoreT]]:
     return grouped
 
 
-def _cells(results: Sequence[Score], names: Sequence[str], models: Sequence[str], unseen: bool = False) -> list[str]:
+def _measured(
+    results: Sequence[Score], names: Sequence[str], models: Sequence[str], unseen: bool = False
+) -> dict[str, _Measured]:
     """Per model its score with its interval, or the mean over several sets, or of their unseen pairs.
 
-    A mean is a dash unless the model has every one of the sets.
+    A mean has no value unless the model has every one of the sets.
     """
-    cells = []
+    measured, task = {}, results[0].task
     for model in models:
         mine = {score.name: score for score in results if score.model == model and score.name in names}.values()
         values_and_intervals = [(score.value, score.interval) for score in mine]
@@ -80,37 +107,46 @@ def _cells(results: Sequence[Score], names: Sequence[str], models: Sequence[str]
             values_and_intervals = [(score.unseen.accuracy, score.unseen.interval) for score in mine if score.unseen]
         values = [value for value, _ in values_and_intervals if value is not None]
         if len(names) == 1 and values_and_intervals:
-            cells.append(_number(results[0].task, *values_and_intervals[0]))
+            measured[model] = _Measured(task, *values_and_intervals[0])
         else:
-            cells.append(_number(results[0].task, sum(values) / len(values) if len(values) == len(names) else None))
-    return cells
+            measured[model] = _Measured(task, sum(values) / len(values) if len(values) == len(names) else None)
+    return measured
+
+
+def _in_training_text(contamination: scored.Contamination | None) -> str:
+    if contamination is None:
+        return "not checked"
+    near = "" if contamination.near is None else f" + {contamination.near} near"
+    return f"{contamination.exact}{near} of {contamination.sentences}"
 
 
 def _score_table(task: str, results: Sequence[Score]) -> Table:
     """One row per set, one column per model; a set of several parts gets a row with their mean."""
     models, by_name = list(_by(results, "model")), _by(results, "name")
-    checked = any(result.contamination is not None for result in results)
-    rows: list[list[str]] = []
+    rows: list[_Row] = []
     for name, set_scores in by_name.items():
-        row = [name, *_cells(results, [name], models), str(set_scores[0].pairs or "")]
-        if checked:
-            contamination = set_scores[0].contamination
-            near = "" if contamination is None or contamination.near is None else f" + {contamination.near} near"
-            row.append(
-                "not checked" if contamination is None else f"{contamination.exact}{near} of {contamination.sentences}"
-            )
-        rows.append(row)
+        first = set_scores[0]
+        in_training_text = _in_training_text(first.contamination)
+        rows.append(
+            _Row(name, _measured(results, [name], models), items=first.pairs, in_training_text=in_training_text)
+        )
         # The same set without the pairs with a side in the training text.
-        if items := next((str(score.unseen.pairs) for score in set_scores if score.unseen), ""):
-            rows.append([f"{name}, {UNSEEN}", *_cells(results, [name], models, unseen=True), items])
+        if part := next((score.unseen for score in set_scores if score.unseen), None):
+            rows.append(_Row(f"{name}, {UNSEEN}", _measured(results, [name], models, unseen=True), items=part.pairs))
         family = name.split("/")[0]
         parts = [part for part in by_name if part.startswith(f"{family}/")]
         if len(parts) > 1 and task != "bias" and name == parts[-1]:
-            rows.append([f"{family}, mean of {len(parts)}", *_cells(results, parts, models)])
+            rows.append(_Row(f"{family}, mean of {len(parts)}", _measured(results, parts, models)))
             if all(result.unseen for result in results if result.name in parts):
                 mean = f"{family}, mean of {len(parts)}, {UNSEEN}"
-                rows.append([mean, *_cells(results, parts, models, unseen=True)])
-    titles = ["set", *models, "items", *(["sentences also in training text"] if checked else [])]
+                rows.append(_Row(mean, _measured(results, parts, models, unseen=True)))
+    fields = [
+        text_field("set", lambda row: row.name),
+        *_by_model(models, _Measured.text),
+        Field("items", lambda row: str(row.items or "")),
+    ]
+    if any(result.contamination is not None for result in results):
+        fields.append(Field("sentences also in training text", lambda row: row.in_training_text))
     notes = {
         "In brackets: 95 % bootstrap interval.": any(result.interval for result in results),
         "Unseen pairs: neither side is in the training text, exactly or nearly; candidates: the whole set.":
@@ -118,9 +154,8 @@ def _score_table(task: str, results: Sequence[Score]) -> Table:
         "Sets named dev are development data: a recipe may choose its checkpoints on them.":
             any("dev" in name.split("/")[0].split("-") for name in by_name),
     }  # fmt: skip
-    rows = [row + [""] * (len(titles) - len(row)) for row in rows]
     title = TASKS[task][2] if task in TASKS else task
-    return _table(title, titles, rows, " ".join(note for note, holds in notes.items() if holds))
+    return draw(title, fields, rows, " ".join(note for note, holds in notes.items() if holds))
 
 
 def _grids(
@@ -133,12 +168,13 @@ def _grids(
     """One table per set with a column per model; `cells` are the (name of a row, text) of a result."""
     tables = []
     for name, set_results in _by(results, "name").items():
-        models, rows = list(_by(set_results, "model")), dict[str, dict[str, str]]()
+        texts: dict[str, dict[str, str]] = {}
         for result in set_results:
-            for row, text in cells(result):
-                rows.setdefault(row, {})[result.model] = text
-        texts = [[row, *(by_model.get(model, NONE) for model in models)] for row, by_model in rows.items()]
-        tables.append(_table(f"{name}{caption}", [head, *models], texts, note(set_results[0])))
+            for row_name, text in cells(result):
+                texts.setdefault(row_name, {})[result.model] = text
+        fields = [text_field(head, lambda row: row.name), *_by_model(list(_by(set_results, "model")))]
+        rows = [_Row(row_name, by_model) for row_name, by_model in texts.items()]
+        tables.append(draw(f"{name}{caption}", fields, rows, note(set_results[0])))
     return tables
 
 
@@ -306,10 +342,10 @@ def _summary(document: Evaluation) -> ReportSection | None:
         return None
     model = document.results[0].model
     headlines = [
-        (f"{measure} {_cells(family_results, names, [model])[0]}{_spread(family_results, names, model)}", what)
+        (_measured(family_results, names, [model])[model].text(), _spread(family_results, names, model), measure, what)
         for what, measure, family_results, names in _families(document)
     ]
-    words = [f"{score} on {what}" for score, what in headlines if NONE not in score]
+    words = [f"{measure} {score}{spread} on {what}" for score, spread, measure, what in headlines if NONE not in score]
     shown = words[:MAX_WORDS] + ([f"{len(words) - MAX_WORDS} more below"] if len(words) > MAX_WORDS else [])
     results = [
         result for result in document.results if result.task == document.results[0].task and result.value is not None
@@ -335,15 +371,19 @@ def _summary(document: Evaluation) -> ReportSection | None:
 
 def _overview(document: Evaluation) -> Table | None:
     """The mean headline score of each family of sets; None for fewer than three families."""
-    models, rows = list(_by(document.results, "model")), []
-    families = list(_families(document))
-    for what, measure, family_results, names in families:
-        for unseen in (False, True) if any(result.unseen for result in family_results) else (False,):
-            cells = [cell.partition(" [")[0] for cell in _cells(family_results, names, models, unseen)]
-            rows.append([what + (f", {UNSEEN}" if unseen else ""), measure, *cells])
-    titles = ["sets", "measure", *models]
+    models, families = list(_by(document.results, "model")), list(_families(document))
+    rows = [
+        _Row(what + (f", {UNSEEN}" if unseen else ""), _measured(family_results, names, models, unseen), measure)
+        for what, measure, family_results, names in families
+        for unseen in ((False, True) if any(result.unseen for result in family_results) else (False,))
+    ]
+    fields = [
+        text_field("sets", lambda row: row.name),
+        text_field("measure", lambda row: row.measure),
+        *_by_model(models, lambda measured: _number(measured.task, measured.value)),
+    ]
     note = "Means over the sets; each set is listed below."
-    return _table("Overview", titles, rows, note, named=2) if len(families) > 2 else None
+    return draw("Overview", fields, rows, note) if len(families) > 2 else None
 
 
 class _Tested(NamedTuple):
@@ -393,12 +433,10 @@ def _published(table: scored.PublishedTable) -> Table:
         value for row in table.rows if row.published for value in row.values.values() if value is not None
     ]
     decimals = max((len(f"{value:.2f}".rstrip("0").partition(".")[2]) for value in published_values), default=1)
-    rows = []
-    for row in table.rows:
-        name = row.system if row.published else f"{row.system} (measured here)"
-        rows.append([name, *(fixed(row.values.get(column), decimals) for column in table.columns)])
+    rows = [_Row(row.system if row.published else f"{row.system} (measured here)", row.values) for row in table.rows]
+    columns = _by_model(table.columns, lambda value: fixed(value, decimals))
     note = f"Published rows: {table.source}." + (f" Note on {table.note}." if table.note else "")
-    return _table(table.title, ["system", *table.columns], rows, note)
+    return draw(table.title, [text_field("system", lambda row: row.name), *columns], rows, note)
 
 
 def _lists(document: Evaluation) -> list[ReportSection]:
