@@ -1,6 +1,7 @@
 """What stands in a training corpus is found, by rules that the test writes down again."""
 
 import gzip
+import re
 import string
 
 import numpy as np
@@ -154,5 +155,10 @@ def test_the_corpora_of_a_recipe_as_it_reads_them(tmp_path):
     assert contamination.by_set["two"]["exact"] == 0
     assert [entry["sentences"] for entry in contamination.corpora] == [2]
     assert str(tmp_path) not in contamination.corpora[0]["file"]
+    # Also the negatives of its triples.
+    corpus(tmp_path, ["a question\tan answer\tZwei Hunde spielen im Schnee"], "triples.tsv")
+    words = f"{{path: '{tmp_path}/triples.tsv', kind: triples}}"
+    recipe.write_text(re.sub(r"\{path: .*\}", words, recipe.read_text("utf-8")), encoding="utf-8")
+    assert check(TESTS, [recipe]).by_set["one"]["exact"] == 1
     with pytest.raises(InputError, match="no shipped recipe"):
         corpus_streams(["msdc-nothing"])

@@ -93,8 +93,12 @@ def test_mse_evaluator_agrees(static_model):
     assert ours["mse"] == pytest.approx(-theirs["x_negative_mse"], rel=1e-6)
     assert ours["mse_source"] == pytest.approx(0.0, abs=1e-9)
     other = score_mse(CachedEncoder(static_model), pair, Settings(goal=CachedEncoder(teacher))).scores
-    by_hand = np.mean((teacher.encode(first).astype(np.float64) - static_model.encode(second)) ** 2)
-    assert other["mse"] == pytest.approx(100 * by_hand, rel=1e-6)
+    expected = teacher.encode(first).astype(np.float64)
+    for name, side in (("mse", second), ("mse_source", first)):
+        assert other[name] == pytest.approx(100 * np.mean((expected - static_model.encode(side)) ** 2), rel=1e-6)
+    vectors = zip(expected, static_model.encode(second).astype(np.float64), strict=True)
+    cosine = np.mean([x @ y / np.sqrt((x @ x) * (y @ y)) for x, y in vectors])
+    assert other["cosine_to_teacher"] == pytest.approx(cosine, abs=CLOSE)
 
 
 @pytest.fixture

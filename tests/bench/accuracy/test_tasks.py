@@ -13,6 +13,7 @@ from msdc.bench.accuracy import evaluate
 from msdc.bench.accuracy.classification import (
     BY_CLASS,
     BY_PART,
+    STRENGTHS,
     Labelled,
     LabelledSet,
     read_mldoc,
@@ -20,18 +21,22 @@ from msdc.bench.accuracy.classification import (
     score_classification,
     score_transfer,
 )
+from msdc.bench.accuracy.parallel import Parallel
 from msdc.bench.accuracy.similarity import (
     alignment,
+    language_separability,
     mean_cosine,
     partition_isotropy,
     principal_plane,
     resampled_bias,
+    score_bias,
     uniformity,
 )
 from msdc.bench.accuracy.task import Settings
 from msdc.bench.accuracy.vectors import CachedEncoder
 from msdc.errors import InputError
 from msdc.scores import cosine_rows, unit_rows
+from msdc.text.scored_pairs import ScoredPairs
 
 
 def biased_model(tmp_path, shift: float):
@@ -81,6 +86,12 @@ def test_language_bias_is_joint_minus_mean(tmp_path):
 def test_bias_divides_by_language_and_needs_two_sets(tmp_path, bag, graded_rows):
     result = evaluate(bag, task="bias", path=QUICKSTART / "graded_pairs.tsv", resamples=20)
     assert set(result["sets"]) >= {"en-en", "en-de", "en-ar"}
+    # A set whose pairs all have one score has no correlation: it is left out.
+    (tmp_path / "sets").mkdir()
+    for name, rows in (("a", graded_rows[:20]), ("b", graded_rows[20:]), ("flat", [(2, "one", "two"), (2, "x", "y")])):
+        write_pairs(tmp_path / "sets" / f"{name}.tsv", rows)
+    result = evaluate(bag, task="bias", path=tmp_path / "sets", resamples=20)
+    assert (set(result["sets"]), result["pairs"]) == ({"a", "b"}, 40)
     with pytest.raises(InputError, match="at least two sets"):
         evaluate(bag, task="bias", path=write_pairs(tmp_path / "one.tsv", graded_rows))
 
@@ -92,6 +103,38 @@ def test_picture_is_sklearns_pca_up_to_sign():
     reference = PCA(2).fit(points)
     assert np.allclose(np.abs(plane), np.abs(reference.transform(points)), atol=1e-8)
     assert np.allclose(explained, reference.explained_variance_ratio_, atol=1e-10)
+
+
+def test_the_distance_of_two_languages_is_in_standard_deviations():
+    """Of vectors of two dimensions, which the plane only turns."""
+    generator = np.random.default_rng(4)
+    sides = generator.standard_normal((30, 2)) * (3, 1), generator.standard_normal((30, 2)) + np.array([4, 2])
+    texts = [[f"{code} {row}" for row in range(30)] for code in ("en", "de")]
+    vectors = {text: v for side, rows in zip(texts, sides, strict=True) for text, v in zip(side, rows, strict=True)}
+    gold = [row % 5 for row in range(30)]
+    pairs = ScoredPairs("p", *texts, np.array(gold, float), ["a", "b"] * 15, list(range(1, 31)), [])
+    parallel = Parallel("both", dict(zip(("en", "de"), texts, strict=True)), list(range(1, 31)), [])
+    scores = score_bias(CachedEncoder(LookupEncoder(vectors)), (pairs, parallel), Settings(resamples=0)).scores
+    picture = scores["picture"]
+    spread = math.sqrt(sum(side.var(0).sum() for side in sides) / 2)
+    assert picture["gap"] == pytest.approx(np.linalg.norm(sides[0].mean(0) - sides[1].mean(0)) / spread, rel=1e-3)
+    assert {code: len(points) for code, points in picture["points"].items()} == {"en": 30, "de": 30}
+
+
+@pytest.mark.parametrize(("shift", "accuracy"), [(9.0, 100.0), (0.0, 50.0)])
+def test_languages_are_told_apart_by_what_translations_do_not_share(shift, accuracy):
+    """Where both sides of a row have one vector it is exactly chance: no translation is in the rows that are fitted."""
+    generator = np.random.default_rng(5)
+    sides = {code: [f"{code} {row}" for row in range(60)] for code in ("en", "de")}
+    rows = generator.standard_normal((60, 8))
+    vectors = {
+        text: rows[n] + shift * (1 if code == "de" else -1)
+        for code, side in sides.items()
+        for n, text in enumerate(side)
+    }
+    parallel = Parallel("both", sides, list(range(1, 61)), [])
+    scores = language_separability(CachedEncoder(LookupEncoder(vectors)), parallel, 0)
+    assert (scores["accuracy"], scores["chance"], scores["sentences"]) == (accuracy, 50.0, 120)
 
 
 def test_alignment_and_uniformity_are_wang_and_isolas():
@@ -127,6 +170,12 @@ def test_geometry_task_and_its_positives(tmp_path, bag, graded_rows):
     first, second = (unit_rows(bag.encode([pair[side] for pair in positives])) for side in (0, 1))
     assert result["positives"] == len(positives) > 0
     assert result["alignment"] == pytest.approx(np.mean(((first - second) ** 2).sum(1)), abs=1e-6)
+    # A sentence counts once, however many pairs it is in.
+    sentences = list(dict.fromkeys(text for side in (1, 2) for text in (row[side] for row in graded_rows)))
+    assert result["sentences"] == len(sentences) < 2 * len(graded_rows)
+    units = unit_rows(bag.encode(sentences))
+    assert result["uniformity"] == pytest.approx(uniformity(units), abs=1e-6)
+    assert result["mean_cosine"] == pytest.approx(mean_cosine(units), abs=1e-6)
     low = write_pairs(
         tmp_path / "low.tsv", [(min(score, 4.0), source, target) for score, source, target in graded_rows]
     )
@@ -162,6 +211,30 @@ def test_classification_is_sklearn_on_frozen_vectors():
     # the headline is zero-shot: the training language does not count
     assert result["accuracy"] == result["languages"]["xx"]["accuracy"]
     assert result["accuracy"] > result["majority_class"]
+
+
+def test_the_regularisation_is_chosen_on_the_development_rows():
+    """Of labels that the vectors hardly tell: the training rows alone would have the weakest."""
+    generator = np.random.default_rng(6)
+    parts, vectors = [], {}
+    for name, rows in (("training", 40), ("development", 60), ("test", 30)):
+        texts = [f"{name} {row}" for row in range(rows)]
+        labels = ["ab"[row % 2] for row in range(rows)]
+        vectors |= {
+            text: generator.standard_normal(24) + 0.4 * (label == "b")
+            for text, label in zip(texts, labels, strict=True)
+        }
+        parts.append(Labelled(texts, labels, []))
+    training, development, test = parts
+    store = CachedEncoder(LookupEncoder(vectors))
+    data = LabelledSet("noise", training, {"xx": test}, development)
+    marks = {}
+    for strength in STRENGTHS:
+        fitted = LogisticRegression(C=strength, max_iter=2000).fit(store.encode(training.texts), training.labels)
+        marks[strength] = [fitted.score(store.encode(part.texts), part.labels) for part in (development, training)]
+    best, memorised = (max(marks, key=lambda strength, part=part: marks[strength][part]) for part in (0, 1))
+    assert best != memorised
+    assert score_classification(store, data, Settings(resamples=0)).scores["strength"] == best
 
 
 def test_classification_with_one_class_is_refused(bag):
@@ -268,6 +341,8 @@ def test_drift_by_language_and_length(tmp_path):
     assert scores["languages"]["en"]["mean"] == pytest.approx(1.0, abs=1e-6)
     assert scores["languages"]["de"]["mean"] == pytest.approx(np.mean(exact), abs=1e-6)
     assert scores["cosine"] == pytest.approx((1 + np.mean(exact)) / 2, abs=1e-6)
+    low, high = scores["interval"]
+    assert 0.9 < low < scores["cosine"] < high < 1
     assert scores["worst"]["language"] == "de"
     assert sum(scores["histogram"]["counts"]) == 80
     assert set(scores["lengths"]) == {"1-20", "21-60"}

@@ -69,17 +69,20 @@ def test_a_hard_negative_is_text_too(excluded):
     assert judged == [(4, "bad"), (5, rows[0]), (6, "equal to a sentence of `exclude`"), (7, rows[2])]
 
 
-def test_many_rows_are_judged_as_each_alone(tmp_path, excluded):
+def test_many_rows_are_judged_as_each_alone(tmp_path, excluded, monkeypatch):
     pairs = [(f"Sentence number {i} of many.", f"Satz {i}.") for i in range(10_000)]
     for position in range(0, 10_000, 137):
         pairs[position] = (TEST[position % 3].upper(), "x")
-    without = Exclusion([excluded])
+    without, compared = Exclusion([excluded]), []
+    verdicts_of = without._verdicts_of
+    monkeypatch.setattr(without, "_verdicts_of", lambda rows: compared.extend(rows) or verdicts_of(rows))
     (source,) = open_corpora((pairs_file(tmp_path, pairs),), without)
     next(partly := source.read())  # a reading that stops early leaves its verdicts to the next one
     partly.close()
     for _ in range(2):
         assert [row.source for row in source.read()] == [source for source, target in pairs if target != "x"]
         assert sum(count for count, _ in source.dropped.values()) == len(range(0, 10_000, 137))
+        assert len(compared) == 10_000  # each row once, whatever the number of readings
 
 
 def test_files_of_every_kind(tmp_path):
