@@ -26,7 +26,7 @@ def test_a_file_and_a_single_run_read_back_equal():
 
 
 def test_a_run_keeps_to_one_clock():
-    with pytest.raises(ValidationError):
+    with pytest.raises(ValidationError, match="unit of the run's clock"):
         make_run(latency=[Timing(samples=[1e6], warmup=0, length=8, unit="instructions")])
     with pytest.raises(InputError, match="unit of the run's clock"):
         parse_result(raw_of(make_run()) | {"clock": "instructions"}, "x.json")

@@ -116,7 +116,9 @@ def test_the_share_a_bottleneck_keeps_is_that_of_its_svd():
     torch.manual_seed(0)
     table = torch.randn(200, 24) @ torch.diag(torch.logspace(0, -2, 24))
     frequency = torch.rand(200)
-    for width, share in kept_shares(table, [4, 12, 24], frequency).items():
+    shares = kept_shares(table, [4, 12, 24], frequency)
+    assert list(shares) == [4, 12, 24]
+    for width, share in shares.items():
         narrow, _ = weighted_svd(table, frequency, width)
         expected_share = (narrow.square().sum(1) @ frequency) / (table.square().sum(1) @ frequency)
         assert share == pytest.approx(float(expected_share), abs=1e-5)

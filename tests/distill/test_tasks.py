@@ -234,6 +234,26 @@ def test_a_step_of_one_side_has_the_objectives_that_need_one():
     assert len(task.bank) == 7
 
 
+def test_what_a_step_of_one_side_compared_is_remembered():
+    """The teacher's vectors of the targets with the targets' texts; of a step of both sides those of the sources."""
+    task = make_task(student(), Stage(name="t", objective=["contrastive_distillation"], source_share=0.5))
+    inputs = batch(teacher_source_BD=torch.randn(4, 16), teacher_target_BD=torch.randn(4, 16))
+    for train_source, vectors, column in ((False, inputs.teacher_target_BD, 1), (True, inputs.teacher_source_BD, 0)):
+        task(inputs, train_source=train_source)
+        task.after_backward()
+        assert torch.equal(task.bank.vectors()[-4:], vectors)
+        assert torch.equal(task.bank.texts()[-4:], inputs.texts_BS[:, column])
+
+
+def test_a_step_of_one_side_is_reduced_as_the_stage_is():
+    inputs, losses = batch(teacher_source_BD=torch.randn(4, 16)), []
+    for how in ("mean", "sum"):
+        use = {"name": "multilingual_mse", "options": {"reduction": how}}
+        task = make_task(student(), Stage(name="t", objective=[use], source_share=0.5))
+        losses.append(float(task(inputs, train_source=False)["loss"].detach()))
+    assert losses[1] == pytest.approx(16 * losses[0], rel=1e-5)
+
+
 @pytest.mark.parametrize("project", [False, True])
 def test_first_numbers_have_a_loss_of_their_own(project, tiny_teacher, tmp_path):
     """MSE of m numbers: the map's first m columns against the whole teacher, or its first m numbers without a map."""
@@ -324,6 +344,16 @@ def test_another_target_of_the_source_is_not_mined_though_it_is_the_nearest():
     assert negatives == {"first answer": ("third",), "second answer": ("third",)}
 
 
+def test_texts_in_another_form_are_not_mined_and_prompts_are_those_of_their_side():
+    """Nearer than what may be mined: two spellings of another answer, and the question itself as somebody's target."""
+    cosines = {"q: question": 1.0, "p: first answer": 0.9, "p: second answer": 0.8, "p: Second Answer!": 0.7,
+               "p: Question?": 0.6, "p: third": 0.5, "q: other": 0.3, "q: far": 0.1}  # fmt: skip
+    rows = [Row("question", "first answer", "de"), Row("question", "second answer", "de"), Row("other", "third", "de"),
+            Row("far", "Second Answer!", "de"), Row("far", "Question?", "de")]  # fmt: skip
+    negatives = [row.negatives for row in mined(rows, CraftedTeacher(cosines), 1, prompts=("q: ", "p: "))]
+    assert negatives[:2] == [("third",), ("third",)]
+
+
 def test_an_answer_in_other_case_is_not_mined(tiny_teacher, tmp_path):
     """It has another vector, so the margin alone does not exclude it."""
     rows = [Row(f"question {n}", f"the Answer {n % 2}" + "." * n, "de") for n in range(4)]
@@ -333,7 +363,8 @@ def test_an_answer_in_other_case_is_not_mined(tiny_teacher, tmp_path):
     assert all(row.target.strip(".") not in row.negatives[0] for row in mined_rows)
 
 
-def test_mined_negatives_are_near_and_further_than_the_target(tiny_teacher, parallel_tsv, tmp_path):
+def test_mined_negatives_are_near_and_further_than_the_target(tiny_teacher, parallel_tsv, tmp_path, monkeypatch):
+    monkeypatch.setattr("msdc.distill.teacher.mining.MINED_TOGETHER", 7)  # of 40 rows
     lines = [line.split("\t") for line in parallel_tsv.read_text(encoding="utf-8").splitlines()[1:41]]
     rows = [Row(source, target, "de") for source, target, *_ in lines]
     teacher = CachedTeacher(load_encoder(tiny_teacher), tmp_path / "outputs", 20)

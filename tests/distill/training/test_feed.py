@@ -98,10 +98,11 @@ def test_an_epoch_has_as_many_rows_as_all_tables_whatever_the_balance(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("balance", "share"), [("proportional", 0.1), ("root", 0.25), ("equal", 0.5), ("sources", 0.5)]
+    ("balance", "share"), [("proportional", 0.1), ("root", 0.25), ("equal", 0.5), ("sources", 1 / 3)]
 )
 def test_balance(tmp_path, tokenizer, balance, share):
-    write(tmp_path, a_de=4500, b_nl=500)
+    """Of languages, whatever the number of their files; only `sources` counts these."""
+    write(tmp_path, a_de=3000, b_nl=500, c_de=1500)
     text = text_of(tmp_path, balance)
     counts = Counter(code for batch in epoch_of(feed_of(text, tokenizer)) for code in batch.languages)
     assert counts["nl"] / sum(counts.values()) == pytest.approx(share, abs=0.03)
@@ -270,7 +271,7 @@ def test_mined_negatives_are_of_the_same_text(tmp_path, tokenizer, tiny_teacher)
     text = text_of(tmp_path)
     teacher = CachedTeacher(load_encoder(tiny_teacher), tmp_path / "vectors", 24)
     stage = Stage(name="s", objective=["guided_contrastive"], mined_negatives=2, batch=16, max_length=24)
-    feed = BatchFeed(stage, text, tokenizer, 7, teacher, True)
+    feed = BatchFeed(stage, text, tokenizer, 7, teacher, True, ("query: ", "passage: "))
     targets = {row.target for row in text.tables[0].read(text.training_rows[0])}
     for batch in islice(feed.batches(), 5):
         rows = batch.read()
@@ -278,8 +279,11 @@ def test_mined_negatives_are_of_the_same_text(tmp_path, tokenizer, tiny_teacher)
         negatives = torch.from_numpy(teacher.vectors([text for row in rows for text in row.negatives]))
         torch.testing.assert_close(batch.teacher_negatives_BND.flatten(0, 1), negatives)
         assert [a[m].tolist() for a, m in zip(*(x.flatten(0, 1) for x in batch.negatives), strict=True)] == (
-            tokenizer.encode([text for row in rows for text in row.negatives], 24)
+            tokenizer.encode([f"passage: {text}" for row in rows for text in row.negatives], 24)
         )
+        for (ids, mask), side in ((batch.source, [f"query: {row.source}" for row in rows]),
+                                  (batch.target, [f"passage: {row.target}" for row in rows])):  # fmt: skip
+            assert [row[real].tolist() for row, real in zip(ids, mask, strict=True)] == tokenizer.encode(side, 24)
 
 
 # --- the thread -------------------------------------------------------------------------------------------------------

@@ -1,22 +1,25 @@
 """What validation can decide: enough held-out pairs, the start as a candidate, retrieval, the teacher's languages."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tiny_models
 from safetensors.torch import load_file
+from scipy.stats import spearmanr
 
 from msdc.distill import distill
 from msdc.distill.catalog import load_recipe, parse_recipe
+from msdc.distill.data import Row
 from msdc.distill.data.corpora import open_corpora
-from msdc.distill.data.tables import open_source_table
+from msdc.distill.data.tables import heldout_hash, open_source_table
 from msdc.distill.data.text import StageText
 from msdc.distill.preflight import card_languages, check_recipe
-from msdc.distill.recipe import Corpus, HeldOut
+from msdc.distill.recipe import Corpus, HeldOut, Stage
 from msdc.distill.run_folder import Metrics
 from msdc.distill.training.trainer import Trainer
-from msdc.distill.training.validation import chosen_by
+from msdc.distill.training.validation import Validator, chosen_by
 from msdc.errors import MsdcError
 from msdc.text.answers import nearest_accuracy, right_answers
 
@@ -46,6 +49,20 @@ def test_a_language_of_3000_pairs_has_enough_to_choose_by(tmp_path):
     heldout = HeldOut().enough({table.source.language: table.rows for table in tables})
     assert len(StageText(tables, 1, heldout).heldout_rows()["de"]) >= heldout.min_pairs_per_language == 50
     assert len(StageText(tables, 1, HeldOut()).heldout_rows()["de"]) < 20
+
+
+def test_copies_of_a_held_out_row_are_one(tmp_path):
+    """Of 1,200 rows in three copies: copies would fill the places of others, and each would count three times."""
+    rows = [(f"sentence number {n}", f"Satz Nummer {n}") for n in range(1200)]
+    path = tmp_path / "en-de.tsv"
+    path.write_text("".join(f"{source}\t{target}\n" * 3 for source, target in rows), encoding="utf-8")
+    (source,) = open_corpora((Corpus(path=str(path), languages=("de",)),))
+    table = open_source_table(source, tmp_path / "tables")
+    held = [
+        (row.source, row.target) for row in StageText([table], 1, HeldOut(share=0.1, pairs=500)).heldout_rows()["de"]
+    ]
+    assert held == [row for row in rows if heldout_hash(row[0]) < 0.1 * 2**32]
+    assert len(StageText([table], 1, HeldOut(share=0.1, pairs=30)).heldout_rows()["de"]) == 30 < len(held)
 
 
 def test_equal_answers_are_all_right():
@@ -187,6 +204,45 @@ def test_where_the_teacher_reads_the_targets_they_are_compared_with_its_own_vect
     for row in rows:
         assert row["heldout_mse"] < 1e-5
         assert row["explained_variance"] > 0.999
+
+
+class Hashed:
+    """Vectors of eight numbers that depend on a text and on its prompt."""
+
+    width = 8
+
+    def encode(self, texts, prompt=""):
+        return np.stack([np.random.default_rng(list(f"{prompt}{text}".encode())).normal(size=8) for text in texts])
+
+    def vectors(self, texts):
+        return self.encode(texts, "teacher ")
+
+
+def test_each_side_has_its_prompt_and_prefixes_a_score_of_their_own(tmp_path):
+    """Against the numbers of vectors that the test encodes: the student's, and those of a teacher of both sides."""
+    (tmp_path / "my-dev.tsv").write_text("".join(f"{n % 6}\tcat {n}\tdog {n % 4}\n" for n in range(12)))
+    prompts = {"prompts": ("query: ", "passage: "), "teacher_prompts": ("q: ", "p: ")}
+    stage = Stage(name="s", teacher="assistant", objective="multilingual_mse", dimensions=(3,), **prompts)
+    rows = [Row(f"source {n}", f"target {n}", "de") for n in range(10)]
+    task = SimpleNamespace(stage=stage, teacher=Hashed(), project=None)
+    text = SimpleNamespace(heldout=HeldOut(), heldout_rows=lambda: {"de": rows})
+    recipe = SimpleNamespace(heldout=HeldOut(graded=(str(tmp_path / "my-dev.tsv"),)))
+    numbers = Validator(task, text, recipe)(Hashed())
+    student = {side: Hashed().encode([getattr(row, side) for row in rows], prompt)
+               for side, prompt in (("source", "query: "), ("target", "passage: "))}  # fmt: skip
+    teacher = Hashed().vectors([f"p: {row.target}" for row in rows])
+    assert numbers["mse_de"] == pytest.approx(np.mean((teacher - student["target"]) ** 2))
+    unit = [side / np.linalg.norm(side, axis=1, keepdims=True) for side in student.values()]
+    similarity = unit[0] @ unit[1].T
+    right = [np.mean(similarity.argmax(axis) == np.arange(10)) for axis in (0, 1)]
+    assert numbers["accuracy_de"] == pytest.approx(100 * np.mean(right))
+    first, second = (Hashed().encode([f"{word} {n % m}" for n in range(12)], "query: ")
+                     for word, m in (("cat", 12), ("dog", 4)))  # fmt: skip
+    for name, width in (("spearman_my-dev", 8), ("spearman_my-dev_3", 3)):
+        cosines = [a[:width] @ b[:width] / np.linalg.norm(a[:width]) / np.linalg.norm(b[:width])
+                   for a, b in zip(first, second, strict=True)]  # fmt: skip
+        assert numbers[name] == pytest.approx(100 * spearmanr(cosines, [n % 6 for n in range(12)]).statistic)
+    assert numbers["graded"] == numbers["spearman_my-dev"] != numbers["spearman_my-dev_3"]
 
 
 def test_one_held_out_pair_ends_a_run(tiny_teacher, tmp_path):
