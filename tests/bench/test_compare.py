@@ -59,6 +59,22 @@ def test_other_work_on_the_machine_is_noise_when_the_fastest_runs_did_not_move()
     assert difference.verdict == "noise"
 
 
+def test_a_median_alone_is_noise_where_the_fastest_runs_are_too_few_to_tell():
+    """The fastest tenth rises by half, but one fast sample more or less would turn that round."""
+    few, places = [5.0] * 30, [n for n in range(30) if n % 10 != 4]
+
+    def timed(value):
+        samples = list(few)
+        for place in places:
+            samples[place] = value
+        return make_run(latency=[Timing(samples=samples, warmup=0, length=8)])
+
+    (difference,) = latencies(timed(10.0), timed(15.0))
+    assert difference.interval == (0.5, 0.5)
+    assert difference.fastest > 0.4
+    assert difference.verdict == "noise"
+
+
 def test_slow_waves_widen_the_interval():
     """Blocks: samples that drift together must not count as independent evidence."""
     generator = np.random.default_rng(1)
@@ -256,7 +272,8 @@ def test_what_the_machine_may_have_done_is_inconclusive_and_no_regression():
     busy = {"state_before": {"load_1min": 5.6}}
     old = make_run(state_before={"load_1min": 0.65})
     assert gated(make_run(scale=1.3, seed=4, artifact=OTHER, **busy), old) == (0, 3)
-    assert gated(make_run(scale=1.3, seed=4, artifact=OTHER), make_run(**busy)) == (3, 0)
+    idle = {"state_before": old.state_before.model_dump()}
+    assert gated(make_run(scale=1.3, seed=4, artifact=OTHER, **idle), make_run(**busy)) == (3, 0), "busier before"
     generator = np.random.default_rng(0)
     quiet = 10 + 0.1 * np.abs(generator.standard_normal(300))
 

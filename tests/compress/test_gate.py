@@ -15,6 +15,7 @@ from msdc.compress.student.stock import to_student
 from msdc.encoders.encoder import Encoder
 from msdc.errors import GateError, InputError
 from msdc.export import export
+from msdc.scores import cosine_rows
 
 
 def edit(file, **changes) -> None:
@@ -70,9 +71,29 @@ def test_a_student_that_computes_something_else_is_refused(source):
     assert "lowest cosine" in one_line(lambda: require_same(source, after), GateError)
 
 
+def test_a_student_whose_vectors_have_another_length_is_refused(source):
+    """No cosine shows it, a dot product does."""
+    student = to_student(source)
+    with torch.no_grad():
+        for parameter in student.layers[-1].output_norm.parameters():
+            parameter.mul_(1.01)
+    after = Encoder(student, source.tokenizer, source.max_length, "student")
+    assert "lowest cosine 1.0000, largest difference" in one_line(lambda: require_same(source, after), GateError)
+
+
 def test_a_written_folder_is_read_back(source, tmp_path):
     after = Encoder(to_student(source), source.tokenizer, source.max_length, "student")
     require_written(source, after, msdc.load_encoder(source.folder), TEXTS[:3])
+    # A small loss is refused too: more than that of rounding.
+    damaged = to_student(source)
+    with torch.no_grad():
+        damaged.layers[2].down.weight.mul_(2.0)
+    damaged = Encoder(damaged, source.tokenizer, source.max_length, "damaged")
+    loss = 1 - cosine_rows(source.encode(TEXTS[:3]), damaged.encode(TEXTS[:3])).mean()
+    assert 0.002 < loss < 0.1
+    assert "the written folder has mean cosine" in one_line(
+        lambda: require_written(source, after, damaged, TEXTS[:3]), GateError
+    )
     other = msdc.load_encoder(write_stock(tmp_path / "other", "roberta", seed=5, normalize=False))
     assert "the written folder has mean cosine" in one_line(
         lambda: require_written(source, after, other, TEXTS[:3]), GateError

@@ -17,6 +17,7 @@ from msdc.compress.student.weights import read_weights
 from msdc.distill import distill
 from msdc.distill.catalog import RECIPES, load_recipe
 from msdc.distill.run import Run
+from msdc.distill.run_folder import Metrics
 from msdc.distill.sweep import FailedPointsError, point_names, points, run_sweep
 from msdc.errors import DiskFullError, InputError
 
@@ -194,6 +195,29 @@ def test_a_point_that_fails_is_a_row_and_the_others_are_trained(short_file, tmp_
     assert same_weights(alone.student, out / "stages.one.learning_rate=1e-3" / "student")
 
 
+def test_the_scores_of_a_point_are_those_of_its_run(short_file, tmp_path):
+    """Means over the pairs of one and of two languages, and a curve in epochs."""
+    names = ("r.en-en", "r.de-de", "r.en-de")
+    for number, name in enumerate(names):
+        words = ["the", "train", "leaves", "at", "nine", "my", "sister", "plays", "soup", "needs", "salt", "today"]
+        lines = (f"{n % 6}\t{words[n]} {words[n - 5]}\t{words[n * (number + 2) % 12]}\n" for n in range(12))
+        (tmp_path / f"{name}.tsv").write_text("".join(lines))
+    changes = ["stages.one.steps=null", "stages.one.epochs=2", "stages.one.evaluate_every=3"]
+    changes.append(f"report=[{', '.join(str(tmp_path / name) + '.tsv' for name in names)}]")
+    out = run_sweep(str(short_file), "seed=1", tmp_path / "sweep", overrides=changes)
+    (row,) = json.loads((out / "table.json").read_text())["rows"]
+    result = json.loads((out / "seed=1" / "result.json").read_text())
+    english, german, crossed = (result["report"][name] for name in names)
+    expected = {"mono": (english + german) / 2, "cross": crossed, "avg": (english + german + crossed) / 3}
+    expected["held-out mse x 1000"] = 1000 * result["stages"]["one"]["heldout_mse"]
+    expected["held-out nearest"] = result["stages"]["one"]["heldout_accuracy"]
+    assert row["ours"] == pytest.approx(expected, abs=0.006)
+    assert len({english, german, crossed}) == 3
+    steps = [point["step"] for point in Metrics(out / "seed=1" / "metrics.jsonl").rows() if "evaluation" in point]
+    assert [point["x"] for point in row["curve"]] == pytest.approx([2 * step / steps[-1] for step in steps])
+    assert (row["unit"], len(steps) > 1) == ("epoch", True)
+
+
 def test_failed_points_are_tried_again_and_finished_ones_are_not(short_file, tmp_path, monkeypatch):
     out, started, run = tmp_path / "sweep", [], Run.run
     errors = {"1": MemoryError(), "2": RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
@@ -274,6 +298,7 @@ import os, sys, torch
 from pathlib import Path
 from msdc.distill import parallel
 from msdc.distill.run import Run
+from msdc.distill.run_folder import Metrics
 from msdc.distill.sweep import FailedPointsError, run_sweep
 
 torch.set_num_threads(1)
@@ -347,6 +372,8 @@ def test_a_setting_is_given_once_and_one_without_effect_is_named(recipe_file, mo
         "sweep: stages.four.epochs=1 and stages.four.epochs=2 differ only in a setting without effect "
         "(steps replace epochs)"
     ]
+    points(str(recipe_file), "stages.four.mine_margin=0.1,0.2")
+    assert warned[1].startswith("sweep: stages.four.mine_margin=0.1 and stages.four.mine_margin=0.2 differ only in")
 
 
 def test_a_point_is_not_continued_with_other_settings(short_file, tmp_path):

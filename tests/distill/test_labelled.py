@@ -10,10 +10,12 @@ from safetensors.torch import load_file
 
 from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
+from msdc.distill.data import Row
 from msdc.distill.data.corpora import open_corpora
 from msdc.distill.preflight import check_recipe
 from msdc.distill.recipe import Corpus
 from msdc.distill.run_folder import Metrics
+from msdc.distill.training.validation import scored_heldout
 from msdc.errors import InputError
 from msdc.loading import load_encoder
 
@@ -65,6 +67,17 @@ def test_the_held_out_figure_of_a_scored_corpus_is_its_correlation(files, tiny_t
     assert "heldout_accuracy" not in numbers
     assert -100 <= numbers["graded"] <= 100
     assert numbers["graded"] == numbers["spearman_heldout"] == numbers["choice"]
+
+
+def test_classes_are_no_scores_of_held_out_pairs():
+    """Rows of pairs with a class stay pairs of which one finds the other; only scores of similarity are correlated."""
+    classes = [Row(f"a {n}", f"b {n}", "en", (), 0, float(n % 3)) for n in range(6)]
+    scores = [Row(f"c {n}", f"d {n}", "en", (), 1, float(n)) for n in range(4)]
+    corpora = [Corpus(path="nli.tsv", kind="nli-pairs"), Corpus(path="sts.tsv", kind="scored")]
+    (graded,), others = scored_heldout({"en": classes + scores}, corpora)
+    assert (graded.first, graded.gold_N.tolist()) == ([row.source for row in scores], [0, 1, 2, 3])
+    assert others == {"en": classes}
+    assert scored_heldout({"en": classes}, corpora) == ([], {"en": classes})
 
 
 def sbert(files, tiny_teacher, **stage) -> dict:

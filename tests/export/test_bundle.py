@@ -283,6 +283,9 @@ def test_parity_by_hand():
     zero = np.zeros((1, 2), np.float32)
     assert parity_of(zero, zero, None).min_cosine == 1
     assert parity_of(zero, vectors[:1], None).min_cosine == 0
+    # a row shorter than 1 is compared as it is
+    assert parity_of(zero, vectors[1:], None).max_abs == pytest.approx(0.8)
+    assert parity_of(reference[1:] / 4, vectors[1:] / 2, None).max_abs == pytest.approx(0.2)
     with pytest.raises(GateError, match="golden text 0 'one': the artifact's vector holds NaN"):
         parity_of(zero, np.full((1, 2), np.nan, np.float32), None, ["one"])
 
@@ -320,6 +323,8 @@ def test_a_length_other_than_the_models_is_not_exported():
     assert shortfalls(parity, INT8) == []
     assert shortfalls(parity, thresholds_for({"int8"}, True)) == ["a vector's length differs by 10 % (at most 0.1 %)"]
     assert len(shortfalls(parity_of(reference_ND, 2 * reference_ND, None), INT8)) == 1
+    # Relative to the row's own length, however short it is.
+    assert length_error(0.01 * reference_ND, 0.01 * short_ND) == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(("longest", "lengths"), [(1, [1]), (2, [1, 2]), (24, [1, 2, 24])])

@@ -7,6 +7,7 @@ import pytest
 from bench_results import make_file, make_models, make_run
 
 from msdc.bench.report.page import build_report, to_html, to_json, to_markdown, to_text
+from msdc.bench.report.recommendation import sizes_of
 from msdc.bench.report.targets import parse_targets
 from msdc.bench.result import Accuracy, BenchFile, BrowserFacts, DeviceState, Timing
 from msdc.cli import main
@@ -121,6 +122,35 @@ def test_the_answer_names_no_winner_inside_the_interval(other, taken, reason):
     bounds = "[78.0, 82.0]" if taken == "executorch" else "[88.0, 92.0]"
     assert table.rows[0][-1].endswith(bounds)
     assert "95 % interval" in table.note
+
+
+def sized(bundle, compressed, **changes):
+    artifact = make_run("onnx").artifact.model_dump() | {"bundle": bundle, "compressed_bytes": compressed}
+    return make_run("onnx", artifact=artifact | {"sha256": 32 * bundle[:2]}, **changes)
+
+
+@pytest.mark.parametrize(("more", "taken"), [(1.015, "b2"), (1.03, "a1")])
+def test_of_nearly_equal_downloads_the_faster_is_taken(more, taken):
+    small = sized("a1", 9_000_000)
+    large = sized("b2", round(more * sizes_of(small).download) - sizes_of(small).runtime_compressed, scale=0.5)
+    assert sentences(build_report(BenchFile(runs=(small, large))))[0].startswith(f"Take {taken} onnx int8")
+
+
+@pytest.mark.parametrize(("score", "taken"), [(79.2, "a1"), (78.8, "b2")])
+def test_without_an_interval_scores_within_a_point_are_equal(score, taken):
+    def entry(value):
+        return [Accuracy(task="sts", name="set", spearman=value, pairs=9)]
+
+    runs = sized("a1", 5_000_000, accuracy=entry(score)), sized("b2", 9_000_000, accuracy=entry(80.0))
+    assert sentences(build_report(BenchFile(runs=runs)))[0].startswith(f"Take {taken} onnx int8")
+
+
+def test_artifacts_that_are_not_taken_stand_by_the_size_of_their_download():
+    sizes = {"c3": 9_000_000, "a1": 5_000_000, "d4": 8_000_000, "b2": 7_000_000}
+    report = build_report(BenchFile(runs=tuple(sized(name, size) for name, size in sizes.items())))
+    assert [row[0] for row in section(report, "choice").tables[0].rows] == [
+        f"{name} onnx" for name in ("a1", "b2", "d4", "c3")
+    ]
 
 
 def test_a_program_that_computes_something_else_is_not_taken():

@@ -7,16 +7,18 @@ import shutil
 import subprocess
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from browser import CHROMIUM, layout, opened
 from click.testing import CliRunner
+from scipy import stats
 
 from msdc.bench.report.cli import command
 from msdc.bench.report.model import read_inputs
 from msdc.bench.report.page import build_report, sweep_page, to_html, to_markdown
 from msdc.bench.report.sweep import sweep_figures
 from msdc.bench.result import BenchFile
-from msdc.distill.sweep_table import read_sweep, table_of, to_csv
+from msdc.distill.sweep_table import leading, mean_and_interval, read_sweep, table_of, to_csv
 from msdc.errors import InputError
 from msdc.tables import to_latex
 
@@ -84,6 +86,21 @@ def test_seeds_are_a_mean_and_points_have_bytes(tmp_path):
     (first, *_, last) = csv.reader(to_csv(read_inputs([tmp_path]).sweeps[0]).splitlines())
     assert first == ["point", "row of the paper", "dev", "parameters", "bytes", "seconds"]
     assert last == ["student.bottleneck=32 seed=3", "", "59.0", "1234567", "1000000", "10.0"]
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 10, 11, 14])
+def test_the_interval_over_seeds_is_students(count):
+    values = [60 + 0.7 * n**1.5 % 5 for n in range(count)]
+    mean, half = mean_and_interval(values)
+    low, high = stats.t.interval(0.95, count - 1, np.mean(values), stats.sem(values))
+    # The quantile is a constant beyond ten seeds.
+    assert (mean - half, mean + half) == pytest.approx((low, high), abs=0.03 if count > 10 else 0.002)
+
+
+def test_settings_whose_intervals_meet_have_no_winner():
+    """Neither mean is inside the other interval."""
+    assert leading(sweep_of(rows_of({"a=1": (70.0, 70.2), "a=2": (68.0, 68.2)})))[0] == ""
+    assert leading(sweep_of(rows_of({"a=1": (70.0, 70.2), "a=2": (66.0, 66.2)})))[0] == "a=1"
 
 
 def test_the_page_of_a_sweep_draws_every_point(sweep_folder):
