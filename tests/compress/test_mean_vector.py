@@ -54,8 +54,20 @@ def test_against_numpy(config, tiny_teacher, corpus, tmp_path):
     after = msdc.load_encoder(tmp_path / "centred", precision="float")
     np.testing.assert_allclose(after.encode(TEXTS), unit_rows(raw_ND - raw_ND.mean(0)), atol=1e-4)
     assert report.texts == len(TEXTS)
+    for value, vectors_ND in ((report.before, raw_ND), (report.after, raw_ND - raw_ND.mean(0))):
+        cosines_NN = unit_rows(vectors_ND) @ unit_rows(vectors_ND).T
+        assert value == pytest.approx(cosines_NN[~np.eye(len(TEXTS), dtype=bool)].mean(), abs=1e-3)
     assert abs(report.after) < abs(report.before)
     assert abs(report.after) < 0.05
+
+
+def test_of_a_long_corpus_an_even_spread_is_taken(tiny_teacher, corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr("msdc.compress.mean_vector.MOST_TEXTS", 10)
+    model = folder_with(tmp_path, tiny_teacher, normalize=False)
+    assert centre(model, output=tmp_path / "centred", corpus=corpus).texts == 9
+    raw_ND = msdc.load_encoder(model, precision="float").encode(TEXTS)
+    after_ND = msdc.load_encoder(tmp_path / "centred", precision="float").encode(TEXTS)
+    np.testing.assert_allclose(after_ND, unit_rows(raw_ND - raw_ND[::3].mean(0)), atol=1e-4)
 
 
 def test_a_stock_model_and_the_command(tiny_teacher, corpus, tmp_path):

@@ -88,6 +88,12 @@ def test_unknown_words_stay_and_a_text_has_one_translation() -> None:
     assert {dictionary.translate(f"big {i}", "xx").split()[0] for i in range(40)} == {"grand", "gross"}
 
 
+def test_a_word_of_fewer_than_three_sentences_is_not_translated() -> None:
+    for count, translation in ((2, "fish dor"), (3, "nag dor")):
+        dictionary = learn_dictionary([*toy_pairs(), *[Row("the fish sleeps", "nag dor", "xx")] * count])
+        assert dictionary.translate("fish sleeps", "xx") == translation
+
+
 def test_a_language_without_spaces_is_cut_into_words() -> None:
     words = {
         "dog": "小狗",

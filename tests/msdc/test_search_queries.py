@@ -100,6 +100,12 @@ def test_entries_with_the_quoted_words_come_first_and_excluded_ones_are_no_hits(
     for query in ('"red apple"', "“red apple”", "„red apple“", "«red apple»"):
         assert index.search(query, 1).hits[0].line == 3
         assert index.search(query, 1, mode="words").hits[0].line == 3
+    # Before an entry that has all other words and is nearer by its meaning.
+    other = msdc.open_index(["Harbour, ships, coal and grain; apple and red.", "A red apple."], notes.model)
+    for mode in ("both", "words"):
+        hits = other.search('harbour ships coal grain "red apple"', mode=mode).hits
+        assert [hit.line for hit in hits] == [2, 1]
+        assert hits[0].score - 100 < hits[1].score
     for mode in ("both", "words", "vectors"):
         assert {hit.line for hit in index.search('apple -"red apple"', mode=mode).hits} == {1, 2}
         assert {hit.line for hit in index.search('apple -"red apple"', mode=mode, syntax="plain").hits} == {1, 2, 3}

@@ -107,6 +107,16 @@ def test_many_sets_are_a_few_rows_and_a_few_words(document):
     assert "m on 16 sets" in summary.figures[0].caption
 
 
+def test_a_mean_is_of_all_parts_or_a_dash(document):
+    row = document["results"][0] | {"interval": None, "contamination": None}
+    scores = {("m", "a"): 60.0, ("m", "b"): 70.0, ("n", "a"): 90.0}
+    results = [row | {"model": model, "name": f"set/{part}", "spearman": score}
+               for (model, part), score in scores.items()]  # fmt: skip
+    shown = to_markdown(evaluation_report(read_document(document | {"results": results})))
+    assert "| set/a | 60.0 | 90.0 |" in shown
+    assert "| set, mean of 2 | 65.0 | – |" in shown
+
+
 def test_a_score_that_is_not_finite_is_a_dash(document):
     broken = json.loads(json.dumps(document))
     broken["results"][0] |= {"spearman": None, "interval": [None, None]}

@@ -12,7 +12,7 @@ from sklearn.linear_model import Ridge
 import msdc
 from msdc.compress.cut import shrink
 from msdc.distill import distill
-from msdc.distill.training.ridge_head import fit_head, pooled_states, ridge
+from msdc.distill.training.ridge_head import PENALTIES, fit_head, pooled_states, ridge
 from msdc.encoders.encoder import Encoder
 from msdc.scores import explained_variance, unit_rows
 
@@ -58,6 +58,11 @@ def test_a_fitted_head_gives_the_teachers_vectors(tiny_teacher):
     aim_ND = pooled_NH @ rng.normal(size=(pooled_NH.shape[1], student.width)) + 2.0
     assert fit_head(learner, pooled_NH, aim_ND) > 0.98
     np.testing.assert_allclose(learner.encode(TEXTS), unit_rows(aim_ND), atol=0.05)
+    # Of vectors that no map gives: the head of all texts, those that chose the penalty among them.
+    aim_ND += rng.normal(size=aim_ND.shape)
+    fit_head(learner, pooled_NH, aim_ND)
+    maps = [ridge(pooled_NH, aim_ND, penalty)[0] for penalty in PENALTIES]
+    assert any(np.allclose(student.dense.weight.detach().numpy(), map_DH, atol=1e-6) for map_DH in maps)
 
 
 def _run(teacher, tmp_path, head):
