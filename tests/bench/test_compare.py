@@ -61,12 +61,12 @@ def test_other_work_on_the_machine_is_noise_when_the_fastest_runs_did_not_move()
 
 def test_a_median_alone_is_noise_where_the_fastest_runs_are_too_few_to_tell():
     """The fastest tenth rises by half, but one fast sample more or less would turn that round."""
-    few, places = [5.0] * 30, [n for n in range(30) if n % 10 != 4]
+    few, positions = [5.0] * 30, [n for n in range(30) if n % 10 != 4]
 
     def timed(value):
         samples = list(few)
-        for place in places:
-            samples[place] = value
+        for position in positions:
+            samples[position] = value
         return make_run(latency=[Timing(samples=samples, warmup=0, length=8)])
 
     (difference,) = latencies(timed(10.0), timed(15.0))

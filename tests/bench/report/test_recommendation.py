@@ -129,10 +129,10 @@ def sized(bundle, compressed, **changes):
     return make_run("onnx", artifact=artifact | {"sha256": 32 * bundle[:2]}, **changes)
 
 
-@pytest.mark.parametrize(("more", "taken"), [(1.015, "b2"), (1.03, "a1")])
-def test_of_nearly_equal_downloads_the_faster_is_taken(more, taken):
+@pytest.mark.parametrize(("factor", "taken"), [(1.015, "b2"), (1.03, "a1")])
+def test_of_nearly_equal_downloads_the_faster_is_taken(factor, taken):
     small = sized("a1", 9_000_000)
-    large = sized("b2", round(more * sizes_of(small).download) - sizes_of(small).runtime_compressed, scale=0.5)
+    large = sized("b2", round(factor * sizes_of(small).download) - sizes_of(small).runtime_compressed, scale=0.5)
     assert sentences(build_report(BenchFile(runs=(small, large))))[0].startswith(f"Take {taken} onnx int8")
 
 
