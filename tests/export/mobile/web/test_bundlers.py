@@ -25,7 +25,7 @@ from msdc.export.exporters import write_bundle
 from msdc.export.mobile.web import npm
 from msdc.export.options import ExportSettings
 
-GUIDE = (ROOT / "docs/guides/web.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs/guides/web.md").read_text(encoding="utf-8").replace("\\\n", " ")
 # Tool -> its packages, the first of which has the script; Bun's program is a package for each platform.
 PACKAGES = {
     "vite": ["vite@8.3.8"],
@@ -219,7 +219,7 @@ def test_vites_server(chromium, bundles, tmp_path, with_settings, has_runtime):
     name = write_app(tmp_path, bundles[has_runtime], "vite", with_package=not has_runtime)
     shutil.copytree(bundles[has_runtime], tmp_path / "public/bundle")
     if with_settings:
-        (settings,) = re.findall(r"^export default \{ worker.*$", GUIDE, re.MULTILINE)
+        (settings,) = re.findall(r"^export default \{$.*?^\};$", GUIDE, re.MULTILINE | re.DOTALL)
         (tmp_path / "vite.config.js").write_text(settings.replace("PACKAGE", name))
     with vite_server(tmp_path) as url:
         same(answer_of(chromium, url), bundles[has_runtime])
