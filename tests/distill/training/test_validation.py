@@ -226,8 +226,8 @@ def test_each_side_has_its_prompt_and_prefixes_a_score_of_their_own(tmp_path):
     rows = [Row(f"source {n}", f"target {n}", "de") for n in range(10)]
     task = SimpleNamespace(stage=stage, teacher=Hashed(), project=None)
     text = SimpleNamespace(heldout=HeldOut(), heldout_rows=lambda: {"de": rows})
-    recipe = SimpleNamespace(heldout=HeldOut(graded=(str(tmp_path / "my-dev.tsv"),)))
-    numbers = Validator(task, text, recipe)(Hashed())
+    plan = SimpleNamespace(stage=stage, corpora=(), heldout=HeldOut(graded=(str(tmp_path / "my-dev.tsv"),)))
+    numbers = Validator(task, text, plan)(Hashed())
     student = {side: Hashed().encode([getattr(row, side) for row in rows], prompt)
                for side, prompt in (("source", "query: "), ("target", "passage: "))}  # fmt: skip
     teacher = Hashed().vectors([f"p: {row.target}" for row in rows])
