@@ -25,19 +25,19 @@ from typing import Any
 
 import numpy as np
 import torch
+from development import flores_accuracies, stsb_correlations
 from results_page import KeptRows, options_for, table, write_page
-from safetensors.torch import load_file, save_file
 
 from msdc.compress import quantize
+from msdc.compress.loading import load_torch_encoder
+from msdc.compress.student.io import save_student
+from msdc.compress.student.stock import to_student
 from msdc.distill import distill
 from msdc.distill.catalog import load_recipe
-from msdc.distill.data.graded import read_graded
 from msdc.distill.recipe import Recipe, parse
 from msdc.encoders.encoder import Encoder
+from msdc.encoders.folder import locate_model
 from msdc.loading import load_encoder
-from msdc.scores import cosine_rows, spearman
-from msdc.text.answers import nearest_accuracy
-from msdc.text.text_files import iterate_lines
 
 STEPS, SEEDS, PAIRS, PRECISION = 1200, (1, 2), 500, "int8-embed4"
 EVERYDAY = ("tatoeba", "opus-tatoeba-test", "tanaka", "xvnli", "xgqa", "nlvr2-mt")
@@ -74,19 +74,16 @@ def recipe_of(setting: str, seed: int, data: Path) -> Recipe:
 
 def merge(students: Sequence[Path], output: Path) -> Path:
     """The first student with the mean of all weights; integers are those of the first."""
-    weights = [load_file(student / "model.safetensors") for student in students]
+    encoders = [load_torch_encoder(student) for student in students]
+    modules = [to_student(encoder) for encoder in encoders]
+    states = [module.state_dict() for module in modules]
     # Rows of a coded table are chosen by integers, which no setting changes.
     mean = {
-        name: torch.stack([student_weights[name] for student_weights in weights]).mean(0)
-        if first.is_floating_point()
-        else first
-        for name, first in weights[0].items()
+        name: torch.stack([state[name] for state in states]).mean(0) if first.is_floating_point() else first
+        for name, first in states[0].items()
     }
-    output.mkdir(parents=True, exist_ok=True)
-    for file in students[0].iterdir():
-        if file.is_file() and file.name != "model.safetensors":
-            (output / file.name).write_bytes(file.read_bytes())
-    save_file(mean, output / "model.safetensors")
+    modules[0].load_state_dict(mean)
+    save_student(modules[0], encoders[0].tokenizer, output, force=True, defaults=encoders[0].defaults)
     return output
 
 
@@ -102,22 +99,18 @@ def student_of(setting: str, seed: int, work: Path, data: Path) -> Path:
 
 def development_scores(encoder: Encoder, data: Path) -> dict[str, float]:
     """STSb dev within each language and across, and FLORES dev of each language both ways, x 100."""
-    files = {"en": data / "stsb/sts-dev.tsv.gz"}
-    files |= {code: data / f"stsb-multi-mt/stsb-{code}-dev.csv.gz" for code in TRANSLATED}
-    pairs = {code: read_graded(str(path), limit=PAIRS) for code, path in files.items()}
-    vectors = {code: [encoder.encode(side) for side in (graded.first, graded.second)] for code, graded in pairs.items()}
-    scores = {
-        f"within-{code}": spearman(cosine_rows(*vectors[code]), graded.gold_N) for code, graded in pairs.items()
-    } | {
-        f"across-{code}": spearman(cosine_rows(vectors["en"][0], vectors[code][1]), pairs[code].gold_N)
-        for code in TRANSLATED
+
+    def encode(texts: list[str]) -> np.ndarray:
+        return np.asarray(encoder.encode(texts))
+
+    stsb = stsb_correlations(encode, data, ("en", *TRANSLATED), PAIRS)
+    files = sorted((data / "flores-dev").glob("flores-dev.en-*.tsv.gz"))
+    flores = flores_accuracies(encode, data, [path.name.split(".")[1].removeprefix("en-") for path in files])
+    return {
+        **{f"within-{code}": stsb[code, code] for code in ("en", *TRANSLATED)},
+        **{f"across-{code}": stsb["en", code] for code in TRANSLATED},
+        **{f"flores-{code}": accuracy for code, accuracy in flores.items()},
     }
-    for path in sorted((data / "flores-dev").glob("flores-dev.en-*.tsv.gz")):
-        sides = zip(*(line.split("\t")[:2] for _, line in iterate_lines(path)), strict=True)
-        english, other = (list(side) for side in sides)
-        both = nearest_accuracy(encoder.encode(english), encoder.encode(other), english, other)
-        scores[f"flores-{path.name.split('.')[1][3:]}"] = float(np.mean(both))
-    return scores
 
 
 def mean_of(row: dict[str, Any], kind: str) -> float:
@@ -157,8 +150,6 @@ def main() -> None:
                     "scores": development_scores(load_encoder(folder, precision="float"), options.data)})  # fmt: skip
 
     if not stored.has(setting="shipped"):
-        from msdc.encoders.folder import locate_model
-
         score("shipped", 0, locate_model("msdc-mini"))
     for seed in SEEDS:
         for setting in SETTINGS:

@@ -19,7 +19,7 @@ The plan, written before the first run:
 * One contrast: 3x2 against 3x1 at equal bytes, at equal steps and at equal time. Equal time: 3x1 at as many steps as
   take the time of 3x2's steps, by the median time per step of both in these runs; between two scored steps its score
   is interpolated by the logarithm of the steps. Judged by the explained variance (R²) of held-out pairs; STSb dev
-  within and across languages and retrieval on FLORES dev stand beside it, since R² and STS can disagree.
+  within and across languages and retrieval on FLORES dev are reported next to it, since R² and STS can differ.
 * If 3x2 is below 3x1 at equal time, both are trained twice as long, once, and the curve is published whichever way.
 
 Shapes: N sentences, D width.
@@ -29,7 +29,7 @@ import itertools
 import json
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,19 +37,17 @@ import numpy as np
 import torch
 from artifacts import LENGTHS, items_of
 from artifacts import measure as measure_items
+from development import flores_accuracies, stsb_correlations
 from results_page import KeptRows, options_for, spread, table, write_page
 from safetensors.torch import load_file, save_file
-from scipy.stats import t as student_t
 
 from msdc.compress.loading import load_torch_encoder
 from msdc.compress.student.stock import to_student
-from msdc.distill.data.graded import read_graded
 from msdc.distill.recipe import Recipe, parse
 from msdc.distill.run import Run
+from msdc.distill.sweep_table import mean_and_interval
 from msdc.encoders.encoder import Encoder
 from msdc.export import export
-from msdc.scores import cosine_rows, spearman
-from msdc.text.answers import nearest_accuracy
 from msdc.text.text_files import iterate_lines
 
 LANGUAGES = ("de", "es", "it", "ru")
@@ -117,28 +115,11 @@ def development_scores(encoder: Encoder, data: Path, precision: str) -> dict[str
     def encode(texts: list[str]) -> np.ndarray:
         return np.asarray(encoder.encode(texts, precision=precision))
 
-    files = {"en": data / "stsb/sts-dev.tsv.gz"}
-    files |= {code: data / f"stsb-multi-mt/stsb-{code}-dev.csv.gz" for code in ("de", "es")}
-    pairs = {code: read_graded(str(path), limit=PAIRS) for code, path in files.items()}
-    vectors = {code: [encode(side) for side in (graded.first, graded.second)] for code, graded in pairs.items()}
-
-    def correlation(first: str, second: str) -> float:
-        return spearman(cosine_rows(vectors[first][0], vectors[second][1]), pairs[second].gold_N)
-
-    retrieved: list[float] = []
-    english_texts: list[str] = []
-    english_ND = np.zeros((0, encoder.width), np.float32)
-    for code in LANGUAGES:
-        path = data / f"flores-dev/flores-dev.en-{code}.tsv.gz"
-        sides = zip(*(line.split("\t")[:2] for _, line in iterate_lines(path)), strict=True)
-        texts, others = (list(side) for side in sides)
-        if texts != english_texts:  # the English side is the same of every language
-            english_texts, english_ND = texts, encode(texts)
-        retrieved += nearest_accuracy(english_ND, encode(others), texts, others)
+    stsb = stsb_correlations(encode, data, ("en", "de", "es"), PAIRS)
     return {
-        "within": float(np.mean([correlation(code, code) for code in files])),
-        "across": float(np.mean([correlation(*codes) for codes in (("en", "de"), ("en", "es"), ("de", "es"))])),
-        "flores": float(np.mean(retrieved)),
+        "within": float(np.mean([stsb[code, code] for code in ("en", "de", "es")])),
+        "across": float(np.mean([stsb[codes] for codes in (("en", "de"), ("en", "es"), ("de", "es"))])),
+        "flores": float(np.mean(list(flores_accuracies(encode, data, LANGUAGES).values()))),
     }
 
 
@@ -152,8 +133,10 @@ def step_seconds(rows: Sequence[dict[str, Any]]) -> float:
     )
 
 
-def train(setting: Setting, rate: float, seed: int, e5: Path, data: Path, folder: Path) -> list[dict[str, Any]]:
-    """Train, or continue, and score the weights at every doubling of GRID steps; a row per score."""
+def train(
+    setting: Setting, rate: float, seed: int, e5: Path, data: Path, folder: Path, scored: Collection[int]
+) -> list[dict[str, Any]]:
+    """Train, or continue, and score the weights of steps that are not `scored`: a row per validation."""
     recipe = recipe_of(setting, rate, seed, e5, data)
     run = CurveRun(recipe, folder, resume=(folder / "recipe.yaml").is_file(), extendable=True)
     result = run.run()
@@ -163,7 +146,7 @@ def train(setting: Setting, rate: float, seed: int, e5: Path, data: Path, folder
     encoder.module = to_student(encoder)
     seconds, doublings = step_seconds(logged), {GRID * 2**power for power in range(20)}
     rows = []
-    for step in sorted(explained):
+    for step in sorted(explained.keys() - set(scored)):
         scores = {"r2": 100 * explained[step]}
         if step in doublings:
             encoder.module.load_state_dict(load_file(weights_at(folder, step)), strict=False)
@@ -182,8 +165,8 @@ def at_step(rows: Sequence[dict[str, Any]], score: str, step: float) -> float:
 
 def interval(values: Sequence[float]) -> str:
     """Mean and 95 % interval of differences by seed (Student's t), then the seeds."""
-    half = float(student_t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / len(values) ** 0.5
-    mean = statistics.mean(values)
+    mean, half = mean_and_interval(values)
+    assert half is not None, "one seed has no interval"
     seeds = ", ".join(f"{value:+.1f}" for value in values)
     return f"{mean:+.1f} [{mean - half:+.1f}, {mean + half:+.1f}]; {seeds}"
 
@@ -313,10 +296,10 @@ def main() -> None:
         if stored.has(setting=setting.name, rate=rate, seed=seed, step=setting.steps):
             return
         print(f"{folder}: {setting.steps} steps", file=sys.stderr, flush=True)
-        measured = train(setting, rate, seed, options.e5, options.data, options.work / "runs" / folder)
-        for row in measured:
-            if not stored.has(setting=setting.name, rate=rate, seed=seed, step=row["step"]):
-                stored.add(row)
+        key = {"setting": setting.name, "rate": rate, "seed": seed}
+        scored = [row["step"] for row in stored if key.items() <= row.items()]
+        for row in train(setting, rate, seed, options.e5, options.data, options.work / "runs" / folder, scored):
+            stored.add(row)
 
     for rate in RATES:
         for setting in (BASE, TWICE):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -15,7 +14,6 @@ from msdc.distill.data.corpora import TextSource, is_here, open_corpora
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
 from msdc.distill.data.tables import stored_about, tables_folder
 from msdc.distill.recipe import Corpus, Recipe, StagePlan
-from msdc.errors import InputError
 from msdc.text.tabular import JSON_LINES, suffix_of
 from msdc.text.text_files import unpacked
 
@@ -45,19 +43,6 @@ def dry_run(recipe: Recipe) -> Plan:
             {"name": plan.stage.name, "steps": count_steps(plan, counted[plan.corpora])} for plan in recipe.plans
         ],
     }  # fmt: skip
-
-
-def dry_sweep(recipes: Mapping[str, Recipe]) -> tuple[dict[str, Plan], InputError | None]:
-    """The dry runs of a sweep's points by label, and an error if some cannot be trained: their plan is its reason."""
-    plans: dict[str, Plan] = {}
-    for label, recipe in recipes.items():
-        try:
-            plans[label] = dry_run(recipe)
-        except InputError as error:
-            plans[label] = {"failed": str(error)}
-    failed = {label: plan["failed"] for label, plan in plans.items() if "failed" in plan}
-    problem = f"{len(failed)} of {len(plans)} points cannot be trained: {reasons_text(failed)}"
-    return plans, InputError(problem) if failed else None
 
 
 def plan_text(plan: Plan) -> str:
@@ -122,11 +107,3 @@ def count_steps(plan: StagePlan, counted: Sequence[Plan]) -> int | None:
         languages[count["language"]] += count["rows"]
     share = (1 - plan.heldout.enough(languages).share) * plan.sample
     return max(1, round(stage.epochs * share * sum(rows) / (stage.batch * stage.accumulate)))
-
-
-def reasons_text(reasons: Mapping[str, str]) -> str:
-    """The first points with their reasons, on one line."""
-    shown = [
-        f"{label} ({textwrap.shorten(reason, 240, placeholder=' ...')})" for label, reason in list(reasons.items())[:3]
-    ]
-    return "; ".join([*shown, *([f"and {len(reasons) - 3} more"] if len(reasons) > 3 else [])])

@@ -13,6 +13,7 @@ import errno
 import gc
 import json
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from msdc.distill.catalog import load_recipe, read_file, split_name
-from msdc.distill.dry_run import reasons_text
+from msdc.distill.dry_run import Plan, dry_run
 from msdc.distill.inputs import read_inputs
 from msdc.distill.recipe import Recipe
 from msdc.distill.run_folder import METRICS_FILE, Metrics, RunFolder, changed_settings, read_recipe
@@ -141,12 +142,33 @@ def point_names(labels: Iterable[str]) -> dict[str, str]:
     return names
 
 
+def _reasons_text(reasons: Mapping[str, str]) -> str:
+    """The first points with their reasons, on one line."""
+    shown = [
+        f"{label} ({textwrap.shorten(reason, 240, placeholder=' ...')})" for label, reason in list(reasons.items())[:3]
+    ]
+    return "; ".join([*shown, *([f"and {len(reasons) - 3} more"] if len(reasons) > 3 else [])])
+
+
+def dry_sweep(recipes: Mapping[str, Recipe]) -> tuple[dict[str, Plan], InputError | None]:
+    """The dry runs of a sweep's points by label, and an error if some cannot be trained: their plan is its reason."""
+    plans: dict[str, Plan] = {}
+    for label, recipe in recipes.items():
+        try:
+            plans[label] = dry_run(recipe)
+        except InputError as error:
+            plans[label] = {"failed": str(error)}
+    failed = {label: plan["failed"] for label, plan in plans.items() if "failed" in plan}
+    problem = f"{len(failed)} of {len(plans)} points cannot be trained: {_reasons_text(failed)}"
+    return plans, InputError(problem) if failed else None
+
+
 class FailedPointsError(MsdcError):
     """Points of a sweep failed; the others are in its table, in `folder`."""
 
     def __init__(self, folder: Path, reasons: Mapping[str, str], total: int) -> None:
         super().__init__(
-            f"{len(reasons)} of {total} points failed: {reasons_text(reasons)}. The same command tries them again"
+            f"{len(reasons)} of {total} points failed: {_reasons_text(reasons)}. The same command tries them again"
         )
         self.folder = folder
 

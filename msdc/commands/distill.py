@@ -81,8 +81,8 @@ def command(
         overrides = (*overrides, f"stages.*.steps={max_steps}")
     if dry:
         from msdc.distill.catalog import load_recipe
-        from msdc.distill.dry_run import dry_run, dry_sweep, plan_text
-        from msdc.distill.sweep import points
+        from msdc.distill.dry_run import dry_run, plan_text
+        from msdc.distill.sweep import dry_sweep, points
 
         failed = None
         if over:
