@@ -14,7 +14,8 @@ The plan, written before the first run:
   everyday sentences and captions, 600 on all other text, both from the start; the mean of the two weights.
 * Every student is stored as it would ship (int8-embed4) and scored then: STSb dev within ten languages and across
   English with nine (500 pairs each), and held-out pairs of the thirteen languages: the cosine to the teacher's vector
-  of the English side, and how often the translation is the nearest. FLORES dev is in the training text and says nothing.
+  of the English side, and how often the translation is the nearest. FLORES dev is in the training text and says
+  nothing.
 * A setting is better than control if it is so in both seeds, by within and across. No test set is read.
 """
 

@@ -284,13 +284,17 @@ SELECT json_extract(?1, '$.text'), json_extract(?1, '$.without') IS NOT NULL, js
 -- of fewer documents: of the 20 x ?3 newest with the rarest words the 2 x ?3 best, in which these words count twice; as many
 -- with all words, if each is in more than 20 x ?3; of the ?3 newest with any word; of those with a quoted phrase or an equal
 -- title; and of ?4.
-WITH RECURSIVE forms AS MATERIALIZED (
-  SELECT key AS form, json_extract(value, '$[0]') AS word, json_extract(value, '$[1]') AS expression,
-    1.0 * json_extract(value, '$[2]') AS share FROM json_each(?1, '$.words')
+-- Of more than 128 words the rarest of those that occur count, alone.
+WITH RECURSIVE counted AS MATERIALIZED (
+  SELECT form, word, expression, share, (SELECT count(*) FROM words WHERE words MATCH expression) AS documents FROM (
+    SELECT key AS form, json_extract(value, '$[0]') AS word, json_extract(value, '$[1]') AS expression,
+      1.0 * json_extract(value, '$[2]') AS share FROM json_each(?1, '$.words'))
+), forms AS MATERIALIZED (
+  SELECT form, word, expression, share FROM counted WHERE word IN (
+    SELECT word FROM counted GROUP BY word ORDER BY sum(documents) = 0, sum(documents), word LIMIT 128)
 ), totals AS MATERIALIZED (SELECT count(DISTINCT word) AS asked FROM forms),
 frequencies AS MATERIALIZED (
-  SELECT form, word, documents FROM (
-    SELECT form, word, (SELECT count(*) FROM words WHERE words MATCH expression) AS documents FROM forms) WHERE documents
+  SELECT form, word, documents FROM counted WHERE documents AND form IN (SELECT form FROM forms)
 ), logs (word, x, e) AS (
   SELECT word, ((SELECT count(*) FROM documents) + 1.0) / (coalesce((SELECT documents FROM frequencies
     WHERE frequencies.word = asked.word ORDER BY form LIMIT 1), 0) + 0.5), 0 FROM (SELECT DISTINCT word FROM forms) AS asked
@@ -365,7 +369,7 @@ CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab('main', 'word
 WITH RECURSIVE asked AS MATERIALIZED (
   SELECT word, text, (text < 'Ͱ') AS latin FROM (
     SELECT json_extract(value, '$[0]') AS word, min(key), substr(json_extract(value, '$[1]'), 2, instr(substr(json_extract(value, '$[1]'), 2), '"') - 1) AS text
-    FROM json_each(?1, '$.words') GROUP BY 1
+    FROM json_each(?1, '$.words') GROUP BY 1 ORDER BY 1 LIMIT 128
   ) WHERE length(text) BETWEEN 3 + (text < 'Ͱ') AND 40 AND NOT text GLOB '*[ 0-9]*'
 ), near AS MATERIALIZED (
   SELECT word, text, latin, term FROM asked JOIN vocabulary

@@ -39,7 +39,7 @@ SPELLED = re.compile("|".join(pattern.pattern for pattern in (UMLAUT, JOINT, HUM
 NAME = re.compile(f"(?<![{LETTER}0-9])[A-Za-z0-9]+(?![{LETTER}0-9])")
 CODE = re.compile(f"[0-9]|[{LETTER}][._/:@+#&\u2010\u2011-](?=[{LETTER}])")
 QUOTES = {'"': '"', **dict.fromkeys("“„«”‟", "”“»")}  # an opening quote, and what closes it
-MOST_WORDS = 128  # of a query are looked for, with its phrases: the first
+TITLE_WORDS = 128  # a query with more is not compared with titles
 SENTENCE_WORDS = 5  # single letters that are words (a, I, y) are left out of a query from so many words on
 PREFIX_SHARE = 0.5  # what an entry earns for the first letters of the query's last word, against the word itself
 Syntax = Literal["operators", "plain"]
@@ -210,7 +210,7 @@ class _Forms:
             into[expression] = forms
 
     def rows(self) -> list[list[str | float]]:
-        remaining = [*(self.forms or self.common).values()][:MOST_WORDS]
+        remaining = (self.forms or self.common).values()
         return [[number, *form] for number, forms in enumerate(remaining) for form in forms]
 
 
@@ -254,8 +254,8 @@ def parse_query(query: str, syntax: Syntax = "operators") -> str:
     `text` is what the model encodes, `same` the words of an equal title (empty: too long for one), `words` the rows
     [number of a word or phrase, FTS5's expression for a form of it, share of its score], `quoted` the expressions in
     quotes, `without` that of excluded entries. Common words are left out, unless nothing would remain. A chunk between
-    blanks that holds a digit, or a sign between letters, is also looked for as a phrase. Of a long query the first 128
-    words and phrases are looked for. Operators: "words in quotes", -excluded, -"both".
+    blanks that holds a digit, or a sign between letters, is also looked for as a phrase. search.sql ranks by 128 words
+    and phrases, of a longer query the rarest of those that occur. Operators: "words in quotes", -excluded, -"both".
     """
     segments = _segments(query) if syntax == "operators" else [_Segment(query, "words")]
     positive = [segment for segment in segments if segment.kind != "without"]
@@ -271,8 +271,6 @@ def parse_query(query: str, syntax: Syntax = "operators") -> str:
             continue
         chunks = [chunk for chunk in content.split() if terms_of(chunk)]
         for position, chunk in enumerate(chunks, 1):
-            if len(forms.forms) >= MOST_WORDS:
-                break
             is_last = kind == "words" and number == len(segments) - 1 and position == len(chunks)
             _add_chunk(chunk, is_last and content.endswith(chunk), shortest, forms)
         if kind == "quoted":
@@ -282,7 +280,7 @@ def parse_query(query: str, syntax: Syntax = "operators") -> str:
     same = index_words(text)
     plan = {
         "text": text.replace("\0", " "),  # SQLite reads a text up to a NUL character
-        "same": same if same.count(" ") < MOST_WORDS else "",
+        "same": same if same.count(" ") < TITLE_WORDS else "",
         "words": forms.rows(),
         "quoted": quoted,
         "without": _either(*without) or None,

@@ -330,6 +330,19 @@ def test_of_frequent_words_the_rarest_choose_what_is_scored(monkeypatch):
         assert all(words.get(hit.id, hit.words) == hit.words for hit in fewer), case
 
 
+def test_a_pasted_text_is_looked_for_by_its_rarest_words():
+    """Wherever they are in it: 128 words that no entry has, or that many have, may come before them."""
+    index = Index(msdc.load_encoder(tiny.student_folder(3)))
+    common = [f"common{number}" for number in range(200)]
+    index.add({"id": n, "text": " ".join(common) if n < 3 else f"pump number{n}"} for n in range(20))
+    index.add([{"id": "long", "text": f"{' '.join(common)} valve"}])
+    unknown = " ".join(f"unknown{number}" for number in range(3000))
+    assert [hit.id for hit in index.search(f"{unknown} number7 ", mode="words").hits] == ["7"]
+    assert index.search(f"{' '.join(common)} valve number7 ", 2, mode="words").hits[0].id == "long"
+    assert index.search(f"{unknown} valve ", 2, mode="both").hits[0].id == "long"
+    assert not index.search(f"{unknown} ", mode="words").hits
+
+
 @pytest.mark.parametrize("mode", ["vectors", "both"])
 @pytest.mark.parametrize("threshold", [None, 0.3])
 def test_the_nearest_are_ranked_as_if_all_were(mode, threshold, monkeypatch):

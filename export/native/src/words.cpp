@@ -13,7 +13,7 @@ namespace msdc {
 
 namespace {
 
-constexpr size_t kMostWords = 128;  // of a query are looked for, with its phrases: the first
+constexpr size_t kTitleWords = 128;  // a query with more is not compared with titles
 constexpr size_t kSentenceWords = 5;  // from so many on, single letters that are words (a, I, y) are not looked for
 constexpr const char *kWhole = "1", *kHalf = "0.5";  // shares of a score; half of it for the first letters of a word
 
@@ -256,10 +256,9 @@ std::string phrase(const std::vector<Word>& words, bool prefix = false) {
   return quoted(joined_with(" ", terms_of_words(words))) + (prefix || !words.back().letters.empty() ? "*" : "");
 }
 
-// Words and phrases of a query with their forms, in order, at most kMostWords.
+// Words and phrases of a query with their forms, in order.
 class Forms {
  public:
-  bool full() const { return rows_.size() == kMostWords; }
   bool empty() const { return rows_.empty(); }
 
   // `prefix` is empty where the word does not go on.
@@ -267,7 +266,7 @@ class Forms {
     const auto entry = numbers_.find(expression);
     if (entry != numbers_.end()) {
       if (!prefix.empty()) rows_[entry->second].prefix = prefix;
-    } else if (!full()) {
+    } else {
       numbers_.emplace(expression, rows_.size());
       rows_.push_back({expression, prefix});
     }
@@ -333,8 +332,7 @@ void add_chunk(std::u32string_view chunk, bool typing, size_t shortest, Forms* f
     for (size_t i = 0; i < std::max<size_t>(word.letters.size(), 2) - 1; ++i) {
       const std::string pair = word.letters.size() > 1 ? word.letters[i] + word.letters[i + 1] : word.text;
       Forms* into = size >= shortest && table.is_common(pair) ? common : forms;
-      // The same expression again, or one for which there is no room.
-      if (!seen.insert(pair).second || (into->full() && !may_go_on)) continue;
+      if (!seen.insert(pair).second) continue;
       if (word.letters.size() == 1) {
         into->add(quoted(pair) + "*");
         continue;
@@ -457,7 +455,7 @@ std::string parse_query(std::string_view query, bool operators) {
       if (has_words(chunk)) chunks.push_back(chunk);
     });
     const bool is_end = segment.kind == SegmentKind::words && &segment == &segments.back();
-    for (size_t i = 0; i < chunks.size() && !forms.full(); ++i) {
+    for (size_t i = 0; i < chunks.size(); ++i) {
       const bool is_last = is_end && i + 1 == chunks.size();
       add_chunk(chunks[i], is_last && chunks[i].end() == segment.text.end(), shortest, &forms, &common);
     }
@@ -469,7 +467,7 @@ std::string parse_query(std::string_view query, bool operators) {
   std::u32string text = segments.size() == 1 ? codes : joined_words(segments);
   std::string same = index_words_of(text);
   const auto blanks = static_cast<size_t>(std::count(same.begin(), same.end(), ' '));
-  if (blanks >= kMostWords) same.clear();  // too long for a title
+  if (blanks >= kTitleWords) same.clear();  // too long for a title
   std::replace(text.begin(), text.end(), U'\0', U' ');  // SQLite reads a text up to a NUL character
   std::string out = "{\"text\": " + json_quote(utf8_of(text)) + ", \"same\": " + json_quote(same);
   out += ", \"words\": ";

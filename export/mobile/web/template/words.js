@@ -24,7 +24,7 @@ const QUOTES = new Map([['"', '"'], ...Array.from("“„«”‟", (opening) =>
 const ANY_LETTER = "A-Za-z\\u00c0-\\u1fff\\u2c00-\\u2fff\\u3001-\\uffff"; // halves of wide characters too
 const IS_LETTER = new RegExp(`[${ANY_LETTER}]`), CONTINUES = new RegExp(`[${ANY_LETTER}0-9]`);
 const IS_ASCII = /^[\0-\x7f]*$/;
-const MOST_WORDS = 128, SENTENCE_WORDS = 5, PREFIX_SHARE = 0.5;
+const TITLE_WORDS = 128, SENTENCE_WORDS = 5, PREFIX_SHARE = 0.5;
 let table = null;
 
 function* entries(line) {
@@ -189,7 +189,6 @@ export function parseQuery(query, syntax = "operators") {
     }
     const chunks = chunksOf(content).filter((chunk) => termsOf(chunk).length);
     for (const [at, chunk] of chunks.entries()) {
-      if (forms.size >= MOST_WORDS) break;
       const isLast = kind === "words" && number === segments.length - 1 && at === chunks.length - 1;
       addChunk(chunk, isLast && content.endsWith(chunk), shortest, forms, commonForms);
     }
@@ -199,9 +198,9 @@ export function parseQuery(query, syntax = "operators") {
     }
   }
   const text = segments.length === 1 ? query : chunksOf(positive.map(([part]) => part).join(" ")).join(" ");
-  const remaining = [...(forms.size ? forms : commonForms).values()].slice(0, MOST_WORDS);
+  const remaining = [...(forms.size ? forms : commonForms).values()];
   const words = remaining.flatMap((several, number) => several.map((form) => [number, ...form]));
-  const same = indexWords(text), isTitle = chunksOf(same).length <= MOST_WORDS;
+  const same = indexWords(text), isTitle = chunksOf(same).length <= TITLE_WORDS;
   // SQLite reads a text up to a NUL character.
   const plan = { text: text.replaceAll("\0", " "), same: isTitle ? same : "", words, quoted, without: either(without) || null };
   return JSON.stringify(plan);
