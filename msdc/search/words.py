@@ -231,13 +231,14 @@ def _add_chunk(chunk: str, typing: bool, shortest: int, into: _Forms) -> None:
     is_code = bool(CODE.search(chunk)) and len(terms) > 1 and all(len(letters) < 2 for _, letters in words)
     for number, (word, letters) in enumerate(words):
         is_last = number == len(words) - 1
-        for pair in map("".join, pairwise(letters)) if len(letters) > 1 else [word]:
+        pairs = dict.fromkeys(map("".join, pairwise(letters))) if len(letters) > 1 else [word]
+        for position, pair in enumerate(pairs):
             forms = [f'"{pair}"']
             if len(umlauts) == len(words) == len(terms):
                 forms.append(f'"{umlauts[number]}"')
             if word in parts:
                 forms.append(f'"{parts[word]}"')
-            if is_last and not is_code:
+            if is_last and not position and not is_code:
                 forms += [f'"{term}"' for term in joined]
             expression = f'"{pair}"*' if len(letters) == 1 else _either(*forms)
             may_go_on = typing and is_last and len(word) > 1

@@ -340,7 +340,7 @@ void add_chunk(std::u32string_view chunk, bool typing, size_t shortest, Forms* f
       std::vector<std::string> expressions = {quoted(pair)};
       if (same_count) expressions.push_back(quoted(others.umlauts[number]));
       if (parts != nullptr) expressions.push_back(quoted(*parts));
-      if (is_last && !code) expressions.insert(expressions.end(), joints.begin(), joints.end());
+      if (is_last && i == 0 && !code) expressions.insert(expressions.end(), joints.begin(), joints.end());
       into->add(either(expressions), may_go_on ? either(expressions, "*") : "");
     }
   }

@@ -160,9 +160,9 @@ function addChunk(chunk, mayGoOn, shortest, forms, commonForms) {
     const isLast = number === words.length - 1, size = Array.from(word).length, spelled = [];
     if (umlauts.length === words.length && words.length === terms.length) spelled.push(umlauts[number]);
     if (parts.has(word)) spelled.push(parts.get(word));
-    if (isLast && !isCode) spelled.push(...joined);
-    for (const pair of letters.length > 1 ? pairsOf(letters) : [word]) {
-      const quoted = [pair, ...spelled].map((term) => `"${term}"`);
+    const alsoJoined = isLast && !isCode ? [...spelled, ...joined] : spelled;
+    for (const [at, pair] of [...(letters.length > 1 ? new Set(pairsOf(letters)) : [word])].entries()) {
+      const quoted = [pair, ...(at ? spelled : alsoJoined)].map((term) => `"${term}"`);
       const expression = letters.length === 1 ? `"${pair}"*` : either(quoted);
       const prefix = typing && isLast && size > 1 ? either(quoted.map((term) => `${term}*`)) : null;
       addForms(size >= shortest && common.has(pair) ? commonForms : forms, expression, prefix);
