@@ -360,7 +360,7 @@ def page(tables: Sequence[PaperTable], results: Sequence[RowResult], gold: Gold,
     return "\n\n".join(
         [
             f"Trained in {', '.join(precision)} on one thread. These students are tiny and trained "
-            "for a few hundred steps: compare orders, not scores; the papers used other data, sizes and test sets.",
+            "for at most 3,000 steps: compare orders, not scores; the papers used other data, sizes and test sets.",
             "A cell is the mean over seeds with the 95 % interval over seeds and test items, then the lowest and "
             "highest seed; orderings are corrected by Holm's method over the page. 80 % power: what four of five "
             "such comparisons would find.",
