@@ -108,7 +108,10 @@ def held_out_pairs(work: Path, data: Path) -> dict[str, list[Row]]:
     return Run(recipe_of("control", SEEDS[0], data), work / "held-out").text().heldout_rows()
 
 
-def development_scores(encoder: Encoder, teacher: Encoder, pairs: dict[str, list[Row]], data: Path) -> dict[str, float]:
+Pairs = tuple[list[str], list[str], np.ndarray]  # English, translations, the teacher's vectors of the English [N, D]
+
+
+def development_scores(encoder: Encoder, pairs: dict[str, Pairs], data: Path) -> dict[str, float]:
     """STSb dev within each language and across, and held-out pairs by language (cosine and accuracy), x 100."""
 
     def encode(texts: list[str]) -> np.ndarray:
@@ -117,10 +120,9 @@ def development_scores(encoder: Encoder, teacher: Encoder, pairs: dict[str, list
     stsb = stsb_correlations(encode, data, ("en", *TRANSLATED), PAIRS)
     scores = {f"within-{code}": stsb[code, code] for code in ("en", *TRANSLATED)}
     scores |= {f"across-{code}": stsb["en", code] for code in TRANSLATED}
-    for code, rows in sorted(pairs.items()):
-        english, translations = [row.source for row in rows], [row.target for row in rows]
-        vectors_ND, english_ND = encode(translations), np.asarray(teacher.encode(english))
-        scores[f"cosine-{code}"] = 100 * float(cosine_rows(vectors_ND, english_ND).mean())
+    for code, (english, translations, teacher_ND) in pairs.items():
+        vectors_ND = encode(translations)
+        scores[f"cosine-{code}"] = 100 * float(cosine_rows(vectors_ND, teacher_ND).mean())
         accuracy = nearest_accuracy(encode(english), vectors_ND, english, translations)
         scores[f"accuracy-{code}"] = float(np.mean(accuracy))
     return scores
@@ -157,16 +159,16 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     stored = KeptRows(options.work / "rows.jsonl")
-    pairs = held_out_pairs(options.work, options.data)
-    teacher = load_encoder("all-MiniLM-L6-v2")
-
-    def scores_of(folder: Path) -> dict[str, float]:
-        return development_scores(load_encoder(folder, precision="float"), teacher, pairs, options.data)
+    teacher, pairs = load_encoder("all-MiniLM-L6-v2"), dict[str, Pairs]()
+    for code, rows in sorted(held_out_pairs(options.work, options.data).items()):
+        english = [row.source for row in rows]
+        pairs[code] = english, [row.target for row in rows], np.asarray(teacher.encode(english))
 
     def score(setting: str, seed: int, folder: Path) -> None:
         files = [folder / name for name in ("model.safetensors", "tokenizer.model")]
+        scores = development_scores(load_encoder(folder, precision="float"), pairs, options.data)
         stored.add({"setting": setting, "seed": seed, "bytes": sum(file.stat().st_size for file in files),
-                    "scores": scores_of(folder)})  # fmt: skip
+                    "scores": scores})  # fmt: skip
 
     if not stored.has(setting="shipped"):
         score("shipped", 0, locate_model("msdc-mini"))

@@ -40,6 +40,7 @@ from artifacts import measure as measure_items
 from development import flores_accuracies, stsb_correlations
 from results_page import KeptRows, options_for, spread, table, write_page
 from safetensors.torch import load_file, save_file
+from small_tables import MULTILINGUAL_CODES, STAGE_3, multilingual_corpora
 
 from msdc.compress.loading import load_torch_encoder
 from msdc.compress.student.stock import to_student
@@ -50,7 +51,6 @@ from msdc.encoders.encoder import Encoder
 from msdc.export import export
 from msdc.text.text_files import iterate_lines
 
-LANGUAGES = ("de", "es", "it", "ru")
 GRID = 600  # steps between two scores
 RATES = (1e-4, 3e-4, 6e-4)
 RATE_SEED = 9
@@ -76,20 +76,15 @@ BASE, TWICE = SETTINGS[:2]
 
 
 def recipe_of(setting: Setting, rate: float, seed: int, e5: Path, data: Path) -> Recipe:
-    corpora = [
-        {"path": f"{data}/tatoeba/tatoeba.en-{code}.tsv.gz", "languages": [code], "max_characters": 100, "limit": 20000}
-        for code in LANGUAGES
-    ]
     excluded = [f"{data}/stsb/sts-dev.tsv.gz", f"{data}/stsb-multi-mt/stsb-*-dev.csv.gz"]
-    stage = {
-        "name": "train", "teacher": "assistant", "objective": "multilingual_mse", "steps": setting.steps, "batch": 8,
-        "max_length": 64, "learning_rate": rate, "schedule": "constant", "warmup_steps": 50, "freeze": ["embedding"],
-        "average": 0.998, "evaluate_every": GRID, "choose": "heldout",
+    stage = STAGE_3 | {
+        "name": "train", "steps": setting.steps, "learning_rate": rate, "freeze": ["embedding"], "evaluate_every": GRID,
     }  # fmt: skip
     student = {"bottleneck": None, "unit": setting.stored, "repeats": setting.repeats, "head": "ridge"}
     tree = {
-        "name": "recurrence", "teacher": str(e5), "assistant": "teacher", "student": student, "corpora": corpora,
-        "exclude": excluded, "heldout": {"pairs": 150}, "stages": [stage], "seed": seed, "threads": 1,
+        "name": "recurrence", "teacher": str(e5), "assistant": "teacher", "student": student,
+        "corpora": multilingual_corpora(data), "exclude": excluded, "heldout": {"pairs": 150}, "stages": [stage],
+        "seed": seed, "threads": 1,
     }  # fmt: skip
     return parse(Recipe, tree, "the recurrence benchmark")
 
@@ -119,7 +114,7 @@ def development_scores(encoder: Encoder, data: Path, precision: str) -> dict[str
     return {
         "within": float(np.mean([stsb[code, code] for code in ("en", "de", "es")])),
         "across": float(np.mean([stsb[codes] for codes in (("en", "de"), ("en", "es"), ("de", "es"))])),
-        "flores": float(np.mean(list(flores_accuracies(encode, data, LANGUAGES).values()))),
+        "flores": float(np.mean(list(flores_accuracies(encode, data, MULTILINGUAL_CODES).values()))),
     }
 
 

@@ -246,6 +246,7 @@ BOTTLENECK = PaperTable(
 )  # fmt: skip
 
 
+MULTILINGUAL_CODES = ("de", "es", "it", "ru")
 STAGE_3 = {"name": "train-student", "train": "student", "teacher": "assistant", "objective": "multilingual_mse",
            "steps": 2000, "batch": 8, "max_length": 64, "learning_rate": 6e-4, "schedule": "constant",
            "warmup_steps": 50, "freeze": ["embedding.table"], "average": 0.998, "evaluate_every": 2000,
@@ -253,12 +254,16 @@ STAGE_3 = {"name": "train-student", "train": "student", "teacher": "assistant", 
 FULL_WIDTH = {"stages": [STAGE_3]}  # there is no bottleneck to align
 
 
+def multilingual_corpora(data: Path) -> list[Settings]:
+    """Tatoeba, English with four languages."""
+    return [
+        {"path": f"{data}/tatoeba/tatoeba.en-{code}.tsv.gz", "languages": [code], "max_characters": 100, "limit": 20000}
+        for code in MULTILINGUAL_CODES
+    ]
+
+
 def multilingual_settings(work: Path, data: Path) -> Settings:
     """1,000 steps of 32 pairs for the bottleneck, 2,000 of 8 pairs for the student; teacher and assistant: WORK/e5."""
-    corpora = [
-        {"path": f"{data}/tatoeba/tatoeba.en-{code}.tsv.gz", "languages": [code], "max_characters": 100, "limit": 20000}
-        for code in ("de", "es", "it", "ru")
-    ]
     align = {"name": "align-bottleneck", "train": "student.embedding", "teacher": "assistant.embedding",
              "objective": "embedding_alignment", "start": "svd", "steps": 1000, "batch": 32, "max_length": 64,
              "learning_rate": 5e-4, "evaluate_every": 1000, "choose": "heldout"}  # fmt: skip
@@ -267,7 +272,7 @@ def multilingual_settings(work: Path, data: Path) -> Settings:
         "assistant": "teacher",
         "student.head": "ridge",
         "student.max_length": 128,
-        "corpora": corpora,
+        "corpora": multilingual_corpora(data),
         "exclude": [f"{data}/stsb/sts-test.tsv.gz", f"{data}/stsb-crosslingual/*.tsv", f"{data}/sts2017/*.tsv"],
         "heldout": {"pairs": 150},
         "report": [],

@@ -365,7 +365,8 @@ CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab('main', 'word
 -- name: similar
 -- ?1: a plan that finds nothing. The same plan with the most similar words of the index, or null: words with most pairs of
 -- letters in common (one letter may be between them), and names in another alphabet with the same letters or consonants.
--- They count half, so that a question that vectors answer is not outvoted; the only word of a query counts as it is.
+-- They count half, so that a question that vectors answer is not outvoted; the only word of a query counts as it is. Of
+-- more than 128 words only the first are replaced.
 WITH RECURSIVE asked AS MATERIALIZED (
   SELECT word, text, (text < 'Ͱ') AS latin FROM (
     SELECT json_extract(value, '$[0]') AS word, min(key), substr(json_extract(value, '$[1]'), 2, instr(substr(json_extract(value, '$[1]'), 2), '"') - 1) AS text

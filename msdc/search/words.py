@@ -238,6 +238,7 @@ def _add_chunk(chunk: str, typing: bool, shortest: int, into: _Forms) -> None:
                 forms.append(f'"{umlauts[number]}"')
             if word in parts:
                 forms.append(f'"{parts[word]}"')
+            # With each pair of a run they would be a product of both.
             if is_last and not position and not is_code:
                 forms += [f'"{term}"' for term in joined]
             expression = f'"{pair}"*' if len(letters) == 1 else _either(*forms)

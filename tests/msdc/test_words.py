@@ -119,6 +119,7 @@ def test_a_long_query_is_read_once():
         '"word999"*',
     ]
     assert plan_of(" ".join(words))["same"] == ""
+    assert len(plan_of("我住在北京天气很好" * 200 + "".join(map(chr, range(0x4E00, 0x5000))))["words"]) == 9 + 1 + 511
 
 
 def test_half_surrogates_and_long_runs():
