@@ -219,12 +219,12 @@ def _by_language(name: str, part: str, summary: str, pattern: str) -> NamedSet:
     return NamedSet(name, STS, summary, parts)
 
 
-def _cross_dev(data: DataFolder) -> Iterator[SetPart]:
-    """STSb dev, English first sentences with second ones of each other language: also for languages without a test."""
-    english = data.first("stsb/sts-dev.tsv*")
-    file_by_language = {"tr": "stsb-tr/stsb_tr_dev.tsv*", "ko": "korsts/sts-dev.tsv*"}
+def _crossed_with_english(family: str, split: str, data: DataFolder) -> Iterator[SetPart]:
+    """STSb, English first sentences with second ones of each other language, row by row."""
+    english = data.first(f"stsb/sts-{split}.tsv*")
+    file_by_language = {"tr": f"stsb-tr/stsb_tr_{split}.tsv*", "ko": f"korsts/sts-{split}.tsv*"}
     for code in data.others():
-        looked, name = file_by_language.get(code, f"stsb-multi-mt/stsb-{code}-dev.csv*"), f"stsb-cross-dev/en-{code}"
+        looked, name = file_by_language.get(code, f"stsb-multi-mt/stsb-{code}-{split}.csv*"), f"{family}/en-{code}"
         file = data.first(looked)
         yield SetPart(name, partial(_load, _crossed, english, file, name) if english and file else None, looked)
 
@@ -414,10 +414,11 @@ def _senteval(data: DataFolder) -> Iterator[SetPart]:
 _STSB = (
     _single_file_set("stsb", "STSb test", "stsb/sts-test.tsv*", "stsbenchmark/sts-test.csv", "stsb/sts-test.csv*"),
     _by_language("stsb-multi", "{}", "STSb test, machine-translated", "stsb-multi-mt/stsb-{}-test.csv*"),
-    _by_language(
-        "stsb-cross", "en-{}", "STSb test, English against its translation", "stsb-crosslingual/STSb.en-{}.test.tsv*"
+    NamedSet(
+        "stsb-cross", STS, "STSb test, English against its translation",
+        partial(_crossed_with_english, "stsb-cross", "test"),
     ),
-)
+)  # fmt: skip
 _GRADED = [SetPart("graded-pairs", partial(_load, read_pairs, GRADED_PAIRS, "graded-pairs"))]
 _LISTED = (
     NamedSet("sts17", STS, "STS2017 and its extension, by language pair", _sts17),
@@ -429,8 +430,10 @@ _LISTED = (
     ),
     _single_file_set("sickr", "SICK-R test (as DCSE)", "sick/SICK_test_annotated.txt*", "SICK/SICK_test*"),
     NamedSet("sickr-all", STS, "SICK-R, all three parts (as MTEB)", _sick_all),
-    NamedSet("stsb-cross-dev", STS, "STSb dev, English against its translation", _cross_dev),
+    NamedSet("stsb-cross-dev", STS, "STSb dev, English against its translation",
+             partial(_crossed_with_english, "stsb-cross-dev", "dev")),
     _by_language("stsb-multi-dev", "{}", "STSb dev, machine-translated", "stsb-multi-mt/stsb-{}-dev.csv*"),
+    _single_file_set("stsb-tr", "STSb test in Turkish", "stsb-tr/stsb_tr_test.tsv*", language="tr"),
     _single_file_set("stsb-tr-dev", "STSb dev in Turkish", "stsb-tr/stsb_tr_dev.tsv*", language="tr"),
     _single_file_set("korsts", "KorSTS test", "korsts/sts-test.tsv*", "KorSTS/sts-test.tsv", language="ko"),
     _single_file_set("korsts-dev", "KorSTS dev", "korsts/sts-dev.tsv*", "KorSTS/sts-dev.tsv", language="ko"),
@@ -463,8 +466,8 @@ SUITES: dict[str, tuple[str, ...]] = {
     "paper-dcse": ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", "geometry", "senteval"),
     "paper-lxs": ("mldoc", "xsr"),
     CARD: (
-        "sts17", "stsb", "stsb-multi", "stsb-cross", "stsb-multi-dev", "stsb-tr-dev", "korsts-dev", "stsb-cross-dev",
-        "graded-pairs", "tatoeba", "flores", "flores-mining", "bias", "geometry", "drift",
+        "sts17", "stsb", "stsb-multi", "stsb-tr", "korsts", "stsb-cross", "stsb-multi-dev", "stsb-tr-dev", "korsts-dev",
+        "stsb-cross-dev", "graded-pairs", "tatoeba", "flores", "flores-mining", "bias", "geometry", "drift",
     ),
 }  # fmt: skip
 SUITES["paper"] = tuple(dict.fromkeys(word for name in SUITES if name.startswith("paper-") for word in SUITES[name]))

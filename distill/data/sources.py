@@ -26,7 +26,7 @@ import json
 import re
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import unescape
 from pathlib import Path
 from typing import Any, Literal
@@ -115,23 +115,24 @@ def _select(value: Any, keys: Sequence[str]) -> Iterator[str]:
             yield from _select(value.get(key), keys[1:])
 
 
-def squad_lines(file: Path, part: Literal["corpus", "queries", "qrels"]) -> Iterator[TextRow]:
+def squad_lines(files: Iterable[Path], part: Literal["corpus", "queries", "qrels"]) -> Iterator[TextRow]:
     """The lines of one file of a retrieval set: a paragraph, a question, or the paragraph that answers a question.
 
     Raises:
         InputError: not SQuAD's JSON.
     """
-    raw = file.read_bytes()
     titles: dict[str, str] = {}  # of each paragraph, which some sets repeat
     answered: list[tuple[str, str]] = []  # question, its paragraph
-    try:
-        for article in json.loads(gzip.decompress(raw) if file.suffix == ".gz" else raw)["data"]:
-            for paragraph in article["paragraphs"]:
-                text = paragraph["context"].strip()
-                titles.setdefault(text, str(article.get("title", "")).replace("_", " "))
-                answered += [(entry["question"].strip(), text) for entry in paragraph["qas"]]
-    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{file.name}: not SQuAD's JSON ({type(error).__name__}: {error})") from error
+    for file in files:
+        raw = file.read_bytes()
+        try:
+            for article in json.loads(gzip.decompress(raw) if file.suffix == ".gz" else raw)["data"]:
+                for paragraph in article["paragraphs"]:
+                    text = paragraph["context"].strip()
+                    titles.setdefault(text, str(article.get("title", "")).replace("_", " "))
+                    answered += [(entry["question"].strip(), text) for entry in paragraph["qas"]]
+        except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{file.name}: not SQuAD's JSON ({type(error).__name__}: {error})") from error
     number_of_text = {text: number for number, text in enumerate(titles)}
     if part == "qrels":
         yield ("query-id", "corpus-id", "score")
@@ -198,7 +199,7 @@ class SourcePart(Strict):
     def _rows(self, find: Callable[[str], Path], language: str) -> Iterator[TextRow]:
         files = {path: find(path) for path in self.paths()}
         if self.squad is not None:
-            yield from squad_lines(next(iter(files.values())), self.squad)
+            yield from squad_lines(files.values(), self.squad)
             return
         if self.paste or not (self.texts or self.pattern):
             yield from self._pasted(files) if self.paste else self._read(list(files.values()), language)

@@ -300,12 +300,22 @@ def test_sets_of_questions_are_built_without_a_recipe(retrieval):
         build_data(None, data, sets, copies=retrieval / "copies", evaluation=True, only=["text"])
 
 
+def test_parts_of_a_set_in_several_files_are_one_set(tmp_path):
+    paths = [tmp_path / "dev_0.json", tmp_path / "dev_1.json"]
+    for path, context in zip(paths, ("Snow is white.", "Coal is black."), strict=True):
+        article = {"paragraphs": [{"context": context, "qas": [{"question": f"Which colour? {context[:4]}"}]}]}
+        path.write_text(json.dumps({"data": [article]}), encoding="utf-8")
+    rows = [json.loads(line) for (line,) in squad_lines(paths, "corpus")]
+    assert [(row["_id"], row["text"]) for row in rows] == [("p0", "Snow is white."), ("p1", "Coal is black.")]
+    assert [row[:2] for row in list(squad_lines(paths, "qrels"))[1:]] == [("q0", "p0"), ("q1", "p1")]
+
+
 @pytest.mark.parametrize("raw", [b"[]", b'{"data": [{"paragraphs": [{"qas": []}]}]}', b"\xff", b'{"data": 3}'])
 def test_what_is_not_squads_json_is_one_line(retrieval, raw):
     for name in ("en.json", "it.json.gz"):
         (retrieval / name).write_bytes(raw)
         with pytest.raises(InputError, match="not SQuAD's JSON"):
-            list(squad_lines(retrieval / name, "corpus"))
+            list(squad_lines([retrieval / name], "corpus"))
 
 
 def test_neither_a_recipe_nor_evaluation_is_a_usage_error(tmp_path):
@@ -316,7 +326,15 @@ def test_neither_a_recipe_nor_evaluation_is_a_usage_error(tmp_path):
 
 def test_the_shipped_list_has_the_sets_of_the_search_page():
     tests = {file for entry in read_sources().values() if entry.test for file in entry.targets}
-    for name in ("squad-it", "squad-es", *(f"xquad-{code}" for code in ("ar", "de", "en", "es", "tr"))):
+    for name in (
+        "squad-it",
+        "squad-es",
+        "jaquad",
+        "cmrc2018",
+        "korquad",
+        "faquad",
+        *(f"xquad-{code}" for code in ("ar", "de", "en", "es", "tr")),
+    ):
         assert {
             f"retrieval/{name}/{part}" for part in ("corpus.jsonl.gz", "queries.jsonl.gz", "qrels/dev.tsv")
         } <= tests

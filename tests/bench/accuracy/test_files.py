@@ -163,18 +163,19 @@ def test_official_files_leave_out_unjudged_pairs(tmp_path):
         read_pairs(sentences)
 
 
-def test_english_against_a_translation_needs_the_same_rows(tmp_path):
+@pytest.mark.parametrize(("family", "split"), [("stsb-cross-dev", "dev"), ("stsb-cross", "test")])
+def test_english_against_a_translation_needs_the_same_rows(tmp_path, family, split):
     for name, rows in {
-        "stsb/sts-dev.tsv": "g\tf\ty\t1\t5.0\tA man.\tA person.\ng\tf\ty\t2\t1.0\tA cat.\tA car.\n",
-        "korsts/sts-dev.tsv": "genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2\n"
+        f"stsb/sts-{split}.tsv": "g\tf\ty\t1\t5.0\tA man.\tA person.\ng\tf\ty\t2\t1.0\tA cat.\tA car.\n",
+        f"korsts/sts-{split}.tsv": "genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2\n"
                               "g\tf\ty\t1\t5.0\t남자.\t사람.\ng\tf\ty\t2\t1.0\t고양이.\t차.\n",
-        "stsb-multi-mt/stsb-pt-dev.csv": "Um homem.,Uma pessoa.,5.0\nUm gato.,Um carro.,2.0\n",
+        f"stsb-multi-mt/stsb-pt-{split}.csv": "Um homem.,Uma pessoa.,5.0\nUm gato.,Um carro.,2.0\n",
     }.items():  # fmt: skip
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(rows, encoding="utf-8")
     folder = DataFolder(tmp_path, ("en", "ko", "pt", "ja"))
-    parts = {part.name: part.load for part in SETS["stsb-cross-dev"].parts(folder)}
-    korean = parts["stsb-cross-dev/en-ko"]().content
+    parts = {part.name: part.load for part in SETS[family].parts(folder)}
+    korean = parts[f"{family}/en-ko"]().content
     assert (korean.first, korean.second) == (["A man.", "A cat."], ["사람.", "차."])
-    assert parts["stsb-cross-dev/en-ja"] is None
-    assert "not the pairs of" in one_line(parts["stsb-cross-dev/en-pt"], InputError)
+    assert parts[f"{family}/en-ja"] is None
+    assert "not the pairs of" in one_line(parts[f"{family}/en-pt"], InputError)
