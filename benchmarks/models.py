@@ -62,7 +62,7 @@ def xquad(store: CachedEncoder, data: Path) -> dict[str, float]:
         name = asking if asking == answering else f"{asking} > {answering}"
         scores[name] = 100 * float(ranking(vectors_QM, grades)["mrr"].mean())
         if asking == answering:
-            for mode, score_QM in relevance_scores(documents, queries, vectors_QM).items():
+            for mode, score_QM in relevance_scores(documents, queries, vectors_QM, store.cosines()).items():
                 scores[f"{name} {mode}"] = 100 * float(ranking(score_QM, grades)["mrr"].mean())
 
     for code in LANGUAGES:

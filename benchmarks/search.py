@@ -91,7 +91,7 @@ English. No 95 % bootstrap interval is wider than ± {widest:.1f}.
 def _scores(store: CachedEncoder, documents: list[tuple[str, str]], queries: list[str]) -> dict[Mode, np.ndarray]:
     """The scores by mode of every document for every query, [Q, M]."""
     vectors_QM, _ = vector_scores(store, documents, queries)
-    return {"vectors": vectors_QM, **relevance_scores(documents, queries, vectors_QM)}
+    return {"vectors": vectors_QM, **relevance_scores(documents, queries, vectors_QM, store.cosines())}
 
 
 def _cells(scores: dict[Mode, np.ndarray], answers: list[int]) -> list[str]:
@@ -184,7 +184,8 @@ def main() -> None:
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=[*SECTIONS])
     options = parser.parse_args()
     body = """As `msdc search` ranks, by the same statements. Words: SQLite's FTS5 (BM25) x coverage of the query,
-+ 4 where every word matches. Vectors: cosine of the best passage. Both: the sum, with 20 x cosine.
++ 4 where every word matches. Vectors: cosine of the best passage. Both: the sum, with 1.84
+for each standard deviation of the model's cosines above their mean.
 
 """ + "\n\n".join(SECTIONS[name](options) for name in options.sections)
     write_page(options.write, "Search by words and by meaning", "; ".join(map(model_version, options.models)), body,

@@ -347,7 +347,8 @@ class Stage(Strict):
     mine_margin: Fraction = 0.0  # in cosine
     max_length: Length = 128  # tokens of a text
     # Texts before the student's sources, and before its targets and negatives, such as ["query: ", "passage: "]. The
-    # student gets them as prompts `query` and `passage`. None: its default prompt
+    # student gets them as prompts `query` and `passage`, in place of those it started with; two equal ones are its
+    # default, two empty ones leave it without prompts. None: its default prompt
     prompts: tuple[Prompt, Prompt] | None = None
     teacher_prompts: tuple[Prompt, Prompt] | None = None  # the same of the teacher; None: its default prompt
     learning_rate: PositiveFloat = 2e-5  # at the end of the warm-up

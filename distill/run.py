@@ -501,9 +501,12 @@ class Run:
             trained = student if stage.quantize is None else rounding.convert(student)
             # A model without done.json is from a run that was killed between the two; this one is equal to it.
             defaults = learner.defaults
-            if stage.prompts is not None:
-                named = dict(zip(("query", "passage"), stage.prompts, strict=True))
-                defaults = replace(defaults, prompts={**defaults.prompts, **named})
+            if stage.prompts is not None:  # those of the model that it started from are not what it was trained with
+                query, passage = stage.prompts
+                named = {name: text for name, text in (("query", query), ("passage", passage)) if text}
+                defaults = replace(
+                    defaults, prompts=named, default_prompt="query" if query and query == passage else None
+                )
             save_student(trained.cpu(), learner.tokenizer, folder.model, force=True, defaults=defaults)
             self.log({"stage": stage.name, "done": numbers})
             folder.finish(numbers)

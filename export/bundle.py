@@ -86,6 +86,13 @@ class Bundle(SentenceEncoder):
         """Hash of the model that was exported."""
         return self.manifest.model.source_sha256
 
+    def cosines(self) -> tuple[float, float] | None:
+        """Those of the float model, which every device stores in an index; measured if prompt or width were changed."""
+        stored = self.manifest.cosines
+        if stored is None or self.defaults != defaults_of(self.manifest):
+            return super().cosines()
+        return stored.mean, stored.deviation
+
     def _fingerprint(self) -> str:
         """sha256 over the runtime and the manifest, which holds the hashes of all files."""
         return hashlib.sha256(f"{self.runtime} {self.manifest.model_dump_json()}".encode()).hexdigest()

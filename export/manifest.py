@@ -102,6 +102,13 @@ class Parity(ManifestSection):
     outside: dict[str, int] | None = Field(default=None, description="operators outside the delegate, by name")
 
 
+class Cosines(ManifestSection):
+    """Mean and standard deviation of the float model's cosines of unrelated sentences, by which a search ranks."""
+
+    mean: Annotated[float, Field(ge=-1.001, le=1.001)]
+    deviation: Annotated[float, Field(ge=0, le=1.001)]
+
+
 class FloatScore(ManifestSection):
     """What the float model scores on a data set that `msdc bench` measures, under the bundle's own prompt and width."""
 
@@ -137,6 +144,7 @@ class Manifest(ManifestSection):
     default_prompt: str | None = Field(default=None, description="name of the prompt before every text")
     include_prompt: bool = Field(default=True, description="are the prompt's tokens pooled?")
     similarity: Similarity = Field(default="cosine", description="how its vectors are compared")
+    cosines: Cosines | None = None
     tokenizer: TokenizerPart
     programs: Programs
     model: ModelPart

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from msdc.encoders.encoder import own_vectors
+from msdc.encoders.encoder import own_vectors, unrelated_cosines
 from msdc.encoders.folder import with_prompt
 from msdc.errors import GateError, InputError, MsdcError
 from msdc.export.golden import (
@@ -30,6 +30,7 @@ from msdc.export.golden import (
     write_golden,
 )
 from msdc.export.manifest import (
+    Cosines,
     Manifest,
     ModelPart,
     Parity,
@@ -234,16 +235,18 @@ def _manifest(
     facts = plan.facts
     defaults = facts.defaults
 
-    def encoded(graded: list[str]) -> np.ndarray:
-        ids = facts.tokenizer.encode(with_prompt(defaults.prompt(), graded), plan.max_length)
+    def encoded(texts: list[str]) -> np.ndarray:
+        ids = facts.tokenizer.encode(with_prompt(defaults.prompt(), texts), plan.max_length)
         return plan.vectors(ids, golden.skip)[:, : defaults.truncate_dim]
 
+    spread = unrelated_cosines(facts.tokenizer, plan.max_length, encoded)
     counts = {("" if name == "total" else f"{name}_") + "parameters": n for name, n in plan.counts.items()}
     return Manifest(
         name=facts.name, target=options.target, width=plan.width, truncate_dim=defaults.truncate_dim,
         max_length=plan.max_length, vocabulary=plan.vocabulary, languages=list(facts.card.languages),
         precision=plan.precision, normalized=plan.normalized, gates="passed" if options.gates else "skipped",
         prompts=dict(defaults.prompts), default_prompt=defaults.default_prompt,
+        cosines=None if spread is None else Cosines(mean=spread[0], deviation=spread[1]),
         include_prompt=defaults.include_prompt, similarity=defaults.similarity, tokenizer=part,
         programs=Programs.model_validate(written.programs),
         model=ModelPart(**counts, config=plan.config, source_sha256=plan.source_sha256), parity=written.parity,

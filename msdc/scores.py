@@ -34,6 +34,13 @@ def cosine_rows(first_ND: np.ndarray, second_ND: np.ndarray) -> np.ndarray:
     return (first * second).sum(1) / np.where(norms == 0, 1.0, norms)
 
 
+def cosine_spread(vectors_ND: np.ndarray) -> tuple[float, float]:
+    """Mean and standard deviation of the cosines of all pairs of rows, with six decimals."""
+    unit_ND = unit_rows(vectors_ND).astype(np.float64)
+    cosines = (unit_ND @ unit_ND.T)[np.triu_indices(len(unit_ND), 1)]
+    return round(float(cosines.mean()), 6), round(float(cosines.std()), 6)
+
+
 def ranks(values_RN: np.ndarray) -> np.ndarray:
     """Ranks along the last axis, from 1, ties averaged; float64."""
     values_RN = np.asarray(values_RN)

@@ -23,7 +23,7 @@ from msdc.encoders.encoder import SentenceEncoder
 from msdc.errors import InputError
 from msdc.files import without_system_files
 from msdc.scores import unit_rows
-from msdc.search.ranking import Mode, add_document, match_words, rank, read_plan, run_all
+from msdc.search.ranking import Mode, add_document, match_words, rank, read_plan, run_all, sql
 from msdc.search.words import parse_query
 from msdc.text.passages import passage_texts
 from msdc.text.tabular import is_number
@@ -120,32 +120,40 @@ def _read_squad(path: Path) -> TaskData:
     return _data(path.name.split(".")[0], Collection(documents, queries, grades), [lines])
 
 
-def word_index(documents: Sequence[tuple[str, str]]) -> sqlite3.Connection:
-    """The words of documents (title, text) as an index has them, in memory; ids from 1."""
+def word_index(documents: Sequence[tuple[str, str]], cosines: tuple[float, float] | None = None) -> sqlite3.Connection:
+    """The words of documents (title, text) as an index has them, in memory; ids from 1.
+
+    `cosines` are the model's (`SentenceEncoder.cosines`), None for those of msdc-mini.
+    """
     database = sqlite3.connect(":memory:")
     run_all(database, "schema")
+    database.execute(sql("add_facts"), (None, None, None, None if cosines is None else json.dumps(cosines)))
     for number, (title, text) in enumerate(documents, 1):
         add_document(database, str(number), text, title, "{}", crc=0)
     return database
 
 
 def relevance_scores(
-    documents: Sequence[tuple[str, str]], queries: Sequence[str], cosine_QM: np.ndarray
+    documents: Sequence[tuple[str, str]],
+    queries: Sequence[str],
+    cosine_QM: np.ndarray,
+    cosines: tuple[float, float] | None = None,
 ) -> dict[Mode, np.ndarray]:
     """The score of every document for every question by which a search ranks, [Q, M], in the modes of words and of
     both.
 
-    A document without a word of the question has 0 by words.
+    A document without a word of the question has 0 by words. `cosines` are the mean and deviation of the model's
+    cosines, None for those of msdc-mini.
     """
     scores: dict[Mode, np.ndarray] = {mode: np.zeros(cosine_QM.shape) for mode in ("words", "both")}
-    database = word_index(documents)
+    database = word_index(documents, cosines)
     with database:
         for number, query in enumerate(queries):
             plan = read_plan(database, parse_query(query))
             matches, _ = match_words(database, plan, None, len(documents), ())
-            cosines = dict(enumerate(cosine_QM[number].tolist(), 1))
+            cosine_by_document = dict(enumerate(cosine_QM[number].tolist(), 1))
             for mode, score_QM in scores.items():
-                for row, score, *_ in rank(database, cosines if mode == "both" else {}, matches, mode):
+                for row, score, *_ in rank(database, cosine_by_document if mode == "both" else {}, matches, mode):
                     score_QM[number, row - 1] = score
     database.close()
     return scores
@@ -222,7 +230,7 @@ def score_retrieval(store: CachedEncoder, data: Collection, settings: Settings) 
     ]
     queries = [data.queries[key] for key in keys]
     vectors_QM, count = vector_scores(store, documents, queries, settings.index)
-    relevance = relevance_scores(documents, queries, vectors_QM)
+    relevance = relevance_scores(documents, queries, vectors_QM, store.cosines())
 
     def summary(score_QM: np.ndarray) -> tuple[dict[str, Any], Items]:
         measures = ranking(score_QM, grades)

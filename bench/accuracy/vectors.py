@@ -13,9 +13,12 @@ from typing import Protocol
 
 import numpy as np
 
+from msdc.encoders.encoder import SentenceEncoder
 from msdc.errors import InputError, MsdcError
 from msdc.files import atomic_path
 from msdc.progress import track
+from msdc.scores import cosine_spread
+from msdc.text.quickstart import unrelated_sentences
 
 CHUNK = 1024
 
@@ -88,6 +91,12 @@ class CachedEncoder:
             blocks.append(block_ND)
         self._table_UD = np.concatenate(blocks)
         self.encoded += len(positions)
+
+    def cosines(self) -> tuple[float, float] | None:
+        """Mean and standard deviation of the model's cosines of unrelated sentences, by which a search ranks."""
+        if isinstance(self.model, SentenceEncoder):
+            return self.model.cosines()
+        return cosine_spread(self.encode(unrelated_sentences()[0]))
 
     def count_truncated(self, texts: Sequence[str]) -> int | None:
         """How many of `texts` the model reads only in part; None of a model that does not tell."""

@@ -285,7 +285,7 @@ def _search(results: Sequence[scored.SearchScore]) -> Details:
         Field("MRR@10", lambda row: row.mrr, ",.1f"),
         Field("nDCG@10", lambda row: row.ranking.ndcg, ",.1f"),
     ]
-    note = "Words: SQLite's FTS5 (BM25). Both: bm25 + 20 x the cosine of the best passage, as msdc search ranks."
+    note = "Words: SQLite's FTS5 (BM25). Both: bm25 + the scaled cosine of the best passage, as msdc search ranks."
     return ([draw("Search by vectors, words and both", fields, rows, note)] if rows else []), []
 
 

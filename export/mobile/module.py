@@ -103,11 +103,16 @@ class GoldenEncoder(SentenceEncoder):
         self.full = golden["vectors"][runtime]
         self.texts = [text.removeprefix(self.defaults.prompt()) for text in golden["texts"]]
         self._row = {tuple(ids): row for row, ids in enumerate(golden["ids"])}
+        self._spread = manifest.cosines
 
     @property
     def full_width(self) -> int:
         """Width of the stored vectors."""
         return int(self.full.shape[1])
+
+    def cosines(self) -> tuple[float, float] | None:
+        """Those of the manifest, as the device has them."""
+        return None if self._spread is None else (self._spread.mean, self._spread.deviation)
 
     def _vectors(self, rows: list[list[int]], *_: Any) -> np.ndarray:
         return np.asarray(self.full[[self._row[tuple(row)] for row in rows]])

@@ -23,9 +23,11 @@ from numpy.typing import ArrayLike, NDArray
 from msdc.encoders.folder import EncodeDefaults, Similarity, with_prompt
 from msdc.errors import InputError, did_you_mean
 from msdc.progress import track
-from msdc.scores import require_finite, unit_rows
+from msdc.scores import cosine_spread, require_finite, unit_rows
 from msdc.text.passages import passages
+from msdc.text.quickstart import unrelated_sentences
 from msdc.text.tokenizer import (
+    Reader,
     Tokenizer,
     count_truncated,
     pack_by_length,
@@ -63,6 +65,15 @@ def _listed(texts: Any) -> list[str]:
     listed: list[str] = [texts] if isinstance(texts, str) else getattr(texts, "to_pylist", lambda: list(texts))()
     require_texts(listed)
     return listed
+
+
+def unrelated_cosines(
+    tokenizer: Tokenizer, max_length: int, encode: Callable[[list[str]], NDArray[np.float32]]
+) -> tuple[float, float] | None:
+    """Mean and standard deviation of the cosines of unrelated sentences; see `SentenceEncoder.cosines`."""
+    reader = Reader(tokenizer, max_length)
+    sentences = next((texts for texts in unrelated_sentences() if not reader.unread(texts).any()), None)
+    return None if sentences is None else cosine_spread(encode(sentences))
 
 
 class SentenceEncoder:
@@ -183,6 +194,13 @@ class SentenceEncoder:
     def source(self) -> str:
         """The fingerprint of the float model; for a bundle that of the model it was exported from."""
         return self.fingerprint()
+
+    def cosines(self) -> tuple[float, float] | None:
+        """Mean and standard deviation of the cosines of unrelated sentences, by which a search weighs its vectors.
+
+        Of the first language of the embedded corpus that the model reads; None if there is none.
+        """
+        return unrelated_cosines(self.tokenizer, self.max_length, self.encode)
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids with special ids, truncated to `max_length`; no prompt is added."""

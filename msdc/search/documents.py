@@ -38,8 +38,8 @@ class Document(NamedTuple):
 
 @dataclass(frozen=True)
 class Hit:
-    """One entry. `score` ranks: `words` + 4 x the matched share, `cosine` of the best passage, or the sum with 20 x
-    cosine.
+    """One entry. `score` ranks: `words` + 4 x the matched share, `cosine` of the best passage, or the sum with the
+    scaled cosine.
 
     `words` is BM25 x coverage of the query's words. `cosine` and `words` are None where they are not part of the score:
     the other mode, a text without a vector. `text[start:end]` is the passage to show, `matches` are the spans of the

@@ -40,7 +40,7 @@ from msdc.search.documents import (
 )  # fmt: skip
 from msdc.search.file import IndexFile, is_index, read_document, require_index, stored_documents
 from msdc.search.matches import find_terms, merged, passage_to_show
-from msdc.search.passages import PassageEncoder
+from msdc.search.passages import IndexFacts, PassageEncoder, model_facts
 from msdc.search.ranking import (
     BLOCK,
     CANDIDATES,
@@ -142,9 +142,13 @@ class Index(IndexFile):
             and facts
             and {facts.get("model"), facts.get("source")}.isdisjoint((model.fingerprint(), model.source))
         ):
+            name = facts.get("name", "model")
+            same = name == model.name
+            former = f"another version of {name}" if same else f"another {name}, not with this {model.name}"
+            otherwise = "" if same else "open it with that model, or "
             raise OtherModel(
-                f"{self.path}: made with another {facts.get('name', 'model')}, not with this {model.name}; open it "
-                "with that model, or let `rebuild` encode its documents again"
+                f"{self.path}: made with {former}; {otherwise}encode its documents again: `rebuild()` in Python, "
+                "`msdc search FILE QUERY --index NEW` in the shell"
             )
         self._compared = facts.get("model")
         return model
@@ -200,9 +204,10 @@ class Index(IndexFile):
             for number, (entry, parts) in enumerate(zip(block, passages, strict=True))
         }
         keys = json.dumps([entry.id for entry in block if entry.id])
+        facts = self._facts()
         with self._transaction() as db:
             self._stale = True
-            self._create(db)
+            self._create(db, facts)
             self._require_same_model()
             if replace:
                 remove_documents(db, keys)
@@ -218,14 +223,19 @@ class Index(IndexFile):
                 written += [(row, part) for part in parts]
             add_passages(db, written)
 
-    def _create(self, db: sqlite3.Connection) -> None:
+    def _facts(self) -> IndexFacts | None:
+        """The facts of the model for a new index; an index in memory needs no identity of it."""
+        with self._lock, self._errors():
+            exists = not self._empty()
+        return None if exists or self._model_source is None else model_facts(self.model, self.path is not None)
+
+    def _create(self, db: sqlite3.Connection, facts: IndexFacts | None) -> None:
         """Create the tables with the first documents."""
         if self._empty():
-            model = None if self.path is None else self.model  # before there is a table that it is compared with
             run_all(db, "schema")
-            if model is not None:
-                db.execute(sql("add_facts"), (model.fingerprint(), model.name, model.source))
-                self._compared = model.fingerprint()
+            if facts is not None:
+                db.execute(sql("add_facts"), facts)
+                self._compared = facts[0]
 
     def _passages(self, block: Sequence[Document]) -> list[list[Passage]]:
         """The passages of documents: of the same id and text in the index, else of the cache or the model."""

@@ -5,7 +5,9 @@ Shapes: N distinct texts, D width.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +26,24 @@ Passages = dict[tuple[str, str], list[Passage]]  # of documents (title, text)
 def token_counter(model: SentenceEncoder) -> tuple[Callable[[Sequence[str]], list[int]], int]:
     """A function that counts tokens of texts, and how many the model reads after its own prompt: for `passages`."""
     return model.token_counter()
+
+
+class IndexFacts(NamedTuple):
+    """What an index stores of its model; None: not stored. `cosines` is JSON."""
+
+    fingerprint: str | None
+    name: str | None
+    source: str | None
+    cosines: str | None
+
+
+def model_facts(model: SentenceEncoder, identified: bool = True) -> IndexFacts:
+    """The facts of a model; without its identity where an index is not opened again."""
+    spread = model.cosines()
+    cosines = None if spread is None else json.dumps(spread)
+    if not identified:
+        return IndexFacts(None, None, None, cosines)
+    return IndexFacts(model.fingerprint(), model.name, model.source, cosines)
 
 
 class PassageEncoder:

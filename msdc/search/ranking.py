@@ -1,12 +1,14 @@
 """The ranking of a search: the statements of search.sql, which every platform runs alike.
 
-relevance = bm25 x coverage + 4 x matched + 20 x cosine + 100 x quoted phrases (search.sql, `words` and `ranked`).
+relevance = bm25 x coverage + 4 x matched + 1.84 x (cosine - mean) / deviation + 100 x quoted phrases (search.sql,
+`words` and `ranked`), with the mean and standard deviation of the model's cosines of unrelated sentences.
 """
 
 from __future__ import annotations
 
 import heapq
 import json
+import math
 import re
 import sqlite3
 import zlib
@@ -34,8 +36,8 @@ def sql(name: str) -> str:
     return _statements()[name]
 
 
-# Documents per transaction, documents that are ranked together, weight of a cosine.
-BLOCK, CANDIDATES, COSINE_WEIGHT = map(int, re.findall(r"\d+", sql("constants")))
+# Documents per transaction, documents that are ranked together.
+BLOCK, CANDIDATES = map(int, re.findall(r"\d+", sql("constants")))
 
 
 def run_all(db: sqlite3.Connection, name: str) -> None:
@@ -120,10 +122,12 @@ def rank(
     count = 0
     if len(others) > 2 * NEAREST:
         nearest = dict(heapq.nlargest(NEAREST, others.items(), key=lambda pair: pair[1]))
-        lowest = min(nearest.values())
-        lowest = lowest if mode == "vectors" else COSINE_WEIGHT * max(lowest, 0)
-        certain = lowest + 1e-4 * abs(lowest)  # scores are rounded to six digits
-        for scores in ranked(nearest):
+        page = list(ranked(nearest))
+        scores_of_nearest = [score for document, score, *_ in page if document in nearest]
+        certain = -math.inf  # a threshold that drops some of the nearest drops all others
+        if len(scores_of_nearest) == NEAREST:
+            certain = min(scores_of_nearest)
+        for scores in page:
             if scores[1] <= certain:
                 break
             count += 1

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from msdc.errors import InputError
 from msdc.search.blocks import passage_crc, replace_passages
 from msdc.search.file import IndexFile, read_document
-from msdc.search.passages import PassageEncoder
+from msdc.search.passages import PassageEncoder, model_facts
 from msdc.search.ranking import run_all, sql
 
 
@@ -30,6 +30,7 @@ def rebuild_passages(
     with file._transaction("DEFERRED"):
         if file._empty() or file._value("rebuild_state", identity) == "rebuilt":
             return 0
+    facts = model_facts(encoder.model)
     with file._transaction() as db:
         run_all(db, "create_rebuilt")
         db.execute(sql("begin_rebuild"), (identity,))
@@ -51,5 +52,5 @@ def rebuild_passages(
                 progress(*db.execute(sql("count_rebuilt")).fetchone())
             if not db.execute(sql("next_rebuilt"), (1,)).fetchall():
                 replace_passages(db)
-                db.execute(sql("add_facts"), (identity, encoder.model.name, encoder.model.source))
+                db.execute(sql("add_facts"), facts)
                 return count

@@ -47,12 +47,14 @@ CREATE TRIGGER inside BEFORE INSERT ON passages
 
 -- name: constants
 -- Documents that are written in one transaction; documents by words and by vectors that are ranked together (four times as
--- many, and again, for hits beyond them); the weight of a cosine in `ranked`.
-SELECT 256, 1000, 20
+-- many, and again, for hits beyond them).
+SELECT 256, 1000
 
 -- name: add_facts
--- The model's fingerprint, its name, and the identity of its weights, by which a phone's bundle is recognized.
-INSERT INTO facts VALUES ('model', ?1), ('name', ?2), ('source', ?3)
+-- The model's fingerprint, its name, the identity of its weights, by which a phone's bundle is recognized, and the mean and
+-- standard deviation of its cosines as JSON, or null: of pairs of unrelated sentences.
+INSERT INTO facts SELECT column1, column2 FROM (VALUES ('model', ?1), ('name', ?2), ('source', ?3), ('cosines', ?4))
+WHERE column2 IS NOT NULL
 
 -- name: check
 -- ?1: the source of the model, null for any. What is wrong with the file, or null, and the kind: version or model.
@@ -421,21 +423,26 @@ SELECT json_set(?1, '$.words', json((SELECT json_group_array(json(form)) FROM fo
 
 -- name: ranked
 -- ?1: [[document, cosine or null, and words, matched, same, quoted of the statement `words`], ...], ?2: {document: cosine} of
--- others, ?3: the mode, ?4: least cosine or null. Numbers have six digits, so that devices that round differently rank
--- alike. Relevance is the words part + 4 where every word matches + 20 x the cosine of the best passage (for an equal title
--- 1, and 4 more) + 100 for each quoted phrase.
-WITH candidates AS (
+-- others, ?3: the mode, ?4: least cosine or null. Numbers have six digits, sums four decimals, so that devices that round
+-- differently rank alike. Relevance is the words part + 4 where every word matches + 1.84 for each standard deviation that the cosine of the
+-- best passage is above the mean of the model's cosines (for an equal title a cosine of 1, and 4 more) + 100 for each quoted
+-- phrase. Cosines of msdc-mini have a deviation of 0.092: a weight of 20, which is also that of an index without the fact.
+WITH spread AS (
+  SELECT coalesce(json_extract(value, '$[0]'), 0) AS mean, 1.84 / max(coalesce(json_extract(value, '$[1]'), 0.092), 0.005) AS weight
+  FROM (SELECT max(value) AS value FROM facts WHERE name = 'cosines' AND json_valid(value))
+), candidates AS (
   SELECT json_extract(value, '$[0]') AS document, json_extract(value, '$[1]') AS cosine, json_extract(value, '$[2]') AS words,
     json_extract(value, '$[3]') AS matched, json_extract(value, '$[4]') AS same, json_extract(value, '$[5]') AS quoted
   FROM json_each(?1)
   UNION ALL SELECT CAST(key AS INTEGER), value, CASE WHEN ?3 <> 'vectors' THEN 0.0 END, 0, 0, 0 FROM json_each(?2)
 )
-SELECT document, CAST(printf('%.6g', CASE WHEN ?3 = 'vectors' THEN cosine
+SELECT document, CAST(printf(CASE ?3 WHEN 'both' THEN '%.4f' ELSE '%.6g' END, CASE WHEN ?3 = 'vectors' THEN cosine
     ELSE words + 4 * matched + 100 * quoted
-      + CASE WHEN ?3 = 'both' THEN 20 * max(coalesce(cosine, 0), same) + 4 * same ELSE 0 END END) AS REAL) AS score,
+      + CASE WHEN ?3 = 'both' THEN weight * (CASE WHEN same THEN 1 ELSE coalesce(cosine, mean) END - mean) + 4 * same
+        ELSE 0 END END) AS REAL) AS score,
   CASE WHEN cosine IS NOT NULL THEN CAST(printf('%.6g', cosine) AS REAL) END,
   CASE WHEN words IS NOT NULL THEN CAST(printf('%.6g', words) AS REAL) END
-FROM candidates WHERE ?4 IS NULL OR ?3 = 'words' OR coalesce(cosine, -1) >= ?4 OR matched >= 0.5
+FROM candidates, spread WHERE ?4 IS NULL OR ?3 = 'words' OR coalesce(cosine, -1) >= ?4 OR matched >= 0.5
 ORDER BY score DESC, document
 
 -- name: form

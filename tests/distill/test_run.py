@@ -415,6 +415,22 @@ def test_prompts_stay_with_the_student(tiny_tree, tmp_path, monkeypatch):
     assert not np.array_equal(student.encode(["a cat"]), student.encode(["a cat"], prompt=""))
 
 
+@pytest.mark.parametrize(
+    ("prompts", "named", "default"),
+    [
+        (["", ""], {}, None),
+        (["find: ", "find: "], {"query": "find: ", "passage": "find: "}, "query"),
+        (["ask: ", ""], {"query": "ask: "}, None),
+    ],
+)
+def test_prompts_of_a_stage_replace_those_that_the_student_began_with(tiny_tree, tmp_path, prompts, named, default):
+    folder = write_folder(tmp_path / "prompted", "default prompt")
+    stage = dict(tiny_tree["stages"][0], train="student", steps=1, evaluate_every=1, prompts=prompts)
+    recipe = parse_recipe(tiny_tree | {"assistant": None, "student": str(folder), "stages": [stage]}, "tiny")
+    student = msdc.load_encoder(Run(recipe, tmp_path / "run").run().student)
+    assert (dict(student.defaults.prompts), student.defaults.default_prompt) == (named, default)
+
+
 def test_a_teacher_of_states_uses_its_default_prompt(tmp_path):
     folder = write_folder(tmp_path / "prompted", "default prompt")
     vectors = msdc.load_encoder(folder).encode(["the cat sleeps"])

@@ -1,5 +1,6 @@
 """An index after an update of its model: its words, its documents, and the way to the new model."""
 
+import json
 import os
 import signal
 import subprocess
@@ -137,6 +138,7 @@ def test_the_facts_name_the_new_model(models, path):
         facts = dict(index._db.execute("SELECT name, value FROM facts"))
     assert facts == {
         "format": "3", "model": models[1].fingerprint(), "name": "tiny-student-4", "source": models[1].source,
+        "cosines": json.dumps(models[1].cosines()),
     }  # fmt: skip
 
 

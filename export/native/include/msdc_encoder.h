@@ -155,10 +155,12 @@ MSDC_API msdc_status msdc_top_k(const float *query, const float *vectors, size_t
 
 /* What a search index in SQLite needs of the core; SearchIndex of the Android and Swift modules has the rest. */
 
-/* sha256 of the model that the bundle was exported from ("" where bundle.json does not say), and its name; valid until
- * msdc_close. */
+/* sha256 of the model that the bundle was exported from, its name, and the mean and standard deviation of its cosines of
+ * unrelated sentences as a JSON array, by which a search weighs vectors against words; valid until msdc_close. The first and
+ * the last are "" where bundle.json has none. */
 MSDC_API const char *msdc_source(const msdc_encoder *encoder);
 MSDC_API const char *msdc_name(const msdc_encoder *encoder);
+MSDC_API const char *msdc_cosines(const msdc_encoder *encoder);
 
 /* `*reads` is 0 where more than half of a text's tokens stand for characters that the vocabulary lacks: such texts have
  * nearly the same vector, whatever they say. */

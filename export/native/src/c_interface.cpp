@@ -358,6 +358,10 @@ const char* msdc_source(const msdc_encoder* encoder) {
   return encoder == nullptr ? nullptr : encoder->encoder.manifest().source.c_str();
 }
 
+const char* msdc_cosines(const msdc_encoder* encoder) {
+  return encoder == nullptr ? nullptr : encoder->encoder.manifest().cosines.c_str();
+}
+
 const char* msdc_name(const msdc_encoder* encoder) {
   return encoder == nullptr ? nullptr : encoder->encoder.manifest().name.c_str();
 }

@@ -1,6 +1,7 @@
 #include "manifest.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "failure.h"
 #include "files.h"
@@ -83,6 +84,15 @@ Manifest Manifest::read(const std::string& folder) {
   check_seal(path, text, std::string(root.at("seal").text()));
   out.name = root.at("name").text();
   if (root.has("model")) out.source = root.at("model").at("source_sha256").text();
+  if (root.has("cosines") && !root.at("cosines").is_null()) {
+    const Json spread = root.at("cosines");
+    const auto millionths = [&](const char* name) {  // an app's locale may have a decimal comma
+      const double value = spread.at(name).number();
+      if (!(value >= -1.001 && value <= 1.001)) damaged(path + ": " + name + " of cosines is out of range");
+      return std::to_string(std::lround(value * 1e6)) + "e-6";
+    };
+    out.cosines = "[" + millionths("mean") + "," + millionths("deviation") + "]";
+  }
   out.width = small(root.at("width"), 1);
   out.vector_width = out.width;
   out.max_length = small(root.at("max_length"), 2);

@@ -42,6 +42,7 @@ struct Manifest {
   std::string folder;
   std::string name;
   std::string source;        // sha256 of the model that was exported, empty where the manifest does not say
+  std::string cosines;       // mean and standard deviation of unrelated sentences' cosines as JSON, or empty
   int32_t width = 0;         // numbers that a program gives
   int32_t vector_width = 0;  // numbers of a vector by default: `width`, or `truncate_dim`
   int32_t max_length = 0;

@@ -160,14 +160,15 @@ def test_relevance_is_that_of_a_search():
         ("", "Release 1.3.0"),
     ]
     queries = ["日本の首都", "大阪は", "istanbul BUYUK", "1.3.0", "sehir", "nothing"]
-    index = msdc.open_index([documents[0][1]], msdc.load_encoder("msdc-mini"))
+    model = msdc.load_encoder("msdc-mini")
+    index = msdc.open_index([documents[0][1]], model)
     index.remove(["1"])
     index.add({"id": str(number), "title": title, "text": text} for number, (title, text) in enumerate(documents))
     cosine_QM = np.zeros((len(queries), len(documents)))
     for number, query in enumerate(queries):
         for hit in index.search(query, mode="vectors").hits:
             cosine_QM[number, int(hit.id)] = hit.cosine
-    for mode, score_QM in relevance_scores(documents, queries, cosine_QM).items():
+    for mode, score_QM in relevance_scores(documents, queries, cosine_QM, model.cosines()).items():
         for query, score_M in zip(queries, score_QM, strict=True):
             hits = {int(hit.id): hit.score for hit in index.search(query, mode=mode).hits}
             assert [hits.get(number, 0.0) for number in range(4)] == pytest.approx(score_M.tolist(), abs=1e-3), query
@@ -193,3 +194,16 @@ def test_a_broken_set_is_one_line(beir, file, content, message):
     (beir / "other.json").write_text("[1]")
     with pytest.raises(InputError, match="neither a folder of a retrieval set nor SQuAD"):
         read_collection(beir / "other.json")
+
+
+def test_a_model_with_narrow_cosines_is_ranked_as_one_with_wide_ones():
+    """The same vectors with a constant part have other cosines; order and distances of the hits are the same."""
+    documents = [("", f"Entry {number} about {word}s") for number, word in enumerate(["cat", "train", "moon", "cake"])]
+    queries = ["train", "a moon 2", "nothing"]
+    cosine_QM = np.random.default_rng(5).uniform(-0.2, 0.9, (len(queries), len(documents)))
+    wide = relevance_scores(documents, queries, cosine_QM, (0.07, 0.092))["both"]
+    narrow = relevance_scores(documents, queries, 0.8 + 0.2 * cosine_QM, (0.8 + 0.2 * 0.07, 0.2 * 0.092))["both"]
+    assert narrow == pytest.approx(wide, abs=1e-3)
+    assert np.ptp(wide) > 10
+    # Without the model's own spread its cosines hardly differ.
+    assert relevance_scores(documents, queries, 0.8 + 0.2 * cosine_QM)["both"] != pytest.approx(wide, abs=1)

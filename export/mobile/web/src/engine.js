@@ -190,10 +190,11 @@ export class Engine {
 
   facts() {
     const { name, width, max_length: maxLength, truncate_dim, prompts, default_prompt, languages } = this.manifest;
-    const runtime = this.ort.env.versions?.web ?? null;
+    const runtime = this.ort.env.versions?.web ?? null, { mean, deviation } = this.manifest.cosines ?? {};
     return {
       name, width: truncate_dim ?? width, fullWidth: width, maxLength, prompts, defaultPrompt: default_prompt,
-      languages, runtime, source: this.manifest.model.source_sha256, threads: this.ort.env.wasm.numThreads,
+      languages, runtime, source: this.manifest.model.source_sha256,
+      cosines: mean === undefined ? null : [mean, deviation], threads: this.ort.env.wasm.numThreads,
       memoryBytes: heaps.reduce((sum, memory) => sum + memory.buffer.byteLength, 0),
     };
   }

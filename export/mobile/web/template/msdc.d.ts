@@ -83,6 +83,8 @@ export class Encoder {
   readonly languages: string[];
   /** Hash of the model that the bundle was exported from: a search index is made with one. */
   readonly source: string;
+  /** Mean and standard deviation of the model's cosines of unrelated sentences, by which a search ranks; null: unknown. */
+  readonly cosines: [mean: number, deviation: number] | null;
   readonly prompts: Record<string, string>;
   readonly defaultPrompt: string | null;
   /** Release of onnxruntime-web. */

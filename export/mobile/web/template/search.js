@@ -166,6 +166,9 @@ async function passagesOf(block, encoder, model) {
 
 // --- filters ------------------------------------------------------------------------------------------------------------
 
+// The facts of an index of this encoder.
+const factsOf = ({ source, name, cosines = null }) => [source, name, source, cosines && JSON.stringify(cosines)];
+
 const isRecord = (value) => Object(value) === value && !Array.isArray(value) && !(value instanceof Date);
 const isPlain = (value) => ["string", "boolean"].includes(typeof value) || Number.isFinite(value);
 
@@ -283,7 +286,7 @@ export class SearchIndex {
 
   /** Encodes all documents again with `encoder`; what was interrupted continues with the next call. */
   async rebuild(encoder, { onProgress = () => {}, signal } = {}) {
-    const model = await modelOf(encoder), { source, name } = encoder;
+    const model = await modelOf(encoder), { source } = encoder;
     const state = () => (this.#made ? this.#db.selectValue(SQL.rebuild_state, [source]) : "rebuilt");
     let count = 0;
     if (state() !== "rebuilt") {
@@ -309,7 +312,7 @@ export class SearchIndex {
         this.#db.exec(SQL.begin_finish);
         addPassages(this.#run, SQL, rebuiltPassages(this.#run, SQL));
         this.#db.exec(SQL.finish_rebuild);
-        this.#rows(SQL.add_facts, [source, name, source]);
+        this.#rows(SQL.add_facts, factsOf(encoder));
       });
     }
     this.#encoder = encoder;
@@ -364,8 +367,7 @@ export class SearchIndex {
   #write(block, made, replace) {
     if (!this.#made) {
       this.#db.exec(SQL.schema);
-      const { source, name } = this.#encoder;
-      this.#rows(SQL.add_facts, [source, name, source]);
+      this.#rows(SQL.add_facts, factsOf(this.#encoder));
     }
     let rows = block.map((one, at) => [one, made[at]]);
     // Of one id the last stays.

@@ -299,7 +299,8 @@ public final class SearchIndex: @unchecked Sendable {
   }
 
   private func addFacts(_ encoder: SentenceEncoder) throws {
-    try db.run(sql("add_facts"), [.text(encoder.source), .text(encoder.name), .text(encoder.source)])
+    let cosines = encoder.cosines.map { Value.text($0) } ?? .null
+    try db.run(sql("add_facts"), [.text(encoder.source), .text(encoder.name), .text(encoder.source), cosines])
   }
 
   /// Writes a document and its words; returns its row.

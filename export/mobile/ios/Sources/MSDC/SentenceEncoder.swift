@@ -50,6 +50,8 @@ public final class SentenceEncoder: @unchecked Sendable {
 
   // What vectors of an index are compared by: the sha256 of the model that was exported.
   let source: String
+  // By which an index weighs vectors against words, nil where the bundle has none.
+  let cosines: String?
   private let handle: OpaquePointer
   private let box: ProgramBox
   // One for single texts and one for lists: the core takes turns between them after each text.
@@ -81,6 +83,8 @@ public final class SentenceEncoder: @unchecked Sendable {
     self.box = box
     name = String(cString: msdc_name(opened))
     source = String(cString: msdc_source(opened))
+    let spread = String(cString: msdc_cosines(opened))
+    cosines = spread.isEmpty ? nil : spread
     width = Int(msdc_width(opened))
     maxLength = Int(msdc_max_length(opened))
   }

@@ -336,6 +336,10 @@ MSDC_JNI(jstring, source)(JNIEnv* env, jclass, jlong value) {
   return env->NewStringUTF(msdc_source(handle_of(value)->encoder));
 }
 
+MSDC_JNI(jstring, cosines)(JNIEnv* env, jclass, jlong value) {
+  return env->NewStringUTF(msdc_cosines(handle_of(value)->encoder));
+}
+
 MSDC_JNI(jbyteArray, name)(JNIEnv* env, jclass, jlong value) {
   return bytes(env, msdc_name(handle_of(value)->encoder));
 }

@@ -66,6 +66,8 @@ internal object NativeCore {
 
     @JvmStatic external fun source(handle: Long): String
 
+    @JvmStatic external fun cosines(handle: Long): String
+
     @JvmStatic external fun name(handle: Long): ByteArray
 
     @JvmStatic external fun canRead(handle: Long, text: ByteArray): Boolean

@@ -123,7 +123,7 @@ class SearchIndex private constructor(
     private fun create(encoder: SentenceEncoder) {
         if (!isEmpty()) return
         db.runAll("schema")
-        db.run(sql("add_facts"), encoder.source, encoder.name, encoder.source)
+        db.run(sql("add_facts"), encoder.source, encoder.name, encoder.source, encoder.cosines)
     }
 
     /** Writes a document and its words; returns its row. */
@@ -210,7 +210,7 @@ class SearchIndex private constructor(
                 if (documents.isNotEmpty()) progress(done.toInt(), total.toInt())
                 if (nextRebuilt(1).isNotEmpty()) return@transaction false
                 db.replacePassages(path)
-                db.run(sql("add_facts"), encoder.source, encoder.name, encoder.source)
+                db.run(sql("add_facts"), encoder.source, encoder.name, encoder.source, encoder.cosines)
                 true
             }
         }

@@ -46,6 +46,9 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
     // What vectors of an index are compared by: the sha256 of the model that was exported.
     internal val source: String = core.source(handle)
 
+    // By which an index weighs vectors against words, null where the bundle has none.
+    internal val cosines: String? = core.cosines(handle).ifEmpty { null }
+
     /** Longest input in tokens, special ids included; longer texts are cut. */
     val maxLength: Int = core.maxLength(handle)
 
