@@ -2,6 +2,7 @@
 
     python benchmarks/papers.py --data DATA --write docs/results/papers.md           # WORK: runs/papers
     python benchmarks/papers.py --data DATA --work WORK --tables lxs --seeds 1,2 --write PAGE
+    python benchmarks/papers.py --data DATA --work WORK --tables lxs --rows ugt,smlm   # two rows of the table
     python benchmarks/papers.py --data DATA --work WORK --no-run --write PAGE      # only write the page
 
 Trains the rows of benchmarks/small_tables.py, seed by seed, and appends each to WORK/rows.jsonl, its answers on the
@@ -343,10 +344,11 @@ def _section(
     by_row: dict[str, list[RowResult]] = {}
     for result in sorted(results, key=lambda result: result.key):
         by_row.setdefault(result.key[1], []).append(result)
+    missing = ", ".join(row.label for row in table.rows if row.name not in by_row)
     return "\n\n".join([
         f"## {table.title}",
         table.note,
-        _scores(table, by_row, gold),
+        _scores(table, by_row, gold) + (f"\n\nNot trained: {missing}." if missing else ""),
         "Scored on: " + "; ".join(f"{name}: {notes[name]}" for name in table.sets) + ".",
         f"### Orderings, by {table.measures[0].name}",
         "\n".join(lines),
@@ -376,6 +378,21 @@ def page(tables: Sequence[PaperTable], results: Sequence[RowResult], gold: Gold,
             ),
         ]
     )
+
+
+def rows_to_train(tables: Sequence[PaperTable], names: str | None) -> dict[str, list[Row]]:
+    """The rows of each table that `names`, separated by commas, contains; all without it.
+
+    Raises:
+        ValueError: a name is in none of the tables.
+    """
+    if names is None:
+        return {table.name: list(table.rows) for table in tables}
+    row_names = names.split(",")
+    unknown = set(row_names) - {row.name for table in tables for row in table.rows}
+    if unknown:
+        raise ValueError(f"no row {', '.join(sorted(unknown))} in {', '.join(table.name for table in tables)}")
+    return {table.name: [row for row in table.rows if row.name in row_names] for table in tables}
 
 
 def train(row: Row, recipe: Recipe, folder: Path, runs: Path) -> tuple[Encoder, dict[str, Any]]:
@@ -434,15 +451,20 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="data folder (docs/guides/data.md)")
     parser.add_argument("--work", type=Path, default=Path("runs/papers"), help="folder of runs, rows and answers")
     parser.add_argument("--tables", default=",".join(table.name for table in TABLES), help="trained, and on the page")
+    parser.add_argument("--rows", help="rows of these tables by name, trained and on the page; default: all")
     parser.add_argument("--seeds", default="1,2,3,4,5", help="default: 1 to 5")
     parser.add_argument("--no-run", action="store_true", help="train nothing, render the page only")
     options = parser.parse_args()
     torch.set_num_threads(1)
     stored_rows = KeptRows(options.work / "rows.jsonl")
     tables = [table for table in TABLES if table.name in options.tables.split(",")]
+    try:
+        rows_by_table = rows_to_train(tables, options.rows)
+    except ValueError as error:
+        parser.error(f"--rows: {error}")
     for seed in () if options.no_run else map(int, options.seeds.split(",")):
         for table in tables:
-            for row in (row for row in table.rows if seed <= row.seeds):
+            for row in (row for row in rows_by_table[table.name] if seed <= row.seeds):
                 if stored_rows.has(table=table.name, row=row.name, seed=seed):
                     continue
                 print(f"{table.name}, {row.name}, seed {seed}", file=sys.stderr, flush=True)
@@ -454,7 +476,7 @@ def main() -> None:
     results = [
         result
         for result in with_answers(stored_rows, options.work)
-        if result.key[0] in [table.name for table in tables]
+        if result.key[1] in [row.name for row in rows_by_table.get(result.key[0], ())]
     ]
     measured = [table for table in tables if any(result.key[0] == table.name for result in results)]
     read = {name: read_set(name, options.data) for table in measured for name in table.sets}

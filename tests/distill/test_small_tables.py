@@ -141,6 +141,32 @@ def test_language_bias_is_the_pool_minus_the_mean_of_its_sets():
     assert np.abs(unshifted.resampled(measure, gold)).max() < 1e-6
 
 
+def test_rows_are_chosen_by_name():
+    papers, small_tables = importlib.import_module("papers"), importlib.import_module("small_tables")
+    tables = (small_tables.LXS, small_tables.DISTILCSE)
+    assert papers.rows_to_train(tables, None)["lxs"] == list(small_tables.LXS.rows)
+    chosen = papers.rows_to_train(tables, "ckd,smlm,kd")
+    assert {table: [row.name for row in rows] for table, rows in chosen.items()} == {
+        "lxs": ["smlm"],
+        "distilcse": ["kd", "ckd"],
+    }
+    with pytest.raises(ValueError, match="no row nothing in lxs, distilcse"):
+        papers.rows_to_train(tables, "kd,nothing")
+
+
+def test_a_page_names_the_rows_that_were_not_trained():
+    papers, small_tables = importlib.import_module("papers"), importlib.import_module("small_tables")
+    lxs, row_results = small_tables.LXS, []
+    for row, right in (("ugt-align-sim", (300, 301, 302)), ("ugt", (100, 101, 99))):
+        for row_result in results(papers, row, right):
+            answers = dict.fromkeys(lxs.sets, row_result.answers["XSR en-de"])
+            scores = dict.fromkeys(lxs.sets, row_result.raw["scores"]["XSR en-de"])
+            row_results.append(papers.RowResult(row_result.raw | {"scores": scores, "precision": "bfloat16"}, answers))
+    text = papers.page((lxs,), row_results, dict.fromkeys(lxs.sets), dict.fromkeys(lxs.sets, ""))
+    assert "Not trained: UGT+align, UGT+sim, XTR, SMLM, MLM, MLM+XTR." in text
+    assert text.count("* **") == 1  # the only ordering of two trained rows
+
+
 def test_every_row_is_a_recipe_and_every_ordering_names_rows():
     small_tables = importlib.import_module("small_tables")
     for table in small_tables.TABLES:

@@ -187,12 +187,14 @@ def test_shipped_files_name_pages_that_exist():
 
 
 def test_one_version():
-    """The package has the changelog's first version, with .dev0 until released; CITATION names the last released."""
+    """Package and CITATION have the changelog's first version, with .dev0 and without a date until it is released."""
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     headings = re.findall(r"^## (\S+) - (\d{4}-\d\d-\d\d|unreleased)$", changelog, re.MULTILINE)
-    assert __version__ == headings[0][0] + (".dev0" if headings[0][1] == "unreleased" else "")
-    version, date = next(heading for heading in headings if heading[1] != "unreleased")
-    assert f"version: {version}\ndate-released: {date}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    version, date = headings[0]
+    assert __version__ == version + (".dev0" if date == "unreleased" else "")
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.findall(r"^version: (.+)$", citation, re.MULTILINE) == [__version__]
+    assert re.findall(r"^date-released: (.+)$", citation, re.MULTILINE) == [date] * (date != "unreleased")
 
 
 def test_readme_is_short():
