@@ -49,9 +49,10 @@ def page_to_write(text: str) -> Path:
     """The page that `--write` names, before anything is measured.
 
     Raises:
-        argparse.ArgumentTypeError: the checkout has no commit or has local changes, other than of results pages.
+        argparse.ArgumentTypeError: the checkout has no commit, or has local changes or files that git does not track,
+            other than of results pages.
     """
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/results")
+    changed = local_changes()
     if not git("rev-parse", "HEAD"):
         raise argparse.ArgumentTypeError("a page names the commit that it was measured with: this is no git checkout")
     if changed:
@@ -130,18 +131,39 @@ def git(*words: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
+def local_changes() -> str:
+    """Changed files and those that git does not track, other than results pages."""
+    return git("status", "--porcelain", "--untracked-files=all", "--", ".", ":!docs/results", ":!docs/images")
+
+
+def measured_files(folder: Path) -> list[Path]:
+    """What decides a model's vectors: weights, the vocabulary that msdc reads, prompts.
+
+    Raises:
+        SystemExit: a file of a shipped model differs from the commit, or is not in it.
+    """
+    vocabulary = "tokenizer.model" if (folder / "tokenizer.model").is_file() else "tokenizer.json"
+    names = ("model.safetensors", vocabulary, "config_sentence_transformers.json")
+    files = [folder / name for name in names if (folder / name).is_file()]
+    if folder.resolve().is_relative_to(ROOT):
+        for file in files:
+            committed = git("rev-parse", f"HEAD:{file.resolve().relative_to(ROOT).as_posix()}")
+            if committed != git("hash-object", str(file.resolve())):
+                raise SystemExit(f"{file.name} of {folder.name} is not the one of the commit: commit it, then measure")
+    return files
+
+
 def code_version() -> str:
     """Version of the package and commit of the checkout, with a note when files other than results pages changed."""
     commit = git("rev-parse", "--short=12", "HEAD")
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/results")
+    changed = local_changes()
     return f"msdc {__version__}" + (f", commit {commit}{', with local changes' if changed else ''}" if commit else "")
 
 
 def model_version(name: str) -> str:
     """Name of a model and the sha256 of its weights and of its vocabulary."""
-    folder = Path(locate_model(name))
-    files = [file for file in ("model.safetensors", "tokenizer.model", "tokenizer.json") if (folder / file).is_file()]
-    return f"{name} ({', '.join(f'`{file}` sha256 `{sha256_file(folder / file)}`' for file in files)})"
+    files = measured_files(Path(locate_model(name)))
+    return f"{name} ({', '.join(f'`{file.name}` sha256 `{sha256_file(file)}`' for file in files)})"
 
 
 def newest(instruction_sets: Sequence[str]) -> list[str]:

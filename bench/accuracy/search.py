@@ -120,17 +120,33 @@ def _read_squad(path: Path) -> TaskData:
     return _data(path.name.split(".")[0], Collection(documents, queries, grades), [lines])
 
 
-def word_index(documents: Sequence[tuple[str, str]], cosines: tuple[float, float] | None = None) -> sqlite3.Connection:
-    """The words of documents (title, text) as an index has them, in memory; ids from 1.
+class MatchedWords:
+    """Documents (title, text) and queries whose words are matched once, to be ranked with several models' vectors."""
 
-    `cosines` are the model's (`SentenceEncoder.cosines`), None for those of msdc-mini.
-    """
-    database = sqlite3.connect(":memory:")
-    run_all(database, "schema")
-    database.execute(sql("add_facts"), (None, None, None, None if cosines is None else json.dumps(cosines)))
-    for number, (title, text) in enumerate(documents, 1):
-        add_document(database, str(number), text, title, "{}", crc=0)
-    return database
+    def __init__(self, documents: Sequence[tuple[str, str]], queries: Sequence[str]) -> None:
+        self._database = sqlite3.connect(":memory:")
+        run_all(self._database, "schema")
+        for number, (title, text) in enumerate(documents, 1):
+            add_document(self._database, str(number), text, title, "{}", crc=0)
+        plans = (read_plan(self._database, parse_query(query)) for query in queries)
+        self._matches = [match_words(self._database, plan, None, len(documents), ())[0] for plan in plans]
+
+    def scores(self, mode: Mode, cosine_QM: np.ndarray, cosines: tuple[float, float] | None = None) -> np.ndarray:
+        """The score of every document for every query by which a search ranks, [Q, M].
+
+        A document without a word of the query has 0 by words. `cosines` are the mean and deviation of the model's
+        cosines (`SentenceEncoder.cosines`), None for those of msdc-mini.
+        """
+        score_QM = np.zeros(cosine_QM.shape)
+        with self._database as database:
+            database.execute("DELETE FROM facts WHERE name = 'cosines'")
+            fact = None if cosines is None else json.dumps(cosines)
+            database.execute(sql("add_facts"), (None, None, None, fact))
+            for number, matches in enumerate(self._matches):
+                by_document = {} if mode == "words" else dict(enumerate(cosine_QM[number].tolist(), 1))
+                for row, score, *_ in rank(database, by_document, matches, mode):
+                    score_QM[number, row - 1] = score
+        return score_QM
 
 
 def relevance_scores(
@@ -139,24 +155,10 @@ def relevance_scores(
     cosine_QM: np.ndarray,
     cosines: tuple[float, float] | None = None,
 ) -> dict[Mode, np.ndarray]:
-    """The score of every document for every question by which a search ranks, [Q, M], in the modes of words and of
-    both.
-
-    A document without a word of the question has 0 by words. `cosines` are the mean and deviation of the model's
-    cosines, None for those of msdc-mini.
-    """
-    scores: dict[Mode, np.ndarray] = {mode: np.zeros(cosine_QM.shape) for mode in ("words", "both")}
-    database = word_index(documents, cosines)
-    with database:
-        for number, query in enumerate(queries):
-            plan = read_plan(database, parse_query(query))
-            matches, _ = match_words(database, plan, None, len(documents), ())
-            cosine_by_document = dict(enumerate(cosine_QM[number].tolist(), 1))
-            for mode, score_QM in scores.items():
-                for row, score, *_ in rank(database, cosine_by_document if mode == "both" else {}, matches, mode):
-                    score_QM[number, row - 1] = score
-    database.close()
-    return scores
+    """`MatchedWords.scores` in the modes of words and of both."""
+    matched = MatchedWords(documents, queries)
+    modes: tuple[Mode, ...] = ("words", "both")
+    return {mode: matched.scores(mode, cosine_QM, cosines) for mode in modes}
 
 
 def vector_scores(

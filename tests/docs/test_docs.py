@@ -148,12 +148,16 @@ def test_a_changed_figure_is_found():
 
 
 def test_pages_are_about_the_shipped_model():
-    """A page that names msdc-mini as its model gives the sha256 of the weights that are shipped."""
-    weights = sha256_file(ROOT / "msdc/models/msdc-mini/model.safetensors")
+    """The sha256 of every file that a page names of a shipped model is that of the file that ships."""
     for page in ROOT.glob("docs/results/*.md"):
-        model = re.search(r"^\* Model: (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-        if model and "msdc-mini" in model[1]:
-            assert weights in model[1], relative(page)
+        models = re.search(r"^\* Model: (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        for name, files in re.findall(r"(msdc-\w+) \((.+?)\)", models[1] if models else ""):
+            for file, stated in re.findall(r"`([\w.]+)` sha256 `(\w+)`", files):
+                path = ROOT / "msdc/models" / name / file
+                assert path.is_file(), f"{relative(page)}: {name} ships without {file}"
+                assert stated == sha256_file(path), (
+                    f"{relative(page)}: measured another {file} of {name}: measure again"
+                )
 
 
 def test_results_are_listed_with_their_origin():

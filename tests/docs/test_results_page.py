@@ -43,6 +43,28 @@ def test_a_page_is_written_from_a_clean_commit_only(checkout, capsys):
     assert results_page.code_version().endswith("with local changes")
     git("commit", "-qam", "two")
     results_page.page_to_write("x.md")
+    # A file that is measured but not committed.
+    (root / "weights.bin").write_text("1\n")
+    with pytest.raises(argparse.ArgumentTypeError, match="commit first"):
+        results_page.page_to_write("x.md")
+
+
+def test_a_shipped_model_is_measured_as_it_is_committed(checkout):
+    root, git = checkout
+    (root / "model").mkdir()
+    for name in ("model.safetensors", "tokenizer.json"):
+        (root / "model" / name).write_text(name)
+    with pytest.raises(SystemExit, match="commit it, then measure"):
+        results_page.measured_files(root / "model")
+    git("add", ".")
+    git("commit", "-qm", "model")
+    assert [file.name for file in results_page.measured_files(root / "model")] == [
+        "model.safetensors",
+        "tokenizer.json",
+    ]
+    (root / "model/tokenizer.json").write_text("other")
+    with pytest.raises(SystemExit, match=r"tokenizer\.json of model is not the one of the commit"):
+        results_page.measured_files(root / "model")
 
 
 def test_outside_a_checkout_no_page_is_written(tmp_path, monkeypatch):
@@ -52,9 +74,9 @@ def test_outside_a_checkout_no_page_is_written(tmp_path, monkeypatch):
         results_page.page_to_write("x.md")
 
 
-def test_rows_of_a_page_are_of_one_commit(checkout):
-    root, git = checkout
-    file = root / "rows.jsonl"
+def test_rows_of_a_page_are_of_one_commit(checkout, tmp_path_factory):
+    _, git = checkout
+    file = tmp_path_factory.mktemp("work") / "rows.jsonl"
     results_page.KeptRows(file).add({"name": "first"})
     rows = results_page.KeptRows(file)
     assert rows.has(name="first")
