@@ -1,12 +1,12 @@
-"""Search by vectors, by words and by both: paragraphs in one language and across languages, small collections, codes.
+"""Search by vectors, by words and by both: paragraphs across languages, small collections, codes.
 
     python benchmarks/search.py --data DATA --write docs/results/search.md
 
 Small collections are those of benchmarks/collections: notes, help pages, products and messages of 26 to 40 entries,
 written for this project, with everyday questions that share few words with their answers. DATA holds
 `retrieval/NAME/corpus.jsonl`, `queries.jsonl`, `qrels/`. The sets `xquad-LANGUAGE` have the same ids: the
-questions in one language are asked of the paragraphs in another. `--sections` measures a part and prints it. What an
-index costs: benchmarks/search_costs.py.
+questions in one language are asked of the paragraphs in another. `--sections` measures a part and prints it. Questions
+to paragraphs of one language: benchmarks/models.py. What an index costs: benchmarks/search_costs.py.
 """
 
 from __future__ import annotations
@@ -21,36 +21,25 @@ import numpy as np
 from results_page import model_version, options_for, table, write_page
 
 import msdc
-from msdc.bench import evaluate_all
-from msdc.bench.accuracy.search import Collection, ranking, read_collection, relevance_scores, vector_scores
+from msdc.bench.accuracy.search import (
+    Collection,
+    MatchedWords,
+    ranking,
+    read_collection,
+    relevance_scores,
+    vector_scores,
+)
 from msdc.bench.accuracy.statistics import Items, interval
 from msdc.bench.accuracy.vectors import CachedEncoder
+from msdc.commands.models import shipped_models
 from msdc.search.ranking import Mode
 from msdc.search.words import index_words
 
 COLLECTIONS = Path(__file__).parent / "collections"
 MODES: tuple[Mode, ...] = ("vectors", "words", "both")
 LANGUAGES = ("en", "de", "es", "tr", "ar")
-
-
-def sets(options: argparse.Namespace) -> str:
-    """The scores of every set and model."""
-    rows = []
-    for model in options.models:
-        document = evaluate_all(model, options.set, data=options.data).as_json()
-        for result in document["results"]:
-            for mode, score in (("vectors", result), ("words", result["words"]), ("both", result["both"])):
-                low, high = score["interval"]
-                rows.append([
-                    result["name"].removeprefix("retrieval/"), result["model"], mode, f"{score['acc1']:.1f}",
-                    f"{score['mrr']:.1f} [{low:.1f}, {high:.1f}]",
-                ])  # fmt: skip
-    return f"""## In one language
-
-The ranking and msdc-mini's vocabulary and table were chosen on squad-it and squad-es; XQuAD was never used to choose.
-Neither is training text. In brackets: 95 % bootstrap interval.
-
-{table(("set", "model", "ranked by", "acc@1", "MRR@10"), rows)}"""
+POOLS = ("the nine that chose the ranking", "the three that chose nothing")
+UNUSED = ("help-pt", "mixed-travel", "notes-fr")
 
 
 def across(options: argparse.Namespace) -> str:
@@ -59,31 +48,39 @@ def across(options: argparse.Namespace) -> str:
         language: read_collection(options.data / "retrieval" / f"xquad-{language}").content for language in LANGUAGES
     }
     first = collections[LANGUAGES[0]]
+    stores = {name: CachedEncoder(msdc.load_encoder(name)) for name in options.models}
     cells: dict[tuple[str, str, str], list[str]] = {}
     widest = 0.0
-    for model in options.models:
-        store = CachedEncoder(msdc.load_encoder(model))
-        for asking, asked in collections.items():
-            for answering in collections.values():
-                if asked.grades != first.grades or list(answering.documents) != list(first.documents):
-                    raise SystemExit(f"xquad-{asking} and xquad-{LANGUAGES[0]} differ in their ids")
-                row_of_document = {key: row for row, key in enumerate(answering.documents)}
-                grades = [
-                    {row_of_document[document]: grade for document, grade in asked.grades[key].items()}
-                    for key in asked.queries
-                ]
-                documents, queries = list(answering.documents.values()), list(asked.queries.values())
-                scores = _scores(store, documents, queries)
-                for mode, score_QM in scores.items():
-                    items = Items(ranking(score_QM, grades)["mrr"])
-                    low, high = interval(items) or (0.0, 0.0)
-                    widest = max(widest, (high - low) / 2)
-                    cells.setdefault((model, mode, asking), []).append(f"{100 * items.values_N.mean():.1f}")
-    rows = [[*key, *cells[key]] for mode in MODES for key in cells if key[1] == mode]
+    for asking, asked in collections.items():
+        for answering in collections.values():
+            if asked.grades != first.grades or list(answering.documents) != list(first.documents):
+                raise SystemExit(f"xquad-{asking} and xquad-{LANGUAGES[0]} differ in their ids")
+            row_of_document = {key: row for row, key in enumerate(answering.documents)}
+            grades = [
+                {row_of_document[document]: grade for document, grade in asked.grades[key].items()}
+                for key in asked.queries
+            ]
+            documents, queries = list(answering.documents.values()), list(asked.queries.values())
+            words = MatchedWords(documents, queries)
+            scores: dict[tuple[str, Mode], np.ndarray] = {}
+            for name, store in stores.items():
+                cosine_QM, _ = vector_scores(store, documents, queries)
+                scores[name, "vectors"] = cosine_QM
+                scores[name, "both"] = words.scores("both", cosine_QM, store.cosines())
+                scores["any", "words"] = words.scores("words", cosine_QM)
+            for (name, mode), score_QM in scores.items():
+                items = Items(ranking(score_QM, grades)["mrr"])
+                low, high = interval(items) or (0.0, 0.0)
+                widest = max(widest, (high - low) / 2)
+                cells.setdefault((name, mode, asking), []).append(f"{100 * items.values_N.mean():.1f}")
+    rows = [
+        [*key, *cells[key]] for mode in MODES for name in ("any", *stores) for key in cells if key[:2] == (name, mode)
+    ]
     return f"""## Across languages
 
 MRR@10 on XQuAD: rows are the language of the question, columns that of the paragraphs. The paragraphs' titles are
-English. No 95 % bootstrap interval is wider than ± {widest:.1f}.
+English. No 95 % bootstrap interval is wider than ± {widest:.1f}. XQuAD shares its articles with squad-it and squad-es,
+which chose the ranking's constants.
 
 {table(("model", "ranked by", "question", *LANGUAGES), rows)}"""
 
@@ -94,30 +91,46 @@ def _scores(store: CachedEncoder, documents: list[tuple[str, str]], queries: lis
     return {"vectors": vectors_QM, **relevance_scores(documents, queries, vectors_QM, store.cosines())}
 
 
-def _cells(scores: dict[Mode, np.ndarray], answers: list[int]) -> list[str]:
+def _ranks(scores: dict[Mode, np.ndarray], answers: list[int]) -> dict[Mode, dict[str, np.ndarray]]:
+    """The measures of `ranking` by mode."""
+    return {mode: ranking(score_QM, [{answer: 1.0} for answer in answers]) for mode, score_QM in scores.items()}
+
+
+def _cells(ranks: dict[Mode, dict[str, np.ndarray]]) -> list[str]:
     """First hits and MRR@10 by mode."""
-    ranks = {mode: ranking(score_QM, [{answer: 1.0} for answer in answers]) for mode, score_QM in scores.items()}
     return [f"{ranks[mode]['acc1'].sum():.0f} ({100 * ranks[mode]['mrr'].mean():.1f})" for mode in MODES]
 
 
 def small(options: argparse.Namespace) -> str:
-    """First hits of everyday questions in small collections."""
-    rows = []
+    """First hits of everyday questions in small collections, those that chose the ranking and the others apart."""
+    rows, pools = [], []
     for model in options.models:
         store = CachedEncoder(msdc.load_encoder(model))
+        ranks_by_pool: dict[str, list[dict[Mode, dict[str, np.ndarray]]]] = {title: [] for title in POOLS}
         for file in sorted(COLLECTIONS.glob("*.json")):
             collection = json.loads(file.read_text(encoding="utf-8"))
             documents, queries = (
                 [tuple(row) for row in collection["docs"]],
                 [query for query, _ in collection["queries"]],
             )
-            cells = _cells(_scores(store, documents, queries), [answer - 1 for _, answer in collection["queries"]])
-            rows.append([file.stem, model, str(len(documents)), str(len(queries)), *cells])
+            ranks = _ranks(_scores(store, documents, queries), [answer - 1 for _, answer in collection["queries"]])
+            ranks_by_pool[POOLS[file.stem in UNUSED]].append(ranks)
+            rows.append([file.stem, model, str(len(documents)), str(len(queries)), *_cells(ranks)])
+        for title, parts in ranks_by_pool.items():
+            joined = {
+                mode: {name: np.concatenate([part[mode][name] for part in parts]) for name in ("acc1", "mrr")}
+                for mode in MODES
+            }
+            pools.append([title, model, str(len(joined["both"]["mrr"])), *_cells(joined)])
     return f"""## Small collections
 
-Questions whose answer is the first hit, MRR@10 in brackets. In `mixed` and `mixed-travel` entries have five and
-fourteen languages; `asked` names the language of the questions where it is another. The nine collections but help-pt,
-mixed-travel and notes-fr were used to choose the ranking.
+Questions whose answer is the first hit, MRR@10 in brackets. Nine collections were used to choose the ranking; help-pt,
+mixed-travel and notes-fr were not.
+
+{table(("collections", "model", "questions", *MODES), pools)}
+
+One by one; in `mixed` and `mixed-travel` entries have five and fourteen languages, `asked` names the language of the
+questions where it is another.
 
 {table(("collection", "model", "entries", "questions", *MODES), rows)}"""
 
@@ -161,8 +174,8 @@ def exact(options: argparse.Namespace) -> str:
     for model in options.models:
         store = CachedEncoder(msdc.load_encoder(model))
         for name, (documents, asked) in exact_sets().items():
-            cells = _cells(_scores(store, documents, [query for query, _ in asked]), [answer for _, answer in asked])
-            rows.append([name, model, str(len(documents)), str(len(asked)), *cells])
+            ranks = _ranks(_scores(store, documents, [query for query, _ in asked]), [answer for _, answer in asked])
+            rows.append([name, model, str(len(documents)), str(len(asked)), *_cells(ranks)])
     return f"""## Codes, dates, titles, beginnings of words
 
 One version, ISO date, part code or title of an entry is typed, or the first four letters of a word that only one entry
@@ -172,15 +185,14 @@ has (of the small collections together). First hits, MRR@10 in brackets.
 
 
 SECTIONS: dict[str, Callable[[argparse.Namespace], str]] = {
-    "sets": sets, "across": across, "small": small, "exact": exact,
+    "across": across, "small": small, "exact": exact,
 }  # fmt: skip
 
 
 def main() -> None:
     parser = options_for(__doc__, "search")
     parser.add_argument("--data", type=Path, help="folder with retrieval/")
-    parser.add_argument("--models", nargs="+", default=["msdc-mini"])
-    parser.add_argument("--set", nargs="+", default=["retrieval"], help="such as retrieval/squad-it (default: all)")
+    parser.add_argument("--models", nargs="+", default=[model.name for model in shipped_models()])
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=[*SECTIONS])
     options = parser.parse_args()
     body = """As `msdc search` ranks, by the same statements. Words: SQLite's FTS5 (BM25) x coverage of the query,
