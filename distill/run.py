@@ -151,8 +151,8 @@ class Run:
         if recipe.cache is not False:
             self.cache = Path(recipe.cache).expanduser() if recipe.cache else default_cache()
         if threads := recipe.threads or quota_threads():
+            self.open.callback(torch.set_num_threads, torch.get_num_threads())
             torch.set_num_threads(threads)
-        torch.manual_seed(recipe.seed)
         self._tables: dict[tuple[Corpus, ...], list[SourceTable]] = {}
         self._warnings: list[str] = []
         self._warned_lines: set[str] = set()
@@ -160,7 +160,9 @@ class Run:
 
     def run(self) -> RunResult:
         """Train all stages, then write the student's folder with its card."""
-        with self.open, warnings_to(self._note_warning):
+        # The caller's random numbers go on as if nothing had been drawn.
+        with self.open, torch.random.fork_rng(), warnings_to(self._note_warning):
+            torch.manual_seed(self.recipe.seed)
             self.prepare()
             # The student is cut when its first stage begins: from the assistant that the earlier stages trained.
             results = {plan.stage.name: self.run_stage(plan) for plan in self.recipe.plans}

@@ -18,6 +18,7 @@ from msdc import __version__
 from msdc.errors import MsdcError, did_you_mean, named_memory, printable
 from msdc.extras import named_extras
 from msdc.lazy import load
+from msdc.progress import print_messages
 
 # subcommand -> (module:attribute, help line). The help lines are here so that `msdc --help` imports no subcommand.
 VERBS = {
@@ -201,6 +202,7 @@ def main(arguments: list[str] | None = None) -> None:
     # --debug is accepted anywhere on the line, not only before the subcommand.
     debug, words = "--debug" in arguments, [word for word in arguments if word != "--debug"]
     verb = next((word for word in words if word in VERBS), "")
+    print_messages()
     quiet_libraries()
     _keep_quota()
     _end_by_signals()

@@ -23,6 +23,7 @@ from pathlib import Path
 import psutil
 
 from msdc.errors import InputError, MsdcError
+from msdc.progress import is_command_line
 
 # Limit of output and of errors of one child. Our runner prints a few lines, a compiler's errors are far below.
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024
@@ -41,16 +42,29 @@ class Captured:
         return ["", *(line.strip() for line in self.text.splitlines() if line.strip())][-1]
 
 
+def _flush() -> None:
+    with contextlib.suppress(AttributeError, ValueError, OSError):
+        sys.stderr.flush()
+
+
 @contextlib.contextmanager
 def quiet() -> Iterator[Captured]:
-    """Send file descriptor 2 (C++ logs included) to a temporary file, and silence Python's warnings.
+    """On the command line, send file descriptor 2 (C++ logs included) to a temporary file, and silence warnings.
 
-    The text is readable in the yielded object after the block, also when the block raised.
+    The text is readable in the yielded object after the block, also when the block raised. In another program's process
+    nothing is changed: streams, warnings and logging are its own, and so is what libraries print.
     """
     captured = Captured()
+    try:
+        descriptor = os.dup(2) if is_command_line() else None
+    except OSError:  # started without standard error
+        descriptor = None
+    if descriptor is None:
+        yield captured
+        return
     with _QUIET, tempfile.TemporaryFile() as sink:
-        sys.stderr.flush()
-        descriptor, level = os.dup(2), logging.root.manager.disable
+        _flush()
+        level = logging.root.manager.disable
         try:
             os.dup2(sink.fileno(), 2)
             logging.disable(logging.WARNING)
@@ -59,7 +73,7 @@ def quiet() -> Iterator[Captured]:
                 yield captured
         finally:
             logging.disable(level)
-            sys.stderr.flush()
+            _flush()
             os.dup2(descriptor, 2)
             os.close(descriptor)
             sink.seek(max(0, sink.seek(0, os.SEEK_END) - MAX_KEPT_BYTES))

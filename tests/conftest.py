@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from msdc.progress import print_messages
 from msdc.text import quickstart
 
+# As on the command line; what another program's process gets is tested in children (tests/msdc/test_library.py).
+print_messages()
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # A forked child does not collect what its parent left: a destructor may wait for threads that are not in the child.
 if hasattr(os, "register_at_fork"):

@@ -6,7 +6,6 @@ Shapes: N texts or pairs, D width, F features (D, or 2 D for pairs).
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from msdc.bench.accuracy.statistics import Items, interval
 from msdc.bench.accuracy.task import AccuracyTask, Outcome, Settings, TaskData
 from msdc.bench.accuracy.vectors import CachedEncoder
 from msdc.errors import InputError
+from msdc.processes import quiet
 from msdc.text.text_files import Lines, read_lines
 
 # inverse regularisation strengths tried; chosen on the development file, or by 5-fold cross-validation on training rows
@@ -110,7 +110,6 @@ def fit_by_minibatches(features_ND: np.ndarray, labels: list[str], strength: flo
     The logistic regression of `fit_linear` has one optimum whatever the start; what varies between runs of the papers'
     classifiers is start and order.
     """
-    from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPClassifier
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -119,9 +118,7 @@ def fit_by_minibatches(features_ND: np.ndarray, labels: list[str], strength: flo
         (), alpha=1.0 / strength, batch_size=min(32, len(labels)), max_iter=EPOCHS, tol=0.0, n_iter_no_change=EPOCHS,
         random_state=seed,
     )  # fmt: skip
-    with warnings.catch_warnings():
-        # The number of epochs is fixed: that the loss still falls at its end is no fault.
-        warnings.simplefilter("ignore", category=ConvergenceWarning)
+    with quiet():  # the number of epochs is fixed: that the loss still falls at its end is no fault
         return make_pipeline(StandardScaler(), linear).fit(features_ND, labels)
 
 

@@ -23,7 +23,7 @@ from msdc.encoders.encoder import SentenceEncoder
 from msdc.errors import InputError
 from msdc.files import without_system_files
 from msdc.scores import unit_rows
-from msdc.search.ranking import Mode, add_document, match_words, rank, read_plan, run_all, sql
+from msdc.search.ranking import Connection, Mode, add_document, match_words, rank, read_plan, run_all, sql
 from msdc.search.words import parse_query
 from msdc.text.passages import passage_texts
 from msdc.text.tabular import is_number
@@ -124,7 +124,7 @@ class MatchedWords:
     """Documents (title, text) and queries whose words are matched once, to be ranked with several models' vectors."""
 
     def __init__(self, documents: Sequence[tuple[str, str]], queries: Sequence[str]) -> None:
-        self._database = sqlite3.connect(":memory:")
+        self._database = sqlite3.connect(":memory:", factory=Connection)
         run_all(self._database, "schema")
         for number, (title, text) in enumerate(documents, 1):
             add_document(self._database, str(number), text, title, "{}", crc=0)

@@ -13,7 +13,6 @@ Shapes: B batch, T tokens, K inputs and N outputs of a linear map, V vocabulary,
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,8 +107,7 @@ def exported(model: GenericModel, max_length: int) -> onnx.ModelProto:
     names, values, shapes = zip(*inputs, strict=True)
     captured = None
     try:
-        with quiet() as captured, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quiet() as captured:
             exported_program = torch.onnx.export(
                 model, values, dynamo=True, opset_version=OPSET, verbose=False,
                 input_names=list(names), output_names=[OUTPUT], dynamic_shapes=shapes,

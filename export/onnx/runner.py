@@ -14,7 +14,6 @@ import onnxruntime
 
 from msdc.errors import InputError, MsdcError
 from msdc.machine import core_count, quota_threads
-from msdc.processes import quiet
 
 # The states of so many tokens stay in the cache of a core: a quarter faster than 4096 tokens on texts of 56.
 BATCH_TOKENS, MAX_BATCH = 512, 64
@@ -47,9 +46,8 @@ class OnnxRunner:
             options.inter_op_num_threads = 1
         self.pad_id, self.padded = pad_id, padded
         try:
-            with quiet():
-                what = program if isinstance(program, bytes) else str(program)
-                self.session = onnxruntime.InferenceSession(what, options, providers=["CPUExecutionProvider"])
+            what = program if isinstance(program, bytes) else str(program)
+            self.session = onnxruntime.InferenceSession(what, options, providers=["CPUExecutionProvider"])
         except Exception as error:
             name = "the program" if isinstance(program, bytes) else program
             raise InputError(f"{name}: ONNX Runtime refuses it ({' '.join(str(error).split())[:300]})") from error

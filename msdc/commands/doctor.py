@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import json
-import logging
 import os
 import shutil
 import subprocess
@@ -27,6 +26,7 @@ from msdc.errors import MsdcError
 from msdc.extras import ALL, EXTRAS, PACKAGES, QUICKSTART_PACKAGES, VERBS, extra_of, install_command, installed
 from msdc.files import user_cache
 from msdc.machine import Machine, read_machine
+from msdc.processes import quiet
 
 # Versions are read from the metadata of the installed package, not repeated here.
 BASE_PACKAGES = ("onnxruntime", "onnx", "sentencepiece", "tokenizers", "huggingface-hub")
@@ -96,16 +96,15 @@ def check_kernels() -> list[Check]:
     """Kernels inside the ExecuTorch and ONNX Runtime wheels."""
     checks = []
     if installed("executorch"):
-        # torchao warns about missing GPU extensions.
-        logging.disable(logging.WARNING)
         again = "pip install --force-reinstall executorch==1.5.1"
         try:
-            # The ExecuTorch extension needs the libraries of torch.
-            importlib.import_module("torch")
-            from executorch.runtime import Runtime
+            with quiet():  # torchao warns about missing GPU extensions
+                # The ExecuTorch extension needs the libraries of torch.
+                importlib.import_module("torch")
+                from executorch.runtime import Runtime
 
-            importlib.import_module("executorch.kernels.quantized")
-            runtime = Runtime.get()
+                importlib.import_module("executorch.kernels.quantized")
+                runtime = Runtime.get()
             names = [name for name in runtime.operator_registry.operator_names if "quantized_decomposed::" in name]
             backends = list(runtime.backend_registry.registered_backend_names)
             checks = [
@@ -117,7 +116,6 @@ def check_kernels() -> list[Check]:
         except Exception as error:
             detail = f"{type(error).__name__}: {str(error)[:100]}"
             checks = [Check("kernels", "ExecuTorch runtime", "missing", detail, True, again)]
-        logging.disable(logging.NOTSET)
     try:
         import onnxruntime
 
@@ -204,7 +202,7 @@ def examine() -> list[Check]:
     rules, machine = requirements(), read_machine()
     fits = (3, 11) <= sys.version_info[:2] < (3, 14)
     python = f"{'.'.join(map(str, sys.version_info[:3]))} (>=3.11,<3.14)"
-    checks = [_check("packages", "Python", fits, python, "use Python 3.11 to 3.13", True)]
+    checks = [_check("packages", "Python", fits, python, "use Python 3.11 to 3.14", True)]
     checks += [check_package(name, rules.get(name, "")) for name in BASE_PACKAGES]
     checks += [check_package(name, rules.get(name, ""), extra_of(module)) for module, (_, name) in PACKAGES.items()]
     return [*checks, *check_kernels(), *check_machine(machine), *check_quickstart(machine, Path.cwd()), *check_tools()]

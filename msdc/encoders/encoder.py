@@ -272,7 +272,7 @@ class SentenceEncoder:
         # Tokens of the prompt that are not pooled.
         skip = 0 if self.defaults.include_prompt else prompt_tokens(self.tokenizer, first, self.max_length)
         batches = pack_by_length([len(row) for row in rows], batch_tokens, batch_size or MOST_TEXTS)
-        shown = track(batches, f"encode with {self.name}", enabled=bool(show_progress_bar))
+        shown = track(batches, f"encode with {self.name}", enabled=bool(show_progress_bar), requested=True)
         vectors_ND = require_finite(self._vectors(rows, skip, shown, precision or "float32"), self.name)[:, :width]
         vectors_ND = unit_rows(vectors_ND) if normalize_embeddings else np.ascontiguousarray(vectors_ND)
         return vectors_ND[0] if isinstance(chosen, str) else vectors_ND

@@ -14,7 +14,7 @@ from msdc.errors import InputError, MsdcError, first_line
 from msdc.files import atomic_path, refuse_existing, refuse_pointer
 from msdc.search.blocks import check_passages
 from msdc.search.documents import Document
-from msdc.search.ranking import sql
+from msdc.search.ranking import Connection, sql
 from msdc.search.verified import forget, index_state, is_verified, remember, remember_own
 
 SUFFIXES = (".sqlite", ".db")
@@ -91,7 +91,9 @@ class IndexFile:
                     raise
 
     def _connect(self, database: Path | str, uri: bool = False) -> sqlite3.Connection:
-        return sqlite3.connect(database, LOCK_SECONDS, isolation_level=None, check_same_thread=False, uri=uri)
+        return sqlite3.connect(
+            database, LOCK_SECONDS, isolation_level=None, check_same_thread=False, factory=Connection, uri=uri
+        )
 
     def _copy(self, path: Path, full: bool) -> None:
         """Open a file that this user cannot write, or in a folder of this kind: as it is now, in memory."""

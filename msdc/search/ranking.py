@@ -12,11 +12,11 @@ import math
 import re
 import sqlite3
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from msdc.search.words import index_words
 
@@ -26,9 +26,30 @@ Mode = Literal["words", "vectors", "both"]
 Ranked = tuple[int, float, float | None, float | None]  # document, score, cosine, words part
 
 
+class Connection(sqlite3.Connection):
+    """A connection that binds a sequence of arguments to the numbered parameters of search.sql.
+
+    The module `sqlite3` of Python 3.14 takes numbered parameters from a mapping alone, with the name `:1` for `?1`.
+    """
+
+    def execute(self, statement: str, arguments: Sequence[Any] = (), /) -> sqlite3.Cursor:  # type: ignore[override]
+        """As of `sqlite3`, with the arguments by number."""
+        return super().execute(statement, numbered(arguments) if ":1" in statement else arguments)
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> sqlite3.Cursor:  # type: ignore[override]
+        """As of `sqlite3`, with the arguments by number."""
+        return super().executemany(statement, map(numbered, rows) if ":1" in statement else rows)
+
+
+def numbered(arguments: Sequence[Any]) -> dict[str, Any]:
+    """Arguments by their number from 1."""
+    return {str(number): value for number, value in enumerate(arguments, 1)}
+
+
 @cache
 def _statements() -> dict[str, str]:
-    return dict(part.split("\n", 1) for part in SEARCH_SQL.read_text(encoding="utf-8").split("-- name: ")[1:])
+    text = re.sub(r"\?(\d)", r":\1", SEARCH_SQL.read_text(encoding="utf-8"))
+    return dict(part.split("\n", 1) for part in text.split("-- name: ")[1:])
 
 
 def sql(name: str) -> str:

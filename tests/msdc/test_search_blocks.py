@@ -19,7 +19,7 @@ from msdc.errors import InputError
 from msdc.search import blocks, file, vectors
 from msdc.search.blocks import Passage, add_passages, read_blocks, remove_documents
 from msdc.search.index import Index
-from msdc.search.ranking import add_document, run_all
+from msdc.search.ranking import Connection, add_document, run_all
 from msdc.search.vectors import PassageVectors
 
 WIDTH = 4
@@ -63,7 +63,7 @@ def test_blocks_are_those_of_a_list(monkeypatch, most):
     """Added and removed at random: in memory as in a plain list, each block full but for removed ones."""
     monkeypatch.setattr(blocks, "MOST", most)
     chance, expected, read = np.random.default_rng(most), list[tuple[int, int, bytes]](), PassageVectors(WIDTH)
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+    with closing(sqlite3.connect(":memory:", isolation_level=None, factory=Connection)) as db:
         db.execute("PRAGMA foreign_keys = ON")
         run_all(db, "schema")
         number = 0

@@ -17,7 +17,7 @@ import msdc
 from msdc.errors import InputError
 from msdc.search import index as indexes
 from msdc.search.index import Index
-from msdc.search.ranking import WordMatch, rank, run_all
+from msdc.search.ranking import Connection, WordMatch, rank, run_all
 
 COLLECTIONS = sorted((Path(__file__).parents[2] / "benchmarks" / "collections").glob("*.json"))
 NOTES = ["Kubernetes upgrade on Friday", "Photosynthesis in algae", "Geburtstagsgeschenke für Oma",
@@ -348,7 +348,7 @@ def test_a_pasted_text_is_looked_for_by_its_rarest_words():
 def test_the_nearest_are_ranked_as_if_all_were(mode, threshold, monkeypatch):
     """Also with equal, negative and barely different cosines, and far beyond the nearest."""
     chance = np.random.default_rng(3)
-    with closing(sqlite3.connect(":memory:")) as db:
+    with closing(sqlite3.connect(":memory:", factory=Connection)) as db:
         run_all(db, "schema")
         for spread in (1.0, 1e-6, 0.0):
             cosines = dict(enumerate((0.4 + spread * chance.normal(size=900)).round(7).tolist()))
