@@ -200,8 +200,8 @@ def check_quickstart(machine: Machine, folder: Path) -> list[Check]:
 def examine() -> list[Check]:
     """Every check, in the order of printing."""
     rules, machine = requirements(), read_machine()
-    fits = (3, 11) <= sys.version_info[:2] < (3, 14)
-    python = f"{'.'.join(map(str, sys.version_info[:3]))} (>=3.11,<3.14)"
+    fits = (3, 11) <= sys.version_info[:2] < (3, 15)
+    python = f"{'.'.join(map(str, sys.version_info[:3]))} (>=3.11,<3.15)"
     checks = [_check("packages", "Python", fits, python, "use Python 3.11 to 3.14", True)]
     checks += [check_package(name, rules.get(name, "")) for name in BASE_PACKAGES]
     checks += [check_package(name, rules.get(name, ""), extra_of(module)) for module, (_, name) in PACKAGES.items()]
