@@ -344,7 +344,7 @@ def _section(
     by_row: dict[str, list[RowResult]] = {}
     for result in sorted(results, key=lambda result: result.key):
         by_row.setdefault(result.key[1], []).append(result)
-    missing = ", ".join(row.label for row in table.rows if row.name not in by_row)
+    missing = "; ".join(row.label for row in table.rows if row.name not in by_row)
     return "\n\n".join([
         f"## {table.title}",
         table.note,

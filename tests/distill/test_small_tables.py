@@ -163,7 +163,7 @@ def test_a_page_names_the_rows_that_were_not_trained():
             scores = dict.fromkeys(lxs.sets, row_result.raw["scores"]["XSR en-de"])
             row_results.append(papers.RowResult(row_result.raw | {"scores": scores, "precision": "bfloat16"}, answers))
     text = papers.page((lxs,), row_results, dict.fromkeys(lxs.sets), dict.fromkeys(lxs.sets, ""))
-    assert "Not trained: UGT+align, UGT+sim, XTR, SMLM, MLM, MLM+XTR." in text
+    assert "Not trained: UGT+align; UGT+sim; XTR; SMLM; MLM; MLM+XTR." in text
     assert text.count("* **") == 1  # the only ordering of two trained rows
 
 
