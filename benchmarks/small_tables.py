@@ -365,40 +365,6 @@ MKD = PaperTable(
 )  # fmt: skip
 
 
-def few_pairs_settings(work: Path, data: Path) -> Settings:
-    """800 steps of 32 English-German pairs."""
-    return {
-        **mkd_settings(work, data),
-        "corpora": [{"path": f"{data}/tatoeba/tatoeba.en-de.tsv.gz", "languages": ["de"], "max_characters": 60}],
-        "stages.train.steps": 800,
-        "stages.train.evaluate_every": 200,
-    }
-
-
-FEW_PAIRS = PaperTable(
-    "mkd-pairs",
-    "MKD (Reimers and Gurevych 2020), table 6: fewer pairs, `mkd:small`",
-    "As the table of MKD, with English-German pairs of Tatoeba alone, of at most 60 characters, and 800 steps of 32 "
-    "pairs: 25,000 pairs are read once, 1,000 twenty-six times; the weights are chosen on held-out pairs and STSb dev. "
-    "The paper (TED2020, STS2017 en-de, which the data folder lacks): 71.5 for 1,000 pairs, 74.5 for 5,000, 77.0 for "
-    "10,000, 80.0 for 25,000. The orderings below were chosen before the first run.",
-    (Measure("STSb en-de", ("STSb en-de",)), Measure("STS2017 en-en", STS2017[1:2])),
-    (
-        Row("start", "the untrained student", model=assistant_folder),
-        *(
-            Row(f"pairs-{count}", f"{count:,} pairs", "mkd:small+nli", {"corpora.tatoeba.limit": count},
-                published=False)
-            for count in (1000, 5000, 10_000, 25_000)
-        ),
-    ),
-    (
-        ("pairs-1000", "start"), ("pairs-5000", "pairs-1000"), ("pairs-10000", "pairs-5000"),
-        ("pairs-25000", "pairs-10000"), ("pairs-25000", "start"),
-    ),
-    few_pairs_settings,
-)  # fmt: skip
-
-
 # --- DistilCSE: a [CLS] + MLP teacher trained here ---------------------------------------------------------------
 
 
@@ -520,4 +486,4 @@ DISTILCSE = PaperTable(
     distilcse_settings,
 )  # fmt: skip
 
-TABLES = (MSD, BOTTLENECK, MULTILINGUAL, MKD, FEW_PAIRS, LXS, DISTILCSE)
+TABLES = (MSD, BOTTLENECK, MULTILINGUAL, MKD, LXS, DISTILCSE)
