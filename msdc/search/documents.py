@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import math
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from msdc.arguments import require_characters
 from msdc.errors import InputError
@@ -77,6 +79,21 @@ class Found:
     hits: list[Hit]
     encode_ms: float
     search_ms: float
+
+
+def one_or_more(values: Any, what: str) -> Iterable[Any]:
+    """Several values as they are, and one value (a text, a number, a mapping) as the only one: it is never taken apart.
+
+    Raises:
+        InputError: bytes, a table by columns, or something that is neither a value nor several.
+    """
+    if isinstance(values, str | int | float | Mapping | np.generic):
+        return [values]
+    if hasattr(values, "columns") or hasattr(values, "column_names"):
+        raise InputError(f"{what}: a table, whose items are columns; pass its rows, such as table.to_dict('records')")
+    if isinstance(values, bytes | bytearray | memoryview) or not isinstance(values, Iterable):
+        raise InputError(f"{what}: expected one or several, not {type(values).__name__}")
+    return values
 
 
 def require_key(key: object, what: str) -> str:

@@ -36,6 +36,7 @@ from msdc.search.documents import (
     as_document,
     conditions,
     numbered_rows,
+    one_or_more,
     require_key,
 )  # fmt: skip
 from msdc.search.file import IndexFile, is_index, read_document, require_index, stored_documents
@@ -62,6 +63,7 @@ from msdc.text.passages import passages as split_passages
 
 SNIPPET_WORDS = 32  # of the passage that is shown of a text that was not encoded
 Model = SentenceEncoder | Callable[[], SentenceEncoder]
+Rows = str | Mapping[str, object] | Iterable[str | Mapping[str, object]]  # one document, or several
 
 
 class Index(IndexFile):
@@ -160,8 +162,8 @@ class Index(IndexFile):
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def add(self, rows: Iterable[str | Mapping[str, object]], *, missing: Missing = "refuse") -> int:
-        """Add documents: texts, or mappings with `text` and optionally `id`, `title` and values to filter by.
+    def add(self, rows: Rows, *, missing: Missing = "refuse") -> int:
+        """Add documents, one or several: texts, or mappings with `text` and optionally `id`, `title`, values to filter by.
 
         A document without an id gets one. Documents are written in blocks as they are encoded: those before an error or
         a kill stay. A missing number (NaN) is an error, or stored as null. Returns the number of documents.
@@ -169,15 +171,17 @@ class Index(IndexFile):
         Raises:
             InputError: a document without text, a value that JSON cannot hold, an id that exists.
         """
+        rows = one_or_more(rows, "add")
         return self._put((as_document(row, f"row {n}", missing) for n, row in enumerate(rows, 1)), rows, False)
 
-    def update(self, rows: Iterable[str | Mapping[str, object]], *, missing: Missing = "refuse") -> int:
+    def update(self, rows: Rows, *, missing: Missing = "refuse") -> int:
         """`add`, but documents of the same id are replaced; if their text is the same, it is not encoded again."""
+        rows = one_or_more(rows, "update")
         return self._put((as_document(row, f"row {n}", missing) for n, row in enumerate(rows, 1)), rows, True)
 
-    def remove(self, ids: Iterable[str | int]) -> int:
-        """Remove documents by id; unknown ids are ignored. Returns the number of removed documents."""
-        keys = [require_key(key, "remove") for key in ids]
+    def remove(self, ids: str | int | Iterable[str | int]) -> int:
+        """Remove documents by id, one or several; unknown ids are ignored. Returns the number of removed documents."""
+        keys = [require_key(key, "remove") for key in one_or_more(ids, "remove")]
         if not len(self):  # a transaction would write to a file without tables
             return 0
         with self._transaction() as db:

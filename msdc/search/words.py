@@ -159,33 +159,39 @@ def _is_letter(char: str) -> bool:
 
 
 def _segments(query: str) -> list[_Segment]:
-    """A query taken apart at its operators: quotes, and a minus before a word or a quote."""
+    """A query taken apart at its operators: quotes, and a minus before a word or a quote.
+
+    Each closing quote is looked for once and each text without a word is read once, so that the time is linear.
+    """
     segments, start, position = list[_Segment](), 0, 0
-    unclosed = set[str]()
+    closed_at = dict[str, int]()  # by closing quotes: the next of them, the end of the query if there is none
+    blank_end = 0  # from an earlier position to here is no word
     while position < len(query):
         minus = query[position] == "-"
         first = position + minus
         if (position and not query[position - 1].isspace()) or first == len(query):
             position += 1
             continue
-        end, content = 0, ""
+        begin = end = content_end = 0
         if closing := QUOTES.get(query[first]):
-            if closing not in unclosed:
-                end = next((index for index in range(first + 1, len(query)) if query[index] in closing), -1) + 1
-            if not end:
-                unclosed.add(closing)  # nor for a later quote: a text of them is read once
-            content = query[first + 1 : end - 1] if end else ""
+            begin = first + 1
+            if closed_at.get(closing, -1) < begin:
+                rest = range(begin, len(query))
+                closed_at[closing] = next((index for index in rest if query[index] in closing), len(query))
+            content_end = closed_at[closing]
+            end = content_end + 1 if content_end < len(query) else 0
             if end < len(query) and (_is_letter(query[end]) or query[end].isdecimal()):
                 end = 0  # 27" or 32"
         elif minus and _is_letter(query[first]):
-            end = next((index for index in range(first, len(query)) if query[index].isspace()), len(query))
-            content = query[first:end]
-            if content.isascii() and len(content) < 2:
+            begin = first
+            end = content_end = next((i for i in range(first, len(query)) if query[i].isspace()), len(query))
+            if content_end - begin < 2 and query[begin].isascii():
                 end = 0  # an option: -v
-        if end and terms_of(content):
+        if end and content_end > blank_end and terms_of(content := query[begin:content_end]):
             segments += [_Segment(query[start:position], "words"), _Segment(content, "without" if minus else "quoted")]
             start = position = end
         else:
+            blank_end = max(blank_end, content_end) if end else blank_end
             position += 1
     segments.append(_Segment(query[start:], "words"))
     return segments

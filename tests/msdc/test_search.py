@@ -15,6 +15,7 @@ from datetime import date
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
@@ -639,3 +640,19 @@ def test_the_command_searches_tables_and_indexes(model, tmp_path):
     empty = CliRunner().invoke(command, [str(path), " "])
     assert isinstance(empty.exception, InputError)
     assert "a query is empty" in str(empty.exception)
+
+
+def test_one_value_is_never_taken_apart(model):
+    index = msdc.open_index([f"note {number}" for number in range(1, 20)], model)
+    assert index.remove("12") == 1
+    assert index.remove(11) == 1
+    assert index.add("hi you") == 1
+    assert index.update({"id": "1", "text": "other"}) == 1
+    assert index.get(1).text == "other"
+    assert len(index) == 18
+    assert {index.get(key).text for key in index.ids()} >= {"hi you", "other", "note 2"}
+    for use in (index.add, index.update, index.remove):
+        for value in (b"12", None, pd.DataFrame({"text": ["a"]})):
+            with pytest.raises(InputError, match=r"expected one or several, not|its items are columns|whose items are"):
+                use(value)
+    assert len(index) == 18

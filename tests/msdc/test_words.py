@@ -8,7 +8,8 @@ import pytest
 import word_table
 from words import CASES, plan_of
 
-from msdc.search.words import TABLE, index_words
+from msdc.search import words as search_words
+from msdc.search.words import TABLE, index_words, terms_of
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
@@ -129,3 +130,18 @@ def test_half_surrogates_and_long_runs():
         short, long = (index_words(run * count) for count in (1000, 100_000))
         assert len(long) <= 101 * max(len(short), 1)
         assert len(plan_of(run * 20_000)["words"]) <= 256
+
+
+@pytest.mark.parametrize("unit", ["« ", "-« ", '" ', "„ « ", '-" „ ', "-a « ", "« ‿ "])
+@pytest.mark.parametrize("end", ["»", "» ", '»x"', "“»1"])
+def test_a_query_is_read_once_however_often_it_opens_a_quote(unit, end, monkeypatch):
+    """The characters that are read for words grow as the query does."""
+    costs = []
+    for count in (250, 2000):
+        lengths = list[int]()
+        monkeypatch.setattr(
+            search_words, "terms_of", lambda text, into=lengths: into.append(len(text)) or terms_of(text)
+        )
+        search_words._segments(unit * count + end)
+        costs.append(sum(lengths))
+    assert costs[1] <= 10 * costs[0] + 100

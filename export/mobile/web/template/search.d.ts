@@ -68,11 +68,11 @@ export class SearchIndex {
   /** Number of documents. */
   readonly length: number;
   /** Add documents; an id that is there already is an error. Returns their number. */
-  add(documents: Iterable<string | Document>): Promise<number>;
+  add(documents: string | Document | Iterable<string | Document>): Promise<number>;
   /** `add` that replaces documents of the same id. */
-  update(documents: Iterable<string | Document>): Promise<number>;
+  update(documents: string | Document | Iterable<string | Document>): Promise<number>;
   /** Remove documents by id; returns how many were there. */
-  remove(ids: readonly (string | number)[]): number;
+  remove(ids: string | number | Iterable<string | number>): number;
   /** The ids of all documents, in the order in which they were added. */
   ids(): string[];
   /** The document of an id, with the values to filter by; null without one. */

@@ -166,6 +166,9 @@ async function passagesOf(block, encoder, model) {
 
 // --- filters ------------------------------------------------------------------------------------------------------------
 
+// One value (a text, a number, a document) is never taken apart.
+const oneOrMore = (values) => (typeof values === "string" || !values?.[Symbol.iterator] ? [values] : values);
+
 // The facts of an index of this encoder.
 const factsOf = ({ source, name, cosines = null }) => [source, name, source, cosines && JSON.stringify(cosines)];
 
@@ -265,7 +268,7 @@ export class SearchIndex {
   }
 
   remove(ids) {
-    const before = this.length, keys = json(ids.map(String));
+    const before = this.length, keys = json(Array.from(oneOrMore(ids), String));
     if (before) this.#db.transaction(() => removeDocuments(this.#run, SQL, keys));
     this.#stale = true;
     return before - this.length;
@@ -341,7 +344,7 @@ export class SearchIndex {
   }
 
   async #put(given, replace) {
-    const documents = Array.from(given, (row, at) => {
+    const documents = Array.from(oneOrMore(given), (row, at) => {
       const { id = null, text, title = "", ...values } = typeof row === "string" ? { text: row } : row;
       const what = id === null ? `document ${at + 1}` : `document ${id}`, [first, end] = edges(requireText(text, what));
       if (first === end) throw new TypeError(`${what} has no text`);

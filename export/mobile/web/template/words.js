@@ -107,34 +107,39 @@ export function indexWords(text) {
 // --- queries ------------------------------------------------------------------------------------------------------------
 
 // A query taken apart at its operators, quotes and a minus before a word or a quote: [text, kind], the kind "words",
-// "quoted" or "without".
+// "quoted" or "without". Each closing quote is looked for once and each text without a word is read once, so that the time
+// is linear.
 function segmentsOf(query) {
-  const segments = [];
-  let start = 0, at = 0;
+  const segments = [], closedAt = new Map(); // by closing quotes: the next of them, or the query's end
+  let start = 0, at = 0, blankEnd = 0; // from an earlier position to blankEnd is no word
   while (at < query.length) {
     const minus = query[at] === "-", first = at + minus;
     if ((at && !IS_SPACE.test(query[at - 1])) || first === query.length) {
       ++at;
       continue;
     }
-    let end = 0, content = "";
+    let begin = 0, contentEnd = 0, end = 0;
     const closing = QUOTES.get(query[first]);
     if (closing) {
-      end = first + 1;
-      while (end < query.length && !closing.includes(query[end])) ++end;
-      content = query.slice(first + 1, end);
+      begin = contentEnd = first + 1;
+      if ((closedAt.get(closing) ?? -1) >= begin) contentEnd = closedAt.get(closing);
+      while (contentEnd < query.length && !closing.includes(query[contentEnd])) ++contentEnd;
+      closedAt.set(closing, contentEnd);
       // Without a closing quote, or with a letter or digit behind it (27" or 32"), it is no operator.
-      end = end === query.length || CONTINUES.test(query[end + 1] ?? "") ? 0 : end + 1;
+      end = contentEnd === query.length || CONTINUES.test(query[contentEnd + 1] ?? "") ? 0 : contentEnd + 1;
     } else if (minus && IS_LETTER.test(query[first])) {
-      end = first;
-      while (end < query.length && !IS_SPACE.test(query[end])) ++end;
-      content = query.slice(first, end);
-      if (IS_ASCII.test(content) && content.length < 2) end = 0; // an option: -v
+      begin = contentEnd = first;
+      while (contentEnd < query.length && !IS_SPACE.test(query[contentEnd])) ++contentEnd;
+      end = contentEnd - begin < 2 && IS_ASCII.test(query[begin]) ? 0 : contentEnd; // an option: -v
     }
-    if (end && termsOf(content).length) {
+    const content = end && contentEnd > blankEnd ? query.slice(begin, contentEnd) : "";
+    if (content && termsOf(content).length) {
       segments.push([query.slice(start, at), "words"], [content, minus ? "without" : "quoted"]);
       start = at = end;
-    } else ++at;
+    } else {
+      if (end) blankEnd = Math.max(blankEnd, contentEnd);
+      ++at;
+    }
   }
   return [...segments, [query.slice(start), "words"]];
 }
