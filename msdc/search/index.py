@@ -163,7 +163,7 @@ class Index(IndexFile):
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def add(self, rows: Rows, *, missing: Missing = "refuse") -> int:
-        """Add documents, one or several: texts, or mappings with `text` and optionally `id`, `title`, values to filter by.
+        """Add one or several documents: texts, or mappings with `text`, optionally `id`, `title` and metadata.
 
         A document without an id gets one. Documents are written in blocks as they are encoded: those before an error or
         a kill stay. A missing number (NaN) is an error, or stored as null. Returns the number of documents.
