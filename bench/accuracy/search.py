@@ -23,7 +23,18 @@ from msdc.encoders.encoder import SentenceEncoder
 from msdc.errors import InputError
 from msdc.files import without_system_files
 from msdc.scores import unit_rows
-from msdc.search.ranking import Connection, Mode, add_document, match_words, rank, read_plan, run_all, sql
+from msdc.search.ranking import (
+    Connection,
+    Mode,
+    Plan,
+    WordMatch,
+    add_document,
+    match_words,
+    rank,
+    read_plan,
+    run_all,
+    sql,
+)
 from msdc.search.words import parse_query
 from msdc.text.passages import passage_texts
 from msdc.text.tabular import is_number
@@ -128,8 +139,15 @@ class MatchedWords:
         run_all(self._database, "schema")
         for number, (title, text) in enumerate(documents, 1):
             add_document(self._database, str(number), text, title, "{}", crc=0)
-        plans = (read_plan(self._database, parse_query(query)) for query in queries)
-        self._matches = [match_words(self._database, plan, None, len(documents), ())[0] for plan in plans]
+        plans = [read_plan(self._database, parse_query(query)) for query in queries]
+
+        def match(plan: Plan, has_vector: bool) -> dict[int, WordMatch]:
+            return match_words(self._database, plan, None, len(documents), has_vector=has_vector)[0]
+
+        by_words = [match(plan, False) for plan in plans]
+        # The two differ where similar words are looked for: in a document without them, words have no part.
+        both = [match(plan, True) for plan in plans]
+        self._matches: dict[Mode, list[dict[int, WordMatch]]] = {"words": by_words, "both": both}
 
     def scores(self, mode: Mode, cosine_QM: np.ndarray, cosines: tuple[float, float] | None = None) -> np.ndarray:
         """The score of every document for every query by which a search ranks, [Q, M].
@@ -142,7 +160,7 @@ class MatchedWords:
             database.execute("DELETE FROM facts WHERE name = 'cosines'")
             fact = None if cosines is None else json.dumps(cosines)
             database.execute(sql("add_facts"), (None, None, None, fact))
-            for number, matches in enumerate(self._matches):
+            for number, matches in enumerate(self._matches[mode]):
                 by_document = {} if mode == "words" else dict(enumerate(cosine_QM[number].tolist(), 1))
                 for row, score, *_ in rank(database, by_document, matches, mode):
                     score_QM[number, row - 1] = score

@@ -415,7 +415,7 @@ class Index(IndexFile):
             cosines = self._vectors.nearest(most, allowed)
         if mode == "vectors":
             return cosines, {}, plan
-        words, plan = match_words(self._db, plan, allowed, most, cosines)
+        words, plan = match_words(self._db, plan, allowed, most, cosines, bool(cosines))
         if query_D is not None:
             cosines |= self._vectors.of(words)
         return cosines, words, plan

@@ -107,11 +107,17 @@ class WordMatch(NamedTuple):
 
 
 def match_words(
-    db: sqlite3.Connection, plan: Plan, allowed: Collection[int] | None, most: int, near: Iterable[int]
+    db: sqlite3.Connection,
+    plan: Plan,
+    allowed: Collection[int] | None,
+    most: int,
+    near: Iterable[int] = (),
+    has_vector: bool = False,
 ) -> tuple[dict[int, WordMatch], Plan]:
     """At most `most` documents by words, and all of `near` that match; and the plan that found them.
 
-    Where no document matches, the words of the index that are similar to those of the query are looked for.
+    Where no document matches, the words of the index that are similar to those of the query are looked for, if the
+    query is short or has no vector.
     """
     arguments = None if allowed is None else json.dumps([*allowed]), most, json.dumps([*near])
     if not plan.has_words:
@@ -119,7 +125,7 @@ def match_words(
     rows = db.execute(sql("words"), (plan.plan, *arguments)).fetchall()
     if not rows:
         db.execute(sql("vocabulary"))
-        similar = (db.execute(sql("similar"), (plan.plan,)).fetchone() or (None,))[0]
+        similar = (db.execute(sql("similar"), (plan.plan, has_vector)).fetchone() or (None,))[0]
         if similar is not None:
             plan = read_plan(db, similar)
             rows = db.execute(sql("words"), (similar, *arguments)).fetchall()

@@ -365,18 +365,35 @@ UNION SELECT * FROM scored WHERE document IN (SELECT value FROM json_each(?4))
 CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab('main', 'words', 'row')
 
 -- name: similar
--- ?1: a plan that finds nothing. The same plan with the most similar words of the index, or null: words with most pairs of
--- letters in common (one letter may be between them), and names in another alphabet with the same letters or consonants.
--- They count half, so that a question that vectors answer is not outvoted; the only word of a query counts as it is. Of
--- more than 128 words only the first are replaced.
+-- ?1: a plan that finds nothing, ?2: whether vectors answer it. The same plan with the most similar words of the index, or
+-- null: words with most pairs of letters in common (one letter may be between them), and names in another alphabet with the
+-- same letters or consonants. They count half, so that a question that vectors answer is not outvoted; the only word of a
+-- query counts as it is. At most four words are replaced, the longest, and none of a longer query that vectors answer. They
+-- are compared with at most 100,000 words of the index: with those of the same first letter or sound, and of the first 20,000
+-- also with those of the same last two letters.
 WITH RECURSIVE asked AS MATERIALIZED (
   SELECT word, text, (text < 'Ͱ') AS latin FROM (
     SELECT json_extract(value, '$[0]') AS word, min(key), substr(json_extract(value, '$[1]'), 2, instr(substr(json_extract(value, '$[1]'), 2), '"') - 1) AS text
-    FROM json_each(?1, '$.words') GROUP BY 1 ORDER BY 1 LIMIT 128
+    FROM json_each(?1, '$.words') GROUP BY 1
   ) WHERE length(text) BETWEEN 3 + (text < 'Ͱ') AND 40 AND NOT text GLOB '*[ 0-9]*'
+    AND (NOT coalesce(?2, 0) OR (SELECT count(DISTINCT json_extract(value, '$[0]')) FROM json_each(?1, '$.words')) < 5)
+  ORDER BY length(text) DESC, word LIMIT 4
+), alphabets (letters, is_vowel) AS (VALUES ('bvwбвβבובו', 0), ('gjгґγغجжג', 0), ('dдδدضذד', 0), ('zзζزظז', 0),
+  ('kcqxкцчхκχقكخכקח', 0), ('hхгحهخה', 0), ('lлλلל', 0), ('mмμمמם', 0), ('nнνنנן', 0), ('pfпфπφפفپפף', 0), ('rрρرר', 0),
+  ('sсшщσثسصشסשצ', 0), ('tтθτتطثטת', 0), ('aаяαاعىאע', 1), ('eеэиεηاיא', 1), ('iийιηυيیי', 1), ('oоοωوו', 1),
+  ('uуюоουوו', 1), ('yыйуюяиυιيי', 1)
+), initials (word, letter, others) AS (
+  SELECT word, substr(text, 1, 1), coalesce(CASE
+    WHEN (SELECT max(is_vowel) FROM alphabets WHERE instr(letters, substr(text, 1, 1))) THEN 'aeiouyаеиоуыэюяёαεηιουωاعءיאע'
+    ELSE (SELECT min(letters) FROM alphabets WHERE instr(letters, substr(text, 1, 1))) END, '') FROM asked
+  UNION ALL SELECT word, substr(others, 1, 1), substr(others, 2) FROM initials WHERE others <> ''
 ), near AS MATERIALIZED (
-  SELECT word, text, latin, term FROM asked JOIN vocabulary
-  WHERE length(term) BETWEEN max(3, length(text) / 2) AND length(text) + 2
+  SELECT DISTINCT word, text, latin, term FROM (
+    SELECT asked.*, term FROM (SELECT DISTINCT word, letter FROM initials) JOIN asked USING (word) CROSS JOIN vocabulary
+    WHERE term >= letter AND term < letter || '􏿿' AND length(term) BETWEEN max(3, length(text) / 2) AND length(text) + 2
+    UNION ALL SELECT asked.*, term FROM (SELECT term FROM vocabulary LIMIT 20000) CROSS JOIN asked
+    WHERE substr(term, -2) = substr(text, -2) AND length(term) BETWEEN max(3, length(text) / 2) AND length(text) + 2
+    LIMIT 100000)
 ), pairs (word, text, position, first, second) AS (
   SELECT word, text, 1, substr(text, 1, 1), substr(text, 2, 1) FROM asked
   UNION ALL SELECT word, text, position + 1, second, substr(text, position + 2, 1) FROM pairs
@@ -386,10 +403,6 @@ WITH RECURSIVE asked AS MATERIALIZED (
     / (count(*) + length(term) - 1) AS similarity
   FROM (SELECT * FROM near WHERE latin = (term < 'Ͱ') AND length(term) > length(text) - 3 AND (substr(term, 1, 1) = substr(text, 1, 1)
     OR substr(term, -2) = substr(text, -2))) JOIN pairs USING (word) GROUP BY word, term HAVING similarity >= 0.7
-), alphabets (letters, is_vowel) AS (VALUES ('bvwбвβبובו', 0), ('gjгґγغجжג', 0), ('dдδدضذד', 0), ('zзζزظז', 0),
-  ('kcqxкцчхκχقكخכקח', 0), ('hхгحهخה', 0), ('lлλلל', 0), ('mмμمמם', 0), ('nнνنנן', 0), ('pfпфπφفپפף', 0), ('rрρرר', 0),
-  ('sсшщσثسصشסשצ', 0), ('tтθτتطثטת', 0), ('aаяαاعىאע', 1), ('eеэиεηاיא', 1), ('iийιηυيیי', 1), ('oоοωوו', 1),
-  ('uуюουوו', 1), ('yыйуюяиυιيי', 1)
 ), sounds (word, text, position, consonants, letters) AS (
   SELECT word, text, 1, '', '' FROM asked
   UNION ALL SELECT word, text, position + 1, consonants || CASE

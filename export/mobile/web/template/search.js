@@ -480,17 +480,18 @@ export class SearchIndex {
     });
     const near = [...best.keys()].sort((a, b) => best.get(b) - best.get(a)).slice(0, most);
     const bind = [inside, most, JSON.stringify(near)];
-    const { matches, plan } = mode === "vectors" ? { matches: new Map(), plan: asked } : this.#matches(asked, bind);
+    const { matches, plan } = mode === "vectors" ? { matches: new Map(), plan: asked } : this.#matches(asked, bind, near.length > 0);
     const others = Object.fromEntries(near.filter((row) => !matches.has(row)).map((row) => [row, best.get(row)]));
     return { matches: [...matches].map(([row, match]) => [row, best.get(row) ?? null, ...match]), others, plan };
   }
 
-  // How documents match the words of a plan; where none does, those of the index that are similar to the words.
-  #matches(plan, bind) {
+  // How documents match the words of a plan; where none does, those of the index that are similar to the words, if the query
+  // is short or vectors do not answer it.
+  #matches(plan, bind, hasVectors) {
     let rows = plan.hasWords ? this.#rows(SQL.words, [plan.plan, ...bind]) : [];
     if (plan.hasWords && !rows.length) {
       this.#db.exec(SQL.vocabulary);
-      const [[similar] = [null]] = this.#rows(SQL.similar, [plan.plan]);
+      const [[similar] = [null]] = this.#rows(SQL.similar, [plan.plan, Number(hasVectors)]);
       if (similar !== null) {
         plan = this.#planOf(similar);
         rows = this.#rows(SQL.words, [similar, ...bind]);
