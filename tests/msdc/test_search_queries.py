@@ -364,7 +364,7 @@ def test_the_nearest_are_ranked_as_if_all_were(mode, threshold, monkeypatch):
 
 
 def test_a_long_question_without_a_word_of_the_index_is_left_to_the_vectors(model):
-    """By words the longest of its words are compared with those of the index; a short query is corrected in any mode."""
+    """By words its longest words are compared with those of the index; a short query is corrected in any mode."""
     index = msdc.open_index(["The kubernetes cluster was upgraded.", "Milk and bread."], model)
     for mode in ("words", "both"):
         assert index.search("kubernets ", 1, mode=mode).hits[0].matches
