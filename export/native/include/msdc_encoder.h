@@ -40,7 +40,13 @@ typedef enum msdc_status {
   MSDC_RUNTIME = 4,      /* the inference runtime failed, or gave a vector with NaN or infinity */
   MSDC_MEMORY = 5,
   MSDC_GOLDEN = 6,       /* self-test: the vectors or ids differ from those stored at export */
-  MSDC_CANCELLED = 7     /* the caller's msdc_stop stopped a batch */
+  MSDC_CANCELLED = 7,    /* the caller's msdc_stop stopped a batch, or msdc_index_interrupt a statement */
+  /* Of an index (msdc_index.h). */
+  MSDC_OTHER_MODEL = 8,  /* it is intact, and its vectors are of another model */
+  MSDC_REPLACED = 9,     /* its path has another file than the one that was opened, or none */
+  MSDC_LOCKED = 10,      /* another connection has held the lock for longer than the index waits */
+  MSDC_FULL = 11,        /* the disk is full */
+  MSDC_READ_ONLY = 12    /* the file cannot be written, or was opened to be read */
 } msdc_status;
 
 typedef struct msdc_encoder msdc_encoder;
