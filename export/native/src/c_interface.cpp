@@ -309,14 +309,6 @@ const char* msdc_name(const msdc_encoder* encoder) {
   return encoder == nullptr ? nullptr : encoder->encoder.manifest().name.c_str();
 }
 
-msdc_status msdc_can_read(const msdc_encoder* encoder, const char* text, size_t text_size, int32_t* reads, char* error,
-                          size_t error_size) {
-  return guarded(error, error_size, [&] {
-    need(encoder != nullptr && reads != nullptr, "no encoder or no place for the answer");
-    *reads = msdc::Reader(encoder->encoder.tokenizer()).reads(view(text, text_size)) ? 1 : 0;
-  });
-}
-
 msdc_status msdc_index_document(msdc_encoder* encoder, const char* title, size_t title_size, const char* text,
                                 size_t text_size, int32_t titled, msdc_passage passage, void* context, char* error,
                                 size_t error_size) {
@@ -366,15 +358,6 @@ msdc_status msdc_search_show(const char* text, size_t text_size, const char* ter
     *best = by_cosine != 0 ? static_cast<size_t>(std::max_element(cosines, cosines + count) - cosines)
                            : msdc::passage_to_show(passages, cosines, spans);
     for (const auto& [start, end] : msdc::merged(spans)) span(context, start, end);
-  });
-}
-
-msdc_status msdc_int8_cosines(const float* query, size_t width, const int8_t* rows, const float* scales, size_t count,
-                              float* cosines, char* error, size_t error_size) {
-  return guarded(error, error_size, [&] {
-    need(query != nullptr && width > 0, "no query or width");
-    need(count == 0 || (rows != nullptr && scales != nullptr && cosines != nullptr), "no vectors");
-    msdc::int8_cosines(query, width, rows, scales, count, cosines);
   });
 }
 

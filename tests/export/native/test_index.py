@@ -179,7 +179,7 @@ def test_a_batch_is_written_or_not(opened, model):
     rows = [{"id": "b", "text": "second"}, {"id": "a", "text": "again"}]
     with pytest.raises(InputError, match="a document 'a' exists already; use update"):
         index.add(rows)
-    with pytest.raises(InputError, match="metadata_is_a_json_object"):
+    with pytest.raises(InputError, match="not a JSON object"):
         index.write(index.batch([{"text": "x", "metadata": "[1]"}]), model.encode(["x"]))
     for vectors_ND, words in (
         (np.zeros((0, model.width)), "0 vectors for 1 texts"), (np.zeros((1, 7)), "vectors of 7 numbers"),
@@ -449,6 +449,7 @@ def test_bad_requests_are_named(opened):
         ({"query": "x", "where": '[["n",[],0]]'}, "filter 'n': an empty list matches nothing"),
         ({"query": "x", "where": '[["a\\"b",[1],0]]'}, "a column name with a double quote"),
         ({"query": "x", "where": '[["n",[[null,null]],0]]'}, "filter 'n': expected a text"),
+        ({"query": "x", "where": '[["n",["a\\u0000"],0]]'}, "filter 'n': a value with a NUL character"),
         ({"query": "x", "where": '[["n",[1]]]'}, "a condition has a column, alternatives"),
         ({"query": "x", "where": '[["m",[1],0]]'}, r"no column 'm' to filter by \(columns: n\)"),
     ):  # fmt: skip

@@ -50,8 +50,8 @@ auto read_argument(Work work) {
 // Strings as a JSON list.
 std::string json_list(const std::vector<std::string>& texts);
 
-// A name in a message.
-inline std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
+// A name in a message, which ends at a NUL character.
+inline std::string quoted(std::string_view text) { return "'" + std::string(text.substr(0, text.find('\0'))) + "'"; }
 
 // Whether a text is not only blanks.
 bool has_text(std::string_view text);

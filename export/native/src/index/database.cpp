@@ -81,7 +81,9 @@ void Database::fail() const {
       raise(MSDC_READ_ONLY, "cannot write " + label_ + ": " + message);
       break;
     case SQLITE_CONSTRAINT:
-      raise(MSDC_BAD_ARGUMENT, label_ + ": " + message);
+      raise(MSDC_BAD_ARGUMENT, label_ + ": " + (message.find("metadata_is_a_json_object") == message.npos
+                                                    ? message
+                                                    : "metadata that is not a JSON object"));
       break;
     case SQLITE_INTERRUPT:
       raise(MSDC_CANCELLED, label_ + ": " + message);

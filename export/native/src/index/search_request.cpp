@@ -36,11 +36,21 @@ bool is_choice(const std::string& value, std::initializer_list<const char*> choi
 
 bool is_plain(const Json& value) { return value.kind() != JsonKind::array && value.kind() != JsonKind::object; }
 
+// SQLite reads JSON up to a NUL character.
+void require_value(const Json& value, const std::string& origin) {
+  if (value.kind() != JsonKind::text) return;
+  if (value.text().find('\0') != value.text().npos) fail(MSDC_BAD_ARGUMENT, origin + ": a value with a NUL character");
+}
+
 void require_alternative(const Json& alternative, const std::string& origin) {
-  if (is_plain(alternative)) return;
+  if (is_plain(alternative)) {
+    require_value(alternative, origin);
+    return;
+  }
   size_t sides = 0, nulls = 0;
   if (alternative.kind() == JsonKind::array) {
     for (const Json side : alternative.array()) {
+      require_value(side, origin);
       sides += is_plain(side) ? 1 : 3;
       nulls += side.is_null() ? 1 : 0;
     }
