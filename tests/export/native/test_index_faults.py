@@ -158,29 +158,29 @@ def test_a_file_that_is_full_at_once(opened, core):
 
 def test_processes_write_and_read_at_once(opened):
     """Two writers in processes of their own, one of them killed, and a reader here."""
+
+    def write(writer: int) -> None:
+        with opened() as index:
+            for number in range(12):
+                index.add([{"id": f"{writer}-{number}-{part}", "text": f"common {part}"} for part in range(5)])
+                if writer == 1 and number == 6:
+                    os.kill(os.getpid(), 9)
+
     with opened() as index:
         index.add([{"id": "first", "text": "common"}])
-
-        def write(writer: int) -> None:
-            with opened() as child_index:
-                for number in range(12):
-                    rows = [{"id": f"{writer}-{number}-{part}", "text": f"common {part}"} for part in range(5)]
-                    child_index.add(rows)
-                    if writer == 1 and number == 6:
-                        os.kill(os.getpid(), 9)
-
-        children = []
-        for writer in range(2):
-            child = os.fork()
-            if not child:
-                code = 1
-                try:
-                    write(writer)
-                    code = 0
-                finally:
-                    os._exit(code)
-            children.append(child)
-        counts = []
+    children = []  # before a file is open here: SQLite's locks are no child's
+    for writer in range(2):
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                write(writer)
+                code = 0
+            finally:
+                os._exit(code)
+        children.append(child)
+    counts = []
+    with opened() as index:
         while len(counts) < 400:
             counts.append(len(index.search("common", 1000, mode="words", distinct=False).hits))
             if counts[-1] == 1 + 5 * (12 + 7):

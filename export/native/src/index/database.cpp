@@ -52,6 +52,8 @@ Database::Database(const std::string& file, int flags, std::string label, int32_
   try {
     sqlite3_extended_result_codes(connection_, 1);
     if (code != SQLITE_OK) fail();
+    // The plan of a statement is that of its text: with other values newer releases would prepare it again.
+    sqlite3_db_config(connection_, SQLITE_DBCONFIG_ENABLE_QPSG, 1, nullptr);
     wait_for_locks(lock_ms);
     run("PRAGMA foreign_keys = ON");
   } catch (...) {

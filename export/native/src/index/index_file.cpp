@@ -194,9 +194,14 @@ void IndexFile::check(bool full) {
 }
 
 void IndexFile::check_content() {
+  Transaction transaction(*database_, false);  // one state of the file
+  // The check of FTS5 takes the structure of words that this connection read last, whatever other processes have written; a
+  // cursor reads it again.
+  database_->has_row("SELECT rowid FROM words LIMIT 1");
   if (const auto damage = database_->text("damage")) database_->damaged(*damage);
   database_->each("check_documents", {}, [&](const Row& row) { read_document(*database_, row); });
   check_passages(*database_);
+  transaction.commit();
 }
 
 void IndexFile::require_same_file() const {

@@ -151,12 +151,8 @@ SearchRequest SearchRequest::read(std::string_view json) {
 }
 
 std::string json_number(double number) {
-  char out[32];
-  std::snprintf(out, sizeof out, "%.17g", number);
-  for (char* c = out; *c != '\0'; ++c) {
-    if (*c == ',') *c = '.';
-  }
-  return out;
+  char out[40];  // by SQLite: C's printf follows the locale, and the library's to_chars takes 180 KB
+  return sqlite3_snprintf(sizeof out, out, "%!.17g", number);
 }
 
 std::string json_of(const Document& document) { return "{" + fields_of(document) + "}"; }
