@@ -33,8 +33,7 @@ from msdc.text.tokenizer import Reader
 HERE = Path(__file__).resolve().parent
 CORE = PACKAGE / "export" / "native"
 # Only these files hold placeholders; in source code double braces mean something else.
-FILLED = ("build.gradle.kts", "settings.gradle.kts", "Package.swift", "NotesApp.swift", "README.md", "SearchSql.kt",
-          "SearchSql.swift")  # fmt: skip
+FILLED = ("build.gradle.kts", "settings.gradle.kts", "Package.swift", "NotesApp.swift", "README.md")  # fmt: skip
 # Runtime -> its library for Android apps on Maven.
 ANDROID_LIBRARIES = {
     "executorch": "org.pytorch:executorch-android",
@@ -73,7 +72,6 @@ def _values(stage: Path, manifest: Manifest, names: tuple[str, ...]) -> dict[str
         "needed": ", ".join(f"`{file}`" for file in needed),
         "bytes": f"{sum((stage / file).stat().st_size for file in needed[1:]):,}",
         "sizes": app_sizes(stage, parts, names[0]),
-        "search_sql": SEARCH_SQL.read_text(encoding="utf-8"),
         **{name: _version(manifest, name) for name in names},
     }
 
@@ -184,6 +182,8 @@ def write_native_module(
         if name not in names:
             shutil.rmtree(out / "src" / name, ignore_errors=True)
     shutil.copytree(CORE, out / module.core)
+    statements = SEARCH_SQL.read_text(encoding="utf-8")  # as C++, for builds without CMake
+    write_text(out / module.core / "src/index/search_sql.h", f'R"sql({statements})sql"\n')
     write_text(out / module.answers, search_answers(stage, manifest, names[0]))
     if options.sample and module.sample is not None:
         _write_template(module.sample, (package or stage) / module.sample, values)

@@ -50,7 +50,7 @@ def _write_bundle(folder: Path, file: str, raw: bytes, settings: dict) -> Path:
     return folder
 
 
-def write_piece_bundle(folder: Path, model: bytes, *, size: int | None = None, **changes) -> Path:
+def write_piece_bundle(folder: Path, model: bytes, /, *, size: int | None = None, **changes) -> Path:
     """A bundle that holds only a SentencePiece model of `size` pieces."""
     if size is None:
         size = sentencepiece.SentencePieceProcessor(model_proto=model).get_piece_size()

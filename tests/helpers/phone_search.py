@@ -156,7 +156,7 @@ def write_data(bundle, folder: Path, assets: Path) -> None:
         ("scaled", "UPDATE blocks SET scales = zeroblob(length(scales))", "the vectors of block 1"),
         ("lost", "DELETE FROM passages WHERE document = 1", "parts of documents are missing"),
         ("changed", "DROP TRIGGER kept; UPDATE documents SET metadata = '{}' WHERE key = 'd2'", "document d2"),
-        ("no-words", "UPDATE words_data SET block = zeroblob(length(block)) WHERE id > 10", "malformed"),
+        ("no-words", "UPDATE words_data SET block = zeroblob(length(block)) WHERE id > 10", "damaged ("),
         ("words-gone", "DROP TABLE words", "not a search index"),
     ):
         shutil.copyfile(assets / "desktop.sqlite", folder / f"{name}.sqlite")

@@ -6,6 +6,7 @@
 // app's. Properties (gradle.properties or -P):
 //   msdc.engine   the runtime, where the bundle holds programs for several: {{engines}}
 //   msdc.runtime  its version on Maven, where the one that wrote the program has no Android release
+//   msdc.sqlite   a folder of sqlite3.c and sqlite3.h for the search index; without it CMake downloads the pinned release
 import org.jetbrains.kotlin.gradle.dsl.JvmTarget
 import org.jetbrains.kotlin.gradle.tasks.KotlinJvmCompile
 
@@ -50,6 +51,7 @@ android {
         externalNativeBuild {
             cmake {
                 arguments += listOf("-DANDROID_STL=c++_static", "-DANDROID_SUPPORT_FLEXIBLE_PAGE_SIZES=ON")
+                providers.gradleProperty("msdc.sqlite").orNull?.let { arguments += "-DMSDC_SQLITE=$it" }
                 arguments += when (engine) {
                     "onnx" -> listOf("-DMSDC_ENGINE=onnx", "-DONNXRUNTIME_INCLUDE=$headers/headers")
                     else -> listOf("-DMSDC_ENGINE=none") // ExecuTorch runs behind its Java interface
@@ -77,10 +79,8 @@ tasks.withType<KotlinJvmCompile>().configureEach {
 dependencies {
     implementation(runtimeLibrary)
     api("org.jetbrains.kotlinx:kotlinx-coroutines-core:1.8.1")
-    api("androidx.sqlite:sqlite:2.5.0") // its interfaces; an app that searches adds sqlite-bundled
     androidTestImplementation("androidx.test.ext:junit:1.2.1")
     androidTestImplementation("androidx.test:runner:1.6.2")
-    androidTestImplementation("androidx.sqlite:sqlite-bundled:2.5.0")
     androidTestImplementation(project(":{{asset}}"))
 }
 

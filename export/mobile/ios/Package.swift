@@ -18,9 +18,14 @@ let package = Package(
     // Sources of the core, copied here by `msdc export`, without a runtime of its own.
     .target(
       name: "MSDCCore",
-      exclude: ["CMakeLists.txt", "src/engine_executorch.cpp", "src/engine_onnx.cpp"],
+      exclude: [
+        "CMakeLists.txt", "src/engine_executorch.cpp", "src/engine_onnx.cpp", "src/index/search.sql",
+        "src/index/sqlite_flags.txt",
+      ],
       sources: ["src"],
-      publicHeadersPath: "include"
+      publicHeadersPath: "include",
+      cxxSettings: [.headerSearchPath("src")],
+      linkerSettings: [.linkedLibrary("sqlite3")]  // the system's, which has FTS5
     ),
     .target(
       name: "MSDC",

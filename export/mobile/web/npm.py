@@ -43,8 +43,10 @@ SQLITE_FILES = {
 }
 
 
-def runtime_folder(package: str = PACKAGE, version: str = VERSION, files: Mapping[str, PackageFile] = FILES) -> Path:
-    """A folder that holds `files` of a release."""
+def runtime_folder(
+    package: str = PACKAGE, version: str = VERSION, files: Mapping[str, PackageFile] = FILES, inside: str = "dist"
+) -> Path:
+    """A folder that holds `files` of a release, which its folder `inside` has."""
 
     def intact(folder: Path) -> bool:
         return all((folder / name).is_file() and sha256_file(folder / name) == f.sha256 for name, f in files.items())
@@ -62,7 +64,7 @@ def runtime_folder(package: str = PACKAGE, version: str = VERSION, files: Mappin
             lines = done.errors.strip().splitlines() if done else [f"no answer in {TIMEOUT_S:g} s"]
             raise MsdcError(f"npm cannot fetch {release}: {(lines or ['no message'])[-1][:200]}")
         with tarfile.open(archive) as packed:
-            for name in {f"package/dist/{name}" for name in files} & set(packed.getnames()):
+            for name in {f"package/{inside}/{name}" for name in files} & set(packed.getnames()):
                 (stage / Path(name).name).write_bytes(packed.extractfile(name).read())  # type: ignore[union-attr]
         if not intact(stage):
             raise MsdcError(f"{release}: the package's files are not those that this release of msdc pins")

@@ -30,7 +30,7 @@ extern "C" {
 #endif
 
 /* Grows when a struct or a signature below changes. */
-#define MSDC_INTERFACE_VERSION 4
+#define MSDC_INTERFACE_VERSION 5
 
 typedef enum msdc_status {
   MSDC_OK = 0,
@@ -40,7 +40,13 @@ typedef enum msdc_status {
   MSDC_RUNTIME = 4,      /* the inference runtime failed, or gave a vector with NaN or infinity */
   MSDC_MEMORY = 5,
   MSDC_GOLDEN = 6,       /* self-test: the vectors or ids differ from those stored at export */
-  MSDC_CANCELLED = 7     /* the caller's msdc_stop stopped a batch */
+  MSDC_CANCELLED = 7,    /* the caller's msdc_stop stopped a batch, or msdc_index_interrupt a statement */
+  /* Of an index (msdc_index.h). */
+  MSDC_OTHER_MODEL = 8,  /* it is intact, and its vectors are of another model */
+  MSDC_REPLACED = 9,     /* its path has another file than the one that was opened, or none */
+  MSDC_LOCKED = 10,      /* another connection has held the lock for longer than the index waits */
+  MSDC_FULL = 11,        /* the disk is full */
+  MSDC_READ_ONLY = 12    /* the file cannot be written, or was opened to be read */
 } msdc_status;
 
 typedef struct msdc_encoder msdc_encoder;
@@ -153,19 +159,12 @@ MSDC_API float msdc_cosine(const float *a, const float *b, size_t width);
 MSDC_API msdc_status msdc_top_k(const float *query, const float *vectors, size_t count, size_t width, size_t k,
                                 int32_t *rows, float *cosines, size_t *found, char *error, size_t error_size);
 
-/* What a search index in SQLite needs of the core; SearchIndex of the Android and Swift modules has the rest. */
+/* Parts of a search index, for a caller with an engine of its own; msdc_index.h is the whole. */
 
-/* sha256 of the model that the bundle was exported from, its name, and the mean and standard deviation of its cosines of
- * unrelated sentences as a JSON array, by which a search weighs vectors against words; valid until msdc_close. The first and
- * the last are "" where bundle.json has none. */
+/* sha256 of the model that the bundle was exported from ("" where bundle.json does not say), and its name; valid until
+ * msdc_close. */
 MSDC_API const char *msdc_source(const msdc_encoder *encoder);
 MSDC_API const char *msdc_name(const msdc_encoder *encoder);
-MSDC_API const char *msdc_cosines(const msdc_encoder *encoder);
-
-/* `*reads` is 0 where more than half of a text's tokens stand for characters that the vocabulary lacks: such texts have
- * nearly the same vector, whatever they say. */
-MSDC_API msdc_status msdc_can_read(const msdc_encoder *encoder, const char *text, size_t text_size, int32_t *reads,
-                                   char *error, size_t error_size);
 
 /* One passage: characters (code points) `start` to `end` of the text, and its vector as `width` 8-bit numbers times
  * `scale`; NULL where the model cannot read it. Non-zero stops. */
@@ -201,10 +200,6 @@ MSDC_API msdc_status msdc_search_show(const char *text, size_t text_size, const 
                                       const int64_t *starts, const int64_t *ends, const float *cosines, size_t count,
                                       int32_t by_cosine, size_t *best, msdc_on_span span, void *context, char *error,
                                       size_t error_size);
-
-/* Cosines of a query to `count` rows of `width` 8-bit numbers, one scale per row. */
-MSDC_API msdc_status msdc_int8_cosines(const float *query, size_t width, const int8_t *rows, const float *scales,
-                                       size_t count, float *cosines, char *error, size_t error_size);
 
 /* zlib's CRC-32, begun with the value `start`. */
 MSDC_API uint32_t msdc_crc32(uint32_t start, const void *bytes, size_t size);

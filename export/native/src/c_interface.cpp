@@ -10,69 +10,21 @@
 #include "encoder.h"
 #include "failure.h"
 #include "files.h"
+#include "interface.h"
 #include "matches.h"
 #include "search.h"
 #include "similarity.h"
 #include "utf8.h"
 #include "words.h"
 
-struct msdc_encoder {
-  msdc::Encoder encoder;
-};
-
-struct msdc_tokenizer {
-  msdc::Tokenizer tokenizer;
-};
-
 namespace {
+
+using msdc::guarded;
+using msdc::need;
+using msdc::view;
 
 // How much further from 1 a single golden cosine may lie than the promised mean.
 constexpr double kSingleSlack = 10;
-
-// What could end the line or control a terminal: control characters, line and paragraph separators, marks of direction.
-bool is_unsafe(uint32_t code) {
-  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x200E || code == 0x200F ||
-         (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
-}
-
-// As much of `line` as there is room for, in whole characters. Paths and names in it may be anything: U+FFFD replaces
-// bytes that are not UTF-8, which Java's strings cannot take, and for characters that are unsafe.
-void write_line(std::string_view line, char* error, size_t error_size) {
-  if (error == nullptr || error_size == 0) return;
-  size_t used = 0;
-  while (!line.empty()) {
-    const size_t bytes = msdc::valid_bytes(line);
-    uint32_t code = 0;
-    if (bytes != 0) msdc::decode_utf8(line, 0, &code);
-    const std::string_view shown = bytes == 0 || is_unsafe(code) ? "\xEF\xBF\xBD" : line.substr(0, bytes);
-    if (shown.size() > error_size - 1 - used) break;
-    used += shown.copy(error + used, shown.size());
-    line.remove_prefix(std::max<size_t>(bytes, 1));
-  }
-  error[used] = '\0';
-}
-
-template <typename Work>
-msdc_status guarded(char* error, size_t error_size, Work work) {
-  write_line("", error, error_size);
-  try {
-    work();
-    return MSDC_OK;
-  } catch (const msdc::Failure& failure) {
-    write_line(failure.what(), error, error_size);
-    return failure.status;
-  } catch (const std::bad_alloc&) {
-    write_line("out of memory", error, error_size);
-    return MSDC_MEMORY;
-  } catch (const std::exception& other) {
-    write_line(other.what(), error, error_size);
-    return MSDC_RUNTIME;
-  }
-}
-
-void need(bool held, const char* line) {
-  if (!held) throw msdc::Failure(MSDC_BAD_ARGUMENT, line);
-}
 
 void copy_ids(const std::vector<int32_t>& from, int32_t* ids, size_t capacity, size_t* count) {
   *count = from.size();
@@ -102,11 +54,6 @@ class CallersEngine : public msdc::Engine {
   msdc_program program_;
   void* context_;
 };
-
-std::string_view view(const char* text, size_t size) {
-  need(text != nullptr || size == 0, "no text");
-  return {text, size};
-}
 
 void check_width(const msdc_encoder* encoder, const float* vector, size_t width) {
   need(encoder != nullptr && vector != nullptr, "no encoder or no vector");
@@ -318,7 +265,7 @@ msdc_status msdc_tokenizer_open(const char* folder, int32_t check_files, msdc_to
     *tokenizer = nullptr;
     const msdc::Manifest manifest = msdc::Manifest::read(folder);
     manifest.check(manifest.tokenizer_file, check_files != 0);
-    *tokenizer = new msdc_tokenizer{msdc::Tokenizer(manifest)};
+    *tokenizer = new msdc_tokenizer{manifest, msdc::Tokenizer(manifest)};
   });
 }
 
@@ -358,20 +305,8 @@ const char* msdc_source(const msdc_encoder* encoder) {
   return encoder == nullptr ? nullptr : encoder->encoder.manifest().source.c_str();
 }
 
-const char* msdc_cosines(const msdc_encoder* encoder) {
-  return encoder == nullptr ? nullptr : encoder->encoder.manifest().cosines.c_str();
-}
-
 const char* msdc_name(const msdc_encoder* encoder) {
   return encoder == nullptr ? nullptr : encoder->encoder.manifest().name.c_str();
-}
-
-msdc_status msdc_can_read(const msdc_encoder* encoder, const char* text, size_t text_size, int32_t* reads, char* error,
-                          size_t error_size) {
-  return guarded(error, error_size, [&] {
-    need(encoder != nullptr && reads != nullptr, "no encoder or no place for the answer");
-    *reads = msdc::can_read(encoder->encoder.tokenizer(), view(text, text_size)) ? 1 : 0;
-  });
 }
 
 msdc_status msdc_index_document(msdc_encoder* encoder, const char* title, size_t title_size, const char* text,
@@ -423,15 +358,6 @@ msdc_status msdc_search_show(const char* text, size_t text_size, const char* ter
     *best = by_cosine != 0 ? static_cast<size_t>(std::max_element(cosines, cosines + count) - cosines)
                            : msdc::passage_to_show(passages, cosines, spans);
     for (const auto& [start, end] : msdc::merged(spans)) span(context, start, end);
-  });
-}
-
-msdc_status msdc_int8_cosines(const float* query, size_t width, const int8_t* rows, const float* scales, size_t count,
-                              float* cosines, char* error, size_t error_size) {
-  return guarded(error, error_size, [&] {
-    need(query != nullptr && width > 0, "no query or width");
-    need(count == 0 || (rows != nullptr && scales != nullptr && cosines != nullptr), "no vectors");
-    msdc::int8_cosines(query, width, rows, scales, count, cosines);
   });
 }
 

@@ -13,6 +13,8 @@ struct Failure : std::runtime_error {
   msdc_status status;
 };
 
-[[noreturn]] inline void damaged(const std::string& line) { throw Failure(MSDC_DAMAGED, line); }
+[[noreturn]] inline void fail(msdc_status status, const std::string& line) { throw Failure(status, line); }
+
+[[noreturn]] inline void damaged(const std::string& line) { fail(MSDC_DAMAGED, line); }
 
 }  // namespace msdc

@@ -1,8 +1,10 @@
 #include "search.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "utf8.h"
@@ -31,8 +33,9 @@ struct Span {
 
 class Sentences {
  public:
-  Sentences(const Tokenizer& tokenizer, std::string_view text, int64_t most)
-      : tokenizer_(tokenizer), text_(text), most_(most) {
+  using Count = std::function<size_t(std::string_view text)>;
+
+  Sentences(Count count, std::string_view text, int64_t most) : count_(std::move(count)), text_(text), most_(most) {
     for (size_t at = 0; at < text.size();) {
       uint32_t code = 0;
       starts_.push_back(at);
@@ -101,7 +104,7 @@ class Sentences {
   // A sentence that is too long is cut at the blank nearest to its middle, and its halves again.
   void fit(size_t start, size_t end) {
     Span span{start, end, 0};
-    span.tokens = static_cast<int64_t>(tokenizer_.count(part(span)));
+    span.tokens = static_cast<int64_t>(count_(part(span)));
     if (span.tokens <= most_ || end - start < 2) {
       parts_.push_back(span);
       return;
@@ -121,7 +124,7 @@ class Sentences {
     fit(cut, end);
   }
 
-  const Tokenizer& tokenizer_;
+  Count count_;
   std::string_view text_;
   int64_t most_;
   std::vector<uint32_t> codes_;
@@ -157,61 +160,80 @@ std::string shortened(const Tokenizer& tokenizer, std::string_view title, int64_
   return "";
 }
 
-// 8-bit numbers of a vector, and the scale that gives them length 1; 0 where the vector is zero.
-float quantize(const std::vector<float>& vector, std::vector<int8_t>* codes) {
+}  // namespace
+
+Reader::Reader(const Tokenizer& tokenizer)
+    : tokenizer_(tokenizer),
+      special_(tokenizer.encode("")),
+      first_probe_(tokenizer.encode(kProbes[0])),
+      second_probe_(tokenizer.encode(kProbes[1])) {}
+
+bool Reader::reads(std::string_view text) const {
+  const auto in = [](const std::vector<int32_t>& ids, int32_t id) {
+    return std::find(ids.begin(), ids.end(), id) != ids.end();
+  };
+  size_t all = 0, unknown = 0;
+  for (const int32_t id : tokenizer_.encode(text)) {
+    if (in(special_, id)) continue;
+    ++all;
+    unknown += in(first_probe_, id) && in(second_probe_, id) ? 1 : 0;
+  }
+  return 2 * unknown <= all;
+}
+
+std::vector<TextPassage> document_passages(const Tokenizer& tokenizer, const std::string& prompt, std::string_view title,
+                                           std::string_view text, bool titled) {
+  const int64_t most = static_cast<int64_t>(tokenizer.max_length()) -
+                       static_cast<int64_t>(tokenizer.encode("").size() + tokenizer.count(prompt));
+  const int64_t room = titled ? most / kTitleShare : 0;
+  const std::string first = shortened(tokenizer, title, room);
+  Sentences sentences([&](std::string_view part) { return tokenizer.count(part); }, text, most - room);
+  std::vector<TextPassage> out;
+  for (const Span& span : sentences.passages()) {
+    out.push_back({span.start, span.end, first + std::string(sentences.part(span))});
+  }
+  return out;
+}
+
+std::vector<std::pair<size_t, size_t>> word_passages(std::string_view text, int64_t most) {
+  Sentences sentences([](std::string_view part) { return words_of(part).size(); }, text, most);
+  std::vector<std::pair<size_t, size_t>> out;
+  for (const Span& span : sentences.passages()) out.emplace_back(span.start, span.end);
+  return out;
+}
+
+float quantize(const float* vector, size_t width, int8_t* codes) {
   double square = 0;
-  for (const float number : vector) square += static_cast<double>(number) * number;
+  for (size_t i = 0; i < width; ++i) square += static_cast<double>(vector[i]) * vector[i];
   const float norm = static_cast<float>(std::sqrt(square));
   if (norm == 0) return 0;
   float most = 0;
-  for (const float number : vector) most = std::max(most, std::fabs(number / norm));
+  for (size_t i = 0; i < width; ++i) most = std::max(most, std::fabs(vector[i] / norm));
   const float step = most / 127;
   float sum = 0;  // of whole numbers below 2^24: exact
-  for (size_t i = 0; i < vector.size(); ++i) {
+  for (size_t i = 0; i < width; ++i) {
     const float code = std::nearbyint(vector[i] / norm / step);
-    (*codes)[i] = static_cast<int8_t>(code);
+    codes[i] = static_cast<int8_t>(code);
     sum += code * code;
   }
   return 1 / std::sqrt(sum);
 }
 
-}  // namespace
-
-bool can_read(const Tokenizer& tokenizer, std::string_view text) {
-  const std::vector<int32_t> special = tokenizer.encode("");
-  const std::vector<int32_t> one = tokenizer.encode(kProbes[0]), other = tokenizer.encode(kProbes[1]);
-  const auto in = [](const std::vector<int32_t>& ids, int32_t id) {
-    return std::find(ids.begin(), ids.end(), id) != ids.end();
-  };
-  size_t all = 0, unknown = 0;
-  for (const int32_t id : tokenizer.encode(text)) {
-    if (in(special, id)) continue;
-    ++all;
-    unknown += in(one, id) && in(other, id) ? 1 : 0;
-  }
-  return 2 * unknown <= all;
-}
-
 void index_document(Encoder* encoder, std::string_view title, std::string_view text, bool titled,
                     const OnPassage& on_passage) {
-  const Tokenizer& tokenizer = encoder->tokenizer();
   const Manifest& manifest = encoder->manifest();
-  const int64_t most = static_cast<int64_t>(tokenizer.max_length()) -
-                       static_cast<int64_t>(tokenizer.encode("").size() + tokenizer.count(manifest.default_prompt));
-  const int64_t room = titled ? most / kTitleShare : 0;
-  const std::string first = shortened(tokenizer, title, room);
+  const Reader reader(encoder->tokenizer());
   const size_t prompt_tokens = encoder->prompt_tokens(nullptr);
   std::vector<float> vector(static_cast<size_t>(manifest.vector_width));
   std::vector<int8_t> codes(vector.size());
-  Sentences sentences(tokenizer, text, most - room);
-  for (const Span& span : sentences.passages()) {
-    const std::string shown = first + std::string(sentences.part(span));
+  for (const TextPassage& part :
+       document_passages(encoder->tokenizer(), manifest.default_prompt, title, text, titled)) {
     float scale = 0;
-    if (can_read(tokenizer, shown)) {
-      encoder->encode(encoder->tokenize(nullptr, shown), prompt_tokens, vector.data(), vector.size());
-      scale = quantize(vector, &codes);
+    if (reader.reads(part.text)) {
+      encoder->encode(encoder->tokenize(nullptr, part.text), prompt_tokens, vector.data(), vector.size());
+      scale = quantize(vector.data(), vector.size(), codes.data());
     }
-    on_passage(span.start, span.end, scale, scale == 0 ? nullptr : codes.data());
+    on_passage(part.start, part.end, scale, scale == 0 ? nullptr : codes.data());
   }
 }
 
@@ -236,11 +258,17 @@ void int8_cosines(const float* query, size_t width, const int8_t* rows, const fl
 }
 
 uint32_t crc32(uint32_t start, const uint8_t* bytes, size_t size) {
+  static const std::array<uint32_t, 256> table = [] {
+    std::array<uint32_t, 256> entries;
+    for (uint32_t byte = 0; byte < 256; ++byte) {
+      uint32_t entry = byte;
+      for (int bit = 0; bit < 8; ++bit) entry = entry >> 1 ^ (entry & 1 ? 0xEDB88320u : 0u);
+      entries[byte] = entry;
+    }
+    return entries;
+  }();
   uint32_t out = ~start;
-  for (size_t i = 0; i < size; ++i) {
-    out ^= bytes[i];
-    for (int bit = 0; bit < 8; ++bit) out = out >> 1 ^ (out & 1 ? 0xEDB88320u : 0u);
-  }
+  for (size_t i = 0; i < size; ++i) out = out >> 8 ^ table[(out ^ bytes[i]) & 0xFF];
   return ~out;
 }
 

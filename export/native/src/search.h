@@ -4,20 +4,47 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "encoder.h"
 
 namespace msdc {
 
 // Whether the model reads a text: at most half of its tokens stand for characters that the vocabulary lacks.
-bool can_read(const Tokenizer& tokenizer, std::string_view text);
+class Reader {
+ public:
+  explicit Reader(const Tokenizer& tokenizer);
+  bool reads(std::string_view text) const;
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::vector<int32_t> special_, first_probe_, second_probe_;
+};
+
+// A part of a document, in characters (code points), and the text that is encoded: the title is before it.
+struct TextPassage {
+  size_t start, end;
+  std::string text;
+};
+
+// The passages of a document: its sentences, short neighbours together, long ones in parts, the title before each.
+// `titled`: whether a document of those that are added together has a title, for which passages leave room.
+std::vector<TextPassage> document_passages(const Tokenizer& tokenizer, const std::string& prompt, std::string_view title,
+                                           std::string_view text, bool titled);
+
+// Sentences of a text in parts of at most `most` words, where no model is at hand.
+std::vector<std::pair<size_t, size_t>> word_passages(std::string_view text, int64_t most);
+
+// 8-bit numbers of a vector, and the scale that gives them length 1; 0 where the vector is zero.
+float quantize(const float* vector, size_t width, int8_t* codes);
 
 // First character, one past the last (in code points), scale, 8-bit vector: null where the model cannot read the passage.
 using OnPassage = std::function<void(size_t start, size_t end, float scale, const int8_t* vector)>;
 
-// The passages of a document: its sentences, short neighbours together, long ones in parts, the title before each.
-// `titled`: whether a document of those that are added together has a title, for which passages leave room.
+// `document_passages` with their vectors.
 void index_document(Encoder* encoder, std::string_view title, std::string_view text, bool titled,
                     const OnPassage& on_passage);
 

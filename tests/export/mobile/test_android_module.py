@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import hostile_inputs
 import phone_search
 import pytest
+from native_index import sqlite_source
 from programs import run
 
 from msdc.bench.toolchain.packages import cached_folder
@@ -138,7 +139,7 @@ def jni_libraries(module, tmp_path_factory) -> dict[str, Path]:
             (build / "libonnxruntime.so").symlink_to(sdk.libraries[0])
         run(
             "cmake", "-S", module / "src/main/cpp", "-B", build, f"-DMSDC_ENGINE={engine}", *options,
-            "-DCMAKE_CXX_FLAGS=-O0 -Wall -Wextra -Werror",
+            "-DCMAKE_CXX_FLAGS=-O0 -Wall -Wextra -Werror", "-DCMAKE_C_FLAGS=-O0", f"-DMSDC_SQLITE={sqlite_source()}",
         )  # fmt: skip
         run("cmake", "--build", build, "-j", "2")
         libraries[engine] = build / "libmsdc_encoder_jni.so"
@@ -225,9 +226,7 @@ def test_a_device_without_the_library_is_told(classes, app, tmp_path):
     assert len(lines) == 7
 
 
-def test_search_index_is_that_of_the_python_package(
-    classes, module, jni_library, sqlite_library, tiny_bundle, tmp_path
-):
+def test_search_index_is_that_of_the_python_package(classes, module, jni_library, tiny_bundle, tmp_path):
     assets, data, files = tmp_path / "assets", tmp_path / "data", tmp_path / "files"
     assets.mkdir()
     bundle = load_bundle(tiny_bundle, "executorch")
@@ -236,7 +235,7 @@ def test_search_index_is_that_of_the_python_package(
     shutil.copyfile(module / "src/androidTest/assets/search.tsv", data / "search.tsv")
     files.mkdir()
     words = (tiny_bundle, assets, files, data)
-    lines = run_checks("CheckSearchKt", classes["executorch"], [jni_library, sqlite_library], *words)
+    lines = run_checks("CheckSearchKt", classes["executorch"], [jni_library], *words)
     assert len(lines) == 3 * len(phone_search.QUERIES) + 54
     # What was written there is the file that would have been written here.
     phone_contents = phone_search.contents(files / "phone.sqlite")
@@ -248,17 +247,6 @@ def test_search_index_is_that_of_the_python_package(
         assert index.search("Number 17 of more texts.", top=1).hits[0].id == "n17"
     with open_index(files / "phone.sqlite", bundle) as index:
         assert index.search("the ticket in the glove box", top=1).hits[0].id == "d1"
-
-
-@pytest.fixture(scope="module")
-def sqlite_library(tmp_path_factory) -> Path:
-    """The machine's own SQLite for the JVM."""
-    if not Path("/usr/include/sqlite3.h").is_file():
-        pytest.skip("sqlite3.h not found: apt-get install libsqlite3-dev")
-    target = tmp_path_factory.mktemp("sqlite") / "libsystem_sqlite.so"
-    includes = [f"-I{path}" for path in find_java_headers()]
-    run("g++", "-shared", "-fPIC", "-Wall", "-Werror", *includes, JVM / "system_sqlite.cpp", "-lsqlite3", "-o", target)
-    return target
 
 
 def run_checks(name: str, classes: str, libraries: list[Path], *words: object) -> list[str]:
@@ -278,14 +266,12 @@ def run_checks(name: str, classes: str, libraries: list[Path], *words: object) -
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_hostile_texts_damaged_bundles_and_indexes(
-    classes, jni_libraries, sqlite_library, tiny_bundle, tmp_path, engine
-):
+def test_hostile_texts_damaged_bundles_and_indexes(classes, jni_libraries, tiny_bundle, tmp_path, engine):
     bundle, index = load_bundle(tiny_bundle, engine), tmp_path / "whole.sqlite"
     with open_index(index, bundle) as opened_index:
         opened_index.add(hostile_inputs.DOCUMENTS)
     checks = hostile_inputs.write_inputs(bundle, tmp_path, tiny_bundle, index)
-    libraries = [jni_libraries[engine], sqlite_library]
+    libraries = [jni_libraries[engine]]
     lines = run_checks("CheckHostileKt", classes[engine], libraries, tiny_bundle, tmp_path)
     assert len(lines) == checks["kotlin"]
     assert phone_search.contents(tmp_path / "own.sqlite") == phone_search.contents(index)
@@ -439,7 +425,8 @@ def test_swift_package_holds_the_core(tiny_bundle, tmp_path):
     assert (core / "include/msdc_encoder.h").is_file()
     assert (core / "src/c_interface.cpp").is_file()
     # What Package.swift leaves out is there to be left out, and what it takes to be taken.
-    for name in ("CMakeLists.txt", "src/engine_executorch.cpp", "src/engine_onnx.cpp"):
+    for name in ("CMakeLists.txt", "src/engine_executorch.cpp", "src/engine_onnx.cpp", "src/index/search.sql",
+                 "src/index/sqlite_flags.txt"):  # fmt: skip
         assert name in package
         assert (core / name).is_file()
     assert 'process("search.tsv")' in package

@@ -46,21 +46,16 @@ def core_library(core: Path, folder: Path) -> Path:
 
 
 def linux_package(package: Path) -> None:
-    """Change an exported package for Linux: another ExecuTorch, a module of SQLite, the checks, the sample's search."""
-    for name in ("Check", "CSQLite"):
-        shutil.copytree(SWIFT / name, package / "Sources" / name)
+    """Change an exported package for Linux: another ExecuTorch, the checks, the sample's search."""
+    shutil.copytree(SWIFT / "Check", package / "Sources/Check")
     for name in ("NoteSearch.swift", "Notes.swift"):
         shutil.copyfile(package / "ios-sample/Sources" / name, package / "Sources/Check" / name)
     path = package / "Package.swift"
     text, count = re.subn(r"\.package\(url: [^)]*\)", f'.package(path: "{SWIFT / "executorch"}")', path.read_text())
     assert count == 1
-    added = '.systemLibrary(name: "CSQLite"), .executableTarget(name: "Check", dependencies: ["MSDC", "MSDCCore"]),'
-    for old, new in (
-        ('        "MSDCCore",\n', '        "MSDCCore", "CSQLite",\n'),
-        (".testTarget(", f"{added}\n    .testTarget("),
-    ):
-        assert text.count(old) == 1
-        text = text.replace(old, new)
+    added = '.executableTarget(name: "Check", dependencies: ["MSDC", "MSDCCore"]),'
+    assert text.count(".testTarget(") == 1
+    text = text.replace(".testTarget(", f"{added}\n    .testTarget(")
     path.write_text(text)
 
 
@@ -95,7 +90,7 @@ def test_package_runs_on_linux(tiny_bundle, tmp_path):
         )  # fmt: skip
         server.shutdown()
     lines = [line for line in out.splitlines() if line.startswith(("ok ", "FAILED "))]
-    assert len(lines) == 3 * len(phone_search.QUERIES) + 75 + checks, out
+    assert len(lines) == 3 * len(phone_search.QUERIES) + 73 + checks, out
     assert not any(line.startswith("FAILED") for line in lines), out
     assert out.splitlines()[-1] == "done"
     assert phone_search.contents(files / "phone.sqlite") == phone_search.contents(tmp_path / "made-here.sqlite")

@@ -59,7 +59,6 @@ suspend fun checkIndex(index: SearchIndex, folder: File) {
 
 fun main(arguments: Array<String>) {
     val (bundle, folder) = arguments.map { File(it) }
-    val driver = SystemSqlite()
     for ((name, words) in rows(File(folder, "bundles.tsv"))) throws<EncoderException>(name, words) {
         SentenceEncoder.fromFolder(File(folder, "bundles/$name"), checkFiles = true).use { it.selfTest() }
     }
@@ -69,7 +68,7 @@ fun main(arguments: Array<String>) {
             suspend fun answers(index: SearchIndex) = listOf(Mode.WORDS, Mode.BOTH).flatMap { mode ->
                 index.search("the ticket", 9, mode).map { "${it.document} ${it.score} ${it.passage}" }
             }
-            val own = SearchIndex.open(File(folder, "own.sqlite"), encoder, driver)
+            val own = SearchIndex.open(File(folder, "own.sqlite"), encoder)
             own.add(rows(File(folder, "documents.tsv")).map { (id, title, text, metadata) ->
                 Document(units(id), units(text), units(title), units(metadata))
             })
@@ -80,11 +79,11 @@ fun main(arguments: Array<String>) {
                 if (text.isNotBlank()) passed("query $name", own.search(text, 3).size <= 3)
             }
             own.close()
-            val wanted = SearchIndex.open(File(folder, "whole.sqlite"), encoder, driver).use { answers(it) }
+            val wanted = SearchIndex.open(File(folder, "whole.sqlite"), encoder).use { answers(it) }
             var refused = 0
             for ((name) in rows(File(folder, "indexes.tsv"))) {
                 try {
-                    val found = SearchIndex.open(File(folder, "indexes/$name"), encoder, driver).use { answers(it) }
+                    val found = SearchIndex.open(File(folder, "indexes/$name"), encoder).use { answers(it) }
                     passed(name, found == wanted)
                 } catch (failure: EncoderException) {
                     refused += 1

@@ -65,7 +65,7 @@ suspend fun checkFile(index: SearchIndex, encoder: SentenceEncoder, files: File)
     val copy = File(files, "copy.sqlite")
     index.backup(copy)
     throws<IllegalArgumentException>("a file that exists", "exists already") { runBlocking { index.backup(copy) } }
-    SearchIndex.open(copy, encoder, SystemSqlite()).use { passed("copy", it.count() == index.count()) }
+    SearchIndex.open(copy, encoder).use { passed("copy", it.count() == index.count()) }
     val rows = List(300) { Document("x$it", "a text that is removed again: $it ".repeat(50)) }
     index.add(rows)
     index.remove(rows.map { it.id })
@@ -74,7 +74,7 @@ suspend fun checkFile(index: SearchIndex, encoder: SentenceEncoder, files: File)
     passed("smaller", file.length() < before / 2 && index.search("Verspätung", mode = Mode.WORDS).size == 1)
     for ((words, filter) in listOf(
         "double quote" to mapOf("a\"b" to 1), "empty list" to mapOf("year" to emptyList<Int>()),
-        "expected a value" to mapOf("year" to Pair(null, null)), "expected a value" to mapOf("year" to Not(Not(1)))
+        "expected a text" to mapOf("year" to Pair(null, null)), "expected a value" to mapOf("year" to Not(Not(1)))
     )) throws<IllegalArgumentException>("filter, $words", words) { runBlocking { index.search("x", where = filter) } }
     throws<IllegalArgumentException>("offset", "at least 0") { runBlocking { index.search("x", offset = -1) } }
     val day = java.time.OffsetDateTime.parse("2031-05-31T10:15+02:00")
@@ -82,13 +82,13 @@ suspend fun checkFile(index: SearchIndex, encoder: SentenceEncoder, files: File)
     passed("a time", late.map { it.document.id } == listOf("d16"))
     File(files, "gone.sqlite-wal").writeText("log")
     throws<EncoderException>("log without a file", "empty next to its write-ahead log gone.sqlite-wal") {
-        runBlocking { SearchIndex.open(File(files, "gone.sqlite"), encoder, SystemSqlite()) }
+        runBlocking { SearchIndex.open(File(files, "gone.sqlite"), encoder) }
     }
 }
 
 /** An index after an update of the app's model: its words at once, its vectors after `rebuild`. */
 suspend fun checkRebuild(file: File, encoder: SentenceEncoder, next: SentenceEncoder, answers: List<String>) {
-    fun open(with: SentenceEncoder?) = runBlocking { SearchIndex.open(file, with, SystemSqlite()) }
+    fun open(with: SentenceEncoder?) = runBlocking { SearchIndex.open(file, with) }
     val kind = runCatching { open(next) }.exceptionOrNull() as? EncoderException
     passed("a kind of its own", kind?.kind == EncoderException.Kind.OTHER_MODEL && "made with another tiny" in kind.message!!)
     val former = open(encoder)
@@ -97,8 +97,8 @@ suspend fun checkRebuild(file: File, encoder: SentenceEncoder, next: SentenceEnc
         passed("ids", ids.size == index.count() && ids[0] == "d1")
         passed("document", index.get("d1") == documents(File(file.parentFile, "documents.tsv"))[0] && index.get("none") == null)
         passed("words meanwhile", index.search("level", mode = Mode.WORDS) == index.search("level") && index.search("level").isNotEmpty())
-        throws<IllegalStateException>("no vectors", "opened without an encoder") { runBlocking { index.search("level", mode = Mode.VECTORS) } }
-        throws<IllegalStateException>("no new text", "opened without an encoder") { runBlocking { index.add(listOf(Document("new", "text"))) } }
+        throws<IllegalArgumentException>("no vectors", "opened without") { runBlocking { index.search("level", mode = Mode.VECTORS) } }
+        throws<IllegalArgumentException>("no new text", "opened without an encoder") { runBlocking { index.add(listOf(Document("new", "text"))) } }
         index.add300(former)
         val cancelled = runCatching { index.rebuild(next) { done, _ -> if (done > 200) throw CancellationException("enough") } }
         passed("cancelled", cancelled.exceptionOrNull() is CancellationException && former.search("level").isNotEmpty())
@@ -109,7 +109,7 @@ suspend fun checkRebuild(file: File, encoder: SentenceEncoder, next: SentenceEnc
         index.remove(List(300) { "x$it" })
         checkAnswers(index, answers)
     }
-    throws<EncoderException>("the former model", "made with another model meanwhile") { runBlocking { former.search("level", mode = Mode.VECTORS) } }
+    throws<EncoderException>("the former model", "made with another tiny") { runBlocking { former.search("level", mode = Mode.VECTORS) } }
     passed("the former model's words", former.search("level", mode = Mode.WORDS).isNotEmpty())
     former.close()
     open(next).use { passed("of the next model", it.search("level").isNotEmpty()) }
@@ -124,11 +124,10 @@ suspend fun SearchIndex.add300(former: SearchIndex) {
 
 fun main(arguments: Array<String>) {
     val (bundle, assets, files, data) = arguments.map { File(it) }
-    val driver = SystemSqlite()
     SentenceEncoder.fromFolder(bundle).use { encoder ->
         runBlocking {
             val context = Context(assets, files)
-            SearchIndex.fromAssets(context, "desktop.sqlite", encoder, driver).use { index ->
+            SearchIndex.fromAssets(context, "desktop.sqlite", encoder).use { index ->
                 checkAnswers(index, File(data, "answers.tsv").readLines())
                 val before = index.count()
                 throws<IllegalArgumentException>("id that is there", "use update") { runBlocking { index.add(listOf(Document("d1", "again"))) } }
@@ -155,7 +154,7 @@ fun main(arguments: Array<String>) {
                 throws<IllegalArgumentException>("no query", "a query is empty") { runBlocking { index.search(" ") } }
                 checkFile(index, encoder, files)
             }
-            val own = SearchIndex.open(File(files, "phone.sqlite"), encoder, driver)
+            val own = SearchIndex.open(File(files, "phone.sqlite"), encoder)
             passed("empty", own.search("anything").isEmpty() && own.count() == 0)
             own.add(documents(File(data, "documents.tsv")))
             checkAnswers(own, File(data, "answers.tsv").readLines())
@@ -165,18 +164,18 @@ fun main(arguments: Array<String>) {
                 checkRebuild(File(data, "rebuilt.sqlite"), encoder, next, File(data, "answers.tsv").readLines())
             }
             throws<EncoderException>("closed index", "the index is closed") { runBlocking { own.search("x") } }
-            val unspaced = SearchIndex.open(File(files, "unspaced.sqlite"), encoder, driver)
+            val unspaced = SearchIndex.open(File(files, "unspaced.sqlite"), encoder)
             unspaced.add(listOf(Document("1", "会議は九時に始まります。切符は箱の中です。"), Document("2", "電車は八時に出ます。")))
             passed("pairs of letters", unspaced.search("切符は箱", mode = Mode.WORDS).single().document.id == "1")
             unspaced.close()
-            val answers = SearchIndex.open(File(files, "answers.sqlite"), encoder, driver)
+            val answers = SearchIndex.open(File(files, "answers.sqlite"), encoder)
             val differ = differences(File(data, "search.tsv").readLines(), answers, 1e-3)
             differ.forEach { println("  $it") }
             passed("the export's answers", differ.isEmpty())
             answers.close()
             for (name in listOf("broken", "scaled")) {
                 val words = File(data, "$name.txt").readText()
-                SearchIndex.open(File(data, "$name.sqlite"), encoder, driver, check = false).use {
+                SearchIndex.open(File(data, "$name.sqlite"), encoder, check = false).use {
                     passed("$name, unchecked words", it.search("level", mode = Mode.WORDS).isNotEmpty())
                     throws<EncoderException>("$name, a search", words) { runBlocking { it.search("level") } }
                     throws<EncoderException>("$name, checked later", words) { runBlocking { it.check() } }
@@ -184,7 +183,7 @@ fun main(arguments: Array<String>) {
             }
             for (name in listOf("other-model", "broken", "scaled", "lost", "changed", "no-words", "words-gone")) {
                 throws<EncoderException>(name, File(data, "$name.txt").readText()) {
-                    runBlocking { SearchIndex.open(File(data, "$name.sqlite"), encoder, driver).use { it.search("level") } }
+                    runBlocking { SearchIndex.open(File(data, "$name.sqlite"), encoder).use { it.search("level") } }
                 }
             }
         }

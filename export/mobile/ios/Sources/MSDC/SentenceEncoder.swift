@@ -11,8 +11,16 @@ public enum EncoderError: Error, Equatable {
   case runtime(String)
   case memory(String)
   case golden(String)
-  /// The network, storage or SQLite failed.
+  /// The network or storage failed.
   case io(String)
+  /// Another file took the place of an index's.
+  case replaced(String)
+  /// Another process holds an index's lock.
+  case locked(String)
+  /// The storage is full.
+  case full(String)
+  /// An index's file cannot be written.
+  case readOnly(String)
 
   init(status: msdc_status, line: String) {
     switch status {
@@ -21,6 +29,11 @@ public enum EncoderError: Error, Equatable {
     case MSDC_UNSUPPORTED: self = .unsupported(line)
     case MSDC_MEMORY: self = .memory(line)
     case MSDC_GOLDEN: self = .golden(line)
+    case MSDC_OTHER_MODEL: self = .otherModel(line)
+    case MSDC_REPLACED: self = .replaced(line)
+    case MSDC_LOCKED: self = .locked(line)
+    case MSDC_FULL: self = .full(line)
+    case MSDC_READ_ONLY: self = .readOnly(line)
     default: self = .runtime(line)
     }
   }
@@ -48,11 +61,7 @@ public final class SentenceEncoder: @unchecked Sendable {
   /// Longest input in tokens, special ids included; longer texts are cut.
   public let maxLength: Int
 
-  // What vectors of an index are compared by: the sha256 of the model that was exported.
-  let source: String
-  // By which an index weighs vectors against words, nil where the bundle has none.
-  let cosines: String?
-  private let handle: OpaquePointer
+  let handle: OpaquePointer
   private let box: ProgramBox
   // One for single texts and one for lists: the core takes turns between them after each text.
   private let queries = DispatchQueue(label: "org.msdc.query", qos: .userInitiated)
@@ -82,9 +91,6 @@ public final class SentenceEncoder: @unchecked Sendable {
     handle = opened
     self.box = box
     name = String(cString: msdc_name(opened))
-    source = String(cString: msdc_source(opened))
-    let spread = String(cString: msdc_cosines(opened))
-    cosines = spread.isEmpty ? nil : spread
     width = Int(msdc_width(opened))
     maxLength = Int(msdc_max_length(opened))
   }
@@ -122,25 +128,6 @@ public final class SentenceEncoder: @unchecked Sendable {
   /// `encode` on the calling thread. Takes milliseconds per text: call it off the main thread.
   public func encodeBlocking(_ texts: [String], prompt: String? = nil) throws -> Vectors {
     try batch(texts, prompt: prompt, stop: StopFlag())
-  }
-
-  /// Whether the model's vocabulary knows at least half of a text's characters; all others have nearly one vector.
-  func canRead(_ text: String) throws -> Bool {
-    var reads: Int32 = 0
-    try check { error, size in msdc_can_read(handle, text, text.utf8.count, &reads, error, size) }
-    return reads != 0
-  }
-
-  /// The passages of a document with their 8-bit vectors.
-  func passages(title: String, text: String) throws -> [Passage] {
-    let found = PassageList()
-    let titled = title.contains { !$0.isWhitespace }
-    try check { error, size in
-      msdc_index_document(
-        handle, title, title.utf8.count, text, text.utf8.count, titled ? 1 : 0, keepPassage,
-        Unmanaged.passUnretained(found).toOpaque(), error, size)
-    }
-    return found.passages
   }
 
   private func on<T: Sendable>(_ queue: DispatchQueue, _ work: @escaping @Sendable (StopFlag) throws -> T) async throws -> T {
@@ -260,28 +247,6 @@ public final class SentenceEncoder: @unchecked Sendable {
       file: folder.appendingPathComponent(name), multiMethod: multiMethod != 0, repeats: Int(repeats),
       takesPrompt: takesPrompt != 0)
   }
-}
-
-/// One passage of a document, in code points; the vector is empty where the model cannot read it.
-struct Passage: Sendable {
-  let start: Int
-  let end: Int
-  let scale: Float
-  let vector: [Int8]
-}
-
-private final class PassageList {
-  var passages: [Passage] = []
-}
-
-private func keepPassage(
-  context: UnsafeMutableRawPointer?, start: Int, end: Int, scale: Float, vector: UnsafePointer<Int8>?, width: Int
-) -> Int32 {
-  guard let context else { return 1 }
-  let numbers = vector.map { Array(UnsafeBufferPointer(start: $0, count: width)) } ?? []
-  Unmanaged<PassageList>.fromOpaque(context).takeUnretainedValue().passages
-    .append(Passage(start: start, end: end, scale: scale, vector: numbers))
-  return 0
 }
 
 /// Carries the program through the C interface, and a Swift error back.

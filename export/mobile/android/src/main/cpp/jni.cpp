@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "msdc_encoder.h"
+#include "msdc_index.h"
 
 namespace {
 
@@ -332,132 +333,159 @@ MSDC_JNI(jfloatArray, topK)
   return floats(env, cosines);
 }
 
-MSDC_JNI(jstring, source)(JNIEnv* env, jclass, jlong value) {
-  return env->NewStringUTF(msdc_source(handle_of(value)->encoder));
-}
-
-MSDC_JNI(jstring, cosines)(JNIEnv* env, jclass, jlong value) {
-  return env->NewStringUTF(msdc_cosines(handle_of(value)->encoder));
-}
-
 MSDC_JNI(jbyteArray, name)(JNIEnv* env, jclass, jlong value) {
   return bytes(env, msdc_name(handle_of(value)->encoder));
 }
 
-MSDC_JNI(jboolean, canRead)(JNIEnv* env, jclass, jlong value, jbyteArray text) {
-  const std::string utf8 = bytes_of(env, text);
-  int32_t reads = 0;
+// --- search index -----------------------------------------------------------------------------------------------------
+
+msdc_index* index_of(jlong value) { return reinterpret_cast<msdc_index*>(static_cast<intptr_t>(value)); }
+msdc_index_batch* batch_of(jlong value) { return reinterpret_cast<msdc_index_batch*>(static_cast<intptr_t>(value)); }
+jlong number_of(const void* pointer) { return static_cast<jlong>(reinterpret_cast<intptr_t>(pointer)); }
+
+// The model of an encoder; none for 0.
+msdc_index_model model_of(jlong value) { return {value == 0 ? nullptr : handle_of(value)->encoder, nullptr}; }
+
+// Calls `work` with a place for its line; whether it succeeded.
+template <typename Work>
+bool checked(JNIEnv* env, Work work) {
   char error[kErrorBytes];
-  const msdc_status status =
-      msdc_can_read(handle_of(value)->encoder, utf8.data(), utf8.size(), &reads, error, sizeof error);
-  if (status != MSDC_OK) raise(env, status, error);
-  return reads != 0;
+  const msdc_status status = work(error, sizeof error);
+  if (status != MSDC_OK || env->ExceptionCheck()) raise(env, status, error);
+  return status == MSDC_OK && !env->ExceptionCheck();
 }
 
-// One passage behind the others: start and end (int32), scale (float, 0: no vector), vector; little-endian, as every
-// machine this runs on.
-int32_t append_passage(void* context, size_t start, size_t end, float scale, const int8_t* vector, size_t width) {
-  std::string* out = static_cast<std::string*>(context);
-  const int32_t span[] = {static_cast<int32_t>(start), static_cast<int32_t>(end)};
-  out->append(reinterpret_cast<const char*>(span), sizeof span);
-  out->append(reinterpret_cast<const char*>(&scale), sizeof scale);
-  if (vector != nullptr) out->append(reinterpret_cast<const char*>(vector), width);
-  return 0;
+void append_text(void* context, const char* text, size_t size) {
+  static_cast<std::vector<std::string>*>(context)->emplace_back(text, size);
 }
 
-MSDC_JNI(jbyteArray, passages)
-(JNIEnv* env, jclass, jlong value, jbyteArray title, jbyteArray text, jboolean titled) {
-  const std::string first = bytes_of(env, title), utf8 = bytes_of(env, text);
-  std::string out;
-  char error[kErrorBytes];
-  const msdc_status status =
-      msdc_index_document(handle_of(value)->encoder, first.data(), first.size(), utf8.data(), utf8.size(),
-                          titled ? 1 : 0, append_passage, &out, error, sizeof error);
-  if (status != MSDC_OK || env->ExceptionCheck()) {
-    raise(env, status, error);
+// The text that `work` hands to its receiver; null without one, or where it failed.
+template <typename Work>
+jbyteArray text_from(JNIEnv* env, Work work) {
+  std::vector<std::string> texts;
+  const bool done = checked(env, [&](char* error, size_t size) { return work(append_text, &texts, error, size); });
+  return done && !texts.empty() ? bytes(env, texts.front()) : nullptr;
+}
+
+MSDC_JNI(jlong, indexOpen)(JNIEnv* env, jclass, jbyteArray path, jlong encoder, jboolean check) {
+  const msdc_index_options options = {sizeof options, 0, check ? 1 : 0, 0, nullptr, 0};
+  const msdc_index_model model = model_of(encoder);
+  const std::string file = bytes_of(env, path);
+  msdc_index* index = nullptr;
+  checked(env, [&](char* error, size_t size) {
+    return msdc_index_open(file.c_str(), &options, &model, &index, error, size);
+  });
+  return number_of(index);
+}
+
+MSDC_JNI(void, indexClose)(JNIEnv*, jclass, jlong index) { msdc_index_close(index_of(index)); }
+
+MSDC_JNI(jbyteArray, indexState)(JNIEnv* env, jclass, jlong index) {
+  return text_from(env, [&](auto... receiver) { return msdc_index_state(index_of(index), receiver...); });
+}
+
+MSDC_JNI(jbyteArray, indexIds)(JNIEnv* env, jclass, jlong index) {
+  return text_from(env, [&](auto... receiver) { return msdc_index_ids(index_of(index), receiver...); });
+}
+
+MSDC_JNI(jbyteArray, indexGet)(JNIEnv* env, jclass, jlong index, jbyteArray id) {
+  const std::string key = bytes_of(env, id);
+  return text_from(env, [&](auto... receiver) {
+    return msdc_index_get(index_of(index), key.data(), key.size(), receiver...);
+  });
+}
+
+MSDC_JNI(jlong, indexDocuments)
+(JNIEnv* env, jclass, jlong index, jlong encoder, jbyteArray documents, jboolean replaces) {
+  const msdc_index_model model = model_of(encoder);
+  const std::string json = bytes_of(env, documents);
+  msdc_index_batch* batch = nullptr;
+  checked(env, [&](char* error, size_t size) {
+    return msdc_index_documents(index_of(index), &model, json.data(), json.size(), replaces ? 1 : 0, &batch, error, size);
+  });
+  return number_of(batch);
+}
+
+MSDC_JNI(jlong, indexRebuild)(JNIEnv* env, jclass, jlong index, jlong encoder) {
+  const msdc_index_model model = model_of(encoder);
+  msdc_index_batch* batch = nullptr;
+  checked(env, [&](char* error, size_t size) {
+    return msdc_index_rebuild(index_of(index), &model, &batch, error, size);
+  });
+  return number_of(batch);
+}
+
+MSDC_JNI(jobjectArray, indexTexts)(JNIEnv* env, jclass, jlong batch) {
+  std::vector<std::string> texts;
+  if (!checked(env, [&](char* error, size_t size) {
+        return msdc_index_texts(batch_of(batch), append_text, &texts, error, size);
+      })) {
     return nullptr;
   }
-  return bytes(env, out);
+  jobjectArray out = env->NewObjectArray(static_cast<jsize>(texts.size()), env->FindClass("[B"), nullptr);
+  for (size_t i = 0; out != nullptr && i < texts.size(); ++i) {
+    jbyteArray text = bytes(env, texts[i]);
+    if (text == nullptr) return nullptr;
+    env->SetObjectArrayElement(out, static_cast<jsize>(i), text);
+    env->DeleteLocalRef(text);
+  }
+  return out;
 }
 
-void keep_text(void* context, const char* text, size_t size) { static_cast<std::string*>(context)->assign(text, size); }
-
-MSDC_JNI(jbyteArray, searchWords)(JNIEnv* env, jclass, jbyteArray text) {
-  const std::string utf8 = bytes_of(env, text);
-  std::string out;
-  char error[kErrorBytes];
-  const msdc_status status = msdc_search_words(utf8.data(), utf8.size(), keep_text, &out, error, sizeof error);
-  if (status != MSDC_OK || env->ExceptionCheck()) {
-    raise(env, status, error);
+// Documents that were written; of a rebuild, those with new vectors, and all.
+MSDC_JNI(jlongArray, indexWrite)(JNIEnv* env, jclass, jlong index, jlong batch, jfloatArray vectors, jint width) {
+  const std::vector<float> values = floats_of(env, vectors);
+  const auto columns = static_cast<size_t>(width);
+  msdc_index_progress progress = {};
+  if (!checked(env, [&](char* error, size_t size) {
+        return msdc_index_write(index_of(index), batch_of(batch), values.data(), values.size() / columns, columns,
+                                &progress, error, size);
+      })) {
     return nullptr;
   }
-  return bytes(env, out);
+  const jlong numbers[] = {progress.written, progress.done, progress.total};
+  jlongArray out = env->NewLongArray(3);
+  if (out != nullptr) env->SetLongArrayRegion(out, 0, 3, numbers);
+  return out;
 }
 
-MSDC_JNI(jbyteArray, searchPlan)(JNIEnv* env, jclass, jbyteArray query, jboolean operators) {
-  const std::string utf8 = bytes_of(env, query);
-  std::string out;
-  char error[kErrorBytes];
-  const msdc_status status =
-      msdc_search_plan(utf8.data(), utf8.size(), operators ? 1 : 0, keep_text, &out, error, sizeof error);
-  if (status != MSDC_OK || env->ExceptionCheck()) {
-    raise(env, status, error);
-    return nullptr;
-  }
-  return bytes(env, out);
+MSDC_JNI(void, indexBatchClose)(JNIEnv*, jclass, jlong batch) { msdc_index_batch_close(batch_of(batch)); }
+
+MSDC_JNI(jlong, indexRemove)(JNIEnv* env, jclass, jlong index, jbyteArray ids) {
+  const std::string json = bytes_of(env, ids);
+  int64_t removed = 0;
+  checked(env, [&](char* error, size_t size) {
+    return msdc_index_remove(index_of(index), json.data(), json.size(), &removed, error, size);
+  });
+  return removed;
 }
 
-void append_span(void* context, size_t start, size_t end) {
-  auto* out = static_cast<std::vector<jint>*>(context);
-  out->push_back(static_cast<jint>(start));
-  out->push_back(static_cast<jint>(end));
+MSDC_JNI(jbyteArray, indexQuery)(JNIEnv* env, jclass, jlong index, jlong encoder, jbyteArray request) {
+  const msdc_index_model model = model_of(encoder);
+  const std::string json = bytes_of(env, request);
+  return text_from(env, [&](auto... receiver) {
+    return msdc_index_query(index_of(index), &model, json.data(), json.size(), receiver...);
+  });
 }
 
-// The best passage, then start and end of each span.
-MSDC_JNI(jintArray, searchShow)
-(JNIEnv* env, jclass, jbyteArray text, jbyteArray terms, jlongArray starts, jlongArray ends, jfloatArray cosines,
- jboolean by_cosine) {
-  const std::string utf8 = bytes_of(env, text), lines = bytes_of(env, terms);
-  const std::vector<float> near = floats_of(env, cosines);
-  std::vector<int64_t> firsts(near.size()), lasts(near.size());
-  const auto count = static_cast<jsize>(near.size());
-  env->GetLongArrayRegion(starts, 0, count, reinterpret_cast<jlong*>(firsts.data()));
-  env->GetLongArrayRegion(ends, 0, count, reinterpret_cast<jlong*>(lasts.data()));
-  if (env->ExceptionCheck()) return nullptr;
-  std::vector<jint> out(1);
-  size_t best = 0;
-  char error[kErrorBytes];
-  const msdc_status status =
-      msdc_search_show(utf8.data(), utf8.size(), lines.data(), lines.size(), firsts.data(), lasts.data(), near.data(),
-                       near.size(), by_cosine ? 1 : 0, &best, append_span, &out, error, sizeof error);
-  if (status != MSDC_OK) {
-    raise(env, status, error);
-    return nullptr;
-  }
-  out[0] = static_cast<jint>(best);
-  jintArray array = env->NewIntArray(static_cast<jsize>(out.size()));
-  if (array != nullptr) env->SetIntArrayRegion(array, 0, static_cast<jsize>(out.size()), out.data());
-  return array;
+// A null vector: by words.
+MSDC_JNI(jbyteArray, indexSearch)(JNIEnv* env, jclass, jlong index, jbyteArray request, jfloatArray vector) {
+  const std::string json = bytes_of(env, request);
+  const std::vector<float> values = vector == nullptr ? std::vector<float>() : floats_of(env, vector);
+  return text_from(env, [&](auto... receiver) {
+    return msdc_index_search(index_of(index), json.data(), json.size(), values.data(), values.size(), receiver...);
+  });
 }
 
-MSDC_JNI(jfloatArray, int8Cosines)(JNIEnv* env, jclass, jfloatArray query, jbyteArray codes, jfloatArray scales) {
-  const std::vector<float> held = floats_of(env, query), by = floats_of(env, scales);
-  std::vector<float> cosines(by.size());
-  if (by.empty()) return floats(env, cosines);
-  void* rows = env->GetPrimitiveArrayCritical(codes, nullptr);  // without a copy
-  if (rows == nullptr) return nullptr;
-  char error[kErrorBytes];
-  const msdc_status status = msdc_int8_cosines(held.data(), held.size(), static_cast<const int8_t*>(rows), by.data(),
-                                               by.size(), cosines.data(), error, sizeof error);
-  env->ReleasePrimitiveArrayCritical(codes, rows, JNI_ABORT);
-  if (status != MSDC_OK || env->ExceptionCheck()) {
-    raise(env, status, error);
-    return nullptr;
-  }
-  return floats(env, cosines);
+MSDC_JNI(void, indexCheck)(JNIEnv* env, jclass, jlong index) {
+  checked(env, [&](char* error, size_t size) { return msdc_index_check(index_of(index), error, size); });
 }
 
-MSDC_JNI(jint, crc32)(JNIEnv* env, jclass, jint start, jbyteArray data) {
-  const std::string held = bytes_of(env, data);
-  return static_cast<jint>(msdc_crc32(static_cast<uint32_t>(start), held.data(), held.size()));
+MSDC_JNI(void, indexBackup)(JNIEnv* env, jclass, jlong index, jbyteArray path) {
+  const std::string file = bytes_of(env, path);
+  checked(env, [&](char* error, size_t size) { return msdc_index_backup(index_of(index), file.c_str(), error, size); });
+}
+
+MSDC_JNI(void, indexCompact)(JNIEnv* env, jclass, jlong index) {
+  checked(env, [&](char* error, size_t size) { return msdc_index_compact(index_of(index), error, size); });
 }

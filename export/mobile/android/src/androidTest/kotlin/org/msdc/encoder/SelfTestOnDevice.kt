@@ -1,7 +1,6 @@
 package org.msdc.encoder
 
 import androidx.test.ext.junit.runners.AndroidJUnit4
-import androidx.sqlite.driver.bundled.BundledSQLiteDriver
 import androidx.test.platform.app.InstrumentationRegistry
 import java.io.File
 import kotlinx.coroutines.runBlocking
@@ -30,8 +29,8 @@ class SelfTestOnDevice {
         val file = File(context.cacheDir, "answers.sqlite").also { it.delete() }
         SentenceEncoder.fromAssets(context).use { encoder ->
             runBlocking {
-                SearchIndex.open(file, encoder, BundledSQLiteDriver()).use { index ->
-                    // 20 x the difference of two processors' cosines.
+                SearchIndex.open(file, encoder).use { index ->
+                    // The weight of a cosine x the difference of two processors' cosines.
                     assertEquals(emptyList<String>(), differences(answers.readLines(), index, tolerance = 0.2))
                 }
             }

@@ -60,6 +60,25 @@ internal object Install {
 
     private val installing = ReentrantLock()
 
+    /** Copies the asset [name] to [target] unless that is there. The copy is on the disk before it has its name. */
+    fun copyAsset(context: Context, name: String, target: File) {
+        val stage = File(target.path + ".partial")
+        try {
+            locked(target) {
+                if (target.isFile) return@locked
+                context.assets.open(name).use { input ->
+                    stage.outputStream().use {
+                        input.copyTo(it)
+                        it.fd.sync()
+                    }
+                }
+                if (!stage.renameTo(target)) throw IOException("cannot move it to $target")
+            }
+        } catch (failure: IOException) {
+            throw EncoderException(EncoderException.Kind.IO, "index $name: ${failure.message}", failure)
+        }
+    }
+
     /**
      * Runs [work] while no other thread or process installs to [target]. A process that dies gives the lock back; waiting
      * for it can be interrupted.

@@ -64,30 +64,44 @@ internal object NativeCore {
     /** Fills [rows] with the nearest of the first [count] rows of [vectors], and returns their cosines. */
     @JvmStatic external fun topK(query: FloatArray, vectors: FloatArray, count: Int, rows: IntArray): FloatArray
 
-    @JvmStatic external fun source(handle: Long): String
-
-    @JvmStatic external fun cosines(handle: Long): String
-
     @JvmStatic external fun name(handle: Long): ByteArray
 
-    @JvmStatic external fun canRead(handle: Long, text: ByteArray): Boolean
+    // A search index: JSON crosses as msdc_index.h describes it. An [encoder] of 0 is none.
 
-    /** Of each passage: start and end in code points, scale (0: no vector follows), 8-bit vector; little-endian. */
-    @JvmStatic external fun passages(handle: Long, title: ByteArray, text: ByteArray, titled: Boolean): ByteArray
+    @JvmStatic external fun indexOpen(path: ByteArray, encoder: Long, check: Boolean): Long
 
-    /** The words of a text as an index stores them. */
-    @JvmStatic external fun searchWords(text: ByteArray): ByteArray
+    @JvmStatic external fun indexClose(index: Long)
 
-    /** What the statements of search.sql look for, as JSON. */
-    @JvmStatic external fun searchPlan(query: ByteArray, operators: Boolean): ByteArray
+    @JvmStatic external fun indexState(index: Long): ByteArray
 
-    /** The number of the passage to show, then start and end of each span of [terms]; all in code points. */
-    @JvmStatic
-    external fun searchShow(
-        text: ByteArray, terms: ByteArray, starts: LongArray, ends: LongArray, cosines: FloatArray, byCosine: Boolean
-    ): IntArray
+    @JvmStatic external fun indexIds(index: Long): ByteArray
 
-    @JvmStatic external fun int8Cosines(query: FloatArray, codes: ByteArray, scales: FloatArray): FloatArray
+    @JvmStatic external fun indexGet(index: Long, id: ByteArray): ByteArray?
 
-    @JvmStatic external fun crc32(start: Int, data: ByteArray): Int
+    /** A batch of documents, to be closed. */
+    @JvmStatic external fun indexDocuments(index: Long, encoder: Long, documents: ByteArray, replaces: Boolean): Long
+
+    /** The next batch of a rebuild, to be closed; 0 once the index is of the encoder's model. */
+    @JvmStatic external fun indexRebuild(index: Long, encoder: Long): Long
+
+    /** What is to be encoded of a batch. */
+    @JvmStatic external fun indexTexts(batch: Long): Array<ByteArray>
+
+    /** Documents that were written; of a rebuild those with new vectors, and all. */
+    @JvmStatic external fun indexWrite(index: Long, batch: Long, vectors: FloatArray, width: Int): LongArray
+
+    @JvmStatic external fun indexBatchClose(batch: Long)
+
+    @JvmStatic external fun indexRemove(index: Long, ids: ByteArray): Long
+
+    /** What is to be encoded of a request; null where it needs no vector. */
+    @JvmStatic external fun indexQuery(index: Long, encoder: Long, request: ByteArray): ByteArray?
+
+    @JvmStatic external fun indexSearch(index: Long, request: ByteArray, vector: FloatArray?): ByteArray
+
+    @JvmStatic external fun indexCheck(index: Long)
+
+    @JvmStatic external fun indexBackup(index: Long, path: ByteArray)
+
+    @JvmStatic external fun indexCompact(index: Long)
 }

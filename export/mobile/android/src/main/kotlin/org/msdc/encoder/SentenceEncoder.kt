@@ -43,12 +43,6 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
     /** The model's name. */
     val name: String = core.name(handle).toString(Charsets.UTF_8)
 
-    // What vectors of an index are compared by: the sha256 of the model that was exported.
-    internal val source: String = core.source(handle)
-
-    // By which an index weighs vectors against words, null where the bundle has none.
-    internal val cosines: String? = core.cosines(handle).ifEmpty { null }
-
     /** Longest input in tokens, special ids included; longer texts are cut. */
     val maxLength: Int = core.maxLength(handle)
 
@@ -106,13 +100,8 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
     /** Token ids of [text] with the special ids, at most [maxLength]. */
     fun tokenize(text: String): IntArray = open { core.tokenize(handle, utf8(text)) }
 
-    /** Whether the model's vocabulary knows at least half of a text's characters; all others have nearly one vector. */
-    internal fun canRead(text: String): Boolean = open { core.canRead(handle, utf8(text)) }
-
-    internal fun passages(title: String, text: String): ByteBuffer = open {
-        val found = core.passages(handle, utf8(title, "the title"), utf8(text), title.isNotBlank())
-        ByteBuffer.wrap(found).order(ByteOrder.LITTLE_ENDIAN)
-    }
+    /** Lends the core's encoder to [work]. */
+    internal fun <T> lend(work: (handle: Long) -> T): T = open { work(handle) }
 
     /** The vector of ids that already carry the special ids. */
     fun encodeIds(ids: IntArray): FloatArray = open { core.encodeIds(handle, ids) }

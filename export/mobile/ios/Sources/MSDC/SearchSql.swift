@@ -1,4 +1,0 @@
-/// search.sql, which all platforms share.
-let searchSQL = #"""
-{{search_sql}}
-"""#

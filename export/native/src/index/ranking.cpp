@@ -1,0 +1,223 @@
+#include "ranking.h"
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_set>
+#include <utility>
+
+#include "batch.h"
+#include "failure.h"
+#include "search.h"
+
+namespace msdc {
+
+namespace {
+
+constexpr size_t kNearest = 100;  // documents without a word of the query that are ranked first: most pages need no others
+constexpr int64_t kSnippetWords = 32;  // of the passage that is shown of a text that was not encoded
+
+std::string json_list(const std::vector<int64_t>& numbers) {
+  std::string out = "[";
+  for (const int64_t number : numbers) out.append(out.size() > 1 ? "," : "").append(std::to_string(number));
+  return out += "]";
+}
+
+std::vector<int64_t> documents_of(const Cosines& cosines) {
+  std::vector<int64_t> out;
+  for (const auto& entry : cosines) out.push_back(entry.first);
+  return out;
+}
+
+}  // namespace
+
+QueryPlan read_plan(Database* database, std::string json) {
+  QueryPlan out;
+  database->each("plan", {json}, [&](const Row& row) {
+    out.text = row.text(0);
+    out.excludes = row.integer(1) != 0;
+    out.has_words = row.integer(2) != 0;
+    out.terms = row.text(3);
+  });
+  out.json = std::move(json);
+  return out;
+}
+
+Ranking::Ranking(Database* database, const PassageVectors* vectors, const SearchRequest& request, QueryPlan plan)
+    : database_(*database), vectors_(vectors), request_(request), plan_(std::move(plan)) {}
+
+std::vector<SearchHit> Ranking::hits() {
+  filter();
+  find_candidates();
+  std::vector<SearchHit> out;
+  std::unordered_set<int64_t> forms;
+  size_t position = 0;
+  rank([&](const RankedDocument& scores) {
+    if (request_.is_distinct && !forms.insert(database_.integer("form", {scores.document}).value_or(0)).second) {
+      return true;
+    }
+    if (position++ < request_.offset) return true;
+    out.push_back(hit(scores));
+    if (request_.is_distinct) {
+      out.back().count = database_.integer("equal", {scores.document, allowed_json_}).value_or(0);
+    }
+    return out.size() < request_.top;
+  });
+  return out;
+}
+
+void Ranking::filter() {
+  if (!request_.filter && !plan_.excludes) return;
+  allowed_.emplace();
+  database_.each("filter", {request_.filter.value_or("[]"), plan_.json},
+                 [&](const Row& row) { allowed_->push_back(row.integer(0)); });
+  if (allowed_->empty() && request_.filter) {
+    database_.each("unknown", {*request_.filter}, [](const Row& row) {
+      fail(MSDC_BAD_ARGUMENT, "no column " + quoted(row.bytes(0)) + " to filter by (columns: " + row.text(1) + ")");
+    });
+  }
+  std::sort(allowed_->begin(), allowed_->end());
+  allowed_json_ = json_list(*allowed_);
+}
+
+// As many for every page of the first 1,000 hits, so that pages agree.
+void Ranking::find_candidates() {
+  size_t most = search_constants().candidates;
+  while (most < request_.offset + request_.top) most *= 4;
+  if (vectors_ != nullptr) cosines_ = vectors_->nearest(most, allowed_ ? &*allowed_ : nullptr);
+  if (request_.mode == "vectors") return;
+  match_words(most);
+  if (vectors_ == nullptr) return;
+  for (const auto& [document, match] : words_) {
+    const float* cosine = vectors_->cosine_of(document);
+    if (cosine != nullptr) cosines_[document] = *cosine;
+  }
+}
+
+// Where no document matches, the words of the index that are similar to those of the query are looked for, if the query is
+// short or vectors do not answer it.
+void Ranking::match_words(size_t most) {
+  if (!plan_.has_words) return;
+  const std::string near = json_list(documents_of(cosines_));
+  const auto match = [&] {
+    database_.each("words", {plan_.json, allowed_json_, static_cast<int64_t>(most), near}, [&](const Row& row) {
+      words_[row.integer(0)] = {row.real(1), row.real(2), row.integer(3), row.integer(4)};
+    });
+  };
+  match();
+  if (!words_.empty()) return;
+  database_.run("vocabulary");
+  const std::optional<std::string> similar = database_.text("similar", {plan_.json, static_cast<int64_t>(!cosines_.empty())});
+  if (!similar) return;
+  plan_ = read_plan(&database_, *similar);
+  match();
+}
+
+// Those without a word are ranked by their cosine: the nearest of them decide alone, down to the score of the last.
+void Ranking::rank(const OnRanked& on_ranked) {
+  std::string matches = "[";
+  for (const auto& [document, match] : words_) {
+    const auto cosine = cosines_.find(document);
+    matches += (matches.size() > 1 ? ",[" : "[") + std::to_string(document) + "," +
+               (cosine == cosines_.end() ? "null" : json_number(cosine->second)) + "," + json_number(match.words) +
+               "," + json_number(match.matched) + "," + std::to_string(match.same) + "," +
+               std::to_string(match.quoted) + "]";
+  }
+  matches += "]";
+  std::vector<std::pair<int64_t, double>> others;
+  for (const auto& entry : cosines_) {
+    if (words_.count(entry.first) == 0) others.push_back(entry);
+  }
+  size_t count = 0;
+  if (others.size() > 2 * kNearest) {
+    std::vector<std::pair<int64_t, double>> nearest = others;
+    const auto is_nearer = [](const auto& a, const auto& b) {
+      return a.second != b.second ? a.second > b.second : a.first < b.first;
+    };
+    std::nth_element(nearest.begin(), nearest.begin() + kNearest, nearest.end(), is_nearer);
+    nearest.resize(kNearest);
+    const int64_t last = std::max_element(nearest.begin(), nearest.end(), is_nearer)->first;
+    const std::vector<RankedDocument> order = ranked(matches, nearest);
+    // A threshold that drops the last drops all that are further away.
+    double certain = -HUGE_VAL;
+    for (const RankedDocument& entry : order) {
+      if (entry.document == last) certain = entry.score + 1e-4 * std::fabs(entry.score);  // they have six digits
+    }
+    for (const RankedDocument& entry : order) {
+      if (entry.score <= certain) break;
+      ++count;
+      if (!on_ranked(entry)) return;
+    }
+  }
+  for (const RankedDocument& entry : ranked(matches, others)) {
+    if (count > 0) {
+      --count;
+    } else if (!on_ranked(entry)) {
+      return;
+    }
+  }
+}
+
+std::vector<RankedDocument> Ranking::ranked(const std::string& matches,
+                                            const std::vector<std::pair<int64_t, double>>& others) {
+  std::string cosines = "{";
+  for (const auto& [document, cosine] : others) {
+    cosines += (cosines.size() > 1 ? ",\"" : "\"") + std::to_string(document) + "\":" + json_number(cosine);
+  }
+  cosines += "}";
+  const Argument threshold = request_.threshold ? Argument(*request_.threshold) : Argument(nullptr);
+  const auto part = [](const Row& row, int column) {
+    return row.is_null(column) ? std::nullopt : std::optional<double>(row.real(column));
+  };
+  std::vector<RankedDocument> out;
+  database_.each("ranked", {matches, cosines, request_.mode, threshold}, [&](const Row& row) {
+    out.push_back({row.integer(0), row.real(1), part(row, 2), part(row, 3)});
+  });
+  return out;
+}
+
+SearchHit Ranking::hit(const RankedDocument& scores) {
+  SearchHit out;
+  out.score = scores.score;
+  out.cosine = scores.cosine;
+  out.words = scores.words;
+  bool is_stored = false;
+  database_.each("hit", {scores.document}, [&](const Row& row) {
+    out.document = read_document(database_, row);
+    is_stored = true;
+  });
+  if (!is_stored) database_.damaged("document " + std::to_string(scores.document));
+  std::vector<int64_t> numbers;
+  std::vector<Span> spans;
+  database_.each("passages_of", {scores.document}, [&](const Row& row) {
+    const int64_t start = row.integer(1), end = row.integer(2);
+    if (crc_of_passage(scores.document, start, end) != row.integer(3) || start < 0 || end < start) {
+      database_.damaged("a passage of document " + out.document.id);
+    }
+    numbers.push_back(row.integer(0));
+    spans.emplace_back(static_cast<size_t>(start), static_cast<size_t>(end));
+  });
+  if (spans.empty()) {  // not encoded
+    spans = word_passages(out.document.text, kSnippetWords);
+    numbers.resize(spans.size());
+  }
+  const std::vector<TermSpans> terms = find_terms(out.document.text, plan_.terms);
+  std::tie(out.start, out.end) = spans[passage_of(numbers, spans, scores, terms)];
+  out.matches = merged(terms);
+  return out;
+}
+
+size_t Ranking::passage_of(const std::vector<int64_t>& numbers, const std::vector<Span>& spans,
+                           const RankedDocument& scores, const std::vector<TermSpans>& terms) const {
+  const bool by_cosine = request_.mode == "vectors";
+  std::vector<float> cosines;
+  for (const int64_t number : numbers) {
+    const float* cosine = scores.cosine && vectors_ != nullptr
+                              ? vectors_->cosine_of_passage(scores.document, number)
+                              : nullptr;
+    cosines.push_back(cosine != nullptr ? *cosine : by_cosine ? -2.0f : 0.0f);
+  }
+  if (!by_cosine) return passage_to_show(spans, cosines.data(), terms);
+  return static_cast<size_t>(std::max_element(cosines.begin(), cosines.end()) - cosines.begin());
+}
+
+}  // namespace msdc

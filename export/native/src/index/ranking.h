@@ -1,0 +1,66 @@
+// The ranking of a search: the statements of search.sql in the order of msdc/search/ranking.py, which is the oracle.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "database.h"
+#include "search_request.h"
+#include "vectors.h"
+
+namespace msdc {
+
+// What a query asks for (`parse_query`), with `text` for the model and the `terms` to highlight, one per line.
+struct QueryPlan {
+  std::string json, text, terms;
+  bool excludes = false, has_words = false;
+};
+
+QueryPlan read_plan(Database* database, std::string json);
+
+// A document and its parts of the score; none: no part of it.
+struct RankedDocument {
+  int64_t document = 0;
+  double score = 0;
+  std::optional<double> cosine, words;
+};
+
+class Ranking {
+ public:
+  // `vectors` are null where the query is not compared with them, and have its cosines otherwise.
+  Ranking(Database* database, const PassageVectors* vectors, const SearchRequest& request, QueryPlan plan);
+
+  std::vector<SearchHit> hits();
+
+ private:
+  // How a document matches the words of a query: columns of the statement `words`.
+  struct WordMatch {
+    double words, matched;
+    int64_t same, quoted;
+  };
+  using OnRanked = std::function<bool(const RankedDocument&)>;
+
+  void filter();
+  void find_candidates();
+  void match_words(size_t most);
+  void rank(const OnRanked& on_ranked);
+  std::vector<RankedDocument> ranked(const std::string& matches, const std::vector<std::pair<int64_t, double>>& others);
+  SearchHit hit(const RankedDocument& scores);
+  size_t passage_of(const std::vector<int64_t>& numbers, const std::vector<Span>& spans, const RankedDocument& scores,
+                    const std::vector<TermSpans>& terms) const;
+
+  Database& database_;
+  const PassageVectors* vectors_;
+  const SearchRequest& request_;
+  QueryPlan plan_;
+  std::optional<std::vector<int64_t>> allowed_;  // that a filter and excluded words leave, in order
+  std::optional<std::string> allowed_json_;
+  Cosines cosines_;
+  std::unordered_map<int64_t, WordMatch> words_;
+};
+
+}  // namespace msdc

@@ -1,0 +1,1 @@
+../../../../msdc/search/search.sql

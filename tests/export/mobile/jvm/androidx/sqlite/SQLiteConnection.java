@@ -1,7 +1,0 @@
-package androidx.sqlite;
-
-public interface SQLiteConnection {
-    SQLiteStatement prepare(String sql);
-
-    void close();
-}
