@@ -41,7 +41,7 @@ from msdc.search.documents import (
 )  # fmt: skip
 from msdc.search.file import IndexFile, is_index, read_document, require_index, stored_documents
 from msdc.search.matches import find_terms, merged, passage_to_show
-from msdc.search.passages import IndexFacts, PassageEncoder, model_facts
+from msdc.search.passages import IndexFacts, PassageEncoder, StoredPassages, model_facts
 from msdc.search.ranking import (
     BLOCK,
     CANDIDATES,
@@ -50,6 +50,7 @@ from msdc.search.ranking import (
     Ranked,
     WordMatch,
     add_document,
+    form_of,
     match_words,
     rank,
     read_plan,
@@ -58,7 +59,7 @@ from msdc.search.ranking import (
 )
 from msdc.search.rebuild import rebuild_passages
 from msdc.search.vectors import PassageVectors
-from msdc.search.words import Syntax, parse_query
+from msdc.search.words import Syntax, index_words, parse_query
 from msdc.text.passages import passages as split_passages
 
 SNIPPET_WORDS = 32  # of the passage that is shown of a text that was not encoded
@@ -242,32 +243,38 @@ class Index(IndexFile):
                 self._compared = facts[0]
 
     def _passages(self, block: Sequence[Document]) -> list[list[Passage]]:
-        """The passages of documents: of the same id and text in the index, else of the cache or the model."""
+        """The passages of documents: those that the index or the cache has are not encoded again."""
         texts = [(document.title, document.text) for document in block]
-        stored = self._stored(block)
-        new, encoded = self._encoder.passages([document for document in dict.fromkeys(texts) if document not in stored])
+        passages, encoded = self._encoder.passages(list(dict.fromkeys(texts)), self._stored(block))
         self.encoded += sum(document in encoded for document in texts)
-        return [(stored | new)[document] for document in texts]
+        return [passages[document] for document in texts]
 
-    def _stored(self, block: Sequence[Document]) -> dict[tuple[str, str], list[Passage]]:
-        passages: dict[tuple[str, str], list[Passage]] = {}
-        keys = {incoming.id: (incoming.title, incoming.text) for incoming in block if incoming.id}
-        if not keys or not len(self):
-            return passages
-        blocks = dict[int, Block]()
+    def _stored(self, block: Sequence[Document]) -> StoredPassages:
+        """What the index has under the ids of a block, and under other ids with the same words."""
+        stored = StoredPassages({}, {})
+        if not len(self):
+            return stored
+        keys = json.dumps([incoming.id for incoming in block if incoming.id])
+        forms = [form_of(index_words(incoming.title), index_words(incoming.text)) for incoming in block]
+        incoming_texts = {(incoming.title, incoming.text) for incoming in block}
+        blocks, prefixes, parts_by_document = dict[int, Block](), dict[str, str](), dict[int, list[Passage]]()
         with self._transaction("DEFERRED") as db:
             for key, title, text, document, start, end, crc, row, number in db.execute(
-                sql("stored"), (json.dumps(list(keys)),)
+                sql("stored"), (keys, json.dumps(forms))
             ):
                 if passage_crc(document, start, end) != crc:
                     raise ValueError(f"a passage of document {key}")
-                if keys[key] != (title, text):
-                    continue
                 if row is not None and row not in blocks:
                     (blocks[row],) = read_blocks(db, "block", row)
                 part = Passage(start, end, None, None) if row is None else blocks[row].passage(number, start, end)
-                passages.setdefault((title, text), []).append(part)
-        return passages
+                if title not in prefixes:
+                    prefixes[title] = self._encoder.prefix(title)
+                stored.vectors[prefixes[title] + text[start:end]] = part.scale, part.vector
+                if (title, text) in incoming_texts:
+                    parts = parts_by_document.setdefault(document, [])
+                    parts.append(part)
+                    stored.documents.setdefault((title, text), parts)
+        return stored
 
     # --- what is stored -----------------------------------------------------------------------------------------------
 

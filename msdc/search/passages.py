@@ -6,7 +6,7 @@ Shapes: N distinct texts, D width.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,12 +15,20 @@ from msdc.encoders.encoder import SentenceEncoder
 from msdc.scores import unit_rows
 from msdc.search.blocks import Passage
 from msdc.search.cache import VectorCache
-from msdc.text.passages import passage_texts, passages
+from msdc.text.passages import passage_texts, passages, title_prefix
 from msdc.text.tokenizer import Reader
 
 __all__ = ["PassageEncoder", "passages", "token_counter"]
 
 Passages = dict[tuple[str, str], list[Passage]]  # of documents (title, text)
+Quantized = tuple[float | None, bytes | None]  # scale and vector; None of a text that the model cannot read
+
+
+class StoredPassages(NamedTuple):
+    """What an index has of documents that are written: passages of equal ones, and vectors by the text of a passage."""
+
+    documents: Passages
+    vectors: dict[str, Quantized]
 
 
 def token_counter(model: SentenceEncoder) -> tuple[Callable[[Sequence[str]], list[int]], int]:
@@ -58,19 +66,31 @@ class PassageEncoder:
         self.reader = Reader(model.tokenizer, model.max_length)
         self._cache = VectorCache(model, self.most) if keep else None
 
-    def passages(self, documents: Sequence[tuple[str, str]]) -> tuple[Passages, Passages]:
-        """The passages of documents (title, text), and those among them that had to be encoded."""
-        cached = self._cache.get(documents) if self._cache is not None else {}
-        new = self._encoded([document for document in documents if document not in cached])
+    def passages(
+        self, documents: Sequence[tuple[str, str]], stored: StoredPassages | None = None
+    ) -> tuple[Passages, set[tuple[str, str]]]:
+        """The passages of documents (title, text), and the documents of which a passage had to be encoded."""
+        ready = {} if stored is None else dict(stored.documents)
+        if self._cache is not None:
+            ready |= self._cache.get([document for document in documents if document not in ready])
+        new, encoded = self._encoded(
+            [document for document in documents if document not in ready], {} if stored is None else stored.vectors
+        )
         if self._cache is not None:
             self._cache.put(new)
-        return cached | new, new
+        return ready | new, encoded
 
-    def _encoded(self, documents: Sequence[tuple[str, str]]) -> Passages:
+    def prefix(self, title: str) -> str:
+        """The title as it is put before a passage."""
+        return title_prefix(title, self.count, self.most)
+
+    def _encoded(
+        self, documents: Sequence[tuple[str, str]], vectors: Mapping[str, Quantized]
+    ) -> tuple[Passages, set[tuple[str, str]]]:
         if not documents:
-            return {}
+            return {}, set()
         spans = passage_texts(documents, self.count, self.most)
-        distinct = list(dict.fromkeys(text for parts in spans for _, _, text in parts))
+        distinct = list(dict.fromkeys(text for parts in spans for _, _, text in parts if text not in vectors))
         known_N = ~self.reader.unread(distinct)
         vectors_ND = np.zeros((len(distinct), self.model.width), np.float32)
         if known_N.any():
@@ -81,7 +101,15 @@ class PassageEncoder:
         # With this scale the rounded vector has length 1, so that no cosine exceeds 1.
         scales_N = 1 / np.linalg.norm(codes_ND.astype(np.float32), axis=1).clip(1e-12)
         # No vector for a passage that the model cannot read.
-        quantized = {text: (float(scale), codes.tobytes()) if codes.any() else (None, None)
-                     for text, scale, codes in zip(distinct, scales_N, codes_ND, strict=True)}  # fmt: skip
-        return {document: [Passage(start, end, *quantized[text]) for start, end, text in parts]
-                for document, parts in zip(documents, spans, strict=True)}  # fmt: skip
+        new: dict[str, Quantized] = {
+            text: (float(scale), codes.tobytes()) if codes.any() else (None, None)
+            for text, scale, codes in zip(distinct, scales_N, codes_ND, strict=True)
+        }
+        quantized = {**vectors, **new}
+        passages_by_document = {
+            document: [Passage(start, end, *quantized[text]) for start, end, text in parts]
+            for document, parts in zip(documents, spans, strict=True)
+        }
+        return passages_by_document, {
+            document for document, parts in zip(documents, spans, strict=True) if any(text in new for *_, text in parts)
+        }

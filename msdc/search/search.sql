@@ -468,6 +468,9 @@ SELECT count(*) FROM documents WHERE form = (SELECT form FROM documents WHERE id
   AND (?2 IS NULL OR id IN (SELECT value FROM json_each(?2)))
 
 -- name: stored
--- ?1: keys as JSON. The passages of these documents, in order.
+-- ?1: keys as JSON, ?2: forms as JSON. The passages of the documents with these keys and of one document of each form, in
+-- order: their vectors are used again where an incoming document has the same passage.
 SELECT key, title, text, document, start, end, passages.crc, block, passages.id FROM documents
-JOIN passages ON document = documents.id WHERE key IN (SELECT value FROM json_each(?1)) ORDER BY passages.id
+JOIN passages ON document = documents.id WHERE key IN (SELECT value FROM json_each(?1))
+  OR documents.id IN (SELECT min(id) FROM documents WHERE form IN (SELECT value FROM json_each(?2)) GROUP BY form)
+ORDER BY passages.id

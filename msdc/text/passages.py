@@ -87,11 +87,16 @@ def passage_texts(
     room = most // TITLE_SHARE
     limits = [most - room if title.strip() else most for title, _ in documents]
     spans_by_document = passages([text for _, text in documents], count, limits)
-    found_texts = []
+    parts_by_document = []
     for (title, text), spans in zip(documents, spans_by_document, strict=True):
-        words = title.split()
-        while words and count([" ".join(words)])[0] > room - 2:
-            words = words[: len(words) // 2]
-        first = f"{' '.join(words)}. " if words else ""
-        found_texts.append([(start, end, first + text[start:end]) for start, end in spans])
-    return found_texts
+        prefix = title_prefix(title, count, most)
+        parts_by_document.append([(start, end, prefix + text[start:end]) for start, end in spans])
+    return parts_by_document
+
+
+def title_prefix(title: str, count: Callable[[Sequence[str]], list[int]], most: int) -> str:
+    """The title as it is put before a passage of at most `most` tokens: shortened to its first words, or empty."""
+    words = title.split()
+    while words and count([" ".join(words)])[0] > most // TITLE_SHARE - 2:
+        words = words[: len(words) // 2]
+    return f"{' '.join(words)}. " if words else ""

@@ -181,12 +181,21 @@ bool Reader::reads(std::string_view text) const {
   return 2 * unknown <= all;
 }
 
+// Tokens that a passage may have after the prompt.
+int64_t most_tokens(const Tokenizer& tokenizer, const std::string& prompt) {
+  return static_cast<int64_t>(tokenizer.max_length()) -
+         static_cast<int64_t>(tokenizer.encode("").size() + tokenizer.count(prompt));
+}
+
+std::string title_prefix(const Tokenizer& tokenizer, const std::string& prompt, std::string_view title, bool titled) {
+  return shortened(tokenizer, title, titled ? most_tokens(tokenizer, prompt) / kTitleShare : 0);
+}
+
 std::vector<TextPassage> document_passages(const Tokenizer& tokenizer, const std::string& prompt, std::string_view title,
                                            std::string_view text, bool titled) {
-  const int64_t most = static_cast<int64_t>(tokenizer.max_length()) -
-                       static_cast<int64_t>(tokenizer.encode("").size() + tokenizer.count(prompt));
+  const int64_t most = most_tokens(tokenizer, prompt);
   const int64_t room = titled ? most / kTitleShare : 0;
-  const std::string first = shortened(tokenizer, title, room);
+  const std::string first = title_prefix(tokenizer, prompt, title, titled);
   Sentences sentences([&](std::string_view part) { return tokenizer.count(part); }, text, most - room);
   std::vector<TextPassage> out;
   for (const Span& span : sentences.passages()) {

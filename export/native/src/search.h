@@ -35,6 +35,9 @@ struct TextPassage {
 std::vector<TextPassage> document_passages(const Tokenizer& tokenizer, const std::string& prompt, std::string_view title,
                                            std::string_view text, bool titled);
 
+// The title as it is put before each passage: shortened, or empty.
+std::string title_prefix(const Tokenizer& tokenizer, const std::string& prompt, std::string_view title, bool titled);
+
 // Sentences of a text in parts of at most `most` words, where no model is at hand.
 std::vector<std::pair<size_t, size_t>> word_passages(std::string_view text, int64_t most);
 

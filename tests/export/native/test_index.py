@@ -71,6 +71,37 @@ def random_documents(count: int) -> list[dict]:
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("engine", ["native", "python"])
+def test_what_the_index_has_is_not_encoded_again(opened, model, tmp_path, monkeypatch, engine):
+    """Notes that move to other ids, a sentence that is appended, a passage that stands in another document."""
+    encoded: list[str] = []
+    encode = model.encode
+    monkeypatch.setattr(model, "encode", lambda texts: encoded.extend(texts) or encode(texts))
+    index = opened() if engine == "native" else Index(model, tmp_path / "python.sqlite")
+    notes = [
+        {"id": f"in/{n}", "title": "Café", "text": f"Note {n} says that the {n}. car is red. 🚗"} for n in range(30)
+    ]
+    log = " ".join(f"Line {n} says that valve {n} was closed and its seal was looked at, 東京 {n}." for n in range(20))
+    index.add([*notes, {"id": "log", "text": log}])
+    encoded.clear()
+    index.update([{**note, "id": note["id"].replace("in", "out"), "read": True} for note in notes])
+    index.remove([note["id"] for note in notes])
+    assert encoded == []
+    index.update([{"id": "log", "text": f"{log} One more line of this log was added today."}])
+    assert encoded == ["One more line of this log was added today."]
+    encoded.clear()
+    index.update([{"id": "log", "title": "Other", "text": log}])  # the title is part of each passage
+    assert len(encoded) >= 20
+    assert all(text.startswith("Other. ") for text in encoded)
+    fresh = Index(model)
+    fresh.add([*({**note, "id": note["id"].replace("in", "out")} for note in notes),
+               {"id": "log", "title": "Other", "text": log}])  # fmt: skip
+    cosines = [
+        {hit.id: hit.cosine for hit in each.search("a red car", 40, mode="vectors").hits} for each in (index, fresh)
+    ]
+    assert cosines[0] == pytest.approx(cosines[1], abs=1e-4)
+
+
 def test_documents_and_answers_of_a_phone(opened, model, tmp_path):
     """Every query in every way it is asked for, on an index that each engine wrote."""
     native, oracle = opened(), Index(model, tmp_path / "python.sqlite")

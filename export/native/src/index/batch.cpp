@@ -112,14 +112,21 @@ void Batch::split(const TextModel& model, const Stored& stored) {
   std::unordered_map<std::string, size_t> numbers;  // of texts
   for (const Document& document : documents_) {
     std::vector<Part>& parts = parts_.emplace_back();
-    const auto former = stored.find(stored_key(document));
-    if (former != stored.end()) {
+    const auto former = stored.documents.find(stored_key(document));
+    if (former != stored.documents.end()) {
       for (const Passage& passage : former->second) parts.push_back({passage, kNone});
       continue;
     }
     for (TextPassage& part : document_passages(model.tokenizer, model.manifest.default_prompt, document.title,
                                                document.text, has_text(document.title))) {
-      const Passage passage{static_cast<int64_t>(part.start), static_cast<int64_t>(part.end), 0, {}};
+      Passage passage{static_cast<int64_t>(part.start), static_cast<int64_t>(part.end), 0, {}};
+      const auto former_vector = stored.vectors.find(part.text);
+      if (former_vector != stored.vectors.end()) {
+        passage.scale = former_vector->second.scale;
+        passage.codes = former_vector->second.codes;
+        parts.push_back({std::move(passage), kNone});
+        continue;
+      }
       const auto former_text = numbers.find(part.text);
       if (former_text != numbers.end()) {
         parts.push_back({passage, former_text->second});

@@ -77,9 +77,13 @@ class Batch {
   void take(std::vector<Document> documents);
   // Take documents that the index has.
   void take(std::vector<int64_t> rows, std::vector<Document> documents);
-  // Split documents into passages, but for those that `stored` has by title and text.
-  using Stored = std::unordered_map<std::string, std::vector<Passage>>;
+  // What an index has of these documents: passages by title and text, and vectors by the text of a passage.
+  struct Stored {
+    std::unordered_map<std::string, std::vector<Passage>> documents;
+    std::unordered_map<std::string, Passage> vectors;
+  };
   static std::string stored_key(const Document& document) { return document.title + '\0' + document.text; }
+  // Split documents into passages, and leave out of `texts` those that are stored.
   void split(const TextModel& model, const Stored& stored);
 
   // The passages of each document, with the vectors of the texts: `width` numbers each.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "failure.h"
@@ -20,6 +21,21 @@ using Lock = std::lock_guard<std::mutex>;
 int64_t form_of(const std::string& title, const std::string& text) {
   const std::string stored = title + '\0' + text;
   return (int64_t{crc_of(stored)} << 20) + static_cast<int64_t>(stored.size() % (1 << 20));
+}
+
+// Characters (code points) `start` to `end` of a text.
+std::string part_of(const std::string& text, int64_t start, int64_t end) {
+  size_t from = text.size(), to = text.size();
+  int64_t position = 0;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if ((static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) continue;  // not the first byte of a character
+    if (position == start) from = at;
+    if (position++ == end) {
+      to = at;
+      break;
+    }
+  }
+  return from < to ? text.substr(from, to - from) : std::string();
 }
 
 std::string json_list(const std::vector<int64_t>& numbers) {
@@ -108,30 +124,32 @@ Batch SearchIndex::batch(std::vector<Document> documents, bool replaces, const T
     if (out.model().source != model_->source) {
       fail(MSDC_OTHER_MODEL, file_.label() + ": opened with another model than " + out.model().name);
     }
-    out.split(*model, stored(out));
+    out.split(*model, stored(out, *model));
   }
   return out;
 }
 
-// The passages of documents that the index has with the same id and text: these are not encoded again.
-Batch::Stored SearchIndex::stored(const Batch& batch) {
+// What the index has under the ids of a batch, and under other ids with the same words: these are not encoded again.
+Batch::Stored SearchIndex::stored(const Batch& batch, const TextModel& model) {
   Batch::Stored out;
-  if (batch.keys() == "[]" || file_.is_empty()) return out;
-  std::map<std::string_view, std::string> keys;
+  if (file_.is_empty()) return out;
+  std::set<std::string> keys;
+  std::vector<int64_t> forms;
   for (const Document& document : batch.documents()) {
-    if (!document.id.empty()) keys[document.id] = Batch::stored_key(document);
+    keys.insert(Batch::stored_key(document));
+    forms.push_back(form_of(index_words(document.title), index_words(document.text)));
   }
   std::map<int64_t, Block> blocks;
+  std::map<std::string, std::string> prefixes;                // of titles
+  std::map<int64_t, std::pair<std::string, bool>> documents;  // key of a document, and whether its passages are taken
   Transaction transaction(database(), false);
   require_model(batch.model());
-  database().each("stored", {batch.keys()}, [&](const Row& row) {
+  database().each("stored", {batch.keys(), json_list(forms)}, [&](const Row& row) {
     const Document document{row.text(0), row.text(2), row.text(1)};
     const int64_t owner = row.integer(3), start = row.integer(4), end = row.integer(5), number = row.integer(8);
     if (crc_of_passage(owner, start, end) != row.integer(6)) {
       database().damaged("a passage of document " + document.id);
     }
-    const auto key = keys.find(document.id);
-    if (key == keys.end() || key->second != Batch::stored_key(document)) return;
     Passage passage{start, end, 0, {}};
     if (!row.is_null(7)) {
       const int64_t block_row = row.integer(7);
@@ -146,7 +164,17 @@ Batch::Stored SearchIndex::stored(const Batch& batch) {
       passage.scale = block.scale(position);
       passage.codes = block.codes.substr(position * block.width(), block.width());
     }
-    out[key->second].push_back(std::move(passage));
+    const auto [prefix, is_new_title] = prefixes.emplace(document.title, "");
+    if (is_new_title) {
+      prefix->second = title_prefix(model.tokenizer, model.manifest.default_prompt, document.title,
+                                    has_text(document.title));
+    }
+    out.vectors[prefix->second + part_of(document.text, start, end)] = passage;
+    const auto [entry, is_new] = documents.emplace(owner, std::pair(Batch::stored_key(document), false));
+    if (is_new) {
+      entry->second.second = keys.count(entry->second.first) != 0 && out.documents.count(entry->second.first) == 0;
+    }
+    if (entry->second.second) out.documents[entry->second.first].push_back(std::move(passage));
   });
   transaction.commit();
   return out;

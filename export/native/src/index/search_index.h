@@ -66,7 +66,7 @@ class SearchIndex {
   int64_t insert(const Document& document);
   void write_documents(const Batch& batch, const std::vector<std::vector<Passage>>& passages);
   bool write_rebuilt(const Batch& batch, const std::vector<std::vector<Passage>>& passages, Progress* progress);
-  Batch::Stored stored(const Batch& batch);
+  Batch::Stored stored(const Batch& batch, const TextModel& model);
 
   std::mutex mutex_;
   IndexFile file_;
