@@ -97,7 +97,8 @@ def test_what_the_index_has_is_not_encoded_again(opened, model, tmp_path, monkey
     fresh.add([*({**note, "id": note["id"].replace("in", "out")} for note in notes),
                {"id": "log", "title": "Other", "text": log}])  # fmt: skip
     cosines = [
-        {hit.id: hit.cosine for hit in each.search("a red car", 40, mode="vectors").hits} for each in (index, fresh)
+        {hit.id: hit.cosine for hit in opened_index.search("a red car", 40, mode="vectors").hits}
+        for opened_index in (index, fresh)
     ]
     assert cosines[0] == pytest.approx(cosines[1], abs=1e-4)
 
