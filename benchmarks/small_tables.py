@@ -222,32 +222,6 @@ MSD = PaperTable(
 )  # fmt: skip
 
 
-BOTTLENECK = PaperTable(
-    "bottleneck",
-    "MSD (Ding et al. 2022), tables 7 and 8: bottleneck and unit, `msd:small`",
-    "As the table of stages: the same teacher, assistant, text and steps (100, 60, 120 and 120 of 32 pairs). The "
-    "assistant has six layers of 384: a unit of three is applied twice, a unit of six once, so that all students are "
-    "as deep; a full-width table has 16,000 x 384 values. A bottleneck of 64 and the combinations with a unit of six "
-    "are not the paper's. The orderings below were chosen before the first run.",
-    MSD.measures,
-    (
-        Row("b64", "bottleneck 64, unit 3", "msd:small+ours", {"student.bottleneck": 64}, published=False),
-        Row("b128", "bottleneck 128, unit 3 (the paper's student)", "msd:small+ours"),
-        Row("b256", "bottleneck 256, unit 3", "msd:small+bottleneck-256"),
-        Row("none", "no bottleneck, unit 3", "msd:small+no-bottleneck"),
-        Row("u6-b64", "bottleneck 64, unit 6", "msd:small+unit-6", {"student.bottleneck": 64}, published=False),
-        Row("u6-b128", "bottleneck 128, unit 6", "msd:small+unit-6"),
-        Row("u6-b256", "bottleneck 256, unit 6", "msd:small+unit-6", {"student.bottleneck": 256}, published=False),
-        Row("u6-none", "no bottleneck, unit 6", "msd:small+unit-6", {"student.bottleneck": None}, published=False),
-    ),
-    (
-        ("b128", "b64"), ("b256", "b128"), ("none", "b128"), ("none", "b128", "STS2017 cross"),
-        ("u6-b128", "b128"), ("u6-none", "none"), ("u6-none", "u6-b128"),
-    ),
-    msd_settings,
-)  # fmt: skip
-
-
 MULTILINGUAL_CODES = ("de", "es", "it", "ru")
 STAGE_3 = {"name": "train-student", "train": "student", "teacher": "assistant", "objective": "multilingual_mse",
            "steps": 2000, "batch": 8, "max_length": 64, "learning_rate": 6e-4, "schedule": "constant",
@@ -486,4 +460,4 @@ DISTILCSE = PaperTable(
     distilcse_settings,
 )  # fmt: skip
 
-TABLES = (MSD, BOTTLENECK, MULTILINGUAL, MKD, LXS, DISTILCSE)
+TABLES = (MSD, MULTILINGUAL, MKD, LXS, DISTILCSE)

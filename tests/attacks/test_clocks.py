@@ -75,6 +75,7 @@ for turn in range(2):
     store.save()
 found["cached"] = store.encoded == 0
 progress.LINE_SECONDS = 0
+progress.print_messages()
 list(progress.track(range(3), "count"))
 with files.held(folder / "held"), files.staged_folder(folder / "made", force=True) as stage:
     files.write_text(stage / "text", "whole")
