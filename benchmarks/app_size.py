@@ -70,12 +70,17 @@ def measure_core(work: Path) -> dict[str, Any]:
     subprocess.run(
         ["cmake", "-S", cpp, "-B", work / "build", "-DMSDC_ENGINE=none", "-DCMAKE_SYSTEM_NAME=Linux",
          "-DCMAKE_SYSTEM_PROCESSOR=aarch64", "-DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++",
+         "-DCMAKE_C_COMPILER=aarch64-linux-gnu-gcc", "-DCMAKE_C_FLAGS=-ffunction-sections -fdata-sections",
          "-DCMAKE_SHARED_LINKER_FLAGS=-static-libstdc++ -static-libgcc -Wl,--gc-sections -s",
          "-DCMAKE_CXX_FLAGS=-ffunction-sections -fdata-sections"],
         check=True, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     subprocess.run(["cmake", "--build", work / "build", "-j", "1"], check=True, stdout=subprocess.DEVNULL)
-    return entry("module", "this module's JNI library, with the C++ library", [work / "build/libmsdc_encoder_jni.so"])
+    return entry(
+        "module",
+        "this module's JNI library: encoder, search index, SQLite, C++ library",
+        [work / "build/libmsdc_encoder_jni.so"],
+    )
 
 
 def main() -> None:
