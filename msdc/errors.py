@@ -59,6 +59,10 @@ class OtherModel(InputError):
     """An intact search index of another model: `rebuild` encodes its documents again."""
 
 
+class ReplacedIndex(InputError):
+    """A search index whose path has another file than the one that was opened, or none: open it again."""
+
+
 class TornFile(InputError):
     """A file that ends in the middle, or is damaged from `line` on (the last one that could be read)."""
 

@@ -10,18 +10,18 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
-from msdc.errors import InputError, MsdcError, first_line
+from msdc.errors import InputError, MsdcError, ReplacedIndex, first_line
 from msdc.files import atomic_path, refuse_existing, refuse_pointer
 from msdc.search.blocks import check_passages
 from msdc.search.documents import Document
 from msdc.search.ranking import Connection, sql
-from msdc.search.verified import forget, index_state, is_verified, remember, remember_own
+from msdc.search.verified import State, forget, index_state, is_verified, remember, remember_own
 
 SUFFIXES = (".sqlite", ".db")
 MAGIC = b"SQLite format 3\0"
 LOCK_SECONDS = 60.0
 UNWRITABLE = ("CANTOPEN", "READONLY", "READONLY_DIRECTORY", "READONLY_CANTINIT", "READONLY_ROLLBACK")
-FULL = ("FULL", "IOERR_WRITE", "IOERR_FSYNC", "IOERR_TRUNCATE", "IOERR_SHMSIZE")
+FULL = ("FULL", "IOERR_WRITE", "IOERR_FSYNC", "IOERR_TRUNCATE", "IOERR_SHMSIZE", "IOERR_SHMOPEN", "IOERR_SHMMAP")
 
 
 def _name_of(error: Exception) -> str:
@@ -34,6 +34,8 @@ class IndexFile:
 
     def __init__(self, path: Path | None) -> None:
         self.path, self._read_only, self._written = path, False, False
+        self._file: tuple[int, int] | None = None  # device and number of the opened file; None until it is there
+        self._own_state: State | None = None  # of the file after the last write by this index
         self._lock = threading.RLock()
         try:
             self._open()
@@ -51,11 +53,13 @@ class IndexFile:
     def close(self) -> None:
         """Close the file, which then holds everything that was written, unless another process reads it."""
         with self._lock:
+            is_own = self.path is not None and index_state(self.path) == self._own_state
             self._checkpoint()
             self._db.close()
             if self._written and self.path is not None:
                 self._written = False
-                remember_own(self.path)
+                # Another program's change would be taken for checked.
+                (remember_own if is_own else forget)(self.path)
 
     # --- the file -----------------------------------------------------------------------------------------------------
 
@@ -78,8 +82,25 @@ class IndexFile:
                     raise
                 self._copy(path, full)
             self._db.execute("PRAGMA foreign_keys=ON")
+        self._file = self._file_at_path()
         if path is not None and full:
             remember(path, state)
+
+    def _file_at_path(self) -> tuple[int, int] | None:
+        """Device and number of the file at the path now."""
+        with suppress(OSError):
+            status = None if self.path is None else self.path.stat()
+            return None if status is None else (status.st_dev, status.st_ino)
+        return None
+
+    def _require_same_file(self) -> None:
+        """Nothing is written to, or read from, a file that was removed or has given its place to another.
+
+        Raises:
+            ReplacedIndex: it was.
+        """
+        if self._file is not None and self._file != self._file_at_path():
+            raise ReplacedIndex(f"{self.path}: replaced or removed since it was opened; open it again")
 
     def _check_log(self, path: Path, full: bool) -> None:
         """Check a file with its log before anything can move the log to the file: it may be that of another state."""
@@ -166,6 +187,7 @@ class IndexFile:
         except InputError:  # which is a ValueError too
             raise
         except (sqlite3.Error, ValueError, TypeError, OverflowError, struct.error) as error:
+            self._require_same_file()
             message, name = first_line(error), _name_of(error)
             if "locked" in message:
                 raise InputError(f"{label}: another process has held the lock for {LOCK_SECONDS:.0f} s") from error
@@ -187,6 +209,7 @@ class IndexFile:
     @contextmanager
     def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[sqlite3.Connection]:
         with self._lock, self._errors():
+            self._require_same_file()
             if kind == "IMMEDIATE":
                 if self._read_only:
                     raise MsdcError(f"cannot write {self.path}: read-only")
@@ -196,6 +219,8 @@ class IndexFile:
             try:
                 yield self._db
                 self._db.execute("COMMIT")
+                if kind == "IMMEDIATE":
+                    self._file = self._file or self._file_at_path()
             except BaseException:
                 with suppress(sqlite3.Error):
                     self._db.execute("ROLLBACK")
@@ -234,6 +259,7 @@ class IndexFile:
         with self._lock, self._errors():
             if self._read_only:
                 raise MsdcError(f"cannot write {self.path}: read-only")
+            self._require_same_file()
             if not self._empty():
                 self._written = True
                 self._db.execute("INSERT INTO words (words) VALUES ('optimize')")
@@ -253,6 +279,8 @@ class IndexFile:
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             finally:
                 self._db.execute(f"PRAGMA busy_timeout = {1000 * LOCK_SECONDS:.0f}")
+            if self._written:
+                self._own_state = index_state(self.path)
 
 
 def read_document(fields: Sequence[Any]) -> Document:

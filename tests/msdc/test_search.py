@@ -21,7 +21,7 @@ from click.testing import CliRunner
 
 import msdc
 from msdc.commands.search import command
-from msdc.errors import InputError, MsdcError
+from msdc.errors import InputError, MsdcError, ReplacedIndex
 from msdc.search import blocks, vectors
 from msdc.search import index as indexes
 from msdc.search.documents import Document, as_document
@@ -656,3 +656,40 @@ def test_one_value_is_never_taken_apart(model):
             with pytest.raises(InputError, match=r"expected one or several, not|its items are columns|whose items are"):
                 use(value)
     assert len(index) == 18
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_file_that_is_gone_is_noticed(model, tmp_path, how):
+    """By the next write and the next search; nothing is written to a file that nobody opens again."""
+    path, copy = tmp_path / "notes.sqlite", tmp_path / "copy.sqlite"
+    with msdc.open_index(path, model) as index:
+        index.add([{"id": "old", "text": "The old note."}])
+        index.backup(copy)
+    index = msdc.open_index(path, model)
+    index.add([{"id": "second", "text": "The second note."}])
+    if how == "removed":
+        for file in tmp_path.glob("notes.sqlite*"):
+            file.unlink()
+    else:
+        os.replace(copy, path)
+    for use in (lambda: index.add(["A third note."]), lambda: index.search("note"), index.compact, index.ids):
+        with pytest.raises(ReplacedIndex, match="replaced or removed since it was opened; open it again"):
+            use()
+    index.close()
+    with msdc.open_index(path, model) as again:
+        assert again.ids() == ([] if how == "removed" else ["old"])
+        again.add(["A third note."])
+
+
+def test_a_foreign_change_is_not_taken_for_checked(model, tmp_path):
+    path = tmp_path / "notes.sqlite"
+    with msdc.open_index(path, model) as index:
+        index.add([f"Note {number} about the garden." for number in range(200)])
+    index = msdc.open_index(path, model)
+    index.add(["One more about trains."])
+    raw = bytearray(path.read_bytes())
+    raw[raw.index(b"Note 77")] ^= 255
+    path.write_bytes(raw)
+    index.close()
+    with pytest.raises(InputError, match="damaged"):
+        msdc.open_index(path, model)

@@ -39,7 +39,8 @@ std::string_view sql_of(std::string_view statement) {
 
 bool is_full(int code) {
   return (code & 0xFF) == SQLITE_FULL || code == SQLITE_IOERR_WRITE || code == SQLITE_IOERR_FSYNC ||
-         code == SQLITE_IOERR_TRUNCATE || code == SQLITE_IOERR_SHMSIZE;
+         code == SQLITE_IOERR_TRUNCATE || code == SQLITE_IOERR_SHMSIZE || code == SQLITE_IOERR_SHMOPEN ||
+         code == SQLITE_IOERR_SHMMAP;
 }
 
 }  // namespace
