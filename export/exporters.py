@@ -7,6 +7,7 @@ the bundle of either.
 
 from __future__ import annotations
 
+import functools
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -378,16 +379,16 @@ def _cached_bundle(model: str | Path, name: str, mark: str, runtime: str | None,
     return folder
 
 
-def load_int8_encoder(source: ModelSource) -> Encoder:
+def load_int8_encoder(source: ModelSource, threads: int | None = None) -> Encoder:
     """A model of standard classes with the int8 program of its ONNX export, which is kept in the user's cache."""
     folder, identity = source.folder, source.identity()
-    bundle = load_bundle(_cached_bundle(folder, source.name, identity, "onnx", "int8"), "onnx")
+    bundle = load_bundle(_cached_bundle(folder, source.name, identity, "onnx", "int8"), "onnx", threads)
     if bundle.source != identity:
         raise InputError(f"{folder}: changed while it was loaded; load it again")
     encoder = ProgramEncoder(
         lambda: bundle.runner, Module(lambda: float_module(folder, identity)), bundle.full_width, bundle.tokenizer,
         bundle.max_length, source.name, folder, bundle.defaults, program_sha256=bundle.fingerprint(),
-        reopen=load_int8_encoder,
+        reopen=functools.partial(load_int8_encoder, threads=threads),
     )  # fmt: skip
     encoder.identity = source.identity()
     return encoder

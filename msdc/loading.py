@@ -32,6 +32,7 @@ def load_encoder(
     head: HeadName | None = None,
     head_seed: int | None = None,
     precision: Precision | None = None,
+    threads: int | None = None,
 ) -> Encoder:
     """Load a student, a sentence-transformers model, the offline teacher, or a model of the Hugging Face hub.
 
@@ -47,27 +48,32 @@ def load_encoder(
         head_seed: if the folder has no weights for the head, draw them with this seed (a student before training).
         precision: "int8" takes the ONNX program of an export, of any model; "float" computes in float; None: "int8"
             for a shipped model, else "float".
+        threads: of each call of `encode`, of a model that ONNX Runtime runs; None: up to one per processor, at most
+            OMP_NUM_THREADS and what control groups grant. PyTorch's threads are set for a whole process, by
+            `torch.set_num_threads`.
 
     Raises:
         InputError: no such model, or one that is damaged or not supported; `pooling` or `head` for a folder that
-            defines them, or together with "int8"; a head without weights.
+            defines them, or together with "int8"; a head without weights; `threads` for a model that PyTorch runs.
     """
+    if threads is not None and threads < 1:
+        raise InputError(f"`threads` {threads}: must be at least 1")
     source = model_source(path_or_name, pooling, head)
     if (precision or ("int8" if source.folder.parent == SHIPPED else "float")) == "float":
         from msdc.export.loading import load_float_encoder
 
         return load_float_encoder(
-            source, trust_remote_code=trust_remote_code, pooling=pooling, head=head, head_seed=head_seed
+            source, threads, trust_remote_code=trust_remote_code, pooling=pooling, head=head, head_seed=head_seed
         )
     if source.layout.model_type == OWN_TYPE:
         from msdc.export.onnx.encoder import load_program_encoder
 
-        return load_program_encoder(source, "int8")
+        return load_program_encoder(source, "int8", threads)
     if pooling is not None or head is not None or trust_remote_code:
         raise InputError(f'{source.name}: `pooling`, `head` and `trust_remote_code` are for precision="float"')
     from msdc.export.exporters import load_int8_encoder
 
-    return load_int8_encoder(source)
+    return load_int8_encoder(source, threads)
 
 
 def open_model(

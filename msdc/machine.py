@@ -64,16 +64,25 @@ def usable_cores() -> frozenset[int]:
 
 
 def core_count() -> int:
-    """Processors whose time this process gets: those it may run on, at most as many as its control groups grant."""
+    """Processors whose time this process gets: those it may run on, at most as many as its control groups grant and
+    OMP_NUM_THREADS states."""
     return min(len(usable_cores()), quota_threads() or sys.maxsize)
 
 
 def quota_threads() -> int | None:
-    """The number of threads that a library starts instead of its own default; None where no control group grants less
-    than the processors that it would count: libraries read no quota, and threads beyond it only stop each other.
+    """The number of threads that a library starts instead of its own default: OMP_NUM_THREADS, or what control groups
+    grant; None where neither is less than the processors that it would count.
+
+    Libraries read no quota, and threads beyond it only stop each other.
     """
-    quota = read_limits().cores
-    return None if quota is None or quota >= len(usable_cores()) else max(1, math.ceil(quota))
+    quotas = [quota for quota in (read_limits().cores, _stated_threads()) if quota is not None]
+    return max(1, math.ceil(min(quotas))) if quotas and min(quotas) < len(usable_cores()) else None
+
+
+def _stated_threads() -> int | None:
+    """OMP_NUM_THREADS, by which schedulers and workers bound every library; of a list for nested regions the first."""
+    first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return int(first) if first.isascii() and first.isdecimal() and int(first) > 0 else None
 
 
 def memory_mib() -> float:

@@ -8,8 +8,10 @@ Shapes: N texts, B batch, D sentence width.
 
 from __future__ import annotations
 
+import copy
 import functools
 import hashlib
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,14 +23,14 @@ from numpy.typing import NDArray
 from msdc import __version__
 from msdc.compress.loading import load_torch_encoder
 from msdc.encoders.encoder import Encoder, Precision, survive_fork
-from msdc.encoders.folder import EncodeDefaults, read_defaults
+from msdc.encoders.folder import SHIPPED, EncodeDefaults, read_defaults
 from msdc.encoders.source import ModelSource
 from msdc.errors import InputError, MsdcError, first_line
 from msdc.export.onnx.runner import OnnxRunner
 from msdc.extras import require
 from msdc.files import PACKAGE, atomic_path, drop_oldest, sha256_file, sha256_files, user_cache
 from msdc.progress import warn
-from msdc.text.tokenizer import Tokenizer, load_tokenizer
+from msdc.text.tokenizer import PieceTokenizer, Tokenizer, load_tokenizer
 
 if TYPE_CHECKING:
     from msdc.compress.student.weights import StudentWeights
@@ -92,7 +94,7 @@ class ProgramEncoder(Encoder):
         folder: Path,
         defaults: EncodeDefaults,
         *,
-        reopen: Callable[[ModelSource], Encoder],
+        reopen: functools.partial[Encoder],
         program_sha256: str = "",
         weights: StudentWeights | None = None,
     ) -> None:
@@ -106,7 +108,9 @@ class ProgramEncoder(Encoder):
             facts = (self.tokenizer, self._loaded[0], self.name, self.folder, self._loaded[1])
             opened: tuple[Any, ...] = (Encoder, (self.module, *facts))
         else:
-            opened = (open_again, (self._reopen, self.folder, self.name, self._fingerprint()))
+            # Another machine may have the shipped models elsewhere.
+            where = self.folder.name if self.folder and self.folder.parent == SHIPPED else self.folder
+            opened = (open_again, (self._reopen, where, self.name, self._fingerprint()))
         state = {key: vars(self)[key] for key in ("identity", "_mark", "_max_length", "defaults")}
         return *opened, state
 
@@ -135,34 +139,59 @@ class ProgramEncoder(Encoder):
         return np.asarray(self._runner().run(rows, skip), np.float32)
 
 
-def open_again(reopen: Callable[[ModelSource], Encoder], folder: Path, name: str, fingerprint: str) -> Encoder:
-    """The encoder that was pickled; an `InputError` where its folder or its program is another one now."""
-    encoder = reopen(ModelSource(folder, name))
-    if encoder.fingerprint() != fingerprint:
-        raise InputError(f"{folder}: another model than the one that was pickled")
-    return encoder
+MOST_OPENED = 4  # encoders that were unpickled
+_opened: dict[str, Encoder] = {}  # by how they were loaded and their fingerprint, the oldest first
+_OPENING = threading.Lock()
 
 
-def load_program_encoder(source: ModelSource, precision: Precision) -> Encoder:
+def open_again(reopen: functools.partial[Encoder], where: str | Path, name: str, fingerprint: str) -> Encoder:
+    """The encoder that was pickled, opened once in a process; an `InputError` where its folder or program has changed.
+
+    `where` is its folder, or the name of a shipped model.
+    """
+    key = repr((reopen.func.__name__, reopen.keywords, str(where), fingerprint))
+    with _OPENING:
+        encoder = _opened.get(key)
+        if encoder is None:
+            encoder = reopen(ModelSource(SHIPPED / where if isinstance(where, str) else where, name))
+            if encoder.fingerprint() != fingerprint:
+                raise InputError(f"{where}: another model than the one that was pickled")
+            _opened[key] = encoder
+            if len(_opened) > MOST_OPENED:
+                del _opened[next(iter(_opened))]
+        again = copy.copy(encoder)
+        if isinstance(again, ProgramEncoder):
+            again._lazy = Module(again._lazy._open)  # whoever trains it trains no other
+        return again
+
+
+def load_program_encoder(source: ModelSource, precision: Precision, threads: int | None = None) -> Encoder:
     """A student; ONNX Runtime runs its float program, or the int8 program of its export."""
-    encoder = _int8_student(source) if precision == "int8" else _float_student(source)
+    encoder = _int8_student(source, threads) if precision == "int8" else _float_student(source, threads)
+    if isinstance(encoder.tokenizer, PieceTokenizer):
+        encoder.tokenizer.threads = threads
     encoder.identity = source.identity()
     return encoder
 
 
-def _int8_student(source: ModelSource) -> Encoder:
+def _int8_student(source: ModelSource, threads: int | None) -> Encoder:
     folder, identity = source.folder, source.identity()
     program = _kept_program(identity, lambda: _int8_program(source))
-    runner = OnnxRunner(program.stored)
+    try:
+        runner = OnnxRunner(program.stored, threads=threads)
+    except InputError:
+        if isinstance(program.stored, bytes) or program.stored.is_file():
+            raise
+        return _int8_student(source, threads)  # another process dropped it between its check and its opening
     runner.pad_id, width, positions = (int(runner.metadata[key]) for key in FACTS)
     return ProgramEncoder(
         lambda: runner, Module(lambda: float_module(folder, identity)), width, load_tokenizer(folder, runner.pad_id),
         positions, source.name, folder, read_defaults(folder), program_sha256=program.sha256,
-        reopen=functools.partial(load_program_encoder, precision="int8"),
+        reopen=functools.partial(load_program_encoder, precision="int8", threads=threads),
     )  # fmt: skip
 
 
-def _float_student(source: ModelSource) -> Encoder:
+def _float_student(source: ModelSource, threads: int | None) -> Encoder:
     from msdc.compress.student.weights import read_weights
     from msdc.export.onnx.float_program import FloatProgram, check_size
 
@@ -176,9 +205,9 @@ def _float_student(source: ModelSource) -> Encoder:
         return student_of(weights)
 
     return ProgramEncoder(
-        lambda: FloatProgram(weights).runner, Module(open_module), config.width, tokenizer, config.positions,
+        lambda: FloatProgram(weights, threads).runner, Module(open_module), config.width, tokenizer, config.positions,
         source.name, folder, read_defaults(folder), weights=weights,
-        reopen=functools.partial(load_program_encoder, precision="float"),
+        reopen=functools.partial(load_program_encoder, precision="float", threads=threads),
     )  # fmt: skip
 
 

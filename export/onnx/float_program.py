@@ -32,10 +32,10 @@ def check_size(weights: StudentWeights) -> None:
 class FloatProgram:
     """The float ONNX program of a student, a `FloatModel` that ONNX Runtime runs."""
 
-    def __init__(self, weights: StudentWeights) -> None:
+    def __init__(self, weights: StudentWeights, threads: int | None = None) -> None:
         self.weights = weights
         check_size(weights)
-        self.runner = OnnxRunner(self._program(None), pad_id=weights.config.pad_id)
+        self.runner = OnnxRunner(self._program(None), pad_id=weights.config.pad_id, threads=threads)
 
     def _program(self, taps: Taps | None) -> bytes:
         config = self.weights.config

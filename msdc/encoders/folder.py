@@ -181,6 +181,8 @@ def locate_model(name: str | Path) -> Path:
     if (snapshot := _offline(name)) is not None:
         return snapshot
     hub_id = OFFLINE_ID if name in OFFLINE_NAMES else name
+    if "/" not in hub_id and not SHIPPED.is_dir():
+        raise InputError(f"{name}: msdc was imported from {PACKAGE.parent}, which is no folder: unpack or install it")
     if "/" not in hub_id:
         raise InputError(
             f"{name}: no shipped model{did_you_mean(name, bare_names())} For a folder write ./{name}; for a hub model "

@@ -27,6 +27,7 @@ from tokenizers import Tokenizer as Backend
 from msdc.arguments import require_characters
 from msdc.errors import InputError, MsdcError, first_line
 from msdc.files import disk_errors, parse_json, regular_size, without_system_files
+from msdc.machine import core_count
 from msdc.text.tokenizer_bounds import MOST_GROWTH, MOST_TEXT, bounded, check_loaded, check_tokenizer, map_growth
 
 if TYPE_CHECKING:
@@ -127,7 +128,12 @@ def check_tokenizer_files(folder: Path) -> None:
 
 
 class PieceTokenizer:
-    """SentencePiece `.model`: `<s> pieces </s>`, ids are the model's own."""
+    """SentencePiece `.model`: `<s> pieces </s>`, ids are the model's own.
+
+    `threads` encode a list of texts; None: one per processor of this process.
+    """
+
+    threads: int | None = None
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -145,10 +151,13 @@ class PieceTokenizer:
     def encode(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """See `Tokenizer`."""
         room = max_length - 2
-        encode = self.processor.encode
+        encode, threads = self.processor.encode, self.threads or core_count()
         with _refused(self.path, UNTOKENIZED):
             # A list starts a thread pool per call: for a few texts that costs more than it saves.
-            rows = [encode(t, out_type=int) for t in texts] if len(texts) < 32 else encode(list(texts), out_type=int)
+            if len(texts) < 32 or threads == 1:
+                rows = [encode(text, out_type=int) for text in texts]
+            else:
+                rows = encode(list(texts), out_type=int, num_threads=threads)
         return [[self.bos_id, *row[:room], self.eos_id] for row in rows]
 
 

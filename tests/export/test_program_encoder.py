@@ -17,8 +17,10 @@ from stock_models import write_stock
 import msdc
 from msdc.compress.student.io import save_student
 from msdc.compress.student.plan import plan_for
+from msdc.encoders.folder import SHIPPED
 from msdc.errors import InputError
 from msdc.export import export
+from msdc.export.onnx.encoder import _opened
 from msdc.files import user_cache
 from msdc.loading import load_encoder
 from msdc.scores import cosine_rows
@@ -159,8 +161,16 @@ def test_encoders_are_pickled_and_copied(folder, precision):
         assert (other.precision, other.fingerprint(), other.source) == (
             precision, encoder.fingerprint(), encoder.source,
         )  # fmt: skip
-    packed = pickle.dumps(encoder)
+    packed, vectors_ND = pickle.dumps(encoder), encoder.encode(TEXTS)
+    first, second = pickle.loads(packed), pickle.loads(packed)
+    assert first._runner() is second._runner()  # opened once, as for each task of a worker
+    if precision == "float":
+        with torch.no_grad():
+            next(first.module.parameters()).mul_(1.5)
+    assert np.array_equal(second.encode(TEXTS), vectors_ND)
     save_student(tiny.student(seed=5), tiny.tokenizer().path, folder, force=True)
+    assert np.array_equal(pickle.loads(packed).encode(TEXTS), vectors_ND)
+    _opened.clear()  # as in another process
     with pytest.raises(InputError, match="another model than the one that was pickled"):
         pickle.loads(packed)
 
@@ -233,3 +243,40 @@ def test_the_default_imports_little_and_works_in_a_forked_child():
     load_encoder("msdc-mini")  # the program is kept
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr[-500:]
+
+
+def test_a_shipped_model_is_pickled_by_its_name():
+    """A worker has the package in another folder than the driver."""
+    packed = pickle.dumps(msdc.load_encoder("msdc-nano"))
+    assert str(SHIPPED).encode() not in packed
+    assert pickle.loads(packed).encode(["a"]).shape == (1, 384)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_threads_of_an_encoder(folder, threads):
+    for precision in ("float", "int8"):
+        encoder = load_encoder(folder, precision=precision, threads=threads)
+        assert encoder.encode(TEXTS).shape[0] == len(TEXTS)
+        assert encoder._runner().batches_at_once == 1
+        assert encoder.tokenizer.threads == threads
+    with pytest.raises(InputError, match="`threads` 0: must be at least 1"):
+        load_encoder(folder, threads=0)
+
+
+def test_a_program_that_another_process_dropped_is_written_again(folder, monkeypatch):
+    """Between the comparison of its hash and its opening."""
+    from msdc.export.onnx import encoder as program_encoders
+
+    load_encoder(folder, precision="int8")
+    find, dropped = program_encoders._kept_program, []
+
+    def drop_first(*arguments):
+        program = find(*arguments)
+        if not dropped:
+            dropped.append(program.stored)
+            program.stored.unlink()
+        return program
+
+    monkeypatch.setattr(program_encoders, "_kept_program", drop_first)
+    assert load_encoder(folder, precision="int8").encode(TEXTS).shape[0] == len(TEXTS)
+    assert dropped[0].is_file()

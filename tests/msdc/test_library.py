@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -99,3 +100,19 @@ def test_the_package_is_a_command(tmp_path):
         for name in ("msdc", "msdc.cli")
     )
     assert module.stdout == command.stdout != ""
+
+
+def test_a_package_in_a_zip_file_says_so(tmp_path):
+    """As Spark's --py-files and zipapp pack it: data files have no path there."""
+    import msdc
+
+    package = Path(msdc.__file__).parent
+    with zipfile.ZipFile(tmp_path / "packed.zip", "w") as archive:
+        for path in package.rglob("*.py"):
+            archive.write(path, f"msdc/{path.relative_to(package)}")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path / 'packed.zip')!r}); import msdc; msdc.load_encoder('msdc-nano')"
+    )
+    done = run(code, tmp_path)
+    assert done.returncode == 1
+    assert "packed.zip, which is no folder: unpack or install it" in done.stderr.splitlines()[-1]
