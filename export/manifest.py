@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from msdc.encoders.folder import Similarity, download, hub_name, is_reserved
+from msdc.encoders.folder import Similarity, download, hub_name, hub_sizes, is_reserved
 from msdc.errors import InputError, first_line, first_problem
 from msdc.export.schema import (
     MANIFEST_FILE,
@@ -213,9 +213,21 @@ def locate_bundle(name: str | Path) -> Path:
     if hub_id is None:
         return Path(name)
     # The first file decides what is downloaded; the commit is the same, whatever is pushed meanwhile.
-    folder = download(str(name), (MANIFEST_FILE, "config.json", "modules.json"))
+    first = (MANIFEST_FILE, "config.json", "modules.json")
+    sizes = hub_sizes(str(name))
+    for file in first:
+        if sizes.get(file, 0) > MAX_MANIFEST_BYTES:
+            raise InputError(f"{name}: {file} has {sizes[file]:,} bytes, more than the {MAX_MANIFEST_BYTES:,} allowed")
+    folder = download(str(name), first)
     listed = read_manifest(folder, str(name)).files
-    return download(f"{hub_id}@{folder.name}", [MANIFEST_FILE, f"{MANIFEST_FILE}.minisig", *map(escape, listed)])
+    commit = f"{hub_id}@{folder.name}"
+    sizes = hub_sizes(commit)
+    for file, record in listed.items():
+        if sizes.get(file, record.bytes) != record.bytes:
+            raise InputError(
+                f"{name}: {file} has {sizes[file]:,} bytes on the hub, {MANIFEST_FILE} lists {record.bytes:,}"
+            )
+    return download(commit, [MANIFEST_FILE, f"{MANIFEST_FILE}.minisig", *map(escape, listed)])
 
 
 def read_manifest(folder: str | Path, name: str | None = None) -> Manifest:

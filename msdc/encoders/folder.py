@@ -110,6 +110,21 @@ def _snapshot(hub_id: str, patterns: Sequence[str] = HUB_PATTERNS, *, local: boo
     return Path(huggingface_hub.snapshot_download(name, **request))
 
 
+def hub_sizes(name: str) -> dict[str, int]:
+    """The bytes of each file of a hub repository, as the hub states them; empty without a network or for no repository.
+
+    `name` is OWNER/NAME, with `@REVISION` for one commit, branch or tag.
+    """
+    hub_id, _, revision = name.partition("@")
+    from huggingface_hub import HfApi
+
+    try:
+        files = HfApi().list_repo_tree(hub_id, recursive=True, revision=revision or None)
+        return {file.path: int(file.size) for file in files if hasattr(file, "size")}
+    except Exception:  # the library has a dozen exceptions for it: what is in the cache is opened
+        return {}
+
+
 def download(name: str, patterns: Sequence[str] = HUB_PATTERNS) -> Path:
     """Folder of the files of a hub repository that fit one of `patterns`, downloaded or from the hub's cache.
 
