@@ -125,7 +125,7 @@ def match_words(
     rows = db.execute(sql("words"), (plan.plan, *arguments)).fetchall()
     if not rows:
         db.execute(sql("vocabulary"))
-        similar = (db.execute(sql("similar"), (plan.plan, has_vector)).fetchone() or (None,))[0]
+        similar = (db.execute(sql("similar"), (plan.plan, has_vector, arguments[0])).fetchone() or (None,))[0]
         if similar is not None:
             plan = read_plan(db, similar)
             rows = db.execute(sql("words"), (similar, *arguments)).fetchall()

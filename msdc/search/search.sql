@@ -365,7 +365,7 @@ UNION SELECT * FROM scored WHERE document IN (SELECT value FROM json_each(?4))
 CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab('main', 'words', 'row')
 
 -- name: similar
--- ?1: a plan that finds nothing, ?2: whether vectors answer it. The same plan with the most similar words of the index, or
+-- ?1: a plan that finds nothing, ?2: whether vectors answer it, ?3: ids of documents as JSON or null for all. The same plan with the most similar words of the index, or
 -- null: words with most pairs of letters in common (one letter may be between them), and names in another alphabet with the
 -- same letters or consonants. They count half, so that a question that vectors answer is not outvoted; the only word of a
 -- query counts as it is. At most four words are replaced, the longest, and none of a longer query that vectors answer. They
@@ -421,7 +421,8 @@ WITH RECURSIVE asked AS MATERIALIZED (
 ), similar AS (
   SELECT word, term, similarity, max(similarity) OVER (PARTITION BY word) AS highest,
     row_number() OVER (PARTITION BY word ORDER BY similarity DESC, term) AS place
-  FROM (SELECT * FROM spelled UNION ALL SELECT * FROM sounded)
+  FROM (SELECT * FROM spelled UNION ALL SELECT * FROM sounded) WHERE ?3 IS NULL OR EXISTS (
+    SELECT 1 FROM words WHERE words MATCH '"' || term || '"' AND rowid IN (SELECT value FROM json_each(?3)))
 ), replaced AS (
   SELECT word, group_concat('"' || term || '"', ' OR ') AS expression FROM similar
   WHERE place < 6 AND similarity > highest - 0.15 GROUP BY word

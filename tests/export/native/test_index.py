@@ -103,6 +103,19 @@ def test_what_the_index_has_is_not_encoded_again(opened, model, tmp_path, monkey
     assert cosines[0] == pytest.approx(cosines[1], abs=1e-4)
 
 
+@pytest.mark.parametrize("engine", ["native", "python"])
+def test_similar_words_are_those_of_the_documents_that_a_filter_leaves(opened, model, tmp_path, engine):
+    """One user's words do not hide the correction of another user's typing error."""
+    index = opened() if engine == "native" else Index(model, tmp_path / "python.sqlite")
+    near = [{"id": f"b{letter}", "text": f"kubernets{letter}", "user": "b"} for letter in "abcdefghijklmnopq"]
+    index.add([{"id": "a", "text": "The kubernetes cluster was upgraded.", "user": "a"}, *near])
+    for mode in ("words", "both"):
+        hits = index.search("kubernets ", mode=mode, where={"user": "a"}).hits
+        assert [hit.id for hit in hits] == ["a"]
+        assert hits[0].matches
+    assert index.search("kubernets ", 1, mode="words", where={"user": "b"}).hits[0].id.startswith("b")
+
+
 def test_documents_and_answers_of_a_phone(opened, model, tmp_path):
     """Every query in every way it is asked for, on an index that each engine wrote."""
     native, oracle = opened(), Index(model, tmp_path / "python.sqlite")

@@ -106,7 +106,8 @@ void Ranking::match_words(size_t most) {
   match();
   if (!words_.empty()) return;
   database_.run("vocabulary");
-  const std::optional<std::string> similar = database_.text("similar", {plan_.json, static_cast<int64_t>(!cosines_.empty())});
+  const int64_t has_vectors = !cosines_.empty();
+  const std::optional<std::string> similar = database_.text("similar", {plan_.json, has_vectors, allowed_json_});
   if (!similar) return;
   plan_ = read_plan(&database_, *similar);
   match();
