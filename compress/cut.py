@@ -30,7 +30,7 @@ from msdc.compress.student.io import ModelReport, save_student
 from msdc.compress.student.model import Embedding, Student, with_state
 from msdc.compress.student.stock import decode
 from msdc.compress.texts import quickstart_texts, row_frequency
-from msdc.encoders.encoder import Encoder
+from msdc.encoders.encoder import Encoder, require_room
 from msdc.errors import InputError
 from msdc.scores import cosine_rows
 
@@ -351,6 +351,8 @@ def cut_student(
         raise InputError(f"`unit` {unit}, but `layers` names {len(layers)} layers")
     # The same checks and messages as `plan`.
     cut_config(old, bottleneck=bottleneck, max_length=max_length, unit=unit, repeats=1 if repeats is None else repeats)
+    if max_length is not None:
+        require_room(encoder.name, encoder.tokenizer, encoder.defaults, max_length)
     picked = list(range(unit or old.unit)) if layers is None else list(layers)
     if repeats is None and picked:
         repeats = old.repeats if len(picked) == old.unit else default_repeats(old.unit * old.repeats, len(picked))
