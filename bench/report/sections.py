@@ -27,6 +27,7 @@ from msdc.bench.result import (
     Record,
     Sustained,
     Timing,
+    device_name,
 )
 from msdc.tables import (
     Field,
@@ -485,7 +486,8 @@ def method(data: ReportData) -> ReportSection | None:
         "device computes what the exporting machine did. Cosine to float model: also what quantization costs."
     )
     tables = [draw("Every run", fields, data.runs, note)]
-    machines = {shown.run.device.name: shown.run.device for shown in data.runs}
+    runs = [shown.run for shown in data.runs]
+    machines = {device_name(run, runs): run.device for run in runs}
     browsers = {f"{s.style.name} on {s.device_label}": s.run.browser for s in data.runs if s.run.browser is not None}
     about = [_listed(name, record) for records in (machines, browsers) for name, record in records.items()]
     notes = dict.fromkeys(note[:1].upper() + note[1:] + "." for shown in data.runs for note in shown.run.notes)
