@@ -182,11 +182,12 @@ Groups = dict[tuple[str, ...], list[DeviceRun]]
 
 
 def place_key(run: DeviceRun, among: Sequence[DeviceRun]) -> tuple[str, ...]:
-    """Device, harness, runtime, threads and clock: what two results of one artifact share.
+    """Device, harness, runtime, threads, clock and the CPUs it was pinned to: what two results of one artifact share.
 
     `among` are all runs that are compared: they decide whether a device without an identity is one of another run.
     """
-    return *device_key(run, among), run.harness, run.artifact.runtime, str(run.threads), run.clock
+    device = device_key(run, among)
+    return *device, run.harness, run.artifact.runtime, str(run.threads), run.clock, run.pinned_to
 
 
 def _groups(*files: BenchFile) -> list[Groups]:
@@ -243,7 +244,7 @@ def _figures(runs: Sequence[DeviceRun]) -> dict[str, _Figure]:
     loads = [run.load for run in runs if run.load is not None]
     if loads:
         figures["load"] = _Figure(UNITS[runs[0].clock], loads[0])
-    rises = [run.memory.warm.anon_mib - run.memory.start.anon_mib for run in runs if run.memory is not None]
+    rises = [run.memory.warm.process_mib - run.memory.start.process_mib for run in runs if run.memory is not None]
     if rises:
         figures["rise of anonymous memory"] = _Figure("MiB", rises[0])
     for run in runs:
@@ -302,7 +303,8 @@ def _one_sided(runs: Sequence[DeviceRun], where: str, among: Sequence[DeviceRun]
     threads = f"{run.threads} thread{'s' if run.threads > 1 else ''}"
     clock = ", instructions" if run.clock == "instructions" else ""
     artifact = f"{run.artifact.bundle} {run.artifact.runtime} {run.artifact.precision}"
-    device = f"{device_name(run, among)} ({run.device.kind}, {run.harness}, {threads}{clock})"
+    cpus = f", {run.pinned_to}" if run.pinned_to else ""
+    device = f"{device_name(run, among)} ({run.device.kind}, {run.harness}, {threads}{cpus}{clock})"
     name = f"{artifact} ({run.artifact.sha256[:8]}) on {device}"
     return Comparison(name, f"{name}: {where}", (), missing=where)
 

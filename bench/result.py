@@ -200,6 +200,17 @@ class MemoryPhase(Record):
     pss_mib: Mib | None
     anon_mib: Mib
     file_mib: Mib
+    swap_mib: Mib | None = Field(default=None, description="on disk or in zram, divided as PSS; None: not reported")
+
+    @property
+    def process_mib(self) -> float:
+        """Anonymous pages, swapped ones included: a phone under memory pressure takes those from the resident ones."""
+        return self.anon_mib + (self.swap_mib or 0.0)
+
+    @property
+    def total_mib(self) -> float:
+        """All pages of the process, resident or swapped."""
+        return self.process_mib + self.file_mib
 
 
 class Memory(Record):
@@ -254,6 +265,23 @@ class Accuracy(BaseModel):
     truncated: int | None = Field(default=None, description="distinct texts that the model read only in part")
 
 
+class Cluster(Record):
+    """Processors of one top frequency."""
+
+    cpus: tuple[Natural, ...]
+    top_mhz: float
+
+
+class Conditions(Record):
+    """Under what a run was measured. `cpus` are those that the system let the runner use, as it reported them back."""
+
+    cpus: tuple[Natural, ...] = ()
+    pinned: bool = Field(default=False, description="whether CPUs were requested")
+    cooldown_s: float = 0.0
+    cool_below_c: float | None = None
+    clusters: tuple[Cluster, ...] = Field(default=(), description="the fastest first; empty: unknown")
+
+
 class DeviceRun(Record):
     """One artifact on one device. `load`, `init` and `first` are in the clock's unit: milliseconds or instructions."""
 
@@ -281,6 +309,7 @@ class DeviceRun(Record):
     accuracy: tuple[Accuracy, ...] = ()
     float_accuracy: tuple[Accuracy, ...] = Field(default=(), description="of the float model, as the bundle kept it")
     sustained: Sustained | None = None
+    conditions: Conditions | None = None
     state_before: DeviceState | None = None
     state_during: DeviceState | None = None
     state_after: DeviceState | None = None
@@ -294,6 +323,13 @@ class DeviceRun(Record):
         if self.clock == "instructions" and not self.device.emulated:
             raise ValueError("only an emulated device counts instructions")
         return self
+
+    @property
+    def pinned_to(self) -> str:
+        """The CPUs that the run was restricted to, as words of a place: "CPUs 4,5"; empty: to none."""
+        if self.conditions is None or not self.conditions.pinned:
+            return ""
+        return f"CPUs {','.join(map(str, self.conditions.cpus))}"
 
     @property
     def title(self) -> str:

@@ -367,7 +367,7 @@ def parse_state(text: str) -> DeviceState:
     )
 
 
-def _each(rows: Sequence[Sequence[float]], choose: Callable[..., float]) -> tuple[float, ...]:
+def _by_column(rows: Sequence[Sequence[float]], choose: Callable[..., float]) -> tuple[float, ...]:
     """Of rows of equal length their highest or lowest values, column by column."""
     longest = max(map(len, rows), default=0)
     return tuple(choose(column) for column in zip(*(row for row in rows if len(row) == longest), strict=True))
@@ -382,8 +382,8 @@ def parse_during(text: str) -> DeviceState | None:
     zones = dict.fromkeys(name for state in observed for name in state.thermal_c)
     return DeviceState(
         thermal_c={zone: max(state.thermal_c[zone] for state in observed if zone in state.thermal_c) for zone in zones},
-        cpu_mhz=_each([state.cpu_mhz for state in observed], max),
-        cpu_limit_mhz=_each([state.cpu_limit_mhz for state in observed], min),
+        cpu_mhz=_by_column([state.cpu_mhz for state in observed], max),
+        cpu_limit_mhz=_by_column([state.cpu_limit_mhz for state in observed], min),
     )
 
 

@@ -257,6 +257,7 @@ def label_device(run: DeviceRun, among: Sequence[DeviceRun]) -> str:
     kinds = {other.device.kind for other in same if other.harness == run.harness}
     words += [device.kind] if len(kinds) > 1 else []
     words += [f"{run.threads} thread{'s' if run.threads > 1 else ''}"] if len({r.threads for r in same}) > 1 else []
+    words += [run.pinned_to or "any CPU"] if len({other.pinned_to for other in same}) > 1 else []
     return device_name(run, among) + (f" ({', '.join(words)})" if words else "")
 
 

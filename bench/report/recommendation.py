@@ -82,15 +82,14 @@ def sizes_of(run: DeviceRun) -> AppSizes:
 
 
 def rise_mib(run: DeviceRun) -> float | None:
-    """Resident memory after all runs over that before the artifact was opened, so that neither Python nor the runner
-    counts; of a browser the runtime's heap.
+    """Resident and swapped memory after all runs over that before the artifact was opened, so that neither Python nor
+    the runner counts; of a browser the runtime's heap.
     """
     if run.browser is not None:
         return run.browser.heap_warm_mib
     if run.memory is None:
         return None
-    start, warm = run.memory.start, run.memory.warm
-    return max(0.0, warm.anon_mib + warm.file_mib - start.anon_mib - start.file_mib)
+    return max(0.0, run.memory.warm.total_mib - run.memory.start.total_mib)
 
 
 def choose(

@@ -115,12 +115,14 @@ def parse_targets(
 
 
 def peak_of(run: DeviceRun) -> float | None:
-    """Peak of the native runner's process, PSS of a browser's renderer; None where an app's memory is unknown, as of a
-    run from Python, whose peak is the interpreter's.
+    """Peak of the native runner's process with its swapped pages, PSS of a browser's renderer; None where an app's
+    memory is unknown, as of a run from Python, whose peak is the interpreter's.
     """
     if run.browser is not None:
         return run.browser.renderer_pss_mib
-    return run.memory.warm.vmhwm_mib if run.memory is not None and run.harness != "python" else None
+    if run.memory is None or run.harness == "python":
+        return None
+    return run.memory.warm.vmhwm_mib + (run.memory.warm.swap_mib or 0.0)
 
 
 def _accuracy(target: Limit, accuracy: Sequence[Accuracy], data: ReportData) -> float | None:
