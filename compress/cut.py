@@ -333,7 +333,7 @@ def cut_student(
         output: folder to write.
         bottleneck: width of the token table's rows; None keeps the model's own.
         unit: keep the first layers, this many, as the recurring unit; None keeps all.
-        repeats: how often the unit is applied; None: layers / unit.
+        repeats: how often the unit is applied; None: layers / unit, with `layers` as often as in the model.
         layers: keep these layers instead; []: none, a table and a mean (`static_student`).
         place: "word" is the paper's bottleneck, "embedding" that of a stock AlbertModel.
         max_length: longest input in tokens; None keeps the model's own.
@@ -355,7 +355,9 @@ def cut_student(
         require_room(encoder.name, encoder.tokenizer, encoder.defaults, max_length)
     picked = list(range(unit or old.unit)) if layers is None else list(layers)
     if repeats is None and picked:
-        repeats = old.repeats if len(picked) == old.unit else default_repeats(old.unit * old.repeats, len(picked))
+        # Layers that are named are kept as they are; a shorter unit replaces all layers of the model.
+        replaced = layers is None and len(picked) != old.unit
+        repeats = default_repeats(old.unit * old.repeats, len(picked)) if replaced else old.repeats
     repeats = 1 if repeats is None else repeats
     frequency_V, source = None, "uniform"
     if bottleneck is not None:
