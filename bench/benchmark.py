@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, Protocol, cast
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, ParamSpec, Protocol, cast
 from msdc.bench.options import BenchOptions
 from msdc.errors import GateError, InconclusiveError, InputError, MsdcError
 from msdc.options import with_option_keywords
-from msdc.progress import say
+from msdc.progress import say, warn
 
 if TYPE_CHECKING:
     from msdc.bench.report.model import Report
-    from msdc.bench.result import BenchFile
+    from msdc.bench.result import BenchFile, DeviceRun
 
 P = ParamSpec("P")
 
@@ -93,7 +93,21 @@ def _bench(bundle: str | Path | None = None, *, options: BenchOptions) -> BenchR
     before = None if options.compare is None else read_result(Path(options.compare))
     if before is not None and not before.runs:
         raise InputError(f"{options.compare}: holds no run of a device: nothing to compare with")
-    measured, failures = run_devices(opened, folder, options)
+    finished: list[DeviceRun] = []
+
+    def keep(runs: Sequence[DeviceRun]) -> None:
+        """Write what is measured: an interruption loses no finished device."""
+        finished.extend(runs)
+        if options.json_file is not None:
+            write_json(options.json_file, BenchFile(runs=tuple(finished)).model_dump(mode="json"))
+
+    try:
+        measured, failures = run_devices(opened, folder, options, keep)
+    except KeyboardInterrupt:
+        if finished:
+            kept_in = f"kept in {options.json_file}" if options.json_file is not None else "lost: name a result file"
+            warn(f"interrupted: the results of {', '.join(run.title for run in finished)} are {kept_in}")
+        raise
     slower: list[str] = []
     undecided: list[str] = []
     if before is not None and gate is not None and measured:
@@ -106,11 +120,10 @@ def _bench(bundle: str | Path | None = None, *, options: BenchOptions) -> BenchR
                 again, more_notes = run_devices(repeated, folder, options)
             except MsdcError as error:
                 again, more_notes = [], [f"second measurement: {error}"]
-            latest = {place_key(run): run for run in [*measured, *again]}
-            measured, failures = (
-                [latest[key] for key in dict.fromkeys(map(place_key, measured))],
-                [*failures, *more_notes],
-            )
+            every = [*measured, *again]
+            latest = {place_key(run, every): run for run in every}
+            measured = [latest[key] for key in dict.fromkeys(place_key(run, every) for run in measured)]
+            failures = [*failures, *more_notes]
             slower, undecided = regressions(compare_results(before, BenchFile(runs=tuple(measured))), gate)
             undecided = [f"{line}, measured twice" for line in undecided]
     results = BenchFile(runs=tuple(measured))

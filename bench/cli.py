@@ -17,7 +17,7 @@ from msdc.progress import say, warn
 
 GROUPS = {
     "Common options": "device runtime tasks data output json_file compare gate force",
-    "Measurement": "lengths runs warmup threads affinity cooldown_s sustain_s timeout_s",
+    "Measurement": "lengths runs warmup threads affinity cooldown_s cool_below sustain_s timeout_s",
     "Devices": "runner build_runner address tls expect",
     "Text": "prompt_name prompt truncate_dim",
 }
@@ -31,6 +31,7 @@ GROUPS = {
     device={"help": f"Comma-separated list of {usage()}; or all."},
     runtime={"type": click.Choice(runtime_choices())},
     sustain_s={"metavar": "SECONDS"},
+    cool_below={"type": click.FloatRange(20, 60), "metavar": "CELSIUS"},
     address={"metavar": "IP[:PORT]"},
     gate={"type": click.FloatRange(0, 1e6), "metavar": "PERCENT"},
     output={"names": ("-o", "--output")},

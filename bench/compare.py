@@ -22,7 +22,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from msdc.bench.result import UNITS, BenchFile, DeviceRun, Timing, moments
+from msdc.bench.result import UNITS, BenchFile, DeviceRun, Timing, device_key, device_name, moments
+from msdc.bench.strain import lower_clock, strain
 from msdc.errors import InputError
 
 RESAMPLES = 2000
@@ -85,6 +86,7 @@ class Comparison:
 
     `doubts`: why a slower time is not the artifact's: it is the same program, or the machine did other work.
     `same_program`: both have the same program, run by the same versions, so no difference is the artifact's.
+    `strained`: why the times of a phone in either result were too high, which decides nothing.
     `unmatched`: figures of one result only. `missing`: which result alone has this artifact and device, with no figure
     compared; empty where both have it.
     """
@@ -97,6 +99,7 @@ class Comparison:
     same_program: bool = False
     unmatched: tuple[Unmatched, ...] = ()
     missing: str = ""
+    strained: tuple[str, ...] = ()
 
     @property
     def not_compared(self) -> list[str]:
@@ -109,9 +112,10 @@ class Comparison:
         """The verdict to show; a timing that may be the machine's is not called faster or slower."""
         if self.same_program and item.unit in ("ms", "MiB"):
             return "same program"
-        busier = item.verdict == "slower" and bool(self.doubts)
-        if item.unit == "ms" and item.verdict in ("faster", "slower") and (item.noisy or busier):
-            return f"not decided ({item.noisy or 'busier now'})"
+        busier = "busier now" if item.verdict == "slower" and self.doubts else ""
+        why = item.noisy or ("the phone's state" if self.strained else busier)
+        if item.unit == "ms" and item.verdict in ("faster", "slower") and why:
+            return f"not decided ({why})"
         return {"unknown": "one sample"}.get(item.verdict, item.verdict)
 
 
@@ -177,20 +181,26 @@ def _side(change: float) -> Verdict:
 Groups = dict[tuple[str, ...], list[DeviceRun]]
 
 
-def place_key(run: DeviceRun) -> tuple[str, ...]:
-    """Device, harness, runtime, threads and clock: what two results of one artifact share."""
-    return run.device.kind, run.device.name, run.harness, run.artifact.runtime, str(run.threads), run.clock
+def place_key(run: DeviceRun, among: Sequence[DeviceRun]) -> tuple[str, ...]:
+    """Device, harness, runtime, threads, clock and the CPUs it was pinned to: what two results of one artifact share.
+
+    `among` are all runs that are compared: they decide whether a device without an identity is one of another run.
+    """
+    device = device_key(run, among)
+    return *device, run.harness, run.artifact.runtime, str(run.threads), run.clock, run.pinned_to
 
 
 def _groups(*files: BenchFile) -> list[Groups]:
     """Runs by device, runtime, threads and clock; also by precision, and by bundle, where a group has several."""
+
+    every = [run for file in files for run in file.runs]
 
     def group(keys: Sequence[Callable[[DeviceRun], str]]) -> list[Groups]:
         per_file: list[Groups] = []
         for file in files:
             groups: Groups = {}
             for run in file.runs:
-                groups.setdefault((*place_key(run), *(key(run) for key in keys)), []).append(run)
+                groups.setdefault((*place_key(run, every), *(key(run) for key in keys)), []).append(run)
             per_file.append(groups)
         return per_file
 
@@ -234,7 +244,7 @@ def _figures(runs: Sequence[DeviceRun]) -> dict[str, _Figure]:
     loads = [run.load for run in runs if run.load is not None]
     if loads:
         figures["load"] = _Figure(UNITS[runs[0].clock], loads[0])
-    rises = [run.memory.warm.anon_mib - run.memory.start.anon_mib for run in runs if run.memory is not None]
+    rises = [run.memory.warm.process_mib - run.memory.start.process_mib for run in runs if run.memory is not None]
     if rises:
         figures["rise of anonymous memory"] = _Figure("MiB", rises[0])
     for run in runs:
@@ -287,13 +297,14 @@ def _label(run: DeviceRun, created: str) -> str:
     return f"{run.artifact.bundle} {run.artifact.precision} ({run.artifact.sha256[:8]}, {created})"
 
 
-def _one_sided(runs: Sequence[DeviceRun], where: str) -> Comparison:
+def _one_sided(runs: Sequence[DeviceRun], where: str, among: Sequence[DeviceRun]) -> Comparison:
     """What only one of the results holds; the line names all that may differ from what the other one holds."""
     run = runs[0]
     threads = f"{run.threads} thread{'s' if run.threads > 1 else ''}"
     clock = ", instructions" if run.clock == "instructions" else ""
     artifact = f"{run.artifact.bundle} {run.artifact.runtime} {run.artifact.precision}"
-    device = f"{run.device.name} ({run.device.kind}, {run.harness}, {threads}{clock})"
+    cpus = f", {run.pinned_to}" if run.pinned_to else ""
+    device = f"{device_name(run, among)} ({run.device.kind}, {run.harness}, {threads}{cpus}{clock})"
     name = f"{artifact} ({run.artifact.sha256[:8]}) on {device}"
     return Comparison(name, f"{name}: {where}", (), missing=where)
 
@@ -308,16 +319,18 @@ def compare_results(old: BenchFile, new: BenchFile, seed: int = 0) -> list[Compa
         if not file.runs:
             raise InputError(f"the {which} result holds no run of a device: nothing to compare")
     before, after = _groups(old, new)
+    every = [*old.runs, *new.runs]
     out, alone = [], []
     for key in dict.fromkeys([*after, *before]):
         (old_runs, old_rest), (new_runs, new_rest) = (_latest(side.get(key, [])) for side in (before, after))
         for rest, where in ((old_rest, BEFORE_ONLY), (new_rest, NOW_ONLY)):
             programs = dict.fromkeys(run.artifact.sha256 for run in rest)
             alone += [
-                _one_sided([run for run in rest if run.artifact.sha256 == program], where) for program in programs
+                _one_sided([run for run in rest if run.artifact.sha256 == program], where, every)
+                for program in programs
             ]
         if not (old_runs and new_runs):
-            alone.append(_one_sided(old_runs or new_runs, BEFORE_ONLY if old_runs else NOW_ONLY))
+            alone.append(_one_sided(old_runs or new_runs, BEFORE_ONLY if old_runs else NOW_ONLY, every))
             continue
         was, now = old_runs[0], new_runs[0]
         notes, doubts = [], []
@@ -329,6 +342,12 @@ def compare_results(old: BenchFile, new: BenchFile, seed: int = 0) -> list[Compa
         if loads[0] is not None and loads[1] is not None and abs(loads[0] - loads[1]) > BUSIER:
             notes.append(f"other work on the machine differed: load average {loads[0]:.1f}, then {loads[1]:.1f}")
             doubts += [notes[-1]] if loads[1] > loads[0] else []
+        strained = [f"the phone was {reason} in the {which} result"
+                    for which, runs in (("earlier", old_runs), ("new", new_runs))
+                    for reason in dict.fromkeys(reason for run in runs for reason in strain(run))]  # fmt: skip
+        strained += filter(None, [lower_clock(was, now)])
+        notes += strained
+        doubts += strained
         if was.versions != now.versions:
             notes.append("runtime versions differ")
         others = [entry.name for entry in now.accuracy if entry.spearman is None]
@@ -338,11 +357,15 @@ def compare_results(old: BenchFile, new: BenchFile, seed: int = 0) -> list[Compa
         if same:
             notes.append("the same artifact in both: a difference is the machine's")
             doubts.append("it is the same program")
-        where = f"{now.artifact.runtime} on {now.device.name}" + (", native" if now.harness == "native" else "")
+        where = f"{now.artifact.runtime} on {device_name(now, every)}" + (", native" if now.harness == "native" else "")
         differences, unmatched = _compared(old_runs, new_runs, seed)
         title = f"{where}: " + ", then ".join(map(_label, (was, now), moments([was.created, now.created])))
         same = same and was.versions == now.versions
-        out.append(Comparison(where, title, differences, tuple(notes), tuple(doubts), same, unmatched))
+        out.append(
+            Comparison(
+                where, title, differences, tuple(notes), tuple(doubts), same, unmatched, strained=tuple(strained)
+            )
+        )
     return [*out, *alone]
 
 
@@ -386,8 +409,11 @@ def regressions(comparisons: Sequence[Comparison], percent: float) -> tuple[list
 
 
 def ungated(comparisons: Sequence[Comparison]) -> list[str]:
-    """Why a gate may not pass although nothing rose: `not_compared`, or both results hold no time and no count."""
+    """Why a gate may not pass although nothing rose: `not_compared`, a phone's state, or both results hold no time and
+    no count.
+    """
     lines = not_compared(comparisons)
+    lines += [f"{comparison.where}: {line}" for comparison in comparisons for line in comparison.strained]
     judged = any(
         item.verdict != "unknown" and item.unit in TIMED
         for comparison in comparisons

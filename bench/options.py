@@ -39,6 +39,9 @@ class BenchSettings(Options):
     from_text: bool = Field(default=True, description="also time tokenization and the whole path from text to vector")
     affinity: Sequence[int] = Field(default=(), description="CPU numbers to run on; empty: any")
     cooldown_s: float = Field(default=0.0, ge=0, le=1e6, description="seconds to pause before each length")
+    cool_below: float | None = Field(
+        default=None, ge=20, le=60, description="wait until battery and skin of a phone (adb) are below so many °C"
+    )
     sustain_s: float = Field(
         default=0.0, ge=0, le=3600,
         description="seconds to also run the middle length without a pause: median per second, heat and battery",

@@ -12,7 +12,9 @@ Results measured elsewhere (an iPhone, a device farm, the log of an Android benc
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -38,6 +40,19 @@ Cosine = Annotated[float, Field(ge=-1.001, le=1.001)]
 MAX_SAMPLES = 1_000_000
 
 
+def _utc(created: str) -> str:
+    """A date and time in UTC, so that times of several zones are ordered; one without a zone is in UTC."""
+    try:
+        moment = datetime.datetime.fromisoformat(created)
+        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
+        return moment.astimezone(datetime.UTC).isoformat()
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{created[:40]!r} is not a date and time such as 2026-01-02T03:04:05+00:00") from error
+
+
+Moment = Annotated[str, AfterValidator(_utc)]
+
+
 class Record(BaseModel):
     """Base of all parts: immutable, unknown keys refused."""
 
@@ -59,6 +74,16 @@ class Artifact(Record):
     delegated_share: float | None = Field(default=None, ge=0, le=1, description="of operators, inside the delegate")
 
 
+# What `hash_serial` gives; any other identity is a label that a user chose.
+HASH = re.compile(r"[0-9a-f]{8}")
+
+
+def hash_serial(serial: str) -> str:
+    """The identity of a device with this serial number: 8 hex digits, of which no serial number can be derived, since
+    many have the same."""
+    return hashlib.sha256(f"msdc device {serial}".encode()).hexdigest()[:8]
+
+
 class DeviceInfo(Record):
     """The machine. `isa` lists the instruction sets that matter to int8 kernels (avx2, avx512_vnni, asimddp, i8mm)."""
 
@@ -70,16 +95,28 @@ class DeviceInfo(Record):
     memory_mib: Mib | None = Field(default=None, description="None: unknown")
     os: str = ""
     emulated: bool = False
+    identity: str = Field(
+        default="", max_length=100,
+        description="which one of its kind: a label, or 8 hex digits of a hash of its serial number; empty: unknown",
+    )  # fmt: skip
 
 
 class DeviceState(Record):
-    """Battery, temperatures and frequencies; None where the device does not report them."""
+    """Battery, temperatures and frequencies; None where the device does not report them.
+
+    Per processor `cpu_mhz` is its frequency, `cpu_limit_mhz` what the system allows now, `cpu_top_mhz` its highest.
+    During a run temperatures and frequencies are the highest that were seen, limits the lowest.
+    """
 
     battery_percent: float | None = None
     battery_c: float | None = None
     charging: bool | None = None
     thermal_c: dict[str, float] = Field(default_factory=dict)
     cpu_mhz: tuple[float, ...] = ()
+    cpu_limit_mhz: tuple[float, ...] = ()
+    cpu_top_mhz: tuple[float, ...] = ()
+    power_save: bool | None = Field(default=None, description="the system's battery saver is on")
+    thermal_status: int | None = Field(default=None, description="Android's, 0 (none) to 6 (shutdown)")
     load_1min: float | None = Field(default=None, description="load average: other work on the machine")
 
 
@@ -163,6 +200,17 @@ class MemoryPhase(Record):
     pss_mib: Mib | None
     anon_mib: Mib
     file_mib: Mib
+    swap_mib: Mib | None = Field(default=None, description="on disk or in zram, divided as PSS; None: not reported")
+
+    @property
+    def process_mib(self) -> float:
+        """Anonymous pages, swapped ones included: a phone under memory pressure takes those from the resident ones."""
+        return self.anon_mib + (self.swap_mib or 0.0)
+
+    @property
+    def total_mib(self) -> float:
+        """All pages of the process, resident or swapped."""
+        return self.process_mib + self.file_mib
 
 
 class Memory(Record):
@@ -217,12 +265,29 @@ class Accuracy(BaseModel):
     truncated: int | None = Field(default=None, description="distinct texts that the model read only in part")
 
 
+class Cluster(Record):
+    """Processors of one top frequency."""
+
+    cpus: tuple[Natural, ...]
+    top_mhz: float
+
+
+class Conditions(Record):
+    """Under what a run was measured. `cpus` are those that the system let the runner use, as it reported them back."""
+
+    cpus: tuple[Natural, ...] = ()
+    pinned: bool = Field(default=False, description="whether CPUs were requested")
+    cooldown_s: float = 0.0
+    cool_below_c: float | None = None
+    clusters: tuple[Cluster, ...] = Field(default=(), description="the fastest first; empty: unknown")
+
+
 class DeviceRun(Record):
     """One artifact on one device. `load`, `init` and `first` are in the clock's unit: milliseconds or instructions."""
 
     format: Literal[2] = 2
     kind: Literal["device-run"] = "device-run"
-    created: str = Field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"))
+    created: Moment = Field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"))
     origin: Literal["measured", "imported"] = "measured"
     harness: Literal["python", "native", "browser", "other"] = Field(
         description="what called the runtime on the device"
@@ -244,7 +309,9 @@ class DeviceRun(Record):
     accuracy: tuple[Accuracy, ...] = ()
     float_accuracy: tuple[Accuracy, ...] = Field(default=(), description="of the float model, as the bundle kept it")
     sustained: Sustained | None = None
+    conditions: Conditions | None = None
     state_before: DeviceState | None = None
+    state_during: DeviceState | None = None
     state_after: DeviceState | None = None
     notes: tuple[str, ...] = ()
 
@@ -258,9 +325,17 @@ class DeviceRun(Record):
         return self
 
     @property
+    def pinned_to(self) -> str:
+        """The CPUs that the run was restricted to, as words of a place: "CPUs 4,5"; empty: to none."""
+        if self.conditions is None or not self.conditions.pinned:
+            return ""
+        return f"CPUs {','.join(map(str, self.conditions.cpus))}"
+
+    @property
     def title(self) -> str:
         """Short name for tables and legends."""
-        return f"{self.artifact.bundle} {self.artifact.runtime} {self.artifact.precision} on {self.device.name}"
+        device = self.device.name + (f" [{self.device.identity}]" if self.device.identity else "")
+        return f"{self.artifact.bundle} {self.artifact.runtime} {self.artifact.precision} on {device}"
 
 
 class ModelScores(Record):
@@ -282,6 +357,29 @@ class BenchFile(Record):
     kind: Literal["bench"] = "bench"
     runs: tuple[DeviceRun, ...] = ()
     models: tuple[ModelScores, ...] = ()
+
+
+def _same_name(run: DeviceRun, among: Iterable[DeviceRun]) -> set[str]:
+    """The known identities of devices that have the kind and name of that of `run`."""
+    names = (run.device.kind, run.device.name)
+    return {other.device.identity for other in among if (other.device.kind, other.device.name) == names} - {""}
+
+
+def device_key(run: DeviceRun, among: Iterable[DeviceRun]) -> tuple[str, str, str]:
+    """Which device a run was measured on: kind, name and identity.
+
+    Older results have no identity: where the results `among` know only one device of that name, all are of it.
+    """
+    identities = _same_name(run, among) | {run.device.identity} - {""}
+    return run.device.kind, run.device.name, run.device.identity if len(identities) > 1 else ""
+
+
+def device_name(run: DeviceRun, among: Iterable[DeviceRun]) -> str:
+    """The device's name with its label; with its hash where the results `among` have several devices of that name."""
+    identity = run.device.identity
+    if HASH.fullmatch(identity) and not device_key(run, among)[2]:
+        return run.device.name
+    return run.device.name + (f" [{identity}]" if identity else "")
 
 
 def _timing(raw: Any) -> Any:

@@ -173,7 +173,8 @@ def vocabulary(languages: str, terms: tuple[Path, ...], as_json: bool, **options
 @click.option("--bottleneck", type=int, help="Width of the token table's rows; default: the model's own.")
 @click.option("--unit", type=int, help="Keep the first layers, this many, as the recurring unit.")
 @click.option("--layers", help="Keep these layers instead, e.g. 0,2,5; none: a table and a mean.")
-@click.option("--repeats", type=int, help="How often the unit is applied; default: layers / unit.")
+@click.option("--repeats", type=int,
+              help="How often the unit is applied; default: layers / unit, with --layers as in the model.")  # fmt: skip
 @PLACE
 @click.option("--max-length", type=int, help="Longest input in tokens.")
 @click.option("--corpus", type=FILE, help="Text whose token frequencies weight the bottleneck's SVD.")

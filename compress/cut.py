@@ -30,7 +30,7 @@ from msdc.compress.student.io import ModelReport, save_student
 from msdc.compress.student.model import Embedding, Student, with_state
 from msdc.compress.student.stock import decode
 from msdc.compress.texts import quickstart_texts, row_frequency
-from msdc.encoders.encoder import Encoder
+from msdc.encoders.encoder import Encoder, require_room
 from msdc.errors import InputError
 from msdc.scores import cosine_rows
 
@@ -333,7 +333,7 @@ def cut_student(
         output: folder to write.
         bottleneck: width of the token table's rows; None keeps the model's own.
         unit: keep the first layers, this many, as the recurring unit; None keeps all.
-        repeats: how often the unit is applied; None: layers / unit.
+        repeats: how often the unit is applied; None: layers / unit, with `layers` as often as in the model.
         layers: keep these layers instead; []: none, a table and a mean (`static_student`).
         place: "word" is the paper's bottleneck, "embedding" that of a stock AlbertModel.
         max_length: longest input in tokens; None keeps the model's own.
@@ -351,9 +351,13 @@ def cut_student(
         raise InputError(f"`unit` {unit}, but `layers` names {len(layers)} layers")
     # The same checks and messages as `plan`.
     cut_config(old, bottleneck=bottleneck, max_length=max_length, unit=unit, repeats=1 if repeats is None else repeats)
+    if max_length is not None:
+        require_room(encoder.name, encoder.tokenizer, encoder.defaults, max_length)
     picked = list(range(unit or old.unit)) if layers is None else list(layers)
     if repeats is None and picked:
-        repeats = old.repeats if len(picked) == old.unit else default_repeats(old.unit * old.repeats, len(picked))
+        # Layers that are named are kept as they are; a shorter unit replaces all layers of the model.
+        replaced = layers is None and len(picked) != old.unit
+        repeats = default_repeats(old.unit * old.repeats, len(picked)) if replaced else old.repeats
     repeats = 1 if repeats is None else repeats
     frequency_V, source = None, "uniform"
     if bottleneck is not None:

@@ -1,7 +1,8 @@
 """The gate of the compress verbs: what was written is compared with the source model's own encoding.
 
 A student is converted from a stock model and then changed, so comparing it with itself before the change would miss
-what the conversion lost. The source's vectors are those of sentence-transformers, one text at a time.
+what the conversion lost. The source's vectors are those of sentence-transformers, one text at a time, with every prompt
+that the model has.
 
 Shapes: N texts, D sentence width.
 """
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from msdc.compress.texts import quickstart_texts
 from msdc.encoders.encoder import Encoder, own_vectors
+from msdc.encoders.folder import prompted_texts
 from msdc.errors import GateError
 from msdc.scores import cosine_rows
 
@@ -25,10 +27,10 @@ WRITTEN_LOSS = 0.002
 TEXTS = 12
 
 
-def source_vectors(source: Encoder, texts: Sequence[str]) -> NDArray[np.float32]:
-    """Vectors [N, D] of `texts` as the source model's own library computes them, with its default prompt and width."""
-    own_ND = own_vectors(source, texts, source.max_length, source.defaults.prompt())
-    return source.encode(texts) if own_ND is None else own_ND[:, : source.width]
+def source_vectors(source: Encoder, texts: Sequence[str], prompt: str) -> NDArray[np.float32]:
+    """Vectors [N, D] of `texts` after `prompt` as the model's own library computes them, of its default width."""
+    own_ND = own_vectors(source, texts, source.max_length, prompt)
+    return source.encode(texts, prompt=prompt) if own_ND is None else own_ND[:, : source.width]
 
 
 def require_same(source: Encoder, student: Encoder) -> None:
@@ -39,15 +41,22 @@ def require_same(source: Encoder, student: Encoder) -> None:
     """
     texts = quickstart_texts(limit=TEXTS)
     texts.append(" ".join(texts * (2 + source.max_length // 100)) if source.max_length < 2048 else " ".join(texts))
-    own_ND, found_ND = source_vectors(source, texts), student.encode(texts)
-    length_N = np.linalg.norm(own_ND, axis=1, keepdims=True)
-    largest = float((np.abs(own_ND - found_ND) / np.maximum(length_N, 1.0)).max())
-    cosine = float(cosine_rows(own_ND, found_ND).min())
-    if not (cosine >= SAME_COSINE and largest <= SAME_MAX_ABS):
-        raise GateError(
-            f"{source.name} cannot become a student: converted, it gives other vectors than the model itself (lowest "
-            f"cosine {cosine:.4f}, largest difference {largest:.1e}); nothing was written"
-        )
+    for prompt, prompt_texts in prompted_texts(source.defaults, texts):
+        own_ND, student_ND = source_vectors(source, prompt_texts, prompt), student.encode(prompt_texts, prompt=prompt)
+        length_N = np.linalg.norm(own_ND, axis=1, keepdims=True)
+        largest = float((np.abs(own_ND - student_ND) / np.maximum(length_N, 1.0)).max())
+        cosine = float(cosine_rows(own_ND, student_ND).min())
+        if not (cosine >= SAME_COSINE and largest <= SAME_MAX_ABS):
+            raise GateError(
+                f"{source.name} cannot become a student: converted, it gives other vectors than the model itself"
+                f"{_with(source, prompt)} (lowest cosine {cosine:.4f}, largest difference {largest:.1e}); nothing was "
+                "written"
+            )
+
+
+def _with(source: Encoder, prompt: str) -> str:
+    """How a message names the prompt of a gate's vectors."""
+    return f" with {source.defaults.label(prompt)}" if prompt else ""
 
 
 def require_written(source: Encoder, expected: Encoder, written: Encoder, texts: Sequence[str]) -> None:
@@ -57,10 +66,14 @@ def require_written(source: Encoder, expected: Encoder, written: Encoder, texts:
     Raises:
         GateError: naming both mean cosines.
     """
-    own_ND = source_vectors(source, texts)
-    in_memory, reread = (float(cosine_rows(own_ND, model.encode(texts)).mean()) for model in (expected, written))
-    if not reread >= in_memory - WRITTEN_LOSS:
-        raise GateError(
-            f"the written folder has mean cosine {reread:.4f} to {source.name}, the student in memory {in_memory:.4f}; "
-            "nothing was kept"
+    for prompt, prompt_texts in prompted_texts(source.defaults, texts):
+        own_ND = source_vectors(source, prompt_texts, prompt)
+        in_memory, reread = (
+            float(cosine_rows(own_ND, model.encode(prompt_texts, prompt=prompt)).mean())
+            for model in (expected, written)
         )
+        if not reread >= in_memory - WRITTEN_LOSS:
+            raise GateError(
+                f"the written folder has mean cosine {reread:.4f} to {source.name}{_with(source, prompt)}, the student "
+                f"in memory {in_memory:.4f}; nothing was kept"
+            )

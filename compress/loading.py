@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from msdc.compress.run_files import is_run, read_stages, trained_model
-from msdc.encoders.encoder import Encoder, survive_fork
+from msdc.encoders.encoder import Encoder, require_room, survive_fork
 from msdc.encoders.folder import BUNDLE_FILE, OWN_TYPE, locate_model, read_defaults
 from msdc.encoders.loading import HeadName, PoolingName, StockOptions, load_stock_encoder
 from msdc.encoders.source import ModelSource
@@ -73,12 +73,17 @@ def load_torch_encoder(path_or_name: str | Path, **options: Unpack[StockOptions]
 
 
 def open_source(model: str | Path, output: str | Path, force: bool) -> tuple[Path, Encoder, Student]:
-    """The folder to write, the model of a verb, and that model as a student; refuses an existing folder first."""
+    """The folder to write, the model of a verb, and that model as a student; refuses an existing folder first.
+
+    Raises:
+        InputError: `output` exists; no such model; one that cannot become a student; a prompt that fills its input.
+    """
     from msdc.compress.student.io import MARKS
     from msdc.compress.student.stock import to_student
 
     refuse_existing(Path(output), force, MARKS)
     encoder = load_torch_encoder(model)
+    require_room(encoder.name, encoder.tokenizer, encoder.defaults, encoder.max_length)
     return Path(output), encoder, to_student(encoder)
 
 

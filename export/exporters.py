@@ -21,8 +21,8 @@ from msdc import __version__
 from msdc.compress.loading import load_torch_encoder, model_source
 from msdc.compress.student.config import parameter_counts
 from msdc.compress.student.plan import PrecisionPlan, check_plan, plan_for
-from msdc.encoders.encoder import Encoder, own_vectors
-from msdc.encoders.folder import OWN_TYPE, EncodeDefaults, locate_model, shipped_names
+from msdc.encoders.encoder import Encoder, own_vectors, require_room
+from msdc.encoders.folder import OWN_TYPE, EncodeDefaults, locate_model, prompted_texts, shipped_names
 from msdc.encoders.source import ModelSource
 from msdc.errors import GateError, InputError
 from msdc.export.bundle import load_bundle
@@ -328,6 +328,7 @@ def export_sentence_transformers(
     source = model_source(model)
     encoder = load_float_encoder(source)
     require("torch", "a folder of sentence-transformers")
+    require_room(encoder.name, encoder.tokenizer, encoder.defaults, encoder.max_length)
     from msdc.compress.gate import SAME_COSINE
     from msdc.compress.student.io import save_student
     from msdc.compress.student.model import Student
@@ -342,14 +343,17 @@ def export_sentence_transformers(
     )
 
     def check(written_folder: Path) -> None:
-        texts = golden_texts()
-        their_ND = own_vectors(load_torch_encoder(written_folder), texts, encoder.max_length, encoder.defaults.prompt())
-        lowest = float(cosine_rows(their_ND[:, : encoder.width], encoder.encode(texts)).min())  # type: ignore[index]
-        if lowest < SAME_COSINE:
-            raise GateError(
-                f"{encoder.name}: sentence-transformers computes other vectors from standard classes (lowest cosine "
-                f"{lowest:.4f} on the golden texts); nothing was written"
-            )
+        written = load_torch_encoder(written_folder)
+        for prompt, texts in prompted_texts(encoder.defaults, golden_texts()):
+            their_ND = own_vectors(written, texts, encoder.max_length, prompt)
+            own_ND = encoder.encode(texts, prompt=prompt)
+            lowest = float(cosine_rows(their_ND[:, : encoder.width], own_ND).min())  # type: ignore[index]
+            if lowest < SAME_COSINE:
+                label = f" after {encoder.defaults.label(prompt)}" if prompt else ""
+                raise GateError(
+                    f"{encoder.name}: sentence-transformers computes other vectors from standard classes (lowest "
+                    f"cosine {lowest:.4f} on the golden texts{label}); nothing was written"
+                )
 
     return save_student(
         encoder.module, encoder.tokenizer, Path(folder or f"{encoder.name}-sentence-transformers"), card=card,

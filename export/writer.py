@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from msdc.encoders.encoder import own_vectors, unrelated_cosines
-from msdc.encoders.folder import with_prompt
+from msdc.encoders.encoder import own_vectors, require_room, unrelated_cosines
+from msdc.encoders.folder import prompted_texts, with_prompt
 from msdc.errors import GateError, InputError, MsdcError
 from msdc.export.golden import (
     FP32,
@@ -91,11 +91,12 @@ class ExportPlan(ProgramWriter, ABC):
 
 @dataclass(frozen=True)
 class Golden:
-    """The golden texts with their prompt, their ids, and the float vectors [N, D] that programs are compared with.
+    """Golden texts after one prompt, their ids, and the float vectors [N, D] that programs are compared with.
 
     The first `skip` tokens of each row are not pooled.
     """
 
+    prompt: str
     texts: list[str]
     rows: list[list[int]]
     skip: int
@@ -124,15 +125,17 @@ def write(plan: ExportPlan, out: Path, options: ExportSettings, force: bool) -> 
     facts = plan.facts
     if facts.tokenizer.size > plan.vocabulary:
         raise InputError(f"the tokenizer has {facts.tokenizer.size} ids, the model's table {plan.vocabulary} rows")
+    require_room(facts.name, facts.tokenizer, facts.defaults, plan.max_length)
     apart = package_folder(out, options.target) if options.module else None
     own_folder = nullcontext(None) if apart is None else staged_folder(apart, force, ("Package.swift",))
     with staged_folder(out, force, (MANIFEST_FILE,)) as stage, own_folder as package:
-        texts = with_prompt(facts.defaults.prompt(), golden_texts())
+        prompted = prompted_texts(facts.defaults, golden_texts())
+        texts = [text for prompt, plain in prompted for text in with_prompt(prompt, plain)]
         part = _write_tokenizer(facts.tokenizer, plan.max_length, stage, texts)
         if options.module:
             require_module(options.target, part, options.runtimes)
-        golden = _golden(plan, texts, stage, part.file, options)
-        written = _write_programs(plan, golden, stage, options)
+        goldens = [_golden(plan, prompt, plain, stage, part.file, options) for prompt, plain in prompted]
+        written = _write_programs(plan, goldens, stage, options)
         failure = written.failure(plan.precision)
         if not written.parity:
             raise type(next(iter(written.failed.values())))(failure)
@@ -141,6 +144,8 @@ def write(plan: ExportPlan, out: Path, options: ExportSettings, force: bool) -> 
                 require_module(options.target, part, list(written.parity))
             except InputError as error:
                 raise GateError(f"{failure}; {error}") from error
+        # Devices encode with the default prompt alone.
+        golden = goldens[0]
         write_golden(stage, golden.texts, golden.rows, {"float": golden.float_ND} | written.vectors)
         manifest = _manifest(plan, part, golden, written, stage, options)
         folders: tuple[str, ...] = ()
@@ -156,11 +161,13 @@ def write(plan: ExportPlan, out: Path, options: ExportSettings, force: bool) -> 
     return read_manifest(out)
 
 
-def _golden(plan: ExportPlan, texts: list[str], stage: Path, file: str, options: ExportSettings) -> Golden:
-    """The golden texts as the written tokenizer reads them, and their float vectors, within the float gate."""
+def _golden(
+    plan: ExportPlan, prompt: str, plain_texts: Sequence[str], stage: Path, file: str, options: ExportSettings
+) -> Golden:
+    """Texts after a prompt as the written tokenizer reads them, and their float vectors, within the float gate."""
     facts = plan.facts
     tokenizer, defaults, max_length = facts.tokenizer, facts.defaults, plan.max_length
-    prompt = defaults.prompt()
+    texts = with_prompt(prompt, plain_texts)
     rows = tokenizer.encode(texts, max_length)
     if load_tokenizer(stage, tokenizer.pad_id).encode(texts, max_length) != rows:
         raise GateError(f"{file} as it was written gives other ids than the model's own tokenizer")
@@ -172,27 +179,30 @@ def _golden(plan: ExportPlan, texts: list[str], stage: Path, file: str, options:
     bare = [text[len(prompt) :] for text in texts]
     own_ND = None if facts.encoder is None else own_vectors(facts.encoder, bare, max_length, prompt)
     if own_ND is None:
-        return Golden(texts, rows, skip, float_ND)
+        return Golden(prompt, texts, rows, skip, float_ND)
     # Names of special ids in a text are the one intended difference.
     apart = [i for i, (text, row) in enumerate(zip(texts, rows, strict=True)) if _special(tokenizer, text, row)]
     own_ND[apart] = float_ND[apart]
     parity = parity_of(own_ND, float_ND, None, texts)
-    say(f"float: mean cosine {parity.mean_cosine:.6f} to the model's own encoding, min {parity.min_cosine:.6f}")
+    label = f", {defaults.label(prompt)}" if prompt else ""
+    say(f"float{label}: mean cosine {parity.mean_cosine:.6f} to the model's own encoding, min {parity.min_cosine:.6f}")
     short = shortfalls(parity, FP32)
     if short and options.gates:
-        short.append(farthest(own_ND, float_ND, texts))
+        short.append(farthest(own_ND, float_ND, texts) + label)
         remedy = "" if plan.config.get("exporter") == GENERIC else f'; try `exporter="{GENERIC}"`'
         raise GateError(f"the model's own encoding differs from this export's: {'; '.join(short)}{remedy}")
-    return Golden(texts, rows, skip, own_ND)
+    return Golden(prompt, texts, rows, skip, own_ND)
 
 
-def _write_programs(plan: ExportPlan, golden: Golden, stage: Path, options: ExportSettings) -> ProgramResults:
+def _write_programs(
+    plan: ExportPlan, goldens: Sequence[Golden], stage: Path, options: ExportSettings
+) -> ProgramResults:
     """The program of each runtime; of one that fails, nothing is left but its error."""
     written = ProgramResults()
     for runtime in options.runtimes:
         before = set(stage.rglob("*"))
         try:
-            _write_program(runtime, plan, golden, stage, options, written)
+            _write_program(runtime, plan, goldens, stage, options, written)
         except MsdcError as error:
             written.failed[runtime] = error
             say(f"{runtime}: failed: {error}")
@@ -202,18 +212,25 @@ def _write_programs(plan: ExportPlan, golden: Golden, stage: Path, options: Expo
 
 
 def _write_program(
-    runtime: str, plan: ExportPlan, golden: Golden, stage: Path, options: ExportSettings, written: ProgramResults
-) -> None:
-    """Write one program, run it on the golden texts, and hold it to the gates."""
+    runtime: str, plan: ExportPlan, goldens: Sequence[Golden], stage: Path, options: ExportSettings,
+    written: ProgramResults,
+) -> None:  # fmt: skip
+    """Write one program, run it on the golden texts after every prompt, and hold it to the gates."""
     say(f"{runtime}: lower {plan.precision} for {options.target}, lengths 1 to {plan.max_length}")
     # Windows renames no folder with an open file, and the runner maps its file: `program` ends with this function.
     program = RUNTIMES[runtime].write(stage, plan, options.target, options.program_style)
-    computed_ND = program.runner.run(golden.rows, golden.skip)
-    parity = parity_of(golden.float_ND, computed_ND, program.low_bit_share, golden.texts)
+    computed = [program.runner.run(golden.rows, golden.skip) for golden in goldens]
+    float_ND, computed_ND = np.concatenate([golden.float_ND for golden in goldens]), np.concatenate(computed)
+    texts = [text for golden in goldens for text in golden.texts]
+    parity = parity_of(float_ND, computed_ND, program.low_bit_share, texts)
     say(f"{runtime}: mean cosine {parity.mean_cosine:.6f}, min {parity.min_cosine:.6f}, max abs {parity.max_abs}")
     short = shortfalls(parity, plan.thresholds)
+    # A mean over all prompts would hide a prompt of few texts.
+    for golden, vectors_ND in zip(goldens[1:], computed[1:], strict=True):
+        part = shortfalls(parity_of(golden.float_ND, vectors_ND, None, golden.texts), plan.thresholds)
+        short += [f"{plan.facts.defaults.label(golden.prompt) or 'no prompt'}: {problem}" for problem in part]
     if short and options.gates:
-        short.append(farthest(golden.float_ND, computed_ND, golden.texts))
+        short.append(farthest(float_ND, computed_ND, texts))
         others = ['`precision="fp32"`'] if plan.precision != "fp32" else []
         if plan.facts.encoder is not None and plan.config.get("exporter") != GENERIC:
             others.append(f'`exporter="{GENERIC}"`')
@@ -221,7 +238,7 @@ def _write_program(
         raise GateError(f"{'; '.join(short)}{remedy}; `gates=False` writes it anyway")
     delegated = {"delegated_share": program.delegated_share, "outside": program.outside}
     written.parity[runtime] = parity.model_copy(update={"passed": not short, **delegated})
-    written.programs[runtime], written.vectors[runtime] = program.part, computed_ND
+    written.programs[runtime], written.vectors[runtime] = program.part, computed[0]
 
 
 def _manifest(

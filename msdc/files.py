@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import hashlib
@@ -342,11 +343,17 @@ def parse_json(text: str) -> Any:
     return value
 
 
+def _decoded(raw: bytes) -> str:
+    """The text of UTF-8, or of what its byte order mark names."""
+    return raw.decode("utf-16" if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig")
+
+
 def read_json(path: str | os.PathLike[str], max_bytes: int = MAX_JSON_BYTES) -> Any:
     """Read a JSON file from an untrusted source; see `parse_json`.
 
     Raises:
-        InputError: missing, not a regular file, larger than `max_bytes`, not UTF-8, or not JSON.
+        InputError: missing, not a regular file, larger than `max_bytes`, not UTF-8 (nor UTF-16 with a byte order mark,
+            as PowerShell writes it), or not JSON.
     """
     regular_size(path)
     try:
@@ -354,7 +361,7 @@ def read_json(path: str | os.PathLike[str], max_bytes: int = MAX_JSON_BYTES) -> 
             raw = handle.read(max_bytes + 1)
         if len(raw) > max_bytes:
             raise InputError(f"{path}: more than the {max_bytes} bytes of JSON allowed")
-        return parse_json(raw.decode("utf-8"))
+        return parse_json(_decoded(raw))
     except InputError:
         raise
     except (ValueError, RecursionError) as error:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from msdc.bench.devices.base import Device
 
 
+MOST_LABEL = 40
+
+
 class DeviceKind(NamedTuple):
     """One kind: the `module:class` of its `Device`, and what the help prints after the name (`adb[:SERIAL]`)."""
 
@@ -33,7 +36,7 @@ DEVICES = {
 
 def usage() -> str:
     """Every device name with its argument, as the help of `--device` prints them."""
-    return ", ".join(name + kind.arguments for name, kind in DEVICES.items())
+    return ", ".join(name + kind.arguments for name, kind in DEVICES.items()) + ", each with =LABEL"
 
 
 def device_class(kind: str) -> type[Device]:
@@ -42,7 +45,10 @@ def device_class(kind: str) -> type[Device]:
 
 
 def open_devices(specs: str) -> list[Device]:
-    """Devices of a comma-separated list (`host,adb:XYZ,emulator:a53`), or of `all`; duplicates are dropped."""
+    """Devices of a comma-separated list (`host,adb:XYZ=left,emulator:a53`), or of `all`; duplicates are dropped.
+
+    What follows an equals sign is the device's label, which tells it from others of its name.
+    """
     names = [part.strip() for part in specs.split(",") if part.strip()]
     if "all" in names:
         names = [spec for kind in DEVICES for spec in device_class(kind).available()]
@@ -50,8 +56,16 @@ def open_devices(specs: str) -> list[Device]:
         raise InputError('`device` names none; try `device="host"`')
     devices: list[Device] = []
     for spec in dict.fromkeys(names):
-        kind, _, argument = spec.partition(":")
+        name, has_label, label = spec.partition("=")
+        kind, _, argument = name.partition(":")
         if kind not in DEVICES:
             raise InputError(f"unknown device {kind!r}; known: {', '.join(DEVICES)} and all")
-        devices.append(device_class(kind)(argument or None))
+        device = device_class(kind)(argument or None)
+        device.label = label.strip()
+        if has_label and not (device.label.isprintable() and 0 < len(device.label) <= MOST_LABEL):
+            raise InputError(f"device {spec!r}: a label after = has 1 to {MOST_LABEL} printable characters")
+        devices.append(device)
+    labels = [device.label for device in devices if device.label]
+    if repeated := next((label for label in labels if labels.count(label) > 1), None):
+        raise InputError(f"two devices have the label {repeated!r}")
     return devices

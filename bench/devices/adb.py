@@ -14,13 +14,14 @@ import secrets
 import shlex
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msdc.bench.devices import runner_protocol as protocol
 from msdc.bench.devices.base import Device, Job, collect_runs, open_jobs
 from msdc.bench.options import BenchSettings
-from msdc.bench.result import Clock, DeviceRun, DeviceState
+from msdc.bench.result import Clock, DeviceRun, DeviceState, hash_serial
+from msdc.bench.strain import surface_c
 from msdc.bench.system_programs import find, last_words, require_programs, run_tool
 from msdc.bench.toolchain.build import RunnerBuild, can_build, native_runner
 from msdc.errors import InputError, MsdcError
@@ -32,6 +33,7 @@ from msdc.progress import say, track
 NETWORK_SERIAL = re.compile(r"^[\w.\-]+:\d+$")
 PLACES = ("/data/local/tmp", "/tmp")
 PREFIX = "msdc-run-"
+MARK = "msdc-state"
 # Added to the device's own limit: for start-up, for the answer, and for devices without `timeout`.
 GRACE_S = 20.0
 COME_BACK_S = 20.0
@@ -42,21 +44,52 @@ FOREIGN = ("exec format error", "syntax error", "not executable", "wrong elf cla
 # One line per fact: path, equals sign, first line of the file. Absent sources print nothing.
 SCRIPT = """
 for f in /sys/class/thermal/thermal_zone*/type /sys/class/thermal/thermal_zone*/temp \\
-    /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq /proc/loadavg; do
+    /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq \\
+    /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_max_freq \\
+    /sys/devices/system/cpu/cpu[0-9]*/cpufreq/cpuinfo_max_freq /proc/loadavg; do
     if [ -r "$f" ]; then echo "$f=$(head -n 1 "$f" 2>/dev/null)"; fi
 done
 if command -v dumpsys >/dev/null 2>&1; then
     dumpsys battery 2>/dev/null | sed -n 's/^ *\\([a-zA-Z ]*\\): /dumpsys.\\1=/p'
+    dumpsys thermalservice 2>/dev/null | sed -n 's/^ *Thermal Status: /thermal_status=/p'
 fi
+if command -v settings >/dev/null 2>&1; then echo "low_power=$(settings get global low_power 2>/dev/null)"; fi
 true
 """
+# The same of what changes while a runner works, every DURING_S seconds, by the shell alone: no process for each file.
+DURING_S, DURING = 2, "during.txt"
+DURING_SCRIPT = f"""
+( while sleep {DURING_S}; do
+    for f in /sys/class/thermal/thermal_zone*/type /sys/class/thermal/thermal_zone*/temp \\
+        /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq \\
+        /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_max_freq; do
+        if [ -r "$f" ] && read -r v < "$f"; then echo "$f=$v"; fi
+    done
+    echo {MARK}
+done ) > {DURING} 2>/dev/null &
+sampler=$!
+"""
+MOST_DURING_BYTES = 2_000_000
+# `cool_below`: how often a phone is asked, and how long it may take.
+COOL_EVERY_S, COOL_MOST_S = 10.0, 1800.0
 IDENTITY = """
 echo "machine=$(uname -m)"
 if command -v getprop >/dev/null 2>&1; then
     echo "model=$(getprop ro.product.model)"
     echo "release=$(getprop ro.build.version.release)"
+    echo "serial=$(getprop ro.serialno)"
+    echo "boot_serial=$(getprop ro.boot.serialno)"
+    echo "hardware=$(getprop ro.hardware)"
+    echo "kernel_qemu=$(getprop ro.kernel.qemu)"
+    echo "boot_qemu=$(getprop ro.boot.qemu)"
+    echo "characteristics=$(getprop ro.build.characteristics)"
 fi
 """
+# `ro.hardware` of Android's virtual devices: Android Studio's, and Cuttlefish.
+VIRTUAL_HARDWARE = ("ranchu", "goldfish", "cutf_cvm", "vsoc")
+# Serial numbers that many phones of cheap makers state.
+NO_SERIALS = ("", "unknown", "null", "0", "0123456789abcdef", "1234567890abcdef", "default_serial")
+VIRTUAL_NOTE = "an Android virtual device: its times are those of the computer that runs it"
 # BatteryManager.BATTERY_STATUS_*
 DUMPSYS_STATUS = {"2": True, "3": False, "4": False, "5": True}
 
@@ -270,7 +303,7 @@ class RemoteFolder:
                 raise MsdcError(f"device {self.adb.serial}: {path.name} {what}")
 
 
-def _start_line(runner: RunnerBuild, timeout_s: float) -> str:
+def _start_line(runner: RunnerBuild, timeout_s: float, clock: Clock) -> str:
     program = shlex.quote(f"./{runner.program.name}")
     if runner.loader is not None:
         program = f"./lib/{shlex.quote(runner.loader)} --library-path ./lib {program}"
@@ -279,7 +312,11 @@ def _start_line(runner: RunnerBuild, timeout_s: float) -> str:
         echo $$ > pid
         limit=""
         if command -v timeout >/dev/null 2>&1; then limit="timeout -s KILL {int(timeout_s) + 1}"; fi
-        LD_LIBRARY_PATH="$PWD/lib" $limit {program} {protocol.REQUEST}"""
+        {DURING_SCRIPT if clock == "wall" else "sampler="}
+        LD_LIBRARY_PATH="$PWD/lib" $limit {program} {protocol.REQUEST}
+        code=$?
+        if [ -n "$sampler" ]; then kill $sampler 2>/dev/null; fi
+        exit $code"""
 
 
 def _number(facts: Mapping[str, str], path: str) -> float | None:
@@ -299,7 +336,7 @@ def parse_state(text: str) -> DeviceState:
     """The device state in the output of `SCRIPT`."""
     facts = parse_facts(text)
     thermal: dict[str, float] = {}
-    speeds: dict[int, float] = {}
+    speeds: dict[str, dict[int, float]] = {"scaling_cur_freq": {}, "scaling_max_freq": {}, "cpuinfo_max_freq": {}}
     for path in facts:
         number = _number(facts, path)
         if number is None:
@@ -309,17 +346,68 @@ def parse_state(text: str) -> DeviceState:
             # Zones report thousandths of a degree, with some vendors whole degrees. Two zones may share a type.
             celsius = number / 1000 if abs(number) >= 1000 else number
             thermal[name if name not in thermal else f"{name} {match[2]}"] = round(celsius, 2)
-        elif match := re.search(r"/cpu(\d{1,4})/cpufreq/", path):
-            speeds[int(match[1])] = number / 1000
-    tenths = _number(facts, "dumpsys.temperature")
+        elif match := re.search(r"/cpu(\d{1,4})/cpufreq/(\w{1,32})$", path):
+            speeds.get(match[2], {})[int(match[1])] = number / 1000
+
+    def of_processors(name: str) -> tuple[float, ...]:
+        return tuple(speeds[name][cpu] for cpu in sorted(speeds[name]))
+
+    status, tenths = _number(facts, "thermal_status"), _number(facts, "dumpsys.temperature")
     return DeviceState(
         battery_percent=_number(facts, "dumpsys.level"),
         battery_c=None if tenths is None else tenths / 10,
         charging=DUMPSYS_STATUS.get(facts.get("dumpsys.status", "")),
         thermal_c=thermal,
-        cpu_mhz=tuple(speeds[cpu] for cpu in sorted(speeds)),
+        cpu_mhz=of_processors("scaling_cur_freq"),
+        cpu_limit_mhz=of_processors("scaling_max_freq"),
+        cpu_top_mhz=of_processors("cpuinfo_max_freq"),
+        power_save={"1": True, "0": False}.get(facts.get("low_power", "")),
+        thermal_status=None if status is None else int(status),
         load_1min=_number(facts, "/proc/loadavg"),
     )
+
+
+def _by_column(rows: Sequence[Sequence[float]], choose: Callable[..., float]) -> tuple[float, ...]:
+    """Of rows of equal length their highest or lowest values, column by column."""
+    longest = max(map(len, rows), default=0)
+    return tuple(choose(column) for column in zip(*(row for row in rows if len(row) == longest), strict=True))
+
+
+def parse_during(text: str) -> DeviceState | None:
+    """The states that `DURING_SCRIPT` wrote as one: the highest temperatures and frequencies, the lowest limits; None
+    where the run was shorter than a sample."""
+    observed = [parse_state(part) for part in text.split(MARK)[:-1]]
+    if not observed:
+        return None
+    zones = dict.fromkeys(name for state in observed for name in state.thermal_c)
+    return DeviceState(
+        thermal_c={zone: max(state.thermal_c[zone] for state in observed if zone in state.thermal_c) for zone in zones},
+        cpu_mhz=_by_column([state.cpu_mhz for state in observed], max),
+        cpu_limit_mhz=_by_column([state.cpu_limit_mhz for state in observed], min),
+    )
+
+
+def wait_until_cool(adb: Adb, below_c: float) -> None:
+    """Wait until battery and skin of the phone are below `below_c` degrees Celsius.
+
+    Raises:
+        InputError: the phone reports no such temperature.
+        MsdcError: it is not cool after `COOL_MOST_S` seconds.
+    """
+    end, reported = time.monotonic() + COOL_MOST_S, False
+    while True:
+        celsius = None if (state := read_state(adb)) is None else surface_c(state)
+        if celsius is None:
+            raise InputError(f"`cool_below`: device {adb.serial} reports no temperature of its battery or skin")
+        if celsius < below_c:
+            return
+        if time.monotonic() > end:
+            raise MsdcError(f"device {adb.serial} is at {celsius:.1f} °C after {COOL_MOST_S / 60:.0f} min, not below "
+                            f"{below_c:g} °C: unplug it, take it out of its case")  # fmt: skip
+        if not reported:
+            say(f"wait until device {adb.serial} is below {below_c:g} °C, now {celsius:.1f} °C")
+            reported = True
+        time.sleep(COOL_EVERY_S)
 
 
 def read_state(adb: Adb) -> DeviceState | None:
@@ -384,7 +472,7 @@ def _run_in(folder: RemoteFolder, clock: Clock, job: Job, runner: RunnerBuild, l
     adb.shell(f"cd {folder.path} && chmod 755 {shlex.quote(f'./{runner.program.name}')} lib/* 2>/dev/null; true")
     start, timeout_s = time.monotonic(), job.settings.timeout_s
     try:
-        done = adb.run_long(f"cd {folder.path}{_start_line(runner, timeout_s)}", timeout_s=timeout_s + GRACE_S)
+        done = adb.run_long(f"cd {folder.path}{_start_line(runner, timeout_s, clock)}", timeout_s=timeout_s + GRACE_S)
     except DeviceGone as error:
         # When memory runs out, the kernel may kill adbd with the runner, or before it.
         elapsed_s = time.monotonic() - start
@@ -400,6 +488,28 @@ def _run_in(folder: RemoteFolder, clock: Clock, job: Job, runner: RunnerBuild, l
     return protocol.read_answer(job, f"{job.runtime} on {adb.serial}", local, hashes, clock)
 
 
+def _states_after(adb: Adb, folder: RemoteFolder) -> tuple[DeviceState | None, DeviceState | None]:
+    """The device's states now and during the run that ended in `folder`; None where they cannot be read."""
+    script = f"{SCRIPT}\necho {MARK}\nhead -c {MOST_DURING_BYTES} {folder.path}/{DURING} 2>/dev/null\ntrue"
+    with contextlib.suppress(MsdcError):
+        now, _, written = adb.shell(script, timeout_s=60).output.partition(MARK)
+        return parse_state(now), parse_during(written)
+    return None, None
+
+
+def serial_number(adb: Adb, facts: Mapping[str, str]) -> str:
+    """The phone's own serial number, the same over a cable and a network; adb's where it states none."""
+    stated = (facts.get("serial", ""), facts.get("boot_serial", ""))
+    return next((serial for serial in stated if serial.lower() not in NO_SERIALS), adb.serial)
+
+
+def is_virtual(facts: Mapping[str, str]) -> bool:
+    """Whether the facts of `IDENTITY` are those of an Android virtual device."""
+    on_qemu = "1" in (facts.get("kernel_qemu"), facts.get("boot_qemu"))
+    is_named = "emulator" in facts.get("characteristics", "").split(",")
+    return on_qemu or is_named or facts.get("hardware", "").lower() in VIRTUAL_HARDWARE
+
+
 def run_remote(
     adb: Adb, jobs: Sequence[Job], *, clock: Clock = "wall", emulated: str | None = None, notes: Sequence[str] = ()
 ) -> Iterator[DeviceRun]:
@@ -411,26 +521,34 @@ def run_remote(
     machine, model, release = (facts.get(name, "") for name in ("machine", "model", "release"))
     if not machine:
         raise MsdcError(f"device {adb.serial}: `uname -m` does not answer with its processor")
+    virtual = emulated is None and is_virtual(facts)
     for index, job in enumerate(jobs):
         job.native_tokenizer()
         runner = native_runner(job.runtime, machine, job.settings.runner)
         if index and job.settings.cooldown_s:
             time.sleep(job.settings.cooldown_s)
+        if job.settings.cool_below is not None and emulated is None:
+            wait_until_cool(adb, job.settings.cool_below)
         before = read_state(adb)
         with (
             tempfile.TemporaryDirectory(prefix="msdc-bench-") as local,
             RemoteFolder(adb, secrets.token_hex(8)) as folder,
         ):
             answer = _run_in(folder, clock, job, runner, Path(local))
-            after = read_state(adb)
+            after, during = _states_after(adb, folder)
         info = protocol.device_info(
             answer[0],
-            name=emulated or model or adb.serial,
+            # Never the serial: results are published.
+            name=emulated or model or "unnamed device",
             kind="emulator" if emulated else "adb",
             os=f"Android {release}" if release else "",
-            emulated=emulated is not None,
+            emulated=emulated is not None or virtual,
         )
-        yield protocol.device_run(job, answer, info, runner, before=before, after=after, notes=notes)
+        # An emulated phone of ours is a new one in every run.
+        info = info.model_copy(update={"identity": "" if emulated else hash_serial(serial_number(adb, facts))})
+        noted = [*notes, *([VIRTUAL_NOTE] if virtual else [])]
+        run = protocol.device_run(job, answer, info, runner, before=before, after=after, notes=noted)
+        yield run.model_copy(update={"state_during": during})
 
 
 class AdbDevice(Device):

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,9 @@ class Device(ABC):
     kind: str
     # Whether other work on this machine leaves its figures unchanged, so that it may run next to other such devices.
     runs_in_parallel = False
+
+    # Which one of its kind, in the user's words.
+    label = ""
 
     def __init__(self, argument: str | None = None) -> None:
         self.argument = argument
@@ -185,8 +189,15 @@ def open_jobs(bundle: Path, settings: BenchSettings) -> list[Job]:
 RunsAndFailures = tuple[list[DeviceRun], list[str]]
 
 
-def run_devices(devices: Sequence[Device], bundle: Path, settings: BenchSettings) -> RunsAndFailures:
+def run_devices(
+    devices: Sequence[Device],
+    bundle: Path,
+    settings: BenchSettings,
+    keep: Callable[[Sequence[DeviceRun]], None] = lambda runs: None,
+) -> RunsAndFailures:
     """The runs of `bundle` on every device, and one line per device that failed.
+
+    `keep` gets the runs of each device as soon as it is measured, from one thread at a time.
 
     A single device that measured nothing raises its own error. Else a failure is recorded and the others continue;
     whatever a device raises is its failure, since its answers are not under our control.
@@ -195,12 +206,22 @@ def run_devices(devices: Sequence[Device], bundle: Path, settings: BenchSettings
     named = [name for name, value in asked.items() if value]
     if named and not any(device.kind == "link" for device in devices):
         raise InputError(f"`{named[0]}` is for device link, which is not requested")
+    if settings.cool_below is not None and not any(device.kind == "adb" for device in devices):
+        raise InputError("`cool_below` is for device adb, which is not requested")
+    lock = Lock()
+
+    def measured(device: Device) -> RunsAndFailures:
+        runs, lines = _run(device, bundle, settings)
+        with lock:
+            keep(runs)
+        return runs, lines
+
     if len(devices) == 1:
-        return _run(devices[0], bundle, settings)
+        return measured(devices[0])
 
     def attempt(device: Device) -> RunsAndFailures:
         try:
-            return _run(device, bundle, settings)
+            return measured(device)
         except MsdcError as error:
             failure = _line(device, error)
             warn(f"failed on {failure}")
@@ -218,7 +239,22 @@ def run_devices(devices: Sequence[Device], bundle: Path, settings: BenchSettings
             kill_children()
             raise
     results = [outcomes[device] for device in devices]
-    return [run for runs, _ in results for run in runs], [line for _, lines in results for line in lines]
+    lines = [line for _, failures in results for line in failures]
+    runs = [run for runs, _ in results for run in runs]
+    return runs, [*lines, *_indistinguishable([(device, outcomes[device][0]) for device in devices])]
+
+
+def _indistinguishable(measured: Sequence[tuple[Device, Sequence[DeviceRun]]]) -> list[str]:
+    """One line per phone whose runs could not be told from another's of the same name."""
+    first: dict[tuple[str, str, str], Device] = {}
+    lines = []
+    for device, runs in measured:
+        for run in runs[:1] if device.kind == "adb" else ():
+            earlier = first.setdefault((run.device.kind, run.device.name, run.device.identity), device)
+            if earlier is not device:
+                lines.append(f"{earlier.spec} and {device.spec} have one name and serial number: give them labels "
+                             f"({device.spec}=LABEL)")  # fmt: skip
+    return lines
 
 
 def _line(device: Device, error: Exception) -> str:
@@ -266,6 +302,10 @@ def _run(device: Device, bundle: Path, settings: BenchSettings) -> RunsAndFailur
     except Exception as error:
         raise MsdcError(_line(device, error)) from error
     for position, run in enumerate(runs):
+        if device.label:
+            runs[position] = run = run.model_copy(
+                update={"device": run.device.model_copy(update={"identity": device.label})}
+            )
         try:
             runs[position] = _sustained(device, bundle, settings, run)
         except Exception as error:

@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 
 from msdc.errors import MsdcError
-from msdc.machine import peak_mib, pin
+from msdc.machine import peak_mib, pin, usable_cores
 
 PROC = Path("/proc/self")
 # The words of the protocol, which the native runner prints too (bench/runner/main.cpp).
@@ -50,7 +50,7 @@ def read_memory(proc: Path = PROC) -> dict[str, int | None]:
         if (proc / "smaps_rollup").exists():
             peak, now = _kib(proc / "status"), _kib(proc / "smaps_rollup")
             return {"vmhwm_kib": peak["VmHWM"], "pss_kib": now["Pss"], "rss_kib": now["Rss"],
-                    "anon_kib": now["Anonymous"]}  # fmt: skip
+                    "anon_kib": now["Anonymous"], "swap_kib": now.get("SwapPss", 0)}  # fmt: skip
         full = psutil.Process().memory_full_info()
     except (KeyError, psutil.Error, OSError) as error:
         raise MsdcError(f"memory cannot be measured: {type(error).__name__}: {error}") from error
@@ -147,6 +147,7 @@ def measure(request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         "versions": {"python": ".".join(map(str, sys.version_info[:3])), **versions},
         "runtime": request["runtime"],
         "threads": request["threads"],
+        "cpus": sorted(usable_cores()),
         "load": load,
         "first": first,
         "latency": latency,

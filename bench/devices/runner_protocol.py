@@ -17,7 +17,18 @@ import numpy as np
 
 from msdc.bench.devices.base import Job
 from msdc.bench.devices.python_worker import ANSWER_FORMAT, DONE, ERROR
-from msdc.bench.result import UNITS, Clock, DeviceInfo, DeviceRun, DeviceState, Memory, MemoryPhase, Timing
+from msdc.bench.result import (
+    UNITS,
+    Clock,
+    Cluster,
+    Conditions,
+    DeviceInfo,
+    DeviceRun,
+    DeviceState,
+    Memory,
+    MemoryPhase,
+    Timing,
+)
 from msdc.bench.toolchain.build import RunnerBuild
 from msdc.errors import InputError, MsdcError
 from msdc.export.manifest import GOLDEN_FILE, MANIFEST_FILE
@@ -128,7 +139,8 @@ def read_answer(job: Job, where: str, folder: Path, hashes: tuple[str, str], clo
 
 
 def _phase(kib: dict[str, Any]) -> MemoryPhase:
-    sizes = {"vmhwm": kib["vmhwm_kib"], "pss": kib["pss_kib"], "anon": kib["anon_kib"]}
+    # Runners that were built earlier do not report swap.
+    sizes = {"vmhwm": kib["vmhwm_kib"], "pss": kib["pss_kib"], "anon": kib["anon_kib"], "swap": kib.get("swap_kib")}
     sizes["file"] = kib["rss_kib"] - kib["anon_kib"]
     return MemoryPhase.model_validate({f"{name}_mib": size and round(size / 1024, 3) for name, size in sizes.items()})
 
@@ -147,6 +159,18 @@ def device_info(value: dict[str, Any], *, name: str, kind: str, os: str = "", em
         os=os or machine["system"],
         emulated=emulated,
     )
+
+
+def _listed(cpus: Sequence[int]) -> str:
+    return ",".join(map(str, cpus))
+
+
+def clusters_of(state: DeviceState | None) -> tuple[Cluster, ...]:
+    """The processors of a device by their top frequency, the fastest first; empty where it is unknown."""
+    by_mhz: dict[float, list[int]] = {}
+    for cpu, mhz in enumerate(state.cpu_top_mhz if state is not None else ()):
+        by_mhz.setdefault(mhz, []).append(cpu)
+    return tuple(Cluster(cpus=tuple(cpus), top_mhz=mhz) for mhz, cpus in sorted(by_mhz.items(), reverse=True))
 
 
 def device_run(
@@ -173,7 +197,16 @@ def device_run(
     if runner is not None:
         version = value["runtime_version"] or runner.version
         versions = {RUNTIMES[job.runtime].runs_with[0]: version} if version else {}
+    cpus = tuple(value.get("cpus") or ())
+    requested = tuple(sorted(set(job.settings.affinity)))
+    if requested and cpus and cpus != requested:
+        notes = [*notes, f"CPUs {_listed(requested)} were requested, the system gave {_listed(cpus)}"]
+    conditions = Conditions(
+        cpus=cpus, pinned=bool(requested), cooldown_s=job.settings.cooldown_s, cool_below_c=job.settings.cool_below,
+        clusters=clusters_of(before),
+    )  # fmt: skip
     return DeviceRun(
+        conditions=conditions,
         harness="python" if runner is None else "native",
         device=device,
         versions=versions,

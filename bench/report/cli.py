@@ -31,7 +31,12 @@ from msdc.progress import warn
 @click.option("--target-memory", metavar="BYTES", help="Highest peak of memory, 60MiB.")
 @click.option("--target-accuracy", multiple=True, metavar="SCORE[@SET]",
               help="Least Spearman x 100, 70@sts17/en-en; without a set, of the mean; repeatable.")  # fmt: skip
-@click.option("--fail", "must_pass", is_flag=True, help="Exit code 1 when a target is missed or not measured.")
+@click.option(
+    "--fail",
+    "must_pass",
+    is_flag=True,
+    help="Exit code 1 when a target is missed or not measured, 3 where a phone's state decides.",
+)
 @click.option("--force", is_flag=True, help="Replace an existing report.")
 @quiet_option
 def command(
@@ -43,14 +48,15 @@ def command(
 
     `msdc report RUN` plots the run so far and replaces RUN/report.html.
 
-    Targets are shown as pass or fail at the top. Missed targets change the exit code only with --fail.
+    Targets are shown as pass or fail at the top. Missed targets change the exit code only with --fail: 1, or 3 where
+    only a hot, throttled or saving phone misses one.
     """
     from msdc.bench.compare import not_compared, shares_nothing
     from msdc.bench.report.model import is_run, read_inputs
     from msdc.bench.report.page import build_report, check_output, write_report
     from msdc.bench.report.targets import parse_targets
     from msdc.bench.result import read_result, result_files
-    from msdc.errors import GateError, InputError
+    from msdc.errors import GateError, InconclusiveError, InputError
 
     targets = parse_targets(**limits)
     if must_pass and not targets:
@@ -73,3 +79,5 @@ def command(
         warn(f"not compared: {line}")
     if must_pass and report.missed:
         raise GateError("; ".join(report.missed))
+    if must_pass and report.undecided:
+        raise InconclusiveError("inconclusive: " + "; ".join(report.undecided))

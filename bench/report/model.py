@@ -20,6 +20,8 @@ from msdc.bench.result import (
     DeviceRun,
     ModelScores,
     Timing,
+    device_key,
+    device_name,
     percentile,
     read_results,
     result_files,
@@ -65,7 +67,8 @@ Sentence = Sequence[str]
 @dataclass(frozen=True)
 class Report:
     """The whole report. Without `created` (a date and time) no date is shown. `warnings` are at the top, then the
-    sentences of the `recommendation`; `missed` has one line per target that is not met; `comparisons` are those with
+    sentences of the `recommendation`; `missed` has one line per target that is not met, `undecided` one per target that
+    a phone's state leaves open; `comparisons` are those with
     an earlier result; `source` is what it was made from.
     """
 
@@ -76,6 +79,7 @@ class Report:
     warnings: Sequence[str] = ()
     recommendation: Sequence[Sentence] = ()
     missed: Sequence[str] = ()
+    undecided: Sequence[str] = ()
     comparisons: Sequence[Comparison] = ()
     source: BenchFile | Evaluation | None = None
 
@@ -245,14 +249,16 @@ def artifact_names(runs: Sequence[DeviceRun]) -> list[str]:
 
 def label_device(run: DeviceRun, among: Sequence[DeviceRun]) -> str:
     """The device of `run`, with what distinguishes it from other runs on the same one."""
-    device, same = run.device, [other for other in among if other.device.name == run.device.name]
+    device, key = run.device, device_key(run, among)
+    same = [other for other in among if other.device.name == device.name and device_key(other, among)[2] == key[2]]
     words = ["emulated"] if device.emulated and "emulated" not in device.name else []
     if len({other.harness for other in same}) > 1:
         words.append({"python": "through Python", "native": "native"}.get(run.harness, run.harness))
     kinds = {other.device.kind for other in same if other.harness == run.harness}
     words += [device.kind] if len(kinds) > 1 else []
     words += [f"{run.threads} thread{'s' if run.threads > 1 else ''}"] if len({r.threads for r in same}) > 1 else []
-    return device.name + (f" ({', '.join(words)})" if words else "")
+    words += [run.pinned_to or "any CPU"] if len({other.pinned_to for other in same}) > 1 else []
+    return device_name(run, among) + (f" ({', '.join(words)})" if words else "")
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from msdc.bench.report.evaluation import parts, subject
 from msdc.bench.report.model import Report, ReportData, ReportSection, StageLog, Twin, read_inputs, read_training
 from msdc.bench.report.recommendation import artifacts, recommend, warnings
 from msdc.bench.report.sweep import sweep_figures, sweep_sections
-from msdc.bench.report.targets import Limit, judge, missed, targets_section
+from msdc.bench.report.targets import Limit, judge, missed, targets_section, undecided
 from msdc.bench.result import BenchFile, moments
 from msdc.distill.sweep_table import SweepTable
 from msdc.errors import InputError, printable
@@ -115,6 +115,7 @@ def build_report(
         warnings=warnings(data),
         recommendation=recommend(data, judged),
         missed=missed(judged),
+        undecided=undecided(judged),
         comparisons=data.comparisons,
         source=results,
     )

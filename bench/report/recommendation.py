@@ -29,14 +29,13 @@ from msdc.bench.report.model import (
 )
 from msdc.bench.report.targets import Judged
 from msdc.bench.result import DeviceRun
+from msdc.bench.strain import may_be_phone, strain
 from msdc.export.mobile.sizes import LEVEL, measured
 from msdc.export.mobile.web.npm import FILES
 from msdc.export.mobile.web.write import TOKENIZERS, module_source
 from msdc.tables import Field, draw, fixed, joined, megabytes, number, percent, text_field
 
 WEB, ANDROID = "a web page", "an Android app"
-# Devices that may be phones: over adb, by a link, or measured elsewhere. A link is also opened on computers.
-PHONES, COMPUTERS = ("adb", "link", "other"), ("Windows", "Linux", "macOS", "Chrome")
 # Where no interval is known, scores this close are taken as equal.
 CLOSE = 1.0
 # A download this much larger than the least is no reason to take the slower artifact.
@@ -83,15 +82,14 @@ def sizes_of(run: DeviceRun) -> AppSizes:
 
 
 def rise_mib(run: DeviceRun) -> float | None:
-    """Resident memory after all runs over that before the artifact was opened, so that neither Python nor the runner
-    counts; of a browser the runtime's heap.
+    """Resident and swapped memory after all runs over that before the artifact was opened, so that neither Python nor
+    the runner counts; of a browser the runtime's heap.
     """
     if run.browser is not None:
         return run.browser.heap_warm_mib
     if run.memory is None:
         return None
-    start, warm = run.memory.start, run.memory.warm
-    return max(0.0, warm.anon_mib + warm.file_mib - start.anon_mib - start.file_mib)
+    return max(0.0, run.memory.warm.total_mib - run.memory.start.total_mib)
 
 
 def choose(
@@ -153,11 +151,6 @@ def _virtue(
         < min((other for key, other in by_name.items() if key != name), default=-math.inf)
     ]
     return f"; {joined(virtues)}" if virtues else ""
-
-
-def may_be_phone(run: DeviceRun) -> bool:
-    """Whether a run may be of a phone: over adb, measured elsewhere, or by a link that no computer opened."""
-    return run.device.kind in PHONES and not (run.device.kind == "link" and run.device.os.startswith(COMPUTERS))
 
 
 def _rank(shown: Shown) -> tuple[bool, bool, bool]:
@@ -365,7 +358,9 @@ def artifacts(data: ReportData, judged: Sequence[Sequence[Judged]]) -> ReportSec
 
 
 def warnings(data: ReportData) -> list[str]:
-    """What became slower than an earlier result, and per device that was busy, hot or throttled its widest spread."""
+    """What became slower than an earlier result; devices that were hot, throttled or saving; noisy ones with their
+    widest spread.
+    """
     lines = []
     for comparison in data.comparisons:
         for kind, timings in zip(("Slower than before", "Not decided"), slower_timings(comparison), strict=True):
@@ -376,6 +371,11 @@ def warnings(data: ReportData) -> list[str]:
     cut = [f"{entry.name}, {shown.style.name}: {truncated_text(entry.truncated)}"
            for shown in data.artifacts for entry in shown.run.accuracy if entry.truncated]  # fmt: skip
     lines += [f"{'; '.join(cut)}."] if cut else []
+    for device_label, runs in data.places.items():
+        reasons = list(dict.fromkeys(reason for shown in runs for reason in strain(shown.run)))
+        if reasons:
+            lines.append(f"{device_label} was {joined(reasons)}. Its times are too high; measure again with "
+                         "`--cool-below 37`, charged and without a battery saver.")  # fmt: skip
     busy = []
     for device_label, runs in data.places.items():
         noisy = [(t.spread, t.length, shown) for shown in runs for t in shown.run.latency if t.noisy]

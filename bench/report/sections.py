@@ -20,6 +20,7 @@ from msdc.bench.report.model import (
 from msdc.bench.report.recommendation import WEB, AppSizes, app_of, rise_mib, sizes_of
 from msdc.bench.result import (
     Accuracy,
+    Conditions,
     DeviceParity,
     DeviceRun,
     DeviceState,
@@ -27,6 +28,7 @@ from msdc.bench.result import (
     Record,
     Sustained,
     Timing,
+    device_name,
 )
 from msdc.tables import (
     Field,
@@ -320,8 +322,8 @@ class _Phase(NamedTuple):
 
     @property
     def rise(self) -> float:
-        """MiB of resident memory over that at the start."""
-        return self.used.anon_mib + self.used.file_mib - (self.start.anon_mib + self.start.file_mib)
+        """MiB of resident and swapped memory over that at the start."""
+        return self.used.total_mib - self.start.total_mib
 
 
 def memory(data: ReportData) -> ReportSection | None:
@@ -339,9 +341,11 @@ def memory(data: ReportData) -> ReportSection | None:
         Field("PSS", lambda row: row.used.pss_mib, ",.1f", "MiB"),
         Field("Peak", lambda row: row.used.vmhwm_mib, ",.1f", "MiB"),
     ]
+    if any(row.used.swap_mib for row in rows):
+        fields.append(Field("Swapped", lambda row: row.used.swap_mib, ",.1f", "MiB"))
     note = (
-        "Rise: resident memory over that at the start. Phase: start, before the artifact is opened; loaded, program "
-        "and tokenizer ready; warm, after all timed runs."
+        "Rise: resident and swapped memory over that at the start. Phase: start, before the artifact is opened; "
+        "loaded, program and tokenizer ready; warm, after all timed runs."
     )
     python = "Runs from Python include the interpreter and its libraries in every phase: read the rise."
     notes = [python] if any(shown.run.harness == "python" for shown, _ in measured) else []
@@ -422,6 +426,17 @@ def _state(state: DeviceState | None) -> str | None:
     return ", ".join(words) or "unknown"
 
 
+def _conditions(conditions: Conditions | None) -> str | None:
+    """What a run was measured under, and the device's clusters, as "2 x 2,850 MHz"; None where nothing is known."""
+    if conditions is None:
+        return None
+    words = [f"pinned to CPUs {','.join(map(str, conditions.cpus))}"] if conditions.pinned else []
+    words += [f"pauses of {conditions.cooldown_s:g} s"] if conditions.cooldown_s else []
+    words += [f"cooled below {conditions.cool_below_c:g} °C"] if conditions.cool_below_c is not None else []
+    words += [f"{len(cluster.cpus)} x {cluster.top_mhz:,.0f} MHz" for cluster in conditions.clusters]
+    return ", ".join(words) or None
+
+
 def _listed(name: str, record: Record) -> str:
     """A record as a line: "Intel Xeon: kind host, cpu ...". What is unknown is left out."""
 
@@ -476,7 +491,9 @@ def method(data: ReportData) -> ReportSection | None:
         text_field("Measured", lambda row: row.run.created[:16].replace("T", " ")),
         text_field("How", lambda row: f"{row.run.origin}, {row.run.harness}, {CLOCKS[row.run.clock]}"),
         text_field("Versions", lambda row: ", ".join(map(" ".join, row.run.versions.items())) or None),
+        text_field("Conditions", lambda row: _conditions(row.run.conditions)),
         text_field("State before", lambda row: _state(row.run.state_before)),
+        text_field("During", lambda row: _state(row.run.state_during)),
         text_field("State after", lambda row: _state(row.run.state_after)),
         text_field("sha256", lambda row: row.run.artifact.sha256[:12]),
     ]
@@ -485,7 +502,8 @@ def method(data: ReportData) -> ReportSection | None:
         "device computes what the exporting machine did. Cosine to float model: also what quantization costs."
     )
     tables = [draw("Every run", fields, data.runs, note)]
-    machines = {shown.run.device.name: shown.run.device for shown in data.runs}
+    runs = [shown.run for shown in data.runs]
+    machines = {device_name(run, runs): run.device for run in runs}
     browsers = {f"{s.style.name} on {s.device_label}": s.run.browser for s in data.runs if s.run.browser is not None}
     about = [_listed(name, record) for records in (machines, browsers) for name, record in records.items()]
     notes = dict.fromkeys(note[:1].upper() + note[1:] + "." for shown in data.runs for note in shown.run.notes)

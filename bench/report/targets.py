@@ -10,8 +10,9 @@ from typing import Literal, NamedTuple
 
 from msdc.bench.report.model import ReportData, ReportSection, Shown, fields_of, spearmans
 from msdc.bench.result import Accuracy, DeviceRun
+from msdc.bench.strain import strain
 from msdc.errors import InputError
-from msdc.tables import Field, draw, fixed, number, text_field
+from msdc.tables import Field, draw, fixed, joined, number, text_field
 
 TargetKind = Literal["latency", "size", "memory", "accuracy"]
 TargetVerdict = Literal["pass", "fail", "not measured"]
@@ -67,12 +68,15 @@ class Limit:
 
 
 class Judged(NamedTuple):
-    """One run and one target. `noisy`: the machine was, so a latency may be too high."""
+    """One run and one target. `noisy`: the machine was, so a latency may be too high; `strained`: the phone was hot,
+    throttled or saving, so it is too high.
+    """
 
     target: Limit
     shown: Shown
     value: float | None
     noisy: bool = False
+    strained: bool = False
 
     @property
     def verdict(self) -> TargetVerdict:
@@ -87,7 +91,8 @@ class Judged(NamedTuple):
         """The verdict with the value: "fail, 12.3 ms"."""
         if self.value is None:
             return self.verdict
-        return f"{self.verdict}, {self.target.show(self.value)}{', noisy' if self.noisy else ''}"
+        doubts = [word for word, holds in (("noisy", self.noisy), ("the phone's state", self.strained)) if holds]
+        return ", ".join([self.verdict, self.target.show(self.value), *doubts])
 
 
 def parse_targets(
@@ -110,12 +115,14 @@ def parse_targets(
 
 
 def peak_of(run: DeviceRun) -> float | None:
-    """Peak of the native runner's process, PSS of a browser's renderer; None where an app's memory is unknown, as of a
-    run from Python, whose peak is the interpreter's.
+    """Peak of the native runner's process with its swapped pages, PSS of a browser's renderer; None where an app's
+    memory is unknown, as of a run from Python, whose peak is the interpreter's.
     """
     if run.browser is not None:
         return run.browser.renderer_pss_mib
-    return run.memory.warm.vmhwm_mib if run.memory is not None and run.harness != "python" else None
+    if run.memory is None or run.harness == "python":
+        return None
+    return run.memory.warm.vmhwm_mib + (run.memory.warm.swap_mib or 0.0)
 
 
 def _accuracy(target: Limit, accuracy: Sequence[Accuracy], data: ReportData) -> float | None:
@@ -130,7 +137,9 @@ def _judged(target: Limit, shown: Shown, data: ReportData) -> Judged:
     if target.kind == "latency":  # a count of instructions is no time
         timings = (t for t in run.latency if t.length == int(target.subject) and run.clock == "wall")
         timing = next(timings, None)
-        return Judged(target, shown, None) if timing is None else Judged(target, shown, timing.p50, timing.noisy)
+        if timing is None:
+            return Judged(target, shown, None)
+        return Judged(target, shown, timing.p50, timing.noisy, bool(strain(run)))
     if target.kind == "size":
         return Judged(target, shown, (run.artifact.bundle_bytes or run.artifact.bytes) / 1e6)
     return Judged(target, shown, peak_of(run) if target.kind == "memory" else _accuracy(target, run.accuracy, data))
@@ -141,8 +150,19 @@ def judge(data: ReportData, targets: Sequence[Limit]) -> list[list[Judged]]:
     return [[_judged(target, shown, data) for target in targets] for shown in data.runs] if targets else []
 
 
+def undecided(judged: Sequence[Sequence[Judged]]) -> list[str]:
+    """One line per limit that a phone exceeds in a state in which its times are too high."""
+    return [
+        f"{judgement.target.what}, {judgement.target.bound}: {judgement.target.show(judgement.value)} on "
+        f"{judgement.shown.device_label}, which was {joined(strain(judgement.shown.run))}"
+        for column in zip(*judged, strict=True)
+        for judgement in column
+        if judgement.verdict == "fail" and judgement.strained and judgement.value is not None
+    ]
+
+
 def missed(judged: Sequence[Sequence[Judged]]) -> list[str]:
-    """Per target one line per run that fails, or one where no run was measured."""
+    """Per target one line per run that fails, or one where no run was measured; `undecided` ones are not among them."""
     lines = []
     for column in zip(*judged, strict=True):
         title = f"{column[0].target.what}, {column[0].target.bound}"
@@ -152,7 +172,7 @@ def missed(judged: Sequence[Sequence[Judged]]) -> list[str]:
             f"{title}: {judgement.target.show(judgement.value)} by {judgement.shown.style.name} "
             f"on {judgement.shown.device_label}"
             for judgement in column
-            if judgement.verdict == "fail" and judgement.value is not None
+            if judgement.verdict == "fail" and judgement.value is not None and not judgement.strained
         ]
     return lines
 

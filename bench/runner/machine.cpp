@@ -82,8 +82,10 @@ int64_t Meter::now() const {
 MemoryKib read_memory() {
   // smaps_rollup exists since Linux 4.14 and Android 9; smaps has the same numbers per mapping.
   const char* maps = ::access("/proc/self/smaps_rollup", R_OK) == 0 ? "/proc/self/smaps_rollup" : "/proc/self/smaps";
-  const MemoryKib out = {sum_kib("/proc/self/status", "VmHWM"), sum_kib(maps, "Pss"), sum_kib(maps, "Rss"),
-                         sum_kib(maps, "Anonymous")};
+  MemoryKib out = {sum_kib("/proc/self/status", "VmHWM"), sum_kib(maps, "Pss"), sum_kib(maps, "Rss"),
+                   sum_kib(maps, "Anonymous"), sum_kib(maps, "SwapPss")};
+  // A kernel without swap reports none.
+  if (out.swap < 0) out.swap = 0;
   if (out.peak < 0 || out.pss < 0 || out.rss < 0 || out.anonymous < 0) {
     throw Failure(MSDC_UNSUPPORTED, "memory cannot be measured: /proc/self/status or smaps lacks a field");
   }
@@ -98,6 +100,17 @@ void set_affinity(const std::vector<int32_t>& cpus) {
   if (::sched_setaffinity(0, sizeof set, &set) != 0) {
     throw Failure(MSDC_BAD_ARGUMENT, std::string("these CPUs are not usable here (") + std::strerror(errno) + ")");
   }
+}
+
+std::vector<int32_t> read_affinity() {
+  std::vector<int32_t> out;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return out;
+  for (int32_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(static_cast<size_t>(cpu), &set)) out.push_back(cpu);
+  }
+  return out;
 }
 
 Machine read_machine() {

@@ -28,6 +28,7 @@ struct MemoryKib {
   int64_t pss = 0;
   int64_t rss = 0;
   int64_t anonymous = 0;
+  int64_t swap = 0;  // on disk or compressed in zram, shared pages divided as in `pss`
 };
 
 // Throws Failure where /proc lacks the fields.
@@ -35,6 +36,9 @@ MemoryKib read_memory();
 
 // Run on these CPUs only. Throws Failure(MSDC_BAD_ARGUMENT) where the kernel refuses.
 void set_affinity(const std::vector<int32_t>& cpus);
+
+// The CPUs that the kernel lets this process run on; empty where it does not answer.
+std::vector<int32_t> read_affinity();
 
 struct Machine {
   std::string cpuinfo;  // the first processor of /proc/cpuinfo, as the kernel prints it

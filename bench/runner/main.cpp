@@ -119,6 +119,7 @@ void write_memory(JsonWriter& json, const char* phase, const MemoryKib& memory) 
   json.key(phase).open('{');
   json.key("vmhwm_kib").number(memory.peak).key("pss_kib").number(memory.pss);
   json.key("rss_kib").number(memory.rss).key("anon_kib").number(memory.anonymous);
+  json.key("swap_kib").number(memory.swap);
   json.close('}');
 }
 
@@ -184,6 +185,7 @@ void run(const Request& request) {
   json.key("nonce").text(request.nonce).key("clock").text(request.count_instructions ? "instructions" : "wall");
   json.key("runtime").text(engine_name());
   json.key("runtime_version").text(engine_version()).key("threads").number(request.threads);
+  json.key("cpus").numbers(read_affinity());
   write_machine(json);
 
   const Manifest manifest = Manifest::read(request.bundle);

@@ -12,7 +12,7 @@ from msdc.compress.loading import load_torch_encoder, open_source
 from msdc.compress.student.io import ModelReport, save_student
 from msdc.compress.student.plan import PrecisionPlan, weight_bytes_by_dtype
 from msdc.compress.texts import quickstart_texts, read_texts
-from msdc.compress.vocabulary.comparison import Proof, prove, read_languages, warn_changed
+from msdc.compress.vocabulary.comparison import Proof, prove, prove_prompts, read_languages, warn_changed
 from msdc.compress.vocabulary.extend import (
     extend,
     fit_rows,
@@ -132,10 +132,10 @@ def add_words(
         after = [[first.rows[i] for i in ids] for ids in first.encoder.tokenize(texts)]
         rows_NE = fit_rows(student, mean_NE, encoder.tokenize(texts), after, encoder.tokenizer.pad_id)
         final = extend(encoder, student, vocabulary, tokens, rows_NE, Path(scratch))
-        proofs = [prove(encoder, final.encoder, final.rows, quickstart_texts(languages, limit=400),
-                        f"embedded corpus ({', '.join(languages)})")]  # fmt: skip
-        proofs += [prove(encoder, final.encoder, final.rows, read_texts(path, limit=20_000), path.name)
-                   for path in map(Path, check)]  # fmt: skip
+        compared = [(f"embedded corpus ({', '.join(languages)})", quickstart_texts(languages, limit=400))]
+        compared += [(path.name, read_texts(path, limit=20_000)) for path in map(Path, check)]
+        proofs = [proof for name, texts in compared
+                  for proof in prove_prompts(encoder, final.encoder, final.rows, texts, name)]  # fmt: skip
         with_terms = prove(encoder, final.encoder, final.rows, listed + reported, "texts with the terms")
         warn_changed(proofs)
         counts = [

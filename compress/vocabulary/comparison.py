@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from msdc.encoders.encoder import Encoder
+from msdc.encoders.folder import with_prompt
 from msdc.errors import GateError, InputError
 from msdc.progress import warn
 from msdc.scores import cosine_rows
@@ -18,6 +19,7 @@ from msdc.text.answers import nearest_accuracy
 from msdc.text.quickstart import parallel_table
 
 COMPARED = 200  # texts of each kind, changed and unchanged, whose vectors are compared
+PROMPTED = 400  # texts that are compared after each prompt
 # The same rows through the same layers: only the order of additions can differ, of a batch or of a stock model's code.
 SAME_MAX_ABS = 2e-5
 LEAST_COSINE = 0.98  # docs/guides/compress.md has the measurement
@@ -74,19 +76,22 @@ def embedded_languages(encoder: Encoder, languages: Sequence[str]) -> list[str]:
     return [code for code in header if code in languages] if languages else read_languages(encoder)
 
 
-def prove(before: Encoder, after: Encoder, rows: Sequence[int], texts: Sequence[str], source: str) -> Proof:
-    """Compare two encoders text by text; `rows` are the old table rows of the new ids.
+def prove(
+    before: Encoder, after: Encoder, rows: Sequence[int], texts: Sequence[str], source: str, prompt: str = ""
+) -> Proof:
+    """Compare two encoders text by text, each after `prompt`; `rows` are the old table rows of the new ids.
 
     Raises:
         GateError: a text that is tokenized as before has another vector.
     """
-    old_ids, new_ids = before.tokenize(texts), after.tokenize(texts)
+    source = f"{source}, {before.defaults.label(prompt)}" if prompt else source
+    old_ids, new_ids = (model.tokenize(with_prompt(prompt, texts)) for model in (before, after))
     same = [[rows[i] for i in new] == old for old, new in zip(old_ids, new_ids, strict=True)]
     unchanged, changed = (
         [text for text, equal in zip(texts, same, strict=True) if equal == is_same][:COMPARED]
         for is_same in (True, False)
     )
-    old_ND, new_ND = (model.encode(unchanged, prompt="") for model in (before, after))
+    old_ND, new_ND = (model.encode(unchanged, prompt=prompt) for model in (before, after))
     # Vectors that are not normalized are compared at the scale of a unit vector.
     length_N1 = np.maximum(np.linalg.norm(old_ND, axis=1, keepdims=True), 1.0)
     largest = float((np.abs(old_ND - new_ND) / length_N1).max()) if unchanged else 0.0
@@ -94,7 +99,7 @@ def prove(before: Encoder, after: Encoder, rows: Sequence[int], texts: Sequence[
         raise GateError(f"{source}: vectors of unchanged texts differ by {largest:.1e}; nothing was written")
     cosine = None
     if changed:
-        old_ND, new_ND = (model.encode(changed, prompt="") for model in (before, after))
+        old_ND, new_ND = (model.encode(changed, prompt=prompt) for model in (before, after))
         cosine = float(cosine_rows(old_ND, new_ND).mean())
     share = 1 - sum(same) / len(same)
     return Proof(
@@ -107,6 +112,34 @@ def prove(before: Encoder, after: Encoder, rows: Sequence[int], texts: Sequence[
         tokens_before=sum(map(len, old_ids)) / len(texts),
         tokens_after=sum(map(len, new_ids)) / len(texts),
     )
+
+
+def prove_prompts(
+    before: Encoder, after: Encoder, rows: Sequence[int], texts: Sequence[str], source: str
+) -> list[Proof]:
+    """`prove` without a prompt, and after every prompt of the model on up to `PROMPTED` of the texts.
+
+    Raises:
+        GateError: as `prove`.
+    """
+    step = -(-len(texts) // PROMPTED)
+    prompts = [prompt for prompt in before.defaults.prompt_texts() if prompt]
+    return [prove(before, after, rows, texts, source),
+            *(prove(before, after, rows, texts[::step], source, prompt) for prompt in prompts)]  # fmt: skip
+
+
+def require_prompts(before: Encoder, after: Encoder, rows: Sequence[int]) -> None:
+    """Refuse a vocabulary in which a prompt of the model is tokenized differently; `rows` as in `prove`.
+
+    Raises:
+        GateError: naming the prompt.
+    """
+    for prompt in before.defaults.prompt_texts():
+        (old,), (new,) = before.tokenize([prompt]), after.tokenize([prompt])
+        if [rows[i] for i in new] != old:
+            raise GateError(
+                f"{before.defaults.label(prompt)} {prompt[:40]!r} would be tokenized differently; nothing was written"
+            )
 
 
 def check_least(least_cosine: float) -> None:

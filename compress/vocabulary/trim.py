@@ -6,10 +6,11 @@ Shapes: V old rows, K kept rows.
 from __future__ import annotations
 
 import bisect
+import re
 import tempfile
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -31,12 +32,14 @@ from msdc.compress.vocabulary.comparison import (
     check_least,
     embedded_languages,
     passes,
-    prove,
+    prove_prompts,
     require_close,
+    require_prompts,
     warn_changed,
 )
 from msdc.compress.vocabulary.tokens import Vocabulary, open_vocabulary
 from msdc.encoders.encoder import Encoder
+from msdc.encoders.folder import with_prompt
 from msdc.errors import InputError
 from msdc.progress import track, warn
 from msdc.text.tokenizer import load_tokenizer
@@ -92,19 +95,20 @@ def choose_tokens(
     languages: Sequence[str] = (),
     counts: Mapping[int, int] | None = None,
     size: int | None = None,
+    prompt_rows: Collection[int] = (),
 ) -> list[int]:
     """Indices of the tokens to keep, in their old order: of `languages`, of a corpus (`counts` by row), at most `size`.
 
-    Fixed tokens (special ids, bytes) and single characters of the languages or of the corpus are always kept, so that
-    rare words become characters and not <unk>. With a size the most frequent tokens are kept: by corpus count, then by
-    the vocabulary's own order of frequency.
+    Fixed tokens (special ids, bytes), those of the prompts (`prompt_rows`) and single characters of the languages or of
+    the corpus are always kept, so that rare words become characters and not <unk>. With a size the most frequent tokens
+    are kept: by corpus count, then by the vocabulary's own order of frequency.
     """
     if not languages and counts is None and size is None:
         raise InputError("state what to keep: `languages`, `corpus` or `size`")
     alphabet = Alphabet(languages) if languages else None
     tokens, used = vocabulary.tokens, counts or {}
     seen_characters = {letter for token in tokens if token.text and used.get(token.row) for letter in token.text}
-    must = {index for index, token in enumerate(tokens) if token.fixed}
+    must = {index for index, token in enumerate(tokens) if token.fixed or token.row in prompt_rows}
     scored = [index for index, token in enumerate(tokens) if not token.fixed]
     may: list[int] = []
     for index in scored:
@@ -122,7 +126,9 @@ def choose_tokens(
     room = len(tokens) if size is None else size - vocabulary.extra
     if room < len(must):
         least = len(must) + vocabulary.extra
-        raise InputError(f"`size` {size} is too small: {least} special ids and characters must be kept")
+        raise InputError(
+            f"`size` {size} is too small: {least} special ids, characters and tokens of prompts must be kept"
+        )
     for index in sorted(may, key=lambda index: (-used.get(tokens[index].row, 0), -tokens[index].score)):
         new = {index, *tokens[index].parts} - must
         if len(must) + len(new) <= room:
@@ -139,6 +145,12 @@ class TrimReport(ModelReport):
     parameters_after: int
     tokenizer: str
     proofs: list[Proof]
+
+
+def prompt_contexts(prompts: Sequence[str]) -> list[str]:
+    """One prompt of each ending, "" included: a text's first word is tokenized by what precedes it."""
+    longest_first = sorted(prompts, key=len, reverse=True)
+    return list({re.findall(r"\s+$|\S*$", prompt)[0]: prompt for prompt in longest_first}.values())
 
 
 def with_rows(student: Student, rows: Sequence[int], pad_id: int) -> Student:
@@ -220,14 +232,18 @@ def trim(
     tokenizer, config = encoder.tokenizer, student.config
     vocabulary = open_vocabulary(tokenizer)
     counts: Counter[int] = Counter()
+    prompts = encoder.defaults.prompt_texts()
+    contexts = prompt_contexts(prompts)
     for path in corpora:
         texts = read_texts(path)
         for start in track(range(0, len(texts), 4096), f"count {path.name}"):
-            for row in tokenizer.encode(texts[start : start + 4096], config.positions):
-                counts.update(row)
+            for context in contexts:
+                for row in tokenizer.encode(with_prompt(context, texts[start : start + 4096]), config.positions):
+                    counts.update(row)
+    prompt_rows = {row for ids in tokenizer.encode(prompts, config.positions) for row in ids}
 
     def chosen(size: int | None) -> list[int]:
-        return choose_tokens(vocabulary, languages, counts if corpora else None, size)
+        return choose_tokens(vocabulary, languages, counts if corpora else None, size, prompt_rows)
 
     keep = chosen(size)
     codes = embedded_languages(encoder, languages)
@@ -241,9 +257,11 @@ def trim(
     judged = files if corpora and not languages else samples + files
     with tempfile.TemporaryDirectory(prefix="msdc-vocabulary-") as scratch:
         after, file, rows = _smaller(encoder, student, vocabulary, keep, Path(scratch))
+        require_prompts(encoder, after, rows)
         # Against the model itself, not against the student that it was converted into.
-        proofs = [prove(encoder, after, rows, texts, name) for name, texts in samples + files]
-        gated = proofs[-len(judged) :] if judged else []
+        by_source = [prove_prompts(encoder, after, rows, texts, name) for name, texts in samples + files]
+        proofs = [proof for source_proofs in by_source for proof in source_proofs]
+        gated = [proof for source_proofs in by_source[len(by_source) - len(judged) :] for proof in source_proofs]
         if not passes(gated, least_cosine):
             require_close(gated, least_cosine, _advice(
                 size, config.vocabulary, lambda tried_size: _reaches(
@@ -289,7 +307,9 @@ def _reaches(
     """Whether the model with the tokens `keep` reaches `least_cosine` on the texts, at most 400 of each source."""
     with tempfile.TemporaryDirectory(prefix="msdc-vocabulary-") as scratch:
         after, _, rows = _smaller(encoder, student, vocabulary, keep, Path(scratch))
-        return passes([prove(encoder, after, rows, texts[:400], name) for name, texts in judged], least_cosine)
+        return all(
+            passes(prove_prompts(encoder, after, rows, texts[:400], name), least_cosine) for name, texts in judged
+        )
 
 
 def _advice(size: int | None, full_size: int, passing: Callable[[int], bool]) -> str:

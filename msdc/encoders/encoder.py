@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from msdc.encoders.folder import EncodeDefaults, Similarity, with_prompt
 from msdc.errors import InputError, did_you_mean
-from msdc.progress import track
+from msdc.progress import track, warn
 from msdc.scores import cosine_spread, require_finite, unit_rows
 from msdc.text.passages import passages
 from msdc.text.quickstart import unrelated_sentences
@@ -37,6 +37,7 @@ from msdc.text.tokenizer import (
 )
 
 BATCH_TOKENS, MOST_TEXTS = 4096, 4096
+LITTLE_ROOM = 16  # tokens of text after a prompt: a short sentence in most languages
 Precision = Literal["float", "int8"]
 # Settings of `SentenceTransformer` that may be assigned here too.
 SETTINGS = ("max_seq_length", "prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name")
@@ -65,6 +66,32 @@ def _listed(texts: Any) -> list[str]:
     listed: list[str] = [texts] if isinstance(texts, str) else getattr(texts, "to_pylist", lambda: list(texts))()
     require_texts(listed)
     return listed
+
+
+def prompt_room(tokenizer: Tokenizer, prompt: str, max_length: int) -> int:
+    """Tokens that an input of `max_length` tokens has left for text, after `prompt` and the special ids; 0 or less:
+    none."""
+    empty, row = tokenizer.encode([""], max_length)[0], tokenizer.encode([prompt], 1 << 20)[0] if prompt else []
+    return max_length - max(len(row), len(empty))
+
+
+def require_room(name: str, tokenizer: Tokenizer, defaults: EncodeDefaults, max_length: int) -> None:
+    """Refuse a model with a prompt that leaves no room for text; warn of one that leaves fewer than `LITTLE_ROOM`.
+
+    Raises:
+        InputError: naming the prompt: with it, every text gets the same vector.
+    """
+    for prompt in filter(None, defaults.prompt_texts()):
+        room = prompt_room(tokenizer, prompt, max_length)
+        label = f"{name}: {defaults.label(prompt)} {prompt[:40]!r}"
+        if room < 1:
+            raise InputError(
+                f"{label} has {max_length - room} tokens with the special ones, and an input {max_length}: every text "
+                "would get the same vector; use a larger `max_length`, or remove the prompt from "
+                "config_sentence_transformers.json"
+            )
+        if room < LITTLE_ROOM:
+            warn(f"{label} leaves {room} of {max_length} tokens for text; longer texts are truncated")
 
 
 def unrelated_cosines(
@@ -317,7 +344,7 @@ class SentenceEncoder:
         def count(texts: Sequence[str]) -> list[int]:
             return [len(row) - special for row in self.tokenizer.encode(texts, 1 << 20)]
 
-        return count, self.max_length - special - count([prompt])[0]
+        return count, prompt_room(self.tokenizer, prompt, self.max_length)
 
     def encode_long(self, text: str, *, pool: bool = True, **options: Unpack[EncodeOptions]) -> NDArray[np.float32]:
         """Vector [D] of a text of any length: the mean of its passages' vectors, each weighted by its tokens.

@@ -55,6 +55,7 @@ ADAPTER_FILE = "adapter_config.json"
 DEFAULTS_FILE = "config_sentence_transformers.json"
 # Similarity functions, by their names in sentence-transformers.
 Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
+OTHER_TEXTS = 6  # after each prompt but the default one: a model may have a hundred
 MAX_PROMPT_CHARACTERS = 16_384
 
 
@@ -367,6 +368,15 @@ class EncodeDefaults:
             raise InputError(f"the model has no prompt {name!r}; its prompts: {names}")
         return self.prompts[name]
 
+    def prompt_texts(self) -> list[str]:
+        """Every text that `encode` puts before a text, once: the default prompt, the other prompts, and "" for none."""
+        return list(dict.fromkeys([self.prompt(), *self.prompts.values(), ""]))
+
+    def label(self, prompt: str) -> str:
+        """How messages name a prompt's text: `prompt 'query'`; "" for none."""
+        name = next((name for name, text in self.prompts.items() if text == prompt), None)
+        return f"prompt {name!r}" if prompt and name is not None else "prompt" if prompt else ""
+
     def width(self, width: int, truncate_dim: int | None = None) -> int:
         """Dimensions of a vector, given the model's own `width` and the caller's `truncate_dim`."""
         if truncate_dim is not None and not 1 <= truncate_dim <= width:
@@ -404,3 +414,12 @@ def read_defaults(folder: Path, include_prompt: bool = True) -> EncodeDefaults:
 def with_prompt(prompt: str, texts: Sequence[str]) -> list[str]:
     """`prompt` before every text."""
     return [prompt + text for text in texts] if prompt else list(texts)
+
+
+def prompted_texts(defaults: EncodeDefaults, texts: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """The prompts of a model, each with the texts that a gate encodes after it: all after the default one, up to
+    `OTHER_TEXTS` of them, evenly spread, after every other."""
+    default, *others = defaults.prompt_texts()
+    few = [texts[len(texts) * number // OTHER_TEXTS] for number in range(OTHER_TEXTS)]
+    few = few if len(texts) > OTHER_TEXTS else list(texts)
+    return [(default, list(texts)), *((prompt, few) for prompt in others)]

@@ -110,6 +110,33 @@ def _hash(path: Path) -> str:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 
 
+# How weights of other formats become safetensors, by the end of their files' names.
+OTHER_WEIGHTS = {
+    ".safetensors": "rename or copy it to " + WEIGHTS_FILE,
+    ".bin": "load the model with transformers where it comes from and save it with `save_pretrained`",
+    ".pt": "load its state in PyTorch and save the model with `save_pretrained`",
+    ".pth": "load its state in PyTorch and save the model with `save_pretrained`",
+    ".ckpt": "load its state in PyTorch and save the model with `save_pretrained`",
+    ".h5": "load it with `from_pretrained(..., from_tf=True)` in transformers 4 and save it with `save_pretrained`",
+    ".msgpack": "load it with `from_pretrained(..., from_flax=True)` in transformers 4, save it with `save_pretrained`",
+    ".gguf": "a quantized export: use the checkpoint that it was converted from",
+    ".onnx": "an export: use the checkpoint that it was made from",
+    ".tflite": "an export: use the checkpoint that it was made from",
+}  # fmt: skip
+
+
+def _other_weights(folder: Path) -> str:
+    """What to do about the weights of another format in a folder, in words; the most useful of several."""
+    paths = [path for path in sorted(folder.rglob("*"))
+             if path.suffix in OTHER_WEIGHTS and path.name != WEIGHTS_FILE and path.is_file()]  # fmt: skip
+    if any("-of-" in path.name for path in paths):
+        return f"it has parts of the weights: download {INDEX_FILE} too"
+    if not paths:
+        return "it has no weights"
+    path = min(paths, key=lambda path: list(OTHER_WEIGHTS).index(path.suffix))
+    return f"{shorten(printable(str(path.relative_to(folder))), 80)} is not read: {OTHER_WEIGHTS[path.suffix]}"
+
+
 def weight_files(folder: Path) -> tuple[list[Path], set[str] | None]:
     """The weights files of a folder, `model.safetensors` or the parts in its index, and the tensors that the index
     lists; None without an index. No other file is read.
@@ -118,7 +145,7 @@ def weight_files(folder: Path) -> tuple[list[Path], set[str] | None]:
         return [folder / WEIGHTS_FILE], None
     index = folder / INDEX_FILE
     if not index.exists():
-        raise InputError(f"{folder}: no {WEIGHTS_FILE} and no {INDEX_FILE}; other weight files are not read")
+        raise InputError(f"{folder}: no {WEIGHTS_FILE} and no {INDEX_FILE}; {_other_weights(folder)}")
     value = read_json(index)
     listed = value.get("weight_map") if isinstance(value, dict) else None
     if not isinstance(listed, dict) or not listed:

@@ -265,3 +265,39 @@ def test_help_of_the_verbs_imports_no_torch():
         "assert not {'torch', 'onnxruntime', 'matplotlib'} & set(sys.modules), 'heavy import'"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
+
+
+def test_what_is_measured_before_an_interruption_is_kept(tiny_bundle, tmp_path, capsys, fake):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    fake("good", [make_run()])
+    fake("slow", interrupted)
+    words = ["bench", tiny_bundle, "--device", "good,slow"]
+    assert call(*words, "--json", tmp_path / "r.json") == 130
+    assert f"on bench machine are kept in {tmp_path / 'r.json'}" in capsys.readouterr().err
+    assert len(json.loads((tmp_path / "r.json").read_text())["runs"]) == 1
+    assert call(*words) == 130
+    assert "on bench machine are lost: name a result file" in capsys.readouterr().err
+
+
+def test_a_label_is_the_identity_of_a_device(tiny_bundle, tmp_path, fake):
+    fake("good", lambda: [make_run()])
+    code = call("bench", tiny_bundle, "--device", "good=left,good=right", "--json", tmp_path / "r.json")
+    assert code == 0
+    runs = BenchFile.model_validate_json((tmp_path / "r.json").read_text()).runs
+    assert [run.device.identity for run in runs] == ["left", "right"]
+
+
+def test_a_hot_phone_gives_a_gate_its_own_exit_code(tiny_bundle, tmp_path, capsys, fake):
+    phone = {**make_run().device.model_dump(), "kind": "adb", "name": "Pixel 7"}
+    hot, before = {"battery_c": 45.0}, tmp_path / "before.json"
+    before.write_text(BenchFile(runs=(make_run(device=phone),)).model_dump_json())
+    words = ["bench", tiny_bundle, "--device", "good", "--compare", before, "--gate", 5]
+    fake("good", lambda: [make_run(device=phone, scale=1.6, seed=3, artifact=OTHER, state_before=hot)])
+    assert call(*words) == 3
+    assert "hot (battery 45 °C)" in capsys.readouterr().err
+    (tmp_path / "hot.json").write_text(BenchFile(runs=(make_run(device=phone, state_before=hot),)).model_dump_json())
+    report = ["report", tmp_path / "hot.json", "-o", tmp_path / "r.md", "--force", "--fail", "--target-latency"]
+    assert call(*report, "1ms@32") == 3
+    assert call(*report, "9ms@32") == 0

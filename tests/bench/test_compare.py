@@ -13,6 +13,7 @@ from msdc.bench.compare import (
     slower_timings,
     ungated,
 )
+from msdc.bench.report.page import build_report, to_markdown
 from msdc.bench.result import Accuracy, BenchFile, Timing
 from msdc.errors import InputError
 
@@ -285,3 +286,41 @@ def test_what_the_machine_may_have_done_is_inconclusive_and_no_regression():
     assert gated(timed(disturbed, artifact=OTHER), timed(quiet)) == (0, 0)
     # Both rise beyond the gate, but the samples are spread too far to say so.
     assert gated(timed(disturbed * 1.2, artifact=OTHER), timed(quiet)) == (0, 1)
+
+
+def pinned(*cpus, **changes):
+    return make_run(conditions={"cpus": cpus, "pinned": True}, **changes)
+
+
+def test_runs_on_other_processors_are_not_compared():
+    artifact = {**make_run().artifact.model_dump(), "sha256": "d" * 64}
+    slow = pinned(0, scale=1.8, seed=1, artifact=artifact)
+    comparisons = compare_results(file_of(pinned(4, 5)), file_of(slow))
+    assert regressions(comparisons, 5) == ([], [])
+    assert [comparison.missing != "" for comparison in comparisons] == [True, True]
+    assert "1 thread, CPUs 0)" in comparisons[0].where
+    assert ungated(comparisons)
+    assert len(regressions(compare_results(file_of(pinned(0)), file_of(slow)), 5)[0]) == 3
+    # What no one requested is no other place, also where an older result does not state it.
+    anywhere = make_run(conditions={"cpus": [0, 1]}, seed=1, artifact=artifact)
+    assert not compare_results(file_of(make_run()), file_of(anywhere))[0].missing
+
+
+def test_the_rise_of_memory_counts_swapped_pages():
+    """Pages that a phone compresses in the middle of a run are still the process's."""
+    sizes = {"vmhwm_mib": 40, "pss_mib": 20, "file_mib": 5}
+    start = {**sizes, "anon_mib": 10, "swap_mib": 0}
+    memory = {"start": start, "loaded": start, "warm": {**sizes, "anon_mib": 12, "swap_mib": 48}}
+    (comparison,) = compare_results(file_of(make_run(memory=memory)), file_of(make_run(memory=memory)))
+    (rise,) = [item for item in comparison.differences if item.what == "rise of anonymous memory"]
+    assert rise.new == 50
+    page = to_markdown(build_report(file_of(make_run(memory=memory))))
+    assert "Swapped" in page
+    assert "48.0" in page
+
+
+def test_conditions_are_in_the_table_of_runs():
+    clusters = [{"cpus": [6, 7], "top_mhz": 2850}, {"cpus": [0, 1, 2, 3, 4, 5], "top_mhz": 1800}]
+    conditions = {"cpus": [6, 7], "pinned": True, "cooldown_s": 2, "cool_below_c": 37, "clusters": clusters}
+    page = to_markdown(build_report(file_of(make_run(conditions=conditions))))
+    assert "pinned to CPUs 6,7, pauses of 2 s, cooled below 37 °C, 2 x 2,850 MHz, 6 x 1,800 MHz" in page

@@ -125,6 +125,19 @@ def test_what_does_not_fit_is_refused(tiny_teacher, tmp_path, options, message):
     assert not (tmp_path / "s").exists()
 
 
+def test_named_layers_are_applied_as_in_the_model(tiny_teacher, tmp_path):
+    """Not as a recurring unit: the student is the pruned model."""
+    report, pruned = run(tiny_teacher, tmp_path / "s", layers=(0, 2))
+    assert report.sizes.config.repeats == 1
+    teacher = msdc.load_encoder(tiny_teacher)
+    del teacher.module.body.encoder.layer[1]
+    np.testing.assert_allclose(pruned.encode(TEXTS), teacher.encode(TEXTS), atol=1e-4)
+    recurring = cut_student(str(tiny_teacher), output=tmp_path / "unit", unit=1)
+    assert recurring.sizes.config.repeats == 3
+    again = cut_student(tmp_path / "unit", output=tmp_path / "again", layers=(0,))
+    assert again.sizes.config.repeats == 3
+
+
 def test_command(tiny_teacher, tmp_path):
     arguments = ["student", str(tiny_teacher), "-o", str(tmp_path / "s"), "--layers", "0,2", "--repeats", "1"]
     result = CliRunner().invoke(command, [*arguments, "--bottleneck", "8", "--json"], catch_exceptions=False)

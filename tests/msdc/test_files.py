@@ -225,3 +225,13 @@ def test_a_file_and_its_folder_are_on_the_disk_before_a_write_returns(tmp_path, 
     monkeypatch.setattr(os, "replace", lambda *paths: (events.append(("rename",)), replace(*paths)))
     files.write_text(tmp_path / "one.txt", "text")
     assert events == [("fsync", False, True), ("rename",), ("fsync", True, False)]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_json_is_read_in_the_encoding_of_its_mark(tmp_path, encoding):
+    """PowerShell writes UTF-16, Notepad a mark before UTF-8."""
+    (tmp_path / "a.json").write_bytes('{"name": "Müllers Händy \U0001f4f1"}'.encode(encoding))
+    assert files.read_json(tmp_path / "a.json") == {"name": "Müllers Händy \U0001f4f1"}
+    (tmp_path / "a.json").write_bytes('{"name": 1}'.encode(encoding)[:-1] + b"\xff")
+    with pytest.raises(InputError, match="not valid JSON"):
+        files.read_json(tmp_path / "a.json")

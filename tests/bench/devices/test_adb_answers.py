@@ -16,6 +16,7 @@ from msdc.bench.devices import emulator
 from msdc.bench.devices.adb import SCRIPT, AdbDevice, attached, choose_serial, parse_state
 from msdc.bench.devices.emulator import EmulatorMachine
 from msdc.bench.options import BenchSettings
+from msdc.bench.result import hash_serial
 from msdc.bench.toolchain.build import build_runner
 from msdc.errors import InputError, MsdcError
 
@@ -108,7 +109,9 @@ def test_the_device_works(garbled, tiny_bundle, runner):
     garbled(-1, "")
     run = measured(tiny_bundle, runner)
     assert int(garbled.count.read_text()) == len(CALLS)
-    assert run.device.name == "phone"
+    # The serial is not in the result.
+    assert run.device.name == "unnamed device"
+    assert run.device.identity == hash_serial("phone")
     assert run.state_before.load_1min is not None
     assert not list(garbled.desk.iterdir())
 
@@ -220,7 +223,7 @@ def test_names_of_phones(garbled, tiny_bundle, runner, model, tmp_path):
     program.write_text(program.read_text().replace('sh -c "$2"', f'PATH="{fake_tools}:$PATH" sh -c "$2"'))
     run = measured(tiny_bundle, runner)
     assert run.device.os == "Android 15"
-    assert run.device.name == (model.splitlines() or ["phone"])[0][:100]
+    assert run.device.name == (model.splitlines() or ["unnamed device"])[0][:100]
 
 
 def test_sensors_that_flood():

@@ -220,8 +220,8 @@ ROLLUP = "55d0-7ffe ---p 00000000 00:00 0  [rollup]\nRss:  102400 kB\nPss:  8192
 
 def test_fields_and_units(tmp_path):
     (tmp_path / "status").write_text(STATUS)
-    (tmp_path / "smaps_rollup").write_text(ROLLUP)
-    expected = {"vmhwm_kib": 204_800, "pss_kib": 81_920, "rss_kib": 102_400, "anon_kib": 61_440}
+    (tmp_path / "smaps_rollup").write_text(f"{ROLLUP}Swap: 9 kB\nSwapPss: 8 kB\n")
+    expected = {"vmhwm_kib": 204_800, "pss_kib": 81_920, "rss_kib": 102_400, "anon_kib": 61_440, "swap_kib": 8}
     assert read_memory(tmp_path) == expected
     (tmp_path / "smaps_rollup").write_text("Rss: 5 kB\n")
     with pytest.raises(MsdcError, match="memory cannot be measured"):

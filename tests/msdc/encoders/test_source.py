@@ -20,6 +20,7 @@ from msdc.distill.assistant import load_named
 from msdc.distill.recipe import NamedModel
 from msdc.distill.teacher import CachedTeacher
 from msdc.encoders.source import ModelSource
+from msdc.errors import InputError
 from msdc.export import export
 from msdc.export.exporters import write_bundle
 from msdc.export.options import ExportSettings
@@ -358,3 +359,27 @@ def test_a_bundle_is_of_one_model(tmp_path):
     assert manifest.model.source_sha256 == identity == encoder.fingerprint()
     vectors = msdc.load_bundle(tmp_path / "bundle").encode(TEXTS)
     assert (vectors * expected).sum(1).min() > 0.999
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("pytorch_model.bin", "save_pretrained"),
+        ("onnx/model_quantized.onnx", "use the checkpoint"),
+        ("model-q8_0.gguf", "use the checkpoint"),
+        ("tf_model.h5", "from_tf=True"),
+        ("flax_model.msgpack", "from_flax=True"),
+        ("model.fp16.safetensors", "rename or copy it to model.safetensors"),
+        ("consolidated.pth", "save_pretrained"),
+        ("model-00001-of-00002.safetensors", "download model.safetensors.index.json too"),
+        ("notes.txt", "has no weights"),
+    ],
+)
+def test_weights_of_another_format_are_named_with_the_remedy(tmp_path, name, words):
+    folder = write_stock(tmp_path / "model", "bert", dense=(24, True, "activation.Tanh"))
+    target = folder / name
+    target.parent.mkdir(exist_ok=True)
+    (folder / "model.safetensors").rename(target)
+    message = one_line(lambda: msdc.load_encoder(folder), InputError)
+    assert words in message
+    assert "of-00002" in name or name == "notes.txt" or f"{name} is not read" in message
