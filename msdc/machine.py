@@ -64,9 +64,14 @@ def usable_cores() -> frozenset[int]:
 
 
 def core_count() -> int:
-    """Processors whose time this process gets: those it may run on, at most as many as its control groups grant and
-    OMP_NUM_THREADS states."""
-    return min(len(usable_cores()), quota_threads() or sys.maxsize)
+    """Processors whose time this process gets: those it may run on, at most as many as its control groups grant."""
+    quota = read_limits().cores
+    return min(len(usable_cores()), sys.maxsize if quota is None else max(1, math.ceil(quota)))
+
+
+def thread_count() -> int:
+    """Threads of an encoder's work: one per processor, at most OMP_NUM_THREADS."""
+    return min(core_count(), _stated_threads() or sys.maxsize)
 
 
 def quota_threads() -> int | None:

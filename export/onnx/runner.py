@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime
 
 from msdc.errors import InputError, MsdcError
-from msdc.machine import core_count, quota_threads
+from msdc.machine import quota_threads, thread_count
 
 # The states of so many tokens stay in the cache of a core: a quarter faster than 4096 tokens on texts of 56.
 BATCH_TOKENS, MAX_BATCH = 512, 64
@@ -39,7 +39,7 @@ class OnnxRunner:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self.batches_at_once = 1
         if threads is None and _size(program) < SMALL_BYTES:
-            threads, self.batches_at_once = 1, core_count()
+            threads, self.batches_at_once = 1, thread_count()
         threads = threads or quota_threads()
         if threads is not None:
             options.intra_op_num_threads = threads

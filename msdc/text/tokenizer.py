@@ -27,7 +27,7 @@ from tokenizers import Tokenizer as Backend
 from msdc.arguments import require_characters
 from msdc.errors import InputError, MsdcError, first_line
 from msdc.files import disk_errors, parse_json, regular_size, without_system_files
-from msdc.machine import core_count
+from msdc.machine import thread_count
 from msdc.text.tokenizer_bounds import MOST_GROWTH, MOST_TEXT, bounded, check_loaded, check_tokenizer, map_growth
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class PieceTokenizer:
     def encode(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """See `Tokenizer`."""
         room = max_length - 2
-        encode, threads = self.processor.encode, self.threads or core_count()
+        encode, threads = self.processor.encode, self.threads or thread_count()
         with _refused(self.path, UNTOKENIZED):
             # A list starts a thread pool per call: for a few texts that costs more than it saves.
             if len(texts) < 32 or threads == 1:
