@@ -20,7 +20,7 @@ from programs import run
 from msdc.bench.toolchain.packages import cached_folder
 from msdc.encoders.encoder import SentenceEncoder
 from msdc.errors import InputError, MsdcError, OtherModel
-from msdc.export.mobile.web.npm import PackageFile, runtime_folder
+from msdc.export.mobile.web.wasm import sqlite_source
 from msdc.search.documents import Document, Found, Hit, as_document, conditions
 
 INDEX = CORE / "src" / "index"
@@ -29,17 +29,6 @@ HERE = Path(__file__).resolve().parent
  READ_ONLY) = range(13)  # fmt: skip
 BLOCK = 256
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-
-# SQLite's amalgamation: export/native/CMakeLists.txt fetches the same release.
-SQLITE_FILES = {
-    "sqlite3.c": PackageFile("60d2f39a3726cd6b9021da6f4e868608d66fbb6528a9f513dc8ffcc640493422", 9_507_980, 0),
-    "sqlite3.h": PackageFile("9e69a1353a4288450b0d5239ede11fc7f1f4c8e5eb07491fc8317eacb5b7de7e", 690_725, 0),
-}
-
-
-def sqlite_source() -> Path:
-    """A folder with SQLite's amalgamation."""
-    return runtime_folder("better-sqlite3", "12.11.1", SQLITE_FILES, "deps/sqlite3")
 
 
 def sqlite_flags() -> list[str]:
@@ -327,6 +316,10 @@ class NativeIndex:
 
     def compact(self) -> None:
         self.core.call("index_compact", self.handle)
+
+    def content(self) -> bytes:
+        """The file of an index in memory."""
+        return self.core.texts("index_bytes", self.handle)[0]
 
 
 def as_hit(row: dict) -> Hit:

@@ -35,12 +35,6 @@ FILES = {
     SCRIPT: PackageFile("11e64bd8ffe11bd1a2a2f0d6275fdfbbba7262f0b76b99b53d228a8a22ef3d90", 73_054, 24_617),
     WASM: PackageFile("3398c10d07d229bd91b364548e130e0e51a8e5704b88c7c083ebbeb78842dee2", 14_239_897, 3_661_284),
 }
-# sqlite-wasm, for pages that search by words too
-SQLITE = "@sqlite.org/sqlite-wasm", "3.53.4-build2"
-SQLITE_FILES = {
-    "index.mjs": PackageFile("a6d3fe46aa3f924e7686329f97b0564549ef1f787e0c19924179aef7f72bcc01", 642_742, 0),
-    "sqlite3.wasm": PackageFile("2ee8f3dab694532afc8840e07703127287662d08b74e6ff50491ce63f00d5752", 868_907, 0),
-}
 
 
 def runtime_folder(

@@ -14,13 +14,12 @@ from pathlib import Path
 from msdc import __version__
 from msdc.export.manifest import Manifest
 from msdc.export.mobile.sizes import size_table
-from msdc.export.mobile.web.npm import FILES, PACKAGE, SCRIPT, SQLITE, SQLITE_FILES, VERSION, runtime_folder
+from msdc.export.mobile.web.npm import FILES, PACKAGE, SCRIPT, VERSION, runtime_folder
 from msdc.export.mobile.web.transformers_js import about_bundle, write_transformers_js
+from msdc.export.mobile.web.wasm import search_wasm
 from msdc.export.options import ExportSettings
 from msdc.export.readme import render
 from msdc.files import plain_name, write_text
-from msdc.search.ranking import SEARCH_SQL
-from msdc.search.words import TABLE
 from msdc.text.tokenizer import load_tokenizer
 
 HERE = Path(__file__).resolve().parent
@@ -54,12 +53,6 @@ def module_source(kind: str, with_runtime: bool = False) -> str:
     return source.replace(PACKAGE_IMPORT, NO_IMPORT) if with_runtime else source
 
 
-def filled(path: Path) -> str:
-    """A source of the template, with the table and the statements that Python reads too."""
-    text = path.read_text(encoding="utf-8").replace("{table}", TABLE.read_text(encoding="utf-8").split('"')[1])
-    return text.replace('"{search_sql}"', json.dumps(SEARCH_SQL.read_text(encoding="utf-8")))
-
-
 def write_web_module(stage: Path, manifest: Manifest, options: ExportSettings, model: Path | None) -> None:
     """Write `stage`/web for the bundle in `stage`, whose tokenizer, programs and golden vectors are written already.
 
@@ -70,9 +63,9 @@ def write_web_module(stage: Path, manifest: Manifest, options: ExportSettings, m
     write_text(out / MODULE_FILE, module_source(manifest.tokenizer.kind, options.with_runtime))
     if options.with_runtime:
         (out / RUNTIME_FOLDER).mkdir()
-        for folder, names in ((runtime_folder(), FILES), (runtime_folder(*SQLITE, SQLITE_FILES), SQLITE_FILES)):
-            for name in names:
-                shutil.copyfile(folder / name, out / RUNTIME_FOLDER / name.replace("index", "sqlite3"))
+        for name in FILES:
+            shutil.copyfile(runtime_folder() / name, out / RUNTIME_FOLDER / name)
+    shutil.copyfile(search_wasm(), out / "search.wasm")
     transformers = "transformers.js does not read a SentencePiece model, which is this bundle's tokenizer."
     if manifest.tokenizer.kind != "sentencepiece":
         transformers = "`msdc export --target web --transformers-js` adds the files that transformers.js reads."
@@ -89,11 +82,10 @@ def write_web_module(stage: Path, manifest: Manifest, options: ExportSettings, m
         "width": str(manifest.truncate_dim or manifest.width),
         "runtime": VERSION,
         "optional": json.dumps(options.with_runtime),
-        "sqlite": SQLITE[1],
         "script": SCRIPT,
         "transformers": transformers,
         "sizes": size_table(stage, parts, {f"runtime: {PACKAGE} {VERSION}": runtime}),
     }
     for path in sorted(TEMPLATE.iterdir()):
-        text = filled(path)
+        text = path.read_text(encoding="utf-8")
         write_text(out / path.name, render(text, values) if path.suffix in (".md", ".json") else text)

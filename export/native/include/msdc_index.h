@@ -112,6 +112,10 @@ MSDC_API msdc_status msdc_index_check(msdc_index *index, char *error, size_t err
 /* Write a copy of one state to the new file `path`, without unused space. */
 MSDC_API msdc_status msdc_index_backup(msdc_index *index, const char *path, char *error, size_t error_size);
 
+/* The file of an index in memory: a complete backup, which msdc_index_open takes as bytes. There are none before the first
+ * documents. */
+MSDC_API msdc_status msdc_index_bytes(msdc_index *index, msdc_on_text bytes, void *context, char *error, size_t error_size);
+
 /* Give the space of removed documents back to the disk. Needs about the size of the index as free space. */
 MSDC_API msdc_status msdc_index_compact(msdc_index *index, char *error, size_t error_size);
 

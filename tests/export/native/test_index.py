@@ -197,6 +197,12 @@ def test_an_index_in_memory_without_a_model_and_from_bytes(opened, model, tmp_pa
     assert same_hits(expected, copy.search("the ticket", 9).hits)
     copy.add(["a ticket more"])
     assert len(copy) == len(phone_search.DOCUMENTS) + 1
+    again = opened(None, content=copy.content())
+    assert again.ids() == copy.ids()
+    assert same_hits(copy.search("the ticket", 9).hits, again.search("the ticket", 9).hits)
+    assert opened(None).content() == b""
+    with pytest.raises(InputError, match="copy it with a backup"):
+        opened("python.sqlite").content()
     assert (tmp_path / "python.sqlite").read_bytes() == content
     with pytest.raises(InputError, match="the bytes are no search index"):
         opened(None, content=b"x" * 4096)

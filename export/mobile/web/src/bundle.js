@@ -64,7 +64,7 @@ export class BundleFiles {
     if (pinned !== null && !kept && (await sha256(bytes)) !== pinned) damaged(`${MANIFEST}: another sha256 than the app's`);
     if (!(await sealed(text))) damaged(`${MANIFEST} (its seal does not match)`);
     if (manifest.format !== 1) throw new EncoderError(`${files.folder}${MANIFEST}: format ${manifest.format}, not 1`);
-    files.manifest = manifest;
+    Object.assign(files, { manifest, manifestBytes: bytes });
     if (pinned !== null && !kept) await files.keep({ sha256: pinned }, bytes);
     return files;
   }

@@ -101,6 +101,10 @@ export class Encoder {
     return each(texts, options, (list) => this.#link.call("tokenize", [list, options], { report: () => {} }));
   }
 
+  async tokenizerFiles() {
+    return this.#link.call("tokenizerFiles", [], { report: () => {} });
+  }
+
   async countTruncated(texts, options = {}) {
     known(options, "prompt", "promptName");
     const list = Array.isArray(texts) ? texts : [texts];

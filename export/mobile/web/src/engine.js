@@ -98,6 +98,9 @@ async function withThreads(threads, open) {
   }
 }
 
+// The file that the tokenizer reads; none where it cannot be read.
+const tokenizerOf = ({ tokenizer }) => (tokenizer.kind === "sentencepiece" ? tokenizer.file : tokenizer.compiled);
+
 // Cosine of two vectors in double precision; two zero vectors agree, a zero and any other do not.
 function exactCosine(a, b) {
   let dot = 0, aa = 0, bb = 0;
@@ -133,7 +136,7 @@ export class Engine {
     if (part.kind !== TOKENIZER_KIND) {
       throw new EncoderError(`${manifest.name}: this module reads ${TOKENIZER_KIND}; use the one in the bundle's web/`);
     }
-    const tokenizerFile = part.kind === "sentencepiece" ? part.file : part.compiled;
+    const tokenizerFile = tokenizerOf(manifest);
     if (!tokenizerFile) throw new EncoderError(part.refused ?? `${manifest.name}: export it again`);
     if (files.bytes(tokenizerFile) > MAX_TOKENIZER_BYTES) damaged(tokenizerFile);
     const carried = !runtime && !inServiceWorker && files.has(RUNTIME);
@@ -197,6 +200,12 @@ export class Engine {
       cosines: mean === undefined ? null : [mean, deviation], threads: this.ort.env.wasm.numThreads,
       memoryBytes: heaps.reduce((sum, memory) => sum + memory.buffer.byteLength, 0),
     };
+  }
+
+  // What a search index needs to split and to read texts as this model does: content by name.
+  async tokenizerFiles() {
+    const name = tokenizerOf(this.manifest);
+    return { "bundle.json": this.files.manifestBytes, [name]: await this.files.read(name) };
   }
 
   ids(text, most = this.manifest.max_length) {

@@ -105,6 +105,8 @@ export class Encoder {
   tokenize(texts: readonly string[], options?: TokenizeOptions): Promise<number[][]>;
   /** Number of texts that `encode` cuts: prompt and special ids included, they have more than `maxLength` ids. */
   countTruncated(texts: string | readonly string[], options?: EncodeOptions): Promise<number>;
+  /** The bundle's manifest and tokenizer, by which `search.js` splits texts as this encoder reads them: content by name. */
+  tokenizerFiles(): Promise<Record<string, Uint8Array>>;
   /** Compare ids and vectors of the bundle's golden texts with those of the export. */
   selfTest(options?: { signal?: AbortSignal }): Promise<SelfTest>;
   /** Stop the encoder and free its memory; calls under way fail. */

@@ -59,6 +59,12 @@ export interface SearchOptions {
   syntax?: "operators" | "plain";
 }
 
+/** Of blocks of 256 documents, each of which is written completely or not at all; an abort ends before the next one. */
+export interface WriteOptions {
+  onProgress?: (progress: { done: number; total: number }) => void;
+  signal?: AbortSignal;
+}
+
 /** An intact index of another model: opened without an encoder, `SearchIndex.rebuild` encodes its documents again. */
 export class OtherModel extends EncoderError {}
 
@@ -68,9 +74,9 @@ export class SearchIndex {
   /** Number of documents. */
   readonly length: number;
   /** Add documents; an id that is there already is an error. Returns their number. */
-  add(documents: string | Document | Iterable<string | Document>): Promise<number>;
-  /** `add` that replaces documents of the same id. */
-  update(documents: string | Document | Iterable<string | Document>): Promise<number>;
+  add(documents: string | Document | Iterable<string | Document>, options?: WriteOptions): Promise<number>;
+  /** `add` that replaces documents of the same id; an unchanged text is not encoded again. */
+  update(documents: string | Document | Iterable<string | Document>, options?: WriteOptions): Promise<number>;
   /** Remove documents by id; returns how many were there. */
   remove(ids: string | number | Iterable<string | number>): number;
   /** The ids of all documents, in the order in which they were added. */
@@ -82,9 +88,7 @@ export class SearchIndex {
    * encoder. Until the end it is searched by words as before. What was interrupted continues with the next call, also of
    * stored `bytes()`. An index of this model already is left as it is. Returns the number of documents that were encoded.
    */
-  rebuild(
-    encoder: Encoder, options?: { onProgress?: (progress: { done: number; total: number }) => void; signal?: AbortSignal },
-  ): Promise<number>;
+  rebuild(encoder: Encoder, options?: WriteOptions): Promise<number>;
   /**
    * The documents nearest to a query, best first. Its last word without a blank behind it also matches words that begin with
    * it. If no document has a word of the query, the most similar words of the index are looked for.
@@ -103,17 +107,17 @@ export class SearchIndex {
 /**
  * Open the index in `source`: a URL, the file's bytes, or null for a new one. It is held in memory.
  * `fetch`: asks for a URL in place of the global one, with a header or a signature.
- * `sqlite`: the default export of @sqlite.org/sqlite-wasm, or the address of its dist/index.mjs. Default: the bundle's copy.
+ * `wasm`: the address of search.wasm, its bytes, or its compiled module. Default: the file next to this module.
  * `encoder`: null for an index of any model, to search by words and for `rebuild`.
  * `check`: compare the whole file with its checksums, which takes the longer the more it has. Without, what a search reads
  * is compared then: for a file that was opened before. Default: true.
  * @throws OtherModel an intact index of another model than that of `encoder`.
- * @throws EncoderError damaged, or no SQLite.
+ * @throws EncoderError damaged, or no search.wasm.
  */
 export function openIndex(
   source: string | URL | Uint8Array | null,
   encoder: Encoder | null,
   options?: {
-    sqlite?: string | URL | (() => Promise<unknown>); fetch?: (url: string | URL) => Promise<Response>; check?: boolean;
+    wasm?: string | URL | BufferSource | WebAssembly.Module; fetch?: (url: string | URL) => Promise<Response>; check?: boolean;
   },
 ): Promise<SearchIndex>;

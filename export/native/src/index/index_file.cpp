@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <new>
 
 #include "blocks.h"
 #include "failure.h"
@@ -251,6 +252,21 @@ void IndexFile::backup(const std::string& path) {
   if (!is_written || std::rename(stage.c_str(), path.c_str()) != 0) {
     fail(MSDC_READ_ONLY, "cannot write " + path + ": " + (is_written ? std::strerror(errno) : reason));
   }
+}
+
+void IndexFile::bytes(const std::function<void(std::string_view)>& on_bytes) {
+  if (!is_in_memory()) fail(MSDC_BAD_ARGUMENT, label_ + ": a file; copy it with a backup");
+  if (is_empty()) return on_bytes({});
+  sqlite3_int64 size = 0;
+  // SQLite's own buffer where it has one: a copy would be a second one of all documents.
+  const unsigned char* content = sqlite3_serialize(database_->connection(), "main", &size, SQLITE_SERIALIZE_NOCOPY);
+  std::unique_ptr<unsigned char, void (*)(void*)> copy(nullptr, sqlite3_free);
+  if (content == nullptr) {
+    copy.reset(sqlite3_serialize(database_->connection(), "main", &size, 0));
+    content = copy.get();
+  }
+  if (content == nullptr) throw std::bad_alloc();
+  on_bytes({reinterpret_cast<const char*>(content), static_cast<size_t>(size)});
 }
 
 void IndexFile::compact() {

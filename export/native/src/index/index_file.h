@@ -1,6 +1,7 @@
 // The SQLite file of an index: checks, copies, what belongs to its write-ahead log.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -56,6 +57,8 @@ class IndexFile {
   void checkpoint();
   // Write a copy of one state to a new file.
   void backup(const std::string& path);
+  // The content of a file in memory.
+  void bytes(const std::function<void(std::string_view)>& on_bytes);
   // Give the space of removed documents back.
   void compact();
 

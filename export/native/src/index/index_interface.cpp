@@ -195,6 +195,13 @@ msdc_status msdc_index_backup(msdc_index* index, const char* path, char* error, 
   });
 }
 
+msdc_status msdc_index_bytes(msdc_index* index, msdc_on_text bytes, void* context, char* error, size_t error_size) {
+  return guarded(error, error_size, [&] {
+    need(index != nullptr && bytes != nullptr, "no index or no receiver");
+    index->index.bytes([&](std::string_view content) { bytes(context, content.data(), content.size()); });
+  });
+}
+
 msdc_status msdc_index_compact(msdc_index* index, char* error, size_t error_size) {
   return guarded(error, error_size, [&] {
     need(index != nullptr, "no index");

@@ -383,6 +383,11 @@ void SearchIndex::backup(const std::string& path) {
   file_.backup(path);
 }
 
+void SearchIndex::bytes(const std::function<void(std::string_view)>& on_bytes) {
+  const Lock lock(mutex_);
+  file_.bytes(on_bytes);
+}
+
 void SearchIndex::compact() {
   const Lock lock(mutex_);
   file_.compact();

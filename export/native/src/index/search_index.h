@@ -5,10 +5,12 @@
 // `write` takes their vectors, in one transaction. Calls wait for each other.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "batch.h"
@@ -53,6 +55,8 @@ class SearchIndex {
 
   void check();
   void backup(const std::string& path);
+  // The file of an index in memory.
+  void bytes(const std::function<void(std::string_view)>& on_bytes);
   void compact();
   // Ends a statement that is running, from another thread.
   void interrupt() { sqlite3_interrupt(file_.database().connection()); }

@@ -65,7 +65,7 @@ export default async function run() {
     broken: await refused(async () => (await openIndex("/index/broken.sqlite", encoder)).search("a cat")),
     unchecked: await refused(async () => (await openIndex("/index/broken.sqlite", encoder, { check: false })).search("a cat")),
     none: await refused(() => openIndex(new Uint8Array(5000).fill(7), encoder)),
-    sqlite: await refused(() => openIndex(null, encoder, { sqlite: "/nothing.mjs" })),
+    wasm: await refused(() => openIndex(null, encoder, { wasm: "/nothing.wasm" })),
   };
   // What is kept is opened again, changed, and found.
   const again = await openIndex(made.bytes(), encoder);
@@ -89,6 +89,12 @@ export default async function run() {
   const compacted = await openIndex(again.bytes(), encoder);
   found.compacted = [compacted.length, (await compacted.search("unnumbered", { mode: "words" })).length];
   again.close();
+  found.closed = await refused(() => again.search("unnumbered"));
+  const calls = [], control = new AbortController(), many = await openIndex(null, encoder);
+  const rows = Array.from({ length: 600 }, (_, row) => ({ id: `m${row}`, text: `Document ${row % 7} of many.` }));
+  found.many = [await many.add(rows, { onProgress: (progress) => calls.push(progress) }), calls];
+  const stop = ({ done }) => done === 256 && control.abort(new Error("enough"));
+  found.stopped = [await refused(() => many.update(rows, { onProgress: stop, signal: control.signal })), many.length];
   found.rebuilt = await rebuilt(encoder, answers);
   return found;
 }
