@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
+import http.client
 import http.server
 import io
 import json
@@ -52,6 +53,8 @@ TOKEN_S = 10.0
 MAX_STRANGERS = 16
 # How long a connection that has shown it may take for its next request.
 REQUEST_S = 120.0
+# Of a request's headers together. Browsers send 1 KiB; http.server alone takes 100 lines of 64 KiB from anybody.
+MAX_HEAD_BYTES = 16 * 1024
 BEAT_BYTES = 1024
 LONGEST_NAME = 60
 # Pages that are opened again take a new seat; strangers with the link shall not fill the memory.
@@ -393,6 +396,21 @@ class AnswerServer(socketserver.ThreadingTCPServer):
         return lines
 
 
+class _Head:
+    """The headers of one request, read from `stream`; more than `MAX_HEAD_BYTES` are status 431."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream, self.remaining = stream, MAX_HEAD_BYTES
+
+    def readline(self, size: int) -> bytes:
+        """The next line."""
+        line: bytes = self.stream.readline(min(size, self.remaining + 1))
+        self.remaining -= len(line)
+        if self.remaining < 0:
+            raise http.client.HTTPException(f"more than {MAX_HEAD_BYTES} bytes of headers")
+        return line
+
+
 class _Handler(http.server.BaseHTTPRequestHandler):
     server: AnswerServer
     timeout = SOCKET_S
@@ -402,7 +420,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def parse_request(self) -> bool:
         """Also refuses requests that were meant for another server, whatever their method."""
-        if not super().parse_request():
+        stream: Any = self.rfile
+        self.rfile = _Head(stream)  # type: ignore[assignment]
+        try:
+            is_request = super().parse_request()
+        finally:
+            self.rfile = stream
+        if not is_request:
             return False
         if self.server.is_own(self.headers):
             return True

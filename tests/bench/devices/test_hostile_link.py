@@ -56,6 +56,24 @@ def test_only_listed_files_behind_the_secret(server, tmp_path):
     assert [s.state for s in server.seats] == ["measuring"]
 
 
+HEADERS_OF_A_REQUEST = {  # name -> (lines, bytes of each, status)
+    "as a browser sends them": (20, 60, 404),
+    "one without an end": (1, 60_000, 431),
+    "many": (90, 500, 431),
+    "more than http.server takes": (150, 20, 431),
+}
+
+
+@pytest.mark.parametrize("kind", HEADERS_OF_A_REQUEST)
+def test_headers_of_strangers_are_bounded(server, kind):
+    lines, size, status = HEADERS_OF_A_REQUEST[kind]
+    with socket.create_connection(("127.0.0.1", server.port), timeout=WAIT_S) as connection:
+        head = b"GET / HTTP/1.1\r\nHost: " + server.host.encode() + b"\r\n"
+        connection.sendall(head + (b"X: " + b"a" * size + b"\r\n") * lines + b"\r\n")
+        assert int(connection.recv(1024).split()[1]) == status
+    assert Client(server.address).ask("GET", "")[0] == 200
+
+
 @pytest.mark.parametrize(
     "body, status, word",
     [
