@@ -4,10 +4,8 @@
 import { EncoderError } from "./msdc.js";
 
 const BLOCK = 256; // documents of a transaction
-const BAD_ARGUMENT = 1, OTHER_MODEL = 8; // statuses of the core
-const LINE = 1024, OUT = 64; // bytes of an error's line, and of numbers that the core writes
+const LINE = 1024, OUT = 64, OPTIONS = 24; // bytes of an error's line, of numbers that the core writes, of msdc_index_options
 const WASM = new URL("./search.wasm", import.meta.url);
-const OPTIONS_BYTES = 24; // of msdc_index_options
 const utf8 = new TextEncoder(), decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 const modules = new Map(); // address -> the compiled module
 
@@ -19,7 +17,7 @@ export class OtherModel extends EncoderError {
   }
 }
 
-const ERRORS = { [BAD_ARGUMENT]: RangeError, [OTHER_MODEL]: OtherModel };
+const ERRORS = { 1: RangeError, 8: OtherModel }; // by the core's status: MSDC_BAD_ARGUMENT, MSDC_OTHER_MODEL
 
 // The bytes of a URL; Node's fetch reads no files.
 async function download(url, fetch = globalThis.fetch) {
@@ -79,8 +77,7 @@ class Core {
   // Calls msdc_NAME: a string is passed as its address and size, an array as its address. Returns the bytes that it gave.
   call(name, ...values) {
     if (!this.#exports) throw new EncoderError("the index is closed");
-    const places = [];
-    const place = (array) => places[places.push(this.put(array)) - 1];
+    const places = [], place = (array) => places[places.push(this.put(array)) - 1];
     this.#received = [];
     try {
       const parts = values.flatMap((value) => {
@@ -97,11 +94,10 @@ class Core {
       this.close(); // its memory is of no use any more
       throw new EncoderError(`the index failed and is closed (${error.message})`);
     } finally {
-      places.forEach((at) => this.#exports?.free(at));
+      places.forEach((at) => this.end("free", at));
     }
   }
 
-  // The texts that a call gives.
   texts(name, ...values) {
     return this.call(name, ...values, this.receiver, 0).map((bytes) => decoder.decode(bytes));
   }
@@ -120,12 +116,9 @@ class Core {
     return this.#models.get(encoder);
   }
 
-  free(at) {
-    this.#exports.free(at);
-  }
-
-  closeBatch(batch) {
-    this.#exports?.msdc_index_batch_close(batch);
+  // Calls a function without a status, unless the memory is gone.
+  end(name, at) {
+    this.#exports?.[name](at);
   }
 
   close() {
@@ -139,7 +132,7 @@ class Core {
 const oneOrMore = (values) => (typeof values === "string" || !values?.[Symbol.iterator] ? [values] : values);
 const isRecord = (value) => Object(value) === value && !Array.isArray(value) && !(value instanceof Date);
 const isPlain = (value) => ["string", "boolean"].includes(typeof value) || Number.isFinite(value);
-const hasText = (text) => /[^\s\x1c-\x1f\x85]|\ufeff/.test(text); // blanks are those of Python
+const TEXT = /[^\s\x1c-\x1f\x85]|\ufeff/; // blanks are those of Python
 
 function requireText(text, what) {
   if (typeof text !== "string") throw new TypeError(`${what} is not a text`);
@@ -164,7 +157,7 @@ function json(value) {
 function documentOf(row, number) {
   const { id = null, text, title = "", ...values } = typeof row === "string" ? { text: row } : row;
   const what = id === null ? `document ${number + 1}` : `document ${id}`;
-  if (!hasText(requireText(text, what))) throw new TypeError(`${what} has no text`);
+  if (!TEXT.test(requireText(text, what))) throw new TypeError(`${what} has no text`);
   const metadata = json(Object.fromEntries(Object.entries(values).sort(([a], [b]) => (a < b ? -1 : 1))));
   return { id: id === null ? null : requireText(String(id), what), text, title: requireText(title, what), metadata };
 }
@@ -307,7 +300,7 @@ export class SearchIndex {
       const [written, done, total] = [0, 8, 16].map((at) => core.number(at, "BigInt64"));
       return { written, done, total };
     } finally {
-      core.closeBatch(batch);
+      core.end("msdc_index_batch_close", batch);
     }
   }
 }
@@ -317,8 +310,8 @@ export async function openIndex(source, encoder, { wasm = WASM, fetch, check = t
   const isAddress = typeof source === "string" || source instanceof URL;
   const bytes = isAddress ? await download(source, fetch) : (source ?? new Uint8Array(0));
   const core = await Core.start(wasm), model = await core.model(encoder), at = bytes.length ? core.put(bytes) : 0;
-  core.call("index_open", 0, Uint32Array.of(OPTIONS_BYTES, 0, check, 0, at, bytes.length), model, core.out);
+  core.call("index_open", 0, Uint32Array.of(OPTIONS, 0, check, 0, at, bytes.length), model, core.out);
   const index = core.number();
-  core.free(at);
+  core.end("free", at);
   return new SearchIndex(core, index, encoder);
 }

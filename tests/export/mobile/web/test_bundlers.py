@@ -40,11 +40,15 @@ SCRIPTS = {"vite": "vite/bin/vite.js", "webpack": "webpack-cli/bin/cli.js", "esb
 UNCOPIED = ("esbuild", "bun", "rollup")
 TEXTS = ["a cat sat", "the dog ran to the house", ""]
 APP = """
-import { Encoder } from %s;
+import { Encoder } from "NAME";
+import { openIndex } from "NAME/search.js";
 
 async function run() {
   const encoder = await Encoder.load("/bundle", { cache: false });
-  return { rows: (await encoder.encode(%s)).map((row) => [...row]), passed: (await encoder.selfTest()).passed };
+  const rows = (await encoder.encode(TEXTS)).map((row) => [...row]), index = await openIndex(null, encoder);
+  await index.add(["a cat sat", "the dog ran"]);
+  const [{ id }] = await index.search("dog", { mode: "words" });
+  return { rows, id, passed: (await encoder.selfTest()).passed };
 }
 globalThis.answer = run().catch((error) => ({ failed: `${error.name}: ${error.message}` }));
 """
@@ -108,7 +112,7 @@ def write_app(app: Path, bundle: Path, tool: str, *, linked: bool = False, with_
         facts = {"name": npm.PACKAGE, "version": npm.VERSION, "exports": {"./wasm": f"./dist/{npm.SCRIPT}"}}
         (folder.parent / "package.json").write_text(json.dumps(facts))
     (app / "package.json").write_text('{"name": "app", "private": true, "type": "module"}')
-    (app / "app.js").write_text(APP % (json.dumps(name), json.dumps(TEXTS)))
+    (app / "app.js").write_text(APP.replace("NAME", name).replace("TEXTS", json.dumps(TEXTS)))
     (app / "index.html").write_text(PAGE % "app.js")
     return name
 
@@ -123,6 +127,8 @@ def build(app: Path, tool: str, name: str, *extra_arguments: str) -> subprocess.
     if tool != "vite":
         (app / "dist").mkdir(exist_ok=True)
         (app / "dist/index.html").write_text(PAGE % ("main.js" if tool == "webpack" else "app.js"))
+    if tool in UNCOPIED:
+        shutil.copyfile(app / "node_modules" / name / "search.wasm", app / "dist/search.wasm")
     return done
 
 
@@ -141,6 +147,7 @@ def run_app(chromium, app: Path, bundle: Path) -> dict:
 
 def same(answer: dict, bundle: Path) -> None:
     assert answer.get("passed"), answer
+    assert answer["id"] == "2"
     np.testing.assert_allclose(np.float32(answer["rows"]), load_bundle(bundle, "onnx").encode(TEXTS), atol=1e-4)
 
 
@@ -151,7 +158,8 @@ def test_an_app_whose_bundle_has_the_runtime(chromium, bundles, tmp_path, tool, 
     name = write_app(tmp_path, bundles[True], tool, linked=linked, with_package=False)
     done = build(tmp_path, tool, name)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert not list((tmp_path / "dist").rglob("*.wasm"))
+    sizes = {path.stat().st_size for path in (tmp_path / "dist").rglob("*.wasm")}
+    assert sizes == {(bundles[True] / "web/search.wasm").stat().st_size}
     same(run_app(chromium, tmp_path, bundles[True]), bundles[True])
 
 
