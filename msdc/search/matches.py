@@ -1,6 +1,6 @@
 """Where the words of a query are in a text: for highlighting, and for the passage that is shown.
 
-The same in C++ (Android, iOS) and words.js. Offsets are in characters.
+The same in C++ (phones, browsers). Offsets are in characters.
 """
 
 from __future__ import annotations

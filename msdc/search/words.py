@@ -1,7 +1,7 @@
 """The words by which an index finds text, and the query that finds them: the same on every platform.
 
-A text is decomposed and loses case, accents, vowel points and invisible characters, by a table that the C++ core and
-words.js read too (benchmarks/word_table.py writes it). A word is a run of letters, digits and their signs; a symbol or
+A text is decomposed and loses case, accents, vowel points and invisible characters, by a table that the C++ core
+reads too (benchmarks/word_table.py writes it). A word is a run of letters, digits and their signs; a symbol or
 an emoji is a word of its own. Scripts without blanks, and Korean, are indexed by overlapping pairs of letters. FTS5
 splits the words of `index_words` at the blanks between them, and its `ascii` tokenizer changes nothing else.
 

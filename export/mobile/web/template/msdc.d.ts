@@ -1,9 +1,21 @@
 /** Why a bundle or a text was refused: one line. */
 export class EncoderError extends Error {}
 
+/**
+ * The class `Name` of a browser where the project has its types ("lib": "dom" or "webworker", @types/node), else `Absent`: these
+ * types compile in every project.
+ */
+export type Global<Name extends string, Absent = object> = typeof globalThis extends {
+  [name in Name]: { prototype: infer Type };
+} ? Type : Absent;
+type Signal = Global<"AbortSignal", { readonly aborted: boolean }>;
+type Worker = Global<"Worker">;
+type Address = string | Global<"URL", { readonly href: string }>;
+type Init = typeof globalThis extends { fetch: (address: never, init?: infer Type) => unknown } ? NonNullable<Type> : object;
+
 export interface LoadOptions {
   /** Cancels the download and the start. */
-  signal?: AbortSignal;
+  signal?: Signal;
   /** Bytes so far, of all files together; files in the browser's cache count at once. */
   onProgress?: (progress: { file: string; loaded: number; total: number }) => void;
   /**
@@ -19,18 +31,18 @@ export interface LoadOptions {
   /** Keep the files in the browser's cache, by hash. Default: true; needs https or localhost. */
   cache?: boolean;
   /** Sent with the request for every file. */
-  headers?: HeadersInit;
+  headers?: Global<"Headers", never> | Record<string, string> | [string, string][];
   /**
    * Asks for every file in place of the global `fetch`, in the page also where the encoder runs in a worker. `init` has
    * `signal`, `cache` and `headers`. What is imported from an address (`runtime`) is not asked for.
    */
-  fetch?: (url: string, init: RequestInit) => Promise<Response>;
+  fetch?: (url: string, init: Init) => Promise<Global<"Response">>;
   /**
    * The runtime: the address of onnxruntime-web's ort.wasm.bundle.min.mjs, or that module, imported, which runs in this
    * thread. A service worker needs the module: `import * as runtime from "./web/runtime/ort.wasm.bundle.min.mjs"`.
    * Default: the bundle's copy, else the peer dependency.
    */
-  runtime?: string | URL | object;
+  runtime?: Address | object;
   /** Threads of the runtime; more than one needs a cross-origin isolated page and `worker-src blob:`. Default: 1. */
   threads?: number;
 }
@@ -50,7 +62,7 @@ export interface TokenizeOptions extends EncodeOptions {
 export interface VectorOptions extends EncodeOptions {
   /** Keep the first numbers of every vector only. */
   truncateDim?: number;
-  signal?: AbortSignal;
+  signal?: Signal;
   onProgress?: (progress: { done: number; total: number }) => void;
 }
 
@@ -71,7 +83,7 @@ export class Encoder {
    * (a signature) goes with every file, and is not part of what the cache keeps. In Node also a folder's path.
    * @throws EncoderError damaged, unreachable, not for this module, or no worker can be started: one line with what to do.
    */
-  static load(url: string | URL, options?: LoadOptions): Promise<Encoder>;
+  static load(url: Address, options?: LoadOptions): Promise<Encoder>;
   /** Remove every file that a bundle left in this origin's cache. */
   static clearCache(): Promise<boolean>;
 
@@ -108,7 +120,7 @@ export class Encoder {
   /** The bundle's manifest and tokenizer, by which `search.js` splits texts as this encoder reads them: content by name. */
   tokenizerFiles(): Promise<Record<string, Uint8Array>>;
   /** Compare ids and vectors of the bundle's golden texts with those of the export. */
-  selfTest(options?: { signal?: AbortSignal }): Promise<SelfTest>;
+  selfTest(options?: { signal?: Signal }): Promise<SelfTest>;
   /** Stop the encoder and free its memory; calls under way fail. */
   close(): void;
 }

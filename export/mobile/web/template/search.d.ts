@@ -1,4 +1,7 @@
-import { type Encoder, EncoderError } from "./msdc.js";
+import { type Encoder, EncoderError, type Global } from "./msdc.js";
+
+type Address = string | Global<"URL", { readonly href: string }>;
+type Module = typeof globalThis extends { WebAssembly: { Module: { prototype: infer Type } } } ? Type : object;
 
 /** A document: its text with an id, a title, and values to filter by. */
 export interface Document {
@@ -9,8 +12,8 @@ export interface Document {
 }
 
 /**
- * `score` ranks: `words` + 4 x the matched share, `cosine` of the best passage, or the sum with 20 x cosine. The passage to
- * show is `text.slice(start, end)`. Offsets are in units of JavaScript's strings.
+ * `score` ranks: `words` + 4 x the matched share, `cosine` of the best passage, or the sum, with the cosine scaled by
+ * the model's own. The passage to show is `text.slice(start, end)`. Offsets are in units of JavaScript's strings.
  */
 export interface Hit {
   id: string;
@@ -62,7 +65,7 @@ export interface SearchOptions {
 /** Of blocks of 256 documents, each of which is written completely or not at all; an abort ends before the next one. */
 export interface WriteOptions {
   onProgress?: (progress: { done: number; total: number }) => void;
-  signal?: AbortSignal;
+  signal?: Global<"AbortSignal", { readonly aborted: boolean }>;
 }
 
 /** An intact index of another model: opened without an encoder, `SearchIndex.rebuild` encodes its documents again. */
@@ -115,9 +118,10 @@ export class SearchIndex {
  * @throws EncoderError damaged, or no search.wasm.
  */
 export function openIndex(
-  source: string | URL | Uint8Array | null,
+  source: Address | Uint8Array | null,
   encoder: Encoder | null,
   options?: {
-    wasm?: string | URL | BufferSource | WebAssembly.Module; fetch?: (url: string | URL) => Promise<Response>; check?: boolean;
+    wasm?: Address | ArrayBuffer | ArrayBufferView | Module; fetch?: (url: Address) => Promise<Global<"Response">>;
+    check?: boolean;
   },
 ): Promise<SearchIndex>;

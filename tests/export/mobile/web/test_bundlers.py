@@ -36,6 +36,7 @@ PACKAGES = {
 }
 SCRIPTS = {"vite": "vite/bin/vite.js", "webpack": "webpack-cli/bin/cli.js", "esbuild": "esbuild/bin/esbuild",
            "rollup": "rollup/dist/bin/rollup"}  # fmt: skip
+COMPILER = {"typescript": ["typescript@5.9.3"]}
 # Tools that leave the runtime's other file where it is.
 UNCOPIED = ("esbuild", "bun", "rollup")
 TEXTS = ["a cat sat", "the dog ran to the house", ""]
@@ -60,16 +61,17 @@ def tools(name: str) -> Path:
     """The folder of a tool's packages, fetched once; skips the test where they cannot be."""
     if shutil.which("npm") is None or shutil.which("node") is None:
         pytest.skip("npm and node not found: apt-get install npm")
+    packages = {**PACKAGES, **COMPILER}[name]
 
     def install(stage: Path) -> None:
         # Scripts of packages only look for programs of this platform, which are packages of their own.
-        command = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", *PACKAGES[name]]
+        command = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", *packages]
         if subprocess.run(command, cwd=stage, check=False).returncode:
-            raise MsdcError(f"npm cannot fetch {PACKAGES[name][0]}")
+            raise MsdcError(f"npm cannot fetch {packages[0]}")
 
     try:
         npm.runtime_folder()
-        return cached_folder(name, {"packages": PACKAGES[name], "format": 2}, install) / "node_modules"
+        return cached_folder(name, {"packages": packages, "format": 2}, install) / "node_modules"
     except MsdcError as error:
         pytest.skip(str(error))
 
@@ -242,3 +244,55 @@ def test_a_servers_build_of_a_page(bundles, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     command = ["node", str(tmp_path / "dist/main.cjs")]
     same(json.loads(run(*command)), bundles[True])
+
+
+TYPED_APP = """
+import { Encoder, topK, type Hit } from "app-model";
+import { openIndex, type SearchIndex } from "app-model/search.js";
+export async function run(vectors: readonly Float32Array[]): Promise<[Hit[], string, SearchIndex]> {
+  const encoder = await Encoder.load("/bundle", { headers: { a: "b" }, onProgress: ({ loaded, total }) => void (loaded / total) });
+  const index = await openIndex(null, encoder, { wasm: new Uint8Array(8) });
+  await index.update([{ id: 1, text: "a cat sat", year: 2026 }]);
+  const [hit] = await index.search("cat", { top: 3 });
+  return [topK(await encoder.encode("cat"), vectors), hit!.passage, index];
+}
+"""
+# What only projects with a browser's types can write, and what they must not.
+TYPED_PAGE = """
+import { Encoder, type LoadOptions } from "app-model";
+const options: LoadOptions = {
+  signal: new AbortController().signal, headers: new Headers(), worker: () => new Worker("encoder.js"),
+  fetch: async (url, init) => { init.signal?.throwIfAborted(); return fetch(url, { ...init, credentials: "include" }); },
+};
+export const loaded = Encoder.load(new URL("/bundle", location.href), options);
+// @ts-expect-error a response is meant
+export const wrong: LoadOptions = { fetch: async () => 1 };
+// @ts-expect-error a signal is meant
+export const no_signal: LoadOptions = { signal: 1 };
+"""
+
+
+@pytest.mark.parametrize("modules", ["esnext bundler", "node16 node16", "nodenext nodenext"])
+@pytest.mark.parametrize("library", ["es2022", "es2022,dom", "es2022,webworker"])
+def test_types_compile_in_every_project(tmp_path, modules, library):
+    """Also in one without a browser's types (Node, workers of a cloud)."""
+    compiler = tools("typescript") / "typescript/bin/tsc"
+    template = Path(npm.__file__).parent / "template"
+    package = tmp_path / "node_modules/app-model"
+    package.mkdir(parents=True)
+    for name in ("msdc.d.ts", "search.d.ts", "package.json"):
+        content = (template / name).read_text(encoding="utf-8").replace("{{optional}}", "true")
+        (package / name).write_text(content, encoding="utf-8")
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    (tmp_path / "app.ts").write_text(TYPED_APP)
+    files = ["app.ts"]
+    if library == "es2022,dom":
+        (tmp_path / "page.ts").write_text(TYPED_PAGE)
+        files.append("page.ts")
+    module, resolution = modules.split()
+    options = ["--strict", "--noEmit", "--noUncheckedIndexedAccess", "--exactOptionalPropertyTypes", "--target", "es2022",
+               "--lib", library, "--module", module, "--moduleResolution", resolution]  # fmt: skip
+    done = subprocess.run(
+        ["node", compiler, *options, *files], cwd=tmp_path, check=False, text=True, capture_output=True
+    )
+    assert done.returncode == 0, done.stdout

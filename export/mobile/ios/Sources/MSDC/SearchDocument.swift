@@ -16,7 +16,7 @@ public struct Document: Sendable, Equatable {
 }
 
 /// A document that matches. `score` ranks it: `words` (BM25 x coverage of the query's words) + 4 x the matched share,
-/// `cosine` of its best passage, or the sum with 20 x cosine. `passage` is the part to show, `matches` are the places of
+/// `cosine` of its best passage, or the sum, with the cosine scaled. `passage` is the part to show, `matches` are the places of
 /// the query's words as offsets in `document.text.unicodeScalars`, and `count` is the number of documents with the same
 /// words, of which this is the best.
 public struct Found: Sendable, Equatable {

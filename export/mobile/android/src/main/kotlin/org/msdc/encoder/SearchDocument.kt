@@ -5,7 +5,7 @@ data class Document(val id: String, val text: String, val title: String = "", va
 
 /**
  * A document that matches. [score] ranks it: [words] (BM25 x coverage of the query's words) + 4 x the matched share,
- * [cosine] of its best passage, or the sum with 20 x cosine. `document.text.substring(start, end)` is the passage to
+ * [cosine] of its best passage, or the sum, with the cosine scaled. `document.text.substring(start, end)` is the passage to
  * show, [matches] are the places of the query's words (`document.text.substring(match)`), and [count] is the number of
  * documents with the same words, of which this is the best.
  */
