@@ -250,7 +250,8 @@ TYPED_APP = """
 import { Encoder, topK, type Hit } from "app-model";
 import { openIndex, type SearchIndex } from "app-model/search.js";
 export async function run(vectors: readonly Float32Array[]): Promise<[Hit[], string, SearchIndex]> {
-  const encoder = await Encoder.load("/bundle", { headers: { a: "b" }, onProgress: ({ loaded, total }) => void (loaded / total) });
+  const onProgress = ({ loaded, total }: { loaded: number; total: number }) => void (loaded / total);
+  const encoder = await Encoder.load("/bundle", { headers: { a: "b" }, onProgress });
   const index = await openIndex(null, encoder, { wasm: new Uint8Array(8) });
   await index.update([{ id: 1, text: "a cat sat", year: 2026 }]);
   const [hit] = await index.search("cat", { top: 3 });
@@ -262,7 +263,7 @@ TYPED_PAGE = """
 import { Encoder, type LoadOptions } from "app-model";
 const options: LoadOptions = {
   signal: new AbortController().signal, headers: new Headers(), worker: () => new Worker("encoder.js"),
-  fetch: async (url, init) => { init.signal?.throwIfAborted(); return fetch(url, { ...init, credentials: "include" }); },
+  fetch: async (url, init) => (init.signal?.throwIfAborted(), fetch(url, { ...init, credentials: "include" })),
 };
 export const loaded = Encoder.load(new URL("/bundle", location.href), options);
 // @ts-expect-error a response is meant
@@ -290,8 +291,9 @@ def test_types_compile_in_every_project(tmp_path, modules, library):
         (tmp_path / "page.ts").write_text(TYPED_PAGE)
         files.append("page.ts")
     module, resolution = modules.split()
-    options = ["--strict", "--noEmit", "--noUncheckedIndexedAccess", "--exactOptionalPropertyTypes", "--target", "es2022",
-               "--lib", library, "--module", module, "--moduleResolution", resolution]  # fmt: skip
+    options = ["--strict", "--noEmit", "--noUncheckedIndexedAccess", "--exactOptionalPropertyTypes",
+               "--target", "es2022", "--lib", library, "--module", module,
+               "--moduleResolution", resolution]  # fmt: skip
     done = subprocess.run(
         ["node", compiler, *options, *files], cwd=tmp_path, check=False, text=True, capture_output=True
     )
