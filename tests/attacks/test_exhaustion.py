@@ -54,7 +54,7 @@ def test_loading_without_memory_accuses_no_file(extra):
 def test_a_batch_without_memory_is_one_line(tmp_path):
     (tmp_path / "texts.txt").write_text("".join(f"text {i}\n" for i in range(200_000)))
     done = limited(
-        8, "encode", tiny.bundle(), "-i", tmp_path / "texts.txt", "-o", tmp_path / "x.npy", "--runtime", "onnx"
+        1, "encode", tiny.bundle(), "-i", tmp_path / "texts.txt", "-o", tmp_path / "x.npy", "--runtime", "onnx"
     )
     assert done.returncode == 1 and "out of memory" in done.stderr and "Traceback" not in done.stderr, done.stderr
     assert not (tmp_path / "x.npy").exists()

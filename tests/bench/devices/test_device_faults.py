@@ -176,7 +176,9 @@ def test_hung_runner_is_ended_at_its_time_limit(clean, tiny_bundle, tmp_path, mo
 def test_hung_runner_on_a_device_without_timeout(clean, tiny_bundle, tmp_path, monkeypatch):
     # The host's own limit ends it there, whatever the device offers.
     monkeypatch.setattr(adb_device, "GRACE_S", 1.0)
-    monkeypatch.setattr(adb_device, "_start_line", lambda runner, limit: f"\necho $$ > pid; ./{runner.program.name}")
+    monkeypatch.setattr(
+        adb_device, "_start_line", lambda runner, limit, clock: f"\necho $$ > pid; ./{runner.program.name}"
+    )
     assert "stopped" in str(fails(clean, tiny_bundle, script(tmp_path, "sleep 600"), timeout_s=2))
 
 

@@ -93,7 +93,7 @@ def test_name_of_a_runner_is_no_shell_code(tmp_path, name, monkeypatch):
     program = tmp_path / name
     program.write_text("#!/bin/sh\necho ran $#\n")
     program.chmod(0o755)
-    line = _start_line(own_runner(program), 5)
+    line = _start_line(own_runner(program), 5, "wall")
     assert run_tool(["/bin/sh", "-c", line], "start", cwd=tmp_path).strip() == "ran 1"
     assert not (tmp_path / "owned").exists()
 
@@ -106,7 +106,7 @@ def test_name_of_a_runner_is_no_shell_code(tmp_path, name, monkeypatch):
 )  # fmt: skip
 def test_broken_device_loses_no_result_of_another(tiny_bundle, error):
     class Good:
-        kind = spec = "good"
+        kind, spec, label = "good", "good", ""
         runs_in_parallel = False
 
         def run(self, *_):
