@@ -281,6 +281,11 @@ class Conditions(Record):
     cool_below_c: float | None = None
     clusters: tuple[Cluster, ...] = Field(default=(), description="the fastest first; empty: unknown")
 
+    @property
+    def pinned_to(self) -> str:
+        """The CPUs that were requested and given, as words of a place: "CPUs 4,5"; empty: none were requested."""
+        return f"CPUs {','.join(map(str, self.cpus))}" if self.pinned else ""
+
 
 class DeviceRun(Record):
     """One artifact on one device. `load`, `init` and `first` are in the clock's unit: milliseconds or instructions."""
@@ -327,9 +332,7 @@ class DeviceRun(Record):
     @property
     def pinned_to(self) -> str:
         """The CPUs that the run was restricted to, as words of a place: "CPUs 4,5"; empty: to none."""
-        if self.conditions is None or not self.conditions.pinned:
-            return ""
-        return f"CPUs {','.join(map(str, self.conditions.cpus))}"
+        return "" if self.conditions is None else self.conditions.pinned_to
 
     @property
     def title(self) -> str:

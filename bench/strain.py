@@ -61,8 +61,8 @@ def _heat(observed: Sequence[DeviceState]) -> list[str]:
     # One of each kind is enough: phones have dozens of sensors in their processors.
     hottest = sorted(highest.items(), key=lambda row: -row[1])
     kinds = (lambda n: n == "battery", lambda n: _is_zone(n, SKIN), lambda n: n != "battery" and not _is_zone(n, SKIN))
-    shown = [next((row for row in hottest if of_kind(row[0])), None) for of_kind in kinds]
-    return [f"{name} {celsius:.0f} °C" for name, celsius in filter(None, shown)]
+    highest_of_kinds = [next((row for row in hottest if of_kind(row[0])), None) for of_kind in kinds]
+    return [f"{name} {celsius:.0f} °C" for name, celsius in filter(None, highest_of_kinds)]
 
 
 def strain(run: DeviceRun) -> list[str]:

@@ -213,12 +213,12 @@ def locate_bundle(name: str | Path) -> Path:
     if hub_id is None:
         return Path(name)
     # The first file decides what is downloaded; the commit is the same, whatever is pushed meanwhile.
-    first = (MANIFEST_FILE, "config.json", "modules.json")
+    descriptions = (MANIFEST_FILE, "config.json", "modules.json")
     sizes = hub_sizes(str(name))
-    for file in first:
+    for file in descriptions:
         if sizes.get(file, 0) > MAX_MANIFEST_BYTES:
             raise InputError(f"{name}: {file} has {sizes[file]:,} bytes, more than the {MAX_MANIFEST_BYTES:,} allowed")
-    folder = download(str(name), first)
+    folder = download(str(name), descriptions)
     listed = read_manifest(folder, str(name)).files
     commit = f"{hub_id}@{folder.name}"
     sizes = hub_sizes(commit)

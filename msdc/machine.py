@@ -86,8 +86,8 @@ def quota_threads() -> int | None:
 
 def _stated_threads() -> int | None:
     """OMP_NUM_THREADS, by which schedulers and workers bound every library; of a list for nested regions the first."""
-    first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return int(first) if first.isascii() and first.isdecimal() and int(first) > 0 else None
+    outermost = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return int(outermost) if outermost.isascii() and outermost.isdecimal() and int(outermost) > 0 else None
 
 
 def memory_mib() -> float:

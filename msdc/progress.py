@@ -146,4 +146,4 @@ def _write(message: str) -> None:
         if stream is not None:  # `print` would take standard output for None
             print(printable(message), file=stream, flush=True)
     except (AttributeError, ValueError, OSError):
-        return  # closed: nobody reads it
+        return  # closed

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -149,6 +150,10 @@ class MatchedWords:
         both = [match(plan, True) for plan in plans]
         self._matches: dict[Mode, list[dict[int, WordMatch]]] = {"words": by_words, "both": both}
 
+    def close(self) -> None:
+        """Free the memory of the words."""
+        self._database.close()
+
     def scores(self, mode: Mode, cosine_QM: np.ndarray, cosines: tuple[float, float] | None = None) -> np.ndarray:
         """The score of every document for every query by which a search ranks, [Q, M].
 
@@ -174,9 +179,9 @@ def relevance_scores(
     cosines: tuple[float, float] | None = None,
 ) -> dict[Mode, np.ndarray]:
     """`MatchedWords.scores` in the modes of words and of both."""
-    matched = MatchedWords(documents, queries)
     modes: tuple[Mode, ...] = ("words", "both")
-    return {mode: matched.scores(mode, cosine_QM, cosines) for mode in modes}
+    with closing(MatchedWords(documents, queries)) as matched:
+        return {mode: matched.scores(mode, cosine_QM, cosines) for mode in modes}
 
 
 def vector_scores(

@@ -47,7 +47,7 @@ def device_class(kind: str) -> type[Device]:
 def open_devices(specs: str) -> list[Device]:
     """Devices of a comma-separated list (`host,adb:XYZ=left,emulator:a53`), or of `all`; duplicates are dropped.
 
-    What follows an equals sign is the device's label, which tells it from others of its name.
+    A label after an equals sign distinguishes a device from others of its name.
     """
     names = [part.strip() for part in specs.split(",") if part.strip()]
     if "all" in names:

@@ -544,7 +544,7 @@ def run_remote(
             os=f"Android {release}" if release else "",
             emulated=emulated is not None or virtual,
         )
-        # An emulated phone of ours is a new one in every run.
+        # The emulator starts a new phone in every run.
         info = info.model_copy(update={"identity": "" if emulated else hash_serial(serial_number(adb, facts))})
         noted = [*notes, *([VIRTUAL_NOTE] if virtual else [])]
         run = protocol.device_run(job, answer, info, runner, before=before, after=after, notes=noted)

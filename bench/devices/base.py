@@ -245,12 +245,13 @@ def run_devices(
 
 
 def _indistinguishable(measured: Sequence[tuple[Device, Sequence[DeviceRun]]]) -> list[str]:
-    """One line per phone whose runs could not be told from another's of the same name."""
-    first: dict[tuple[str, str, str], Device] = {}
+    """One line per phone whose runs cannot be distinguished from another's of the same name."""
+    device_by_identity: dict[tuple[str, str, str], Device] = {}
     lines = []
     for device, runs in measured:
         for run in runs[:1] if device.kind == "adb" else ():
-            earlier = first.setdefault((run.device.kind, run.device.name, run.device.identity), device)
+            identity = (run.device.kind, run.device.name, run.device.identity)
+            earlier = device_by_identity.setdefault(identity, device)
             if earlier is not device:
                 lines.append(f"{earlier.spec} and {device.spec} have one name and serial number: give them labels "
                              f"({device.spec}=LABEL)")  # fmt: skip

@@ -430,7 +430,7 @@ def _conditions(conditions: Conditions | None) -> str | None:
     """What a run was measured under, and the device's clusters, as "2 x 2,850 MHz"; None where nothing is known."""
     if conditions is None:
         return None
-    words = [f"pinned to CPUs {','.join(map(str, conditions.cpus))}"] if conditions.pinned else []
+    words = [f"pinned to {conditions.pinned_to}"] if conditions.pinned else []
     words += [f"pauses of {conditions.cooldown_s:g} s"] if conditions.cooldown_s else []
     words += [f"cooled below {conditions.cool_below_c:g} °C"] if conditions.cool_below_c is not None else []
     words += [f"{len(cluster.cpus)} x {cluster.top_mhz:,.0f} MHz" for cluster in conditions.clusters]

@@ -1,7 +1,9 @@
 """A private adb server and one emulated phone for all tests that need a device."""
 
 import os
+import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,7 @@ from msdc.bench.devices.emulator import EmulatorMachine, free_port
 from msdc.bench.devices.emulator_image import PROGRAMS, create_image
 from msdc.bench.devices.web.browser import ENGINES
 from msdc.bench.system_programs import PACKAGES, missing_programs
+from msdc.bench.toolchain.build import build_runner
 from msdc.errors import MsdcError
 from msdc.export.mobile.web.npm import runtime_folder
 
@@ -29,6 +32,19 @@ def adb_server():
         del os.environ["ANDROID_ADB_SERVER_PORT"]
     else:
         os.environ["ANDROID_ADB_SERVER_PORT"] = before
+
+
+@pytest.fixture(scope="session")
+def runner(tmp_path_factory) -> Path:
+    """The native runner of this machine, which a pushed script starts where its libraries are."""
+    try:
+        program = build_runner("onnx").program
+    except MsdcError as error:
+        pytest.skip(f"no native runner here: {error}")
+    script = tmp_path_factory.mktemp("runner") / "msdc-runner"
+    script.write_text(f'#!/bin/sh\nexec {shlex.quote(str(program))} "$@"\n')
+    script.chmod(0o755)
+    return script
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ In the place of adb is a program whose device is a shell of this machine, with a
 
 import math
 import os
-import shlex
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from msdc.bench.devices.adb import SCRIPT, AdbDevice, attached, choose_serial, p
 from msdc.bench.devices.emulator import EmulatorMachine
 from msdc.bench.options import BenchSettings
 from msdc.bench.result import hash_serial
-from msdc.bench.toolchain.build import build_runner
 from msdc.errors import InputError, MsdcError
 
 NOISE = "printf 'WARNING: linker: a=b unused DT entry\\n\\033[0m\\303\\250 \\377\\376 \\0 error: none\\n'"
@@ -79,19 +77,6 @@ def garbled(tmp_path, monkeypatch):
 
     put.desk, put.count = desk, count
     return put
-
-
-@pytest.fixture(scope="module")
-def runner(tmp_path_factory) -> Path:
-    """The native runner of this machine, which a pushed script starts where its libraries are."""
-    try:
-        program = build_runner("onnx").program
-    except MsdcError as error:
-        pytest.skip(f"no native runner here: {error}")
-    script = tmp_path_factory.mktemp("runner") / "msdc-runner"
-    script.write_text(f'#!/bin/sh\nexec {shlex.quote(str(program))} "$@"\n')
-    script.chmod(0o755)
-    return script
 
 
 def measured(bundle: Path, runner: Path):

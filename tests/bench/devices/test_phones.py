@@ -4,7 +4,6 @@ In the place of adb is a program whose phones are shells of this machine, with a
 """
 
 import os
-import shlex
 from pathlib import Path
 
 import pytest
@@ -24,23 +23,9 @@ from msdc.bench.devices.adb import (
 )
 from msdc.bench.options import BenchSettings
 from msdc.bench.result import BenchFile, hash_serial
-from msdc.bench.toolchain.build import build_runner
 from msdc.errors import InputError, MsdcError
 
 QUICK = {"tasks": (), "lengths": (4,), "runs": 1, "warmup": 0, "from_text": False, "timeout_s": 60, "runtime": "onnx"}
-
-
-@pytest.fixture(scope="module")
-def runner(tmp_path_factory) -> Path:
-    """The native runner of this machine, which a pushed script starts where its libraries are."""
-    try:
-        program = build_runner("onnx").program
-    except MsdcError as error:
-        pytest.skip(f"no native runner here: {error}")
-    script = tmp_path_factory.mktemp("runner") / "msdc-runner"
-    script.write_text(f'#!/bin/sh\nexec {shlex.quote(str(program))} "$@"\n')
-    script.chmod(0o755)
-    return script
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ export class EncoderError extends Error {}
 export type Global<Name extends string, Absent = object> = typeof globalThis extends {
   [name in Name]: { prototype: infer Type };
 } ? Type : Absent;
-type Signal = Global<"AbortSignal", { readonly aborted: boolean }>;
+export type Signal = Global<"AbortSignal", { readonly aborted: boolean }>;
 type Worker = Global<"Worker">;
-type Address = string | Global<"URL", { readonly href: string }>;
+export type Address = string | Global<"URL", { readonly href: string }>;
 type Init = typeof globalThis extends { fetch: (address: never, init?: infer Type) => unknown } ? NonNullable<Type> : object;
 
 export interface LoadOptions {

@@ -1,6 +1,5 @@
-import { type Encoder, EncoderError, type Global } from "./msdc.js";
+import { type Address, type Encoder, EncoderError, type Global, type Signal } from "./msdc.js";
 
-type Address = string | Global<"URL", { readonly href: string }>;
 type Module = typeof globalThis extends { WebAssembly: { Module: { prototype: infer Type } } } ? Type : object;
 
 /** A document: its text with an id, a title, and values to filter by. */
@@ -65,7 +64,7 @@ export interface SearchOptions {
 /** Of blocks of 256 documents, each of which is written completely or not at all; an abort ends before the next one. */
 export interface WriteOptions {
   onProgress?: (progress: { done: number; total: number }) => void;
-  signal?: Global<"AbortSignal", { readonly aborted: boolean }>;
+  signal?: Signal;
 }
 
 /** An intact index of another model: opened without an encoder, `SearchIndex.rebuild` encodes its documents again. */
