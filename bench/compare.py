@@ -342,6 +342,11 @@ def compare_results(old: BenchFile, new: BenchFile, seed: int = 0) -> list[Compa
         if loads[0] is not None and loads[1] is not None and abs(loads[0] - loads[1]) > BUSIER:
             notes.append(f"other work on the machine differed: load average {loads[0]:.1f}, then {loads[1]:.1f}")
             doubts += [notes[-1]] if loads[1] > loads[0] else []
+        fixed = [run.conditions is not None and run.conditions.fixed_performance is not None
+                 and run.conditions.fixed_performance.enabled for run in (was, now)]  # fmt: skip
+        if fixed[0] != fixed[1]:
+            notes.append(f"only the {'new' if fixed[1] else 'earlier'} result is of Android's fixed performance mode")
+            doubts.append(notes[-1])
         strained = [f"the phone was {reason} in the {which} result"
                     for which, runs in (("earlier", old_runs), ("new", new_runs))
                     for reason in dict.fromkeys(reason for run in runs for reason in strain(run))]  # fmt: skip

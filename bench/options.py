@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -13,6 +13,10 @@ from msdc.options import AnyPath, Names, Options
 
 # A length counts the two special ids, so it is at least 2.
 Lengths = Annotated[Sequence[Annotated[int, Field(ge=2)]], AfterValidator(lambda n: tuple(sorted(set(n))))]
+
+
+# The value of `affinity` that lets the device choose.
+BIG = "big"
 
 
 class BenchSettings(Options):
@@ -37,7 +41,9 @@ class BenchSettings(Options):
         default=None, ge=1, description="dimensions of the tasks' vectors; None: the bundle's own"
     )
     from_text: bool = Field(default=True, description="also time tokenization and the whole path from text to vector")
-    affinity: Sequence[int] = Field(default=(), description="CPU numbers to run on; empty: any")
+    affinity: Sequence[int] | Literal["big"] = Field(
+        default=(), description="CPU numbers to run on, or big: the cores of the highest top frequency; empty: any"
+    )
     cooldown_s: float = Field(default=0.0, ge=0, le=1e6, description="seconds to pause before each length")
     cool_below: float | None = Field(
         default=None, ge=20, le=60, description="wait until battery and skin of a phone (adb) are below so many °C"
@@ -62,6 +68,11 @@ class BenchSettings(Options):
     def runtimes(self) -> tuple[RuntimeName, ...]:
         """The named runtimes; empty: all that the bundle holds."""
         return expand(self.runtime) if self.runtime else ()
+
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        """The CPU numbers of `affinity`, each once; empty for any, and for `big` until a device has chosen them."""
+        return () if isinstance(self.affinity, str) else tuple(sorted(set(self.affinity)))
 
 
 class BenchOptions(BenchSettings):

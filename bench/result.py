@@ -104,7 +104,8 @@ class DeviceInfo(Record):
 class DeviceState(Record):
     """Battery, temperatures and frequencies; None where the device does not report them.
 
-    Per processor `cpu_mhz` is its frequency, `cpu_limit_mhz` what the system allows now, `cpu_top_mhz` its highest.
+    Per processor of `cpus` (empty: of all, from 0 on) `cpu_mhz` is its frequency, `cpu_limit_mhz` what the system
+    allows now, `cpu_top_mhz` its highest. A processor that is switched off has none.
     During a run temperatures and frequencies are the highest that were seen, limits the lowest.
     """
 
@@ -112,12 +113,14 @@ class DeviceState(Record):
     battery_c: float | None = None
     charging: bool | None = None
     thermal_c: dict[str, float] = Field(default_factory=dict)
+    cpus: tuple[Natural, ...] = ()
     cpu_mhz: tuple[float, ...] = ()
     cpu_limit_mhz: tuple[float, ...] = ()
     cpu_top_mhz: tuple[float, ...] = ()
     power_save: bool | None = Field(default=None, description="the system's battery saver is on")
     thermal_status: int | None = Field(default=None, description="Android's, 0 (none) to 6 (shutdown)")
     load_1min: float | None = Field(default=None, description="load average: other work on the machine")
+    unreadable: tuple[str, ...] = Field(default=(), description="what was asked for and is not reported")
 
 
 # Of the median. An idle machine stays under 10 %; other work on it, or heat, spreads them over half of the median.
@@ -272,6 +275,13 @@ class Cluster(Record):
     top_mhz: float
 
 
+class FixedPerformance(Record):
+    """Android's fixed performance mode: clocks that the phone holds for long, of all its apps."""
+
+    enabled: bool = Field(description="False: the phone refused it")
+    limit_mhz: tuple[float, ...] = Field(default=(), description="per processor, what the mode allows it")
+
+
 class Conditions(Record):
     """Under what a run was measured. `cpus` are those that the system let the runner use, as it reported them back."""
 
@@ -280,6 +290,7 @@ class Conditions(Record):
     cooldown_s: float = 0.0
     cool_below_c: float | None = None
     clusters: tuple[Cluster, ...] = Field(default=(), description="the fastest first; empty: unknown")
+    fixed_performance: FixedPerformance | None = Field(default=None, description="None: the system has no such mode")
 
     @property
     def pinned_to(self) -> str:

@@ -65,6 +65,15 @@ def _heat(observed: Sequence[DeviceState]) -> list[str]:
     return [f"{name} {celsius:.0f} °C" for name, celsius in filter(None, highest_of_kinds)]
 
 
+def _tops(run: DeviceRun, state: DeviceState) -> tuple[float, ...]:
+    """The frequencies that the processors of `state` may have without throttling."""
+    fixed = run.conditions.fixed_performance if run.conditions is not None else None
+    if fixed is not None and fixed.limit_mhz and state is not run.state_before:
+        return fixed.limit_mhz
+    # What is sampled during a run does not repeat what never changes.
+    return next((other.cpu_top_mhz for other in (state, *states(run)) if other.cpu_top_mhz), ())
+
+
 def strain(run: DeviceRun) -> list[str]:
     """Why the times of a phone may be too high, in words after "it was"; empty for a cool one and for computers."""
     if not may_be_phone(run) or run.clock != "wall":
@@ -73,8 +82,9 @@ def strain(run: DeviceRun) -> list[str]:
     if heat := _heat(observed):
         reasons.append(f"hot ({', '.join(heat)})")
     status = max((state.thermal_status or 0 for state in observed), default=0)
-    limits = [(limit, top) for state in observed
-              for limit, top in zip(state.cpu_limit_mhz, state.cpu_top_mhz, strict=False) if top]  # fmt: skip
+    limits = [
+        pair for state in observed for pair in zip(state.cpu_limit_mhz, _tops(run, state), strict=False) if pair[1]
+    ]
     lowest = min(limits, key=lambda pair: pair[0] / pair[1], default=None)
     if lowest is not None and lowest[0] < LEAST_LIMIT * lowest[1]:
         reasons.append(f"throttled (a core was limited to {lowest[0]:,.0f} of {lowest[1]:,.0f} MHz)")

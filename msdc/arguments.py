@@ -38,7 +38,8 @@ def coerce_argument(name: str, value: Any, hint: Any) -> Any:
     choices = [choice for member in members if get_origin(member) is Literal for choice in get_args(member)]
     if kinds <= {Literal, NoneType} and not (value is None and NoneType in kinds) and value not in choices:
         raise InputError(f"`{name}` {value!r} is unknown{did_you_mean(str(value), map(str, choices))}")
-    if Sequence in kinds and str not in kinds and isinstance(value, str | os.PathLike | int):
+    lone = isinstance(value, str | os.PathLike | int) and value not in choices
+    if Sequence in kinds and str not in kinds and lone:
         return (value,)
     if kinds <= ONE and not isinstance(value, str | os.PathLike | NoneType):
         raise InputError(f"`{name}` takes one text or path, not {type(value).__name__}")

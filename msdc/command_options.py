@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args, get_origin
 
 import click
 
@@ -94,15 +94,17 @@ encode_options = combined(
 )  # fmt: skip
 
 
-class Numbers(click.ParamType[tuple[int, ...]]):
-    """Comma-separated whole numbers, as a tuple of int."""
+class Numbers(click.ParamType[tuple[int, ...] | str]):
+    """Comma-separated whole numbers, as a tuple of int, or one of `words`."""
 
-    name = "N,N"
+    def __init__(self, words: Sequence[str] = ()) -> None:
+        self.words = words
+        self.name = "|".join([*words, "N,N"])
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...] | str:
         """Parse the text of an option; a tuple (a default) passes through."""
-        if isinstance(value, tuple):
-            return value
+        if isinstance(value, tuple) or value in self.words:
+            return cast("tuple[int, ...] | str", value)
         try:
             return tuple(int(part) for part in str(value).split(",") if part.strip())
         except ValueError:
@@ -115,7 +117,7 @@ def _kind(annotation: Any) -> Any:
     for hint in types:  # grows by what is inside of each
         types += [*get_args(hint), *filter(None, [get_origin(hint)])]
     if int in types and Sequence in types:
-        return Numbers()
+        return Numbers([value for value in types if isinstance(value, str)])
     if Literal in types:
         return click.Choice([value for value in types if isinstance(value, str)])
     return click.Path(path_type=Path) if Path in types else next((kind for kind in (int, float) if kind in types), str)

@@ -8,19 +8,31 @@ devices may be attached, so the serial is always given.
 from __future__ import annotations
 
 import contextlib
-import math
 import re
 import secrets
 import shlex
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from msdc.bench.devices import runner_protocol as protocol
 from msdc.bench.devices.base import Device, Job, collect_runs, open_jobs
+from msdc.bench.devices.state import (
+    DURING,
+    DURING_SCRIPT,
+    MARK,
+    SCRIPT,
+    States,
+    parse_during,
+    parse_facts,
+    parse_state,
+    with_affinity,
+    with_unreadable,
+)
 from msdc.bench.options import BenchSettings
-from msdc.bench.result import Clock, DeviceRun, DeviceState, hash_serial
+from msdc.bench.result import Clock, DeviceRun, DeviceState, FixedPerformance, hash_serial
 from msdc.bench.strain import surface_c
 from msdc.bench.system_programs import find, last_words, require_programs, run_tool
 from msdc.bench.toolchain.build import RunnerBuild, can_build, native_runner
@@ -33,7 +45,6 @@ from msdc.progress import say, track
 NETWORK_SERIAL = re.compile(r"^[\w.\-]+:\d+$")
 PLACES = ("/data/local/tmp", "/tmp")
 PREFIX = "msdc-run-"
-MARK = "msdc-state"
 # Added to the device's own limit: for start-up, for the answer, and for devices without `timeout`.
 GRACE_S = 20.0
 COME_BACK_S = 20.0
@@ -41,34 +52,6 @@ COME_BACK_S = 20.0
 DAMAGED = ("sha256 differs", "bytes where the manifest", "seal does not match")
 FOREIGN = ("exec format error", "syntax error", "not executable", "wrong elf class", "cannot execute",
            "invalid elf header")  # fmt: skip
-# One line per fact: path, equals sign, first line of the file. Absent sources print nothing.
-SCRIPT = """
-for f in /sys/class/thermal/thermal_zone*/type /sys/class/thermal/thermal_zone*/temp \\
-    /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq \\
-    /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_max_freq \\
-    /sys/devices/system/cpu/cpu[0-9]*/cpufreq/cpuinfo_max_freq /proc/loadavg; do
-    if [ -r "$f" ]; then echo "$f=$(head -n 1 "$f" 2>/dev/null)"; fi
-done
-if command -v dumpsys >/dev/null 2>&1; then
-    dumpsys battery 2>/dev/null | sed -n 's/^ *\\([a-zA-Z ]*\\): /dumpsys.\\1=/p'
-    dumpsys thermalservice 2>/dev/null | sed -n 's/^ *Thermal Status: /thermal_status=/p'
-fi
-if command -v settings >/dev/null 2>&1; then echo "low_power=$(settings get global low_power 2>/dev/null)"; fi
-true
-"""
-# The same of what changes while a runner works, every DURING_S seconds, by the shell alone: no process for each file.
-DURING_S, DURING = 2, "during.txt"
-DURING_SCRIPT = f"""
-( while sleep {DURING_S}; do
-    for f in /sys/class/thermal/thermal_zone*/type /sys/class/thermal/thermal_zone*/temp \\
-        /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq \\
-        /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_max_freq; do
-        if [ -r "$f" ] && read -r v < "$f"; then echo "$f=$v"; fi
-    done
-    echo {MARK}
-done ) > {DURING} 2>/dev/null &
-sampler=$!
-"""
 MOST_DURING_BYTES = 2_000_000
 # `cool_below`: how often a phone is asked, and how long it may take.
 COOL_EVERY_S, COOL_MOST_S = 10.0, 1800.0
@@ -90,8 +73,6 @@ VIRTUAL_HARDWARE = ("ranchu", "goldfish", "cutf_cvm", "vsoc")
 # Serial numbers that many phones of cheap makers state.
 NO_SERIALS = ("", "unknown", "null", "0", "0123456789abcdef", "1234567890abcdef", "default_serial")
 VIRTUAL_NOTE = "an Android virtual device: its times are those of the computer that runs it"
-# BatteryManager.BATTERY_STATUS_*
-DUMPSYS_STATUS = {"2": True, "3": False, "4": False, "5": True}
 
 
 class DeviceGone(MsdcError):
@@ -213,13 +194,18 @@ def disconnect(address: str, program: str) -> None:
         run_tool([program, "disconnect", address], "adb disconnect", timeout_s=30)
 
 
+# Android's mode for benchmarks, from 11 on. There is no way to ask whether it is on.
+FIXED_PERFORMANCE = "cmd power set-fixed-performance-mode-enabled"
+
+
 class RemoteFolder:
-    """A folder on the device. On exit, processes started in it are killed and it is removed."""
+    """A folder on the device. On exit, processes started in it are killed, it is removed, and the clocks are freed."""
 
     def __init__(self, adb: Adb, nonce: str) -> None:
         self.adb = adb
         self.name = f"{PREFIX}{nonce}"
         self.path = ""
+        self._is_fixed = False
 
     def __enter__(self) -> RemoteFolder:
         try:
@@ -265,6 +251,7 @@ class RemoteFolder:
             cleaned = self._cleanup() or (self.adb.come_back(COME_BACK_S) and self._cleanup())
         if not cleaned:
             line = f"{self.path or self.name} could not be removed from device {self.adb.serial}: it does not answer"
+            line += f"; end its fixed performance mode by `{FIXED_PERFORMANCE} false`" if self._is_fixed else ""
             if error is None:
                 raise MsdcError(line)
             error.args = (f"{error}; {line}",)
@@ -273,6 +260,7 @@ class RemoteFolder:
         # The shell that started the runner leads its process group and wrote its id to `pid`. (dash accepts no "--"
         # after a signal number; mksh and toybox need none.)
         script = f"""
+            {f"{FIXED_PERFORMANCE} false >/dev/null 2>&1" if self._is_fixed else ":"}
             for d in {" ".join(PLACES)}; do
                 f=$d/{self.name}
                 if [ -s $f/pid ]; then kill -9 -$(cat $f/pid) 2>/dev/null; fi
@@ -282,6 +270,18 @@ class RemoteFolder:
         with contextlib.suppress(DeviceGone):
             return self.adb.shell(script).code == 0
         return False
+
+    def fix_performance(self) -> tuple[FixedPerformance | None, str]:
+        """Ask Android for clocks that it holds, until the end of this folder: what it gave, and its words if it
+        refused; None where the system has no such mode."""
+        self._is_fixed = True  # the answer may be lost though the mode is on
+        done = self.adb.shell(f"command -v cmd >/dev/null 2>&1 || exit 127; {FIXED_PERFORMANCE} true")
+        if done.code == 0:
+            state = read_state(self.adb)
+            return FixedPerformance(enabled=True, limit_mhz=() if state is None else state.cpu_limit_mhz), ""
+        self._is_fixed = False
+        words = last_words(f"{done.output}\n{done.errors}")
+        return (None, "") if done.code == 127 else (FixedPerformance(enabled=False), words)
 
     def push(self, files: Sequence[Path], folder: str = "") -> None:
         """Copy files into the folder or one of its subfolders."""
@@ -319,74 +319,6 @@ def _start_line(runner: RunnerBuild, timeout_s: float, clock: Clock) -> str:
         exit $code"""
 
 
-def _number(facts: Mapping[str, str], path: str) -> float | None:
-    """The first number of a fact; None where it is absent, or none: broken sensors report nan."""
-    with contextlib.suppress(ValueError, IndexError):
-        number = float(facts.get(path, "").split()[0])
-        return number if math.isfinite(number) else None
-    return None
-
-
-def parse_facts(text: str) -> dict[str, str]:
-    """Lines of name, equals sign, value, between others: loaders and shells print their warnings anywhere."""
-    return {name.strip(): value.strip()[:100] for name, _, value in (line.partition("=") for line in text.splitlines())}
-
-
-def parse_state(text: str) -> DeviceState:
-    """The device state in the output of `SCRIPT`."""
-    facts = parse_facts(text)
-    thermal: dict[str, float] = {}
-    speeds: dict[str, dict[int, float]] = {"scaling_cur_freq": {}, "scaling_max_freq": {}, "cpuinfo_max_freq": {}}
-    for path in facts:
-        number = _number(facts, path)
-        if number is None:
-            continue
-        if match := re.fullmatch(r"(/sys/class/thermal/(thermal_zone\d{1,3}))/temp", path):
-            name = facts.get(f"{match[1]}/type", match[2])
-            # Zones report thousandths of a degree, with some vendors whole degrees. Two zones may share a type.
-            celsius = number / 1000 if abs(number) >= 1000 else number
-            thermal[name if name not in thermal else f"{name} {match[2]}"] = round(celsius, 2)
-        elif match := re.search(r"/cpu(\d{1,4})/cpufreq/(\w{1,32})$", path):
-            speeds.get(match[2], {})[int(match[1])] = number / 1000
-
-    def of_processors(name: str) -> tuple[float, ...]:
-        return tuple(speeds[name][cpu] for cpu in sorted(speeds[name]))
-
-    status, tenths = _number(facts, "thermal_status"), _number(facts, "dumpsys.temperature")
-    return DeviceState(
-        battery_percent=_number(facts, "dumpsys.level"),
-        battery_c=None if tenths is None else tenths / 10,
-        charging=DUMPSYS_STATUS.get(facts.get("dumpsys.status", "")),
-        thermal_c=thermal,
-        cpu_mhz=of_processors("scaling_cur_freq"),
-        cpu_limit_mhz=of_processors("scaling_max_freq"),
-        cpu_top_mhz=of_processors("cpuinfo_max_freq"),
-        power_save={"1": True, "0": False}.get(facts.get("low_power", "")),
-        thermal_status=None if status is None else int(status),
-        load_1min=_number(facts, "/proc/loadavg"),
-    )
-
-
-def _by_column(rows: Sequence[Sequence[float]], choose: Callable[..., float]) -> tuple[float, ...]:
-    """Of rows of equal length their highest or lowest values, column by column."""
-    longest = max(map(len, rows), default=0)
-    return tuple(choose(column) for column in zip(*(row for row in rows if len(row) == longest), strict=True))
-
-
-def parse_during(text: str) -> DeviceState | None:
-    """The states that `DURING_SCRIPT` wrote as one: the highest temperatures and frequencies, the lowest limits; None
-    where the run was shorter than a sample."""
-    observed = [parse_state(part) for part in text.split(MARK)[:-1]]
-    if not observed:
-        return None
-    zones = dict.fromkeys(name for state in observed for name in state.thermal_c)
-    return DeviceState(
-        thermal_c={zone: max(state.thermal_c[zone] for state in observed if zone in state.thermal_c) for zone in zones},
-        cpu_mhz=_by_column([state.cpu_mhz for state in observed], max),
-        cpu_limit_mhz=_by_column([state.cpu_limit_mhz for state in observed], min),
-    )
-
-
 def wait_until_cool(adb: Adb, below_c: float) -> None:
     """Wait until battery and skin of the phone are below `below_c` degrees Celsius.
 
@@ -413,7 +345,7 @@ def wait_until_cool(adb: Adb, below_c: float) -> None:
 def read_state(adb: Adb) -> DeviceState | None:
     """The device's state now; None where it cannot be read."""
     with contextlib.suppress(MsdcError):
-        return parse_state(adb.shell(SCRIPT, timeout_s=30).output)
+        return with_unreadable(parse_state(adb.shell(SCRIPT, timeout_s=30).output))
     return None
 
 
@@ -493,7 +425,7 @@ def _states_after(adb: Adb, folder: RemoteFolder) -> tuple[DeviceState | None, D
     script = f"{SCRIPT}\necho {MARK}\nhead -c {MOST_DURING_BYTES} {folder.path}/{DURING} 2>/dev/null\ntrue"
     with contextlib.suppress(MsdcError):
         now, _, written = adb.shell(script, timeout_s=60).output.partition(MARK)
-        return parse_state(now), parse_during(written)
+        return with_unreadable(parse_state(now)), parse_during(written)
     return None, None
 
 
@@ -530,10 +462,16 @@ def run_remote(
         if job.settings.cool_below is not None and emulated is None:
             wait_until_cool(adb, job.settings.cool_below)
         before = read_state(adb)
+        job = replace(job, settings=with_affinity(job.settings, before, f"device {adb.serial}"))
+        noted = [*notes, *([VIRTUAL_NOTE] if virtual else [])]
+        fixed: FixedPerformance | None = None
         with (
             tempfile.TemporaryDirectory(prefix="msdc-bench-") as local,
             RemoteFolder(adb, secrets.token_hex(8)) as folder,
         ):
+            if emulated is None:
+                fixed, words = folder.fix_performance()
+                noted += [f"the phone refused Android's fixed performance mode ({words})"] if words else []
             answer = _run_in(folder, clock, job, runner, Path(local))
             after, during = _states_after(adb, folder)
         info = protocol.device_info(
@@ -546,9 +484,9 @@ def run_remote(
         )
         # The emulator starts a new phone in every run.
         info = info.model_copy(update={"identity": "" if emulated else hash_serial(serial_number(adb, facts))})
-        noted = [*notes, *([VIRTUAL_NOTE] if virtual else [])]
-        run = protocol.device_run(job, answer, info, runner, before=before, after=after, notes=noted)
-        yield run.model_copy(update={"state_during": during})
+        yield protocol.device_run(
+            job, answer, info, runner, states=States(before, during, after), fixed_performance=fixed, notes=noted
+        )
 
 
 class AdbDevice(Device):

@@ -15,14 +15,15 @@ from pathlib import Path
 
 from msdc.bench.devices import runner_protocol as protocol
 from msdc.bench.devices.base import Device, Job, collect_runs, open_jobs
+from msdc.bench.devices.state import Watched, host_state, with_affinity
 from msdc.bench.options import BenchSettings
-from msdc.bench.result import DeviceInfo, DeviceRun, DeviceState
+from msdc.bench.result import DeviceInfo, DeviceRun
 from msdc.bench.system_programs import last_words
 from msdc.bench.toolchain.build import native_runner
 from msdc.errors import InputError, MsdcError
 from msdc.export.runtimes import RUNTIMES
 from msdc.extras import missing
-from msdc.machine import core_count, read_heat, read_machine, usable_cores
+from msdc.machine import core_count, read_machine, usable_cores
 from msdc.processes import end_of_signal, python_child, run_program
 from msdc.progress import say, track, warn
 
@@ -54,17 +55,14 @@ def host_info() -> DeviceInfo:
     )
 
 
-def host_state() -> DeviceState:
-    """Current load, temperatures and battery of this machine."""
-    return DeviceState(**read_heat())
-
-
-def check_cores(settings: BenchSettings) -> None:
-    """Refuse threads or CPU numbers that this process may not use."""
+def with_cores(settings: BenchSettings) -> BenchSettings:
+    """`settings` with the numbers of this machine's `big` cores; threads or CPUs that it may not use are refused."""
     if settings.threads > (cores := core_count()):
         raise InputError(f"`threads` {settings.threads}: this process may use {cores} core{'s' if cores > 1 else ''}")
-    if not set(settings.affinity) <= usable_cores():
-        raise InputError(f"`affinity` {','.join(map(str, settings.affinity))}: not all of them are usable here")
+    settings = with_affinity(settings, host_state(), "this machine", usable_cores())
+    if not set(settings.cpus) <= usable_cores():
+        raise InputError(f"`affinity` {','.join(map(str, settings.cpus))}: not all of them are usable here")
+    return settings
 
 
 def _answer(job: Job, where: str, command: Sequence[str], env: Mapping[str, str] | None = None) -> protocol.Answer:
@@ -94,7 +92,7 @@ class ThisMachine(Device):
         """See `Device.run`; a runtime whose package is missing is an error where it was requested, else one line."""
         if self.argument is not None:
             raise InputError(f"device {self.kind} takes no argument, got {self.argument!r}")
-        check_cores(settings)
+        settings = with_cores(settings)
         jobs = open_jobs(bundle, settings)
         runnable = [job for job in jobs if RUNTIMES[job.runtime].installed]
         for job in jobs:
@@ -132,9 +130,9 @@ class HostDevice(ThisMachine):
             why = f"measured through Python, not by the native runner: {error}"
             say(f"{where}: {why}")
             return run_python(job, (why,))
-        before = host_state()
-        answer = _answer(job, where, [str(runner.program.resolve())])
-        return protocol.device_run(job, answer, host_info(), runner, before=before, after=host_state())
+        with Watched() as watched:
+            answer = _answer(job, where, [str(runner.program.resolve())])
+        return protocol.device_run(job, answer, host_info(), runner, states=watched.states)
 
 
 class PythonDevice(ThisMachine):
@@ -147,9 +145,9 @@ def run_python(job: Job, notes: Sequence[str] = ()) -> DeviceRun:
     """Measure one artifact in a fresh process. `notes` are added to those of the result."""
     command, environment = python_child("msdc.bench.devices.python_worker")
     environment |= dict.fromkeys(THREAD_VARIABLES, str(job.settings.threads))
-    before = host_state()
-    answer = _answer(job, f"{job.runtime} on python", command, environment)
-    run = protocol.device_run(job, answer, host_info(), None, before=before, after=host_state())
+    with Watched() as watched:
+        answer = _answer(job, f"{job.runtime} on python", command, environment)
+    run = protocol.device_run(job, answer, host_info(), None, states=watched.states)
     noted = [*notes, PYTHON_NOTE]
     if run.memory is not None and run.memory.start.pss_mib is None:
         noted.append(PORTABLE_NOTE)

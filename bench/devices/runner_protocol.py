@@ -17,14 +17,14 @@ import numpy as np
 
 from msdc.bench.devices.base import Job
 from msdc.bench.devices.python_worker import ANSWER_FORMAT, DONE, ERROR
+from msdc.bench.devices.state import States, clusters_of
 from msdc.bench.result import (
     UNITS,
     Clock,
-    Cluster,
     Conditions,
     DeviceInfo,
     DeviceRun,
-    DeviceState,
+    FixedPerformance,
     Memory,
     MemoryPhase,
     Timing,
@@ -86,7 +86,7 @@ def write_request(job: Job, target: Path, bundle: str, folder: str, clock: Clock
         "cooldown_ms": round(settings.cooldown_s * 1000),
         # After the host's own limit, whose message is clearer.
         "deadline_s": int(settings.timeout_s) + 30,
-        "affinity": list(settings.affinity),
+        "affinity": settings.cpus,
         "embed_file": f"{folder}/{EMBED}" if job.tasks.loaded else "",
         "prompt": job.prompt,
         "answer_file": f"{folder}/{ANSWER}",
@@ -165,17 +165,9 @@ def _listed(cpus: Sequence[int]) -> str:
     return ",".join(map(str, cpus))
 
 
-def clusters_of(state: DeviceState | None) -> tuple[Cluster, ...]:
-    """The processors of a device by their top frequency, the fastest first; empty where it is unknown."""
-    by_mhz: dict[float, list[int]] = {}
-    for cpu, mhz in enumerate(state.cpu_top_mhz if state is not None else ()):
-        by_mhz.setdefault(mhz, []).append(cpu)
-    return tuple(Cluster(cpus=tuple(cpus), top_mhz=mhz) for mhz, cpus in sorted(by_mhz.items(), reverse=True))
-
-
 def device_run(
     job: Job, answer: Answer, device: DeviceInfo, runner: RunnerBuild | None, *,
-    before: DeviceState | None = None, after: DeviceState | None = None, notes: Sequence[str] = (),
+    states: States, fixed_performance: FixedPerformance | None = None, notes: Sequence[str] = (),
 ) -> DeviceRun:  # fmt: skip
     """The result of a run; `runner` is None for Python's. `load` is the program's, `init` the tokenizer's; files are
     read from a warm page cache.
@@ -198,12 +190,14 @@ def device_run(
         version = value["runtime_version"] or runner.version
         versions = {RUNTIMES[job.runtime].runs_with[0]: version} if version else {}
     cpus = tuple(value.get("cpus") or ())
-    requested = tuple(sorted(set(job.settings.affinity)))
+    requested = job.settings.cpus
     if requested and cpus and cpus != requested:
         notes = [*notes, f"CPUs {_listed(requested)} were requested, the system gave {_listed(cpus)}"]
+    if requested and len(cpus or requested) < value["threads"]:
+        notes = [*notes, f"{value['threads']} threads shared {len(cpus or requested)} CPUs"]
     conditions = Conditions(
         cpus=cpus, pinned=bool(requested), cooldown_s=job.settings.cooldown_s, cool_below_c=job.settings.cool_below,
-        clusters=clusters_of(before),
+        clusters=clusters_of(states.before), fixed_performance=fixed_performance,
     )  # fmt: skip
     return DeviceRun(
         conditions=conditions,
@@ -220,7 +214,8 @@ def device_run(
         pipeline=timing(value["pipeline"]),
         memory=Memory(**{name: _phase(kib) for name, kib in value["memory"].items()}),
         **job.scored(value["golden"]["ids"], golden_GD, vectors_UD),
-        state_before=before,
-        state_after=after,
+        state_before=states.before,
+        state_during=states.during,
+        state_after=states.after,
         notes=tuple(notes),
     )

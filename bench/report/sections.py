@@ -423,6 +423,7 @@ def _state(state: DeviceState | None) -> str | None:
     }  # fmt: skip
     words = [form.format(value) for form, value in parts.items() if value is not None]
     words += [f"{min(state.cpu_mhz):.0f} to {max(state.cpu_mhz):.0f} MHz"] if state.cpu_mhz else []
+    words += [f"not readable: {', '.join(state.unreadable)}"] if state.unreadable else []
     return ", ".join(words) or "unknown"
 
 
@@ -434,6 +435,8 @@ def _conditions(conditions: Conditions | None) -> str | None:
     words += [f"pauses of {conditions.cooldown_s:g} s"] if conditions.cooldown_s else []
     words += [f"cooled below {conditions.cool_below_c:g} °C"] if conditions.cool_below_c is not None else []
     words += [f"{len(cluster.cpus)} x {cluster.top_mhz:,.0f} MHz" for cluster in conditions.clusters]
+    if (fixed := conditions.fixed_performance) is not None:
+        words.append(f"fixed performance mode {'on' if fixed.enabled else 'refused'}")
     return ", ".join(words) or None
 
 

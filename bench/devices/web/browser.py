@@ -20,7 +20,8 @@ from pathlib import Path
 import psutil
 
 from msdc.bench.devices.base import Device
-from msdc.bench.devices.host import check_cores, host_info, host_state
+from msdc.bench.devices.host import host_info, with_cores
+from msdc.bench.devices.state import Watched
 from msdc.bench.devices.web.measurement import MIB, RUNTIME, Measurement
 from msdc.bench.devices.web.server import AnswerServer
 from msdc.bench.options import BenchSettings
@@ -224,7 +225,7 @@ class BrowserDevice(Device):
     def run(self, bundle: Path, settings: BenchSettings) -> list[DeviceRun]:
         """See `Device.run`."""
         engine = engine_of(self.argument)
-        check_cores(settings)
+        settings = with_cores(settings)
         measurement = Measurement(bundle, settings, self.spec)
         if settings.progress:
             say(f"bench {measurement.manifest.name} in {engine.title}")
@@ -236,8 +237,8 @@ class BrowserDevice(Device):
 
     def _measure(self, engine: Engine, measurement: Measurement) -> DeviceRun:
         version, files = engine.version(), measurement.files(PAGE)
-        before = host_state()
         with (
+            Watched() as watched,
             AnswerServer(files, lambda raw, _: (measurement.read(raw), {}), measurement.max_answer) as server,
             opened(engine, server.address) as browser,
         ):
@@ -251,6 +252,5 @@ class BrowserDevice(Device):
             engine.name,
             version,
             pss_mib=pss_mib,
-            before=before,
-            after=host_state(),
+            states=watched.states,
         )

@@ -20,7 +20,8 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from msdc.bench.devices.base import Device, Incomplete
-from msdc.bench.devices.web.measurement import RUNTIME, Hints, Measurement, PageAnswer
+from msdc.bench.devices.state import States
+from msdc.bench.devices.web.measurement import RUNTIME, Hints, Measurement, PageAnswer, battery_state
 from msdc.bench.devices.web.server import SILENCE_S, AnswerServer, json_bytes, plain
 from msdc.bench.measure import vectors_agree
 from msdc.bench.options import BenchSettings
@@ -238,8 +239,7 @@ def _run(measurement: Measurement, answer: PageAnswer, others: set[str]) -> Devi
         device.model_copy(update={"name": name}),
         engine,
         version,
-        before=answer.battery_before.state() if answer.battery_before else None,
-        after=answer.battery_after.state() if answer.battery_after else None,
+        states=States(battery_state(answer.battery_before), None, battery_state(answer.battery_after)),
         notes=(LINK_NOTE,),
     )
 

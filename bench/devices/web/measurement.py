@@ -18,6 +18,7 @@ from pydantic import Field, ValidationError
 
 from msdc.bench.devices.base import open_jobs
 from msdc.bench.devices.runner_protocol import ordinary_texts, row_of_length
+from msdc.bench.devices.state import NO_STATES, States, with_unreadable
 from msdc.bench.devices.web.server import json_bytes
 from msdc.bench.options import BenchSettings
 from msdc.bench.result import MAX_SAMPLES, BrowserFacts, DeviceInfo, DeviceRun, DeviceState, Record, Sample, Timing
@@ -79,9 +80,11 @@ class Battery(Record):
     percent: float = Field(ge=0, le=100)
     charging: bool
 
-    def state(self) -> DeviceState:
-        """As the state of a device."""
-        return DeviceState(battery_percent=self.percent, charging=self.charging)
+
+def battery_state(battery: Battery | None) -> DeviceState:
+    """The state of a phone as its browser reports it: no more than its battery."""
+    fields = {} if battery is None else {"battery_percent": battery.percent, "charging": battery.charging}
+    return with_unreadable(DeviceState.model_validate(fields))
 
 
 class PageAnswer(Record):
@@ -205,8 +208,7 @@ class Measurement:
         version: str | None = None,
         *,
         pss_mib: float | None = None,
-        before: DeviceState | None = None,
-        after: DeviceState | None = None,
+        states: States = NO_STATES,
         notes: Sequence[str] = (),
     ) -> DeviceRun:
         """The result of one answer from a browser; `pss_mib` is that of the page's process."""
@@ -240,7 +242,8 @@ class Measurement:
                 heap_warm_mib=round(answer.heap_bytes / MIB, 3),
                 renderer_pss_mib=pss_mib,
             ),
-            state_before=before,
-            state_after=after,
+            state_before=states.before,
+            state_during=states.during,
+            state_after=states.after,
             notes=(*answer.notes(self.settings.threads), *notes),
         )

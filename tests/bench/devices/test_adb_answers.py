@@ -12,8 +12,9 @@ from refusals import one_line
 
 from msdc.bench.devices import adb as adb_device
 from msdc.bench.devices import emulator
-from msdc.bench.devices.adb import SCRIPT, AdbDevice, attached, choose_serial, parse_state
+from msdc.bench.devices.adb import AdbDevice, attached, choose_serial
 from msdc.bench.devices.emulator import EmulatorMachine
+from msdc.bench.devices.state import SCRIPT, parse_state
 from msdc.bench.options import BenchSettings
 from msdc.bench.result import hash_serial
 from msdc.errors import InputError, MsdcError
@@ -43,8 +44,8 @@ HARMFUL = {
     "backwards": "tac out; exit $code",
     "upper case": "tr a-z A-Z < out; exit $code",
 }
-CALLS = ("devices", "identity", "state", "folder", "push 1", "push 2", "sums", "chmod", "run", "pull 1", "pull 2",
-         "state after", "removal")  # fmt: skip
+CALLS = ("devices", "identity", "state", "folder", "mode", "push 1", "push 2", "sums", "chmod", "run", "pull 1",
+         "pull 2", "state after", "removal")  # fmt: skip
 
 
 @pytest.fixture

@@ -13,10 +13,11 @@ import psutil
 import pytest
 
 from msdc.bench.devices import open_devices
-from msdc.bench.devices.adb import SCRIPT, AdbDevice, parse_state
+from msdc.bench.devices.adb import AdbDevice
 from msdc.bench.devices.base import run_devices
 from msdc.bench.devices.emulator import CPUS, NOTE, EmulatorDevice, EmulatorMachine, counting_settings, free_port
 from msdc.bench.devices.emulator_image import INITRD_INIT, write_cpio
+from msdc.bench.devices.state import SCRIPT, parse_state
 from msdc.bench.measure import parity_failures
 from msdc.bench.options import BenchSettings
 from msdc.bench.system_programs import last_words

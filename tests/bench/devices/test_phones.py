@@ -4,23 +4,19 @@ In the place of adb is a program whose phones are shells of this machine, with a
 """
 
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
+from processors import processor_files, without_namespaces
 from refusals import one_line
 
 from msdc.bench import bench
 from msdc.bench.devices import adb as adb_device
-from msdc.bench.devices.adb import (
-    MARK,
-    NO_SERIALS,
-    Adb,
-    AdbDevice,
-    is_virtual,
-    parse_during,
-    parse_state,
-    wait_until_cool,
-)
+from msdc.bench.devices.adb import FIXED_PERFORMANCE, NO_SERIALS, Adb, AdbDevice, is_virtual, wait_until_cool
 from msdc.bench.options import BenchSettings
 from msdc.bench.result import BenchFile, hash_serial
 from msdc.errors import InputError, MsdcError
@@ -31,7 +27,7 @@ QUICK = {"tasks": (), "lengths": (4,), "runs": 1, "warmup": 0, "from_text": Fals
 @pytest.fixture
 def phones(tmp_path, monkeypatch):
     """A function that attaches phones with these serials; `properties` are those of `getprop`, `programs` shell scripts
-    by name; a serial's own is in $PHONE."""
+    by name; a serial's own is in $PHONE. `processors` are top frequencies, mounted in the place of this machine's."""
     (tools := tmp_path / "bin").mkdir()
     (inside := tmp_path / "inside").mkdir()
     (desk := tmp_path / "desk").mkdir()
@@ -39,7 +35,13 @@ def phones(tmp_path, monkeypatch):
     monkeypatch.setattr(adb_device, "COME_BACK_S", 0.5)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
 
-    def attach(*serials, properties=(), **programs):
+    def attach(*serials, properties=(), processors=None, **programs):
+        if processors is None:
+            shell = f'PATH={inside}:$PATH sh -c "$2"'
+        else:
+            files = processor_files(tmp_path / "root", processors)
+            mounted = f'mount --bind {files} /sys/devices/system/cpu; PATH={inside}:$PATH sh -c "$1"'
+            shell = f"unshare -m sh -c '{mounted}' sh \"$2\""
         stated = {"ro.product.model": "Pixel 7", "ro.build.version.release": "15", "ro.serialno": "$PHONE",
                   **dict(properties)}  # fmt: skip
         rows = "".join(f' "{name}") echo "{value}";;' for name, value in stated.items())
@@ -51,7 +53,7 @@ def phones(tmp_path, monkeypatch):
             f"#!/bin/sh\nPHONE={serials[0]}\n"
             '[ "$1" = -s ] && PHONE=$2 && shift 2\nexport PHONE\n'
             f"case \"$1\" in devices) printf 'List of devices attached\\n{listing}' ;;\n"
-            f'  shell) PATH={inside}:$PATH sh -c "$2" ;;\n'
+            f"  shell) {shell} ;;\n"
             '  push|pull) shift; cp "$@" ;;\nesac\n'
         )
         (tools / "adb").chmod(0o755)
@@ -119,27 +121,6 @@ def test_the_battery_saver_and_the_thermal_status_are_read(phones, tiny_bundle, 
     assert (state.power_save, state.thermal_status, state.battery_c, state.charging) == (True, 3, 43.1, False)
 
 
-def test_frequencies_are_read_with_their_limits():
-    folder = "/sys/devices/system/cpu/cpu{}/cpufreq/{}={}"
-    names = {"scaling_max_freq": 1_500_000, "cpuinfo_max_freq": 2_850_000}
-    rows = [(cpu, name, kilohertz) for cpu in (1, 0, 10)
-            for name, kilohertz in (names | {"scaling_cur_freq": 900_000 + cpu}).items()]  # fmt: skip
-    state = parse_state("\n".join(folder.format(*row) for row in rows))
-    assert state.cpu_mhz == (900.0, 900.001, 900.01)
-    assert (state.cpu_limit_mhz, state.cpu_top_mhz) == ((1500.0,) * 3, (2850.0,) * 3)
-
-
-def test_the_state_during_a_run_is_that_of_its_worst_moment():
-    zone, cpu = "/sys/class/thermal/thermal_zone0", "/sys/devices/system/cpu/cpu0/cpufreq"
-    moments = [(41_000, 2_800_000, 2_850_000), (46_000, 1_500_000, 1_500_000)]
-    text = "".join(f"{zone}/type=skin\n{zone}/temp={heat}\n{cpu}/scaling_cur_freq={now}\n"
-                   f"{cpu}/scaling_max_freq={limit}\n{MARK}\n" for heat, now, limit in moments)  # fmt: skip
-    state = parse_during(text + f"{zone}/temp=99000\n")
-    assert state.thermal_c == {"skin": 46.0}
-    assert (state.cpu_mhz, state.cpu_limit_mhz) == ((2800.0,), (1500.0,))
-    assert parse_during("") is None
-
-
 def test_it_waits_until_the_phone_is_cool(phones, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(adb_device, "COOL_EVERY_S", 0.0)
     count = tmp_path / "count"
@@ -177,3 +158,67 @@ def test_the_processors_are_read_back(phones, tiny_bundle, runner, tmp_path):
     assert (conditions.cpus, conditions.pinned, conditions.cooldown_s) == ((cpu,), True, 0.1)
     assert run.pinned_to == f"CPUs {cpu}"
     assert run.memory.warm.swap_mib is not None
+
+
+@pytest.mark.skipif(without_namespaces(), reason="needs `unshare -m`: a phone with other processors than this machine")
+def test_big_cores_are_those_of_the_highest_top_frequency(phones, tiny_bundle, runner):
+    first, second = sorted(os.sched_getaffinity(0))[:2]
+    phones("R58M0001", processors={first: 1_800_000, second: 2_850_000})
+    (run,) = AdbDevice().run(tiny_bundle, BenchSettings(runner=runner, affinity="big", **QUICK))
+    assert (run.conditions.cpus, run.conditions.pinned, run.pinned_to) == ((second,), True, f"CPUs {second}")
+    assert [(cluster.cpus, cluster.top_mhz) for cluster in run.conditions.clusters] == [
+        ((second,), 2850.0), ((first,), 1800.0)
+    ]  # fmt: skip
+    assert run.state_during.cpu_mhz == (900.0, 900.0)
+    # One fast core for two threads: the next cluster joins.
+    (run,) = AdbDevice().run(tiny_bundle, BenchSettings(runner=runner, affinity="big", **{**QUICK, "threads": 2}))
+    assert run.conditions.cpus == (first, second)
+    three = BenchSettings(runner=runner, affinity="big", **{**QUICK, "threads": 3})
+    assert "has 2 usable CPUs for 3 threads" in one_line(lambda: AdbDevice().run(tiny_bundle, three), InputError)
+
+
+def test_big_cores_of_a_phone_that_hides_its_clusters(phones, tiny_bundle, runner, tmp_path):
+    phones("R58M0001", processors={} if not without_namespaces() else None)
+    line = one_line(lambda: bench(tiny_bundle, device="adb", runner=runner, affinity="big", **QUICK), InputError)
+    assert line.endswith("device R58M0001 does not report the top frequencies of its processors; name CPU numbers")
+    assert not list((tmp_path / "desk").iterdir())
+
+
+def cmd_of_power(log: Path, refusal: str = "") -> str:
+    """Android's `cmd`, which logs what it was asked."""
+    return f'echo "cmd $*" >> {log}' + (f"; echo '{refusal}'; exit 255" if refusal else "")
+
+
+def test_fixed_performance_is_asked_for_and_ended(phones, tiny_bundle, runner, tmp_path):
+    log = tmp_path / "log"
+    phones("R58M0001", cmd=cmd_of_power(log))
+    (run,) = AdbDevice().run(tiny_bundle, BenchSettings(runner=runner, **QUICK))
+    assert run.conditions.fixed_performance.enabled
+    assert log.read_text().splitlines() == [f"{FIXED_PERFORMANCE} true", f"{FIXED_PERFORMANCE} false"]
+
+
+def test_fixed_performance_that_is_refused_is_in_the_result(phones, tiny_bundle, runner, tmp_path):
+    phones("R58M0001")
+    (run,) = AdbDevice().run(tiny_bundle, BenchSettings(runner=runner, **QUICK))
+    assert (run.conditions.fixed_performance, run.notes) == (None, ())
+    log = tmp_path / "log"
+    phones("R58M0001", cmd=cmd_of_power(log, "Failed to set FIXED_PERFORMANCE mode"))
+    (run,) = AdbDevice().run(tiny_bundle, BenchSettings(runner=runner, **QUICK))
+    assert not run.conditions.fixed_performance.enabled
+    assert run.notes == ("the phone refused Android's fixed performance mode (Failed to set FIXED_PERFORMANCE mode)",)
+    assert log.read_text().splitlines() == [f"{FIXED_PERFORMANCE} true"]
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_fixed_performance_ends_with_an_interrupted_run(phones, tiny_bundle, runner, tmp_path, sent):
+    log = tmp_path / "log"
+    phones("R58M0001", cmd=cmd_of_power(log))
+    command = [sys.executable, "-m", "msdc.cli", "bench", tiny_bundle, "--device", "adb", "--runner", runner,
+               "--tasks", "none", "--lengths", "4", "--runs", "100000", "--runtime", "onnx"]  # fmt: skip
+    with subprocess.Popen([*map(str, command)], stderr=subprocess.DEVNULL, start_new_session=True) as running:
+        while not log.exists() and running.poll() is None:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        running.send_signal(sent)
+        assert running.wait(timeout=60) != 0
+    assert log.read_text().splitlines()[-1] == f"{FIXED_PERFORMANCE} false"
