@@ -13,6 +13,7 @@ from msdc.options import with_option_keywords
 from msdc.progress import say, warn
 
 if TYPE_CHECKING:
+    from msdc.bench.compare import Comparison
     from msdc.bench.report.model import Report
     from msdc.bench.result import BenchFile, DeviceRun
 
@@ -78,6 +79,7 @@ def _bench(bundle: str | Path | None = None, *, options: BenchOptions) -> BenchR
     from msdc.bench.measure import parity_failures
     from msdc.bench.report.page import build_report, check_output, write_report
     from msdc.bench.result import BenchFile, read_result
+    from msdc.bench.spread import PastRuns, compare_spread, read_past
     from msdc.export.exporters import bundle_or_shipped
     from msdc.export.manifest import read_manifest
     from msdc.files import refuse_existing, write_json
@@ -90,9 +92,19 @@ def _bench(bundle: str | Path | None = None, *, options: BenchOptions) -> BenchR
         refuse_existing(Path(options.json_file), options.force)
     opened, gate = open_devices(options.device), options.gate
     read_manifest(folder)
-    before = None if options.compare is None else read_result(Path(options.compare))
-    if before is not None and not before.runs:
-        raise InputError(f"{options.compare}: holds no run of a device: nothing to compare with")
+    before: BenchFile | PastRuns | None = None
+    if options.compare is not None:
+        earlier = Path(options.compare)
+        before = read_past(earlier) if earlier.is_dir() else read_result(earlier)
+        if not before.runs:
+            raise InputError(f"{options.compare}: holds no run of a device: nothing to compare with")
+
+    def compared(runs: Sequence[DeviceRun]) -> list[Comparison]:
+        new = BenchFile(runs=tuple(runs))
+        if isinstance(before, PastRuns):
+            return compare_spread(before, new)
+        return [] if before is None else compare_results(before, new)
+
     finished: list[DeviceRun] = []
 
     def keep(runs: Sequence[DeviceRun]) -> None:
@@ -111,7 +123,7 @@ def _bench(bundle: str | Path | None = None, *, options: BenchOptions) -> BenchR
     slower: list[str] = []
     undecided: list[str] = []
     if before is not None and gate is not None and measured:
-        slower, undecided = regressions(compare_results(before, BenchFile(runs=tuple(measured))), gate)
+        slower, undecided = regressions(compared(measured), gate)
         # A link needs a person; what counts instructions is decided.
         repeated = [device for device in opened if device.kind != "link" and not device.runs_in_parallel]
         if undecided and not slower and repeated:
@@ -124,13 +136,14 @@ def _bench(bundle: str | Path | None = None, *, options: BenchOptions) -> BenchR
             latest = {place_key(run, every): run for run in every}
             measured = [latest[key] for key in dict.fromkeys(place_key(run, every) for run in measured)]
             failures = [*failures, *more_notes]
-            slower, undecided = regressions(compare_results(before, BenchFile(runs=tuple(measured))), gate)
+            slower, undecided = regressions(compared(measured), gate)
             undecided = [f"{line}, measured twice" for line in undecided]
     results = BenchFile(runs=tuple(measured))
     if not measured:
         nothing = ["no device measured anything: the gate compared nothing"] if gate is not None else []
         return BenchResult(results, None, tuple(failures), inconclusive=tuple(nothing))
-    report = build_report(results, before=[before] if before is not None else [])
+    earlier_files = [BenchFile(runs=before.runs) if isinstance(before, PastRuns) else before] if before else []
+    report = build_report(results, before=earlier_files, comparisons=compared(measured))
     if options.json_file is not None:
         write_json(options.json_file, results.model_dump(mode="json"))
     if options.output is not None:
@@ -138,7 +151,10 @@ def _bench(bundle: str | Path | None = None, *, options: BenchOptions) -> BenchR
     if gate is not None:
         undecided += ungated(report.comparisons)
     elif before is not None and shares_nothing(report.comparisons):
-        failures = [*failures, f"{options.compare}: shares no device, runtime and thread count with this measurement"]
+        line = f"{options.compare}: shares no device, runtime and thread count with this measurement"
+        if isinstance(before, PastRuns):
+            line = "; ".join(not_compared(report.comparisons))
+        failures = [*failures, line]
     return BenchResult(
         results, report, tuple(failures), (*parity_failures(measured), *slower), tuple(undecided),
         tuple(not_compared(report.comparisons)),

@@ -77,11 +77,14 @@ def command(
         bundle, compare=compare, gate=gate, json_file=None if to_stdout else json_file, progress=True, **options
     )
     from msdc.bench.report.page import to_text
+    from msdc.bench.spread import left_out
 
     if done.report and options["output"] is not None:
         say(f"report: {options['output']}")
     if done.report is not None:
         click.echo(done.results.model_dump_json() if to_stdout else to_text(done.report, wide))
+    for line in left_out(done.report.comparisons if done.report else ()):
+        say(line)
     # Where they decide the exit code, the error names them.
     if gate is None or done.failures or done.missed:
         for line in done.not_compared:

@@ -16,7 +16,7 @@ inconclusive, since a figure that is not compared may have risen.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -89,6 +89,7 @@ class Comparison:
     `strained`: why the times of a phone in either result were too high, which decides nothing.
     `unmatched`: figures of one result only. `missing`: which result alone has this artifact and device, with no figure
     compared; empty where both have it.
+    `past`: how many earlier runs' spread decides; 0: one earlier result. `left_out`: which of them were not comparable.
     """
 
     where: str
@@ -100,6 +101,8 @@ class Comparison:
     unmatched: tuple[Unmatched, ...] = ()
     missing: str = ""
     strained: tuple[str, ...] = ()
+    past: int = 0
+    left_out: str = ""
 
     @property
     def not_compared(self) -> list[str]:
@@ -163,18 +166,19 @@ def _timing(what: str, old: list[Timing], new: list[Timing], seed: int) -> Diffe
     if unit == "instructions":
         change = after / before - 1.0
         same = abs(change) <= INSTRUCTION_TOLERANCE
-        return Difference(what, unit, before, after, change, None, "same" if same else _side(change))
+        return Difference(what, unit, before, after, change, None, "same" if same else side_of(change))
     change, interval = percentile_change(mine, theirs, 50, seed=seed)
     fastest_change, fastest = percentile_change(mine, theirs, FASTEST_PERCENT, seed=seed)
     # Both intervals lie on one side of zero, and the fastest runs moved by what matters.
     moved = min(*interval, *fastest) > 0 or max(*interval, *fastest) < 0
-    verdict = _side(interval[0]) if moved and abs(fastest_change) >= MATERIAL else "noise"
+    verdict = side_of(interval[0]) if moved and abs(fastest_change) >= MATERIAL else "noise"
     sides = [name for name, timings in (("before", old), ("now", new)) if any(timing.noisy for timing in timings)]
     noisy = f"noisy {' and '.join(sides)}" if sides else ""
     return Difference(what, unit, before, after, change, interval, verdict, fastest_change, noisy)
 
 
-def _side(change: float) -> Verdict:
+def side_of(change: float) -> Verdict:
+    """The verdict on a time that changed."""
     return "faster" if change < 0 else "slower"
 
 
@@ -218,7 +222,7 @@ def _latest(runs: Sequence[DeviceRun]) -> tuple[list[DeviceRun], list[DeviceRun]
     return of_program, [run for run in runs if run.artifact.sha256 != program]
 
 
-class _Figure(NamedTuple):
+class Figure(NamedTuple):
     """One figure of a side: the timings of all its runs, or a single value."""
 
     unit: str
@@ -226,15 +230,26 @@ class _Figure(NamedTuple):
     timings: tuple[Timing, ...] = ()
 
 
-def _figures(runs: Sequence[DeviceRun]) -> dict[str, _Figure]:
+def has_fixed_performance(run: DeviceRun) -> bool:
+    """Whether Android's fixed performance mode was on."""
+    fixed = run.conditions.fixed_performance if run.conditions is not None else None
+    return fixed is not None and fixed.enabled
+
+
+def where_of(run: DeviceRun, among: Sequence[DeviceRun]) -> str:
+    """Runtime and device of a run, as comparisons name them."""
+    return f"{run.artifact.runtime} on {device_name(run, among)}" + (", native" if run.harness == "native" else "")
+
+
+def figures_of(runs: Sequence[DeviceRun]) -> dict[str, Figure]:
     """All figures of one artifact on one device, by what they are, in the order of the table."""
-    figures = {"program bytes": _Figure("bytes", runs[0].artifact.bytes)}
+    figures = {"program bytes": Figure("bytes", runs[0].artifact.bytes)}
 
     def timed(what: str, timings: Sequence[Timing | None]) -> None:
         held = tuple(timing for timing in timings if timing is not None)
         if held:
             median = float(np.median(np.concatenate([timing.samples for timing in held])))
-            figures[what] = _Figure(held[0].unit, median, held)
+            figures[what] = Figure(held[0].unit, median, held)
 
     for length in dict.fromkeys(timing.length for run in runs for timing in run.latency):
         every = [timing for run in runs for timing in run.latency if timing.length == length]
@@ -243,21 +258,27 @@ def _figures(runs: Sequence[DeviceRun]) -> dict[str, _Figure]:
     timed("text to vector, median", [run.pipeline for run in runs])
     loads = [run.load for run in runs if run.load is not None]
     if loads:
-        figures["load"] = _Figure(UNITS[runs[0].clock], loads[0])
+        figures["load"] = Figure(UNITS[runs[0].clock], loads[0])
     rises = [run.memory.warm.process_mib - run.memory.start.process_mib for run in runs if run.memory is not None]
     if rises:
-        figures["rise of anonymous memory"] = _Figure("MiB", rises[0])
+        figures["rise of anonymous memory"] = Figure("MiB", rises[0])
     for run in runs:
         for entry in run.accuracy:
             if entry.spearman is not None:
-                figures.setdefault(f"Spearman, {entry.name}", _Figure("x100", entry.spearman))
+                figures.setdefault(f"Spearman, {entry.name}", Figure("x100", entry.spearman))
             else:
-                figures.setdefault(f"scores, {entry.name}", _Figure(SCORES, math.nan))
+                figures.setdefault(f"scores, {entry.name}", Figure(SCORES, math.nan))
     return figures
 
 
-def _difference(what: str, old: _Figure, new: _Figure, seed: int) -> Difference | Unmatched:
-    """The difference of a figure that both sides hold; `Unmatched` where the earlier one allows none."""
+def difference_of(what: str, old: Figure | None, new: Figure | None, seed: int = 0) -> Difference | Unmatched | None:
+    """The difference of a figure; `Unmatched` where one side lacks it or the earlier one allows none; None for several
+    scores, and where no side has it."""
+    if old is None or new is None:
+        present, side = old or new, BEFORE_ONLY if new is None else NOW_ONLY
+        return present and Unmatched(what, present.unit, old and old.value, new and new.value, side)
+    if old.unit == SCORES:
+        return None
     before, after, unit = old.value, new.value, new.unit
     if unit == "x100":
         verdict: Verdict = "same" if before == after else "unknown"
@@ -271,29 +292,27 @@ def _difference(what: str, old: _Figure, new: _Figure, seed: int) -> Difference 
     return Difference(what, unit, before, after, after / before - 1.0 if before > 0 else math.nan, None, verdict)
 
 
-def _compared(
-    old: Sequence[DeviceRun], new: Sequence[DeviceRun], seed: int
-) -> tuple[tuple[Difference, ...], tuple[Unmatched, ...]]:
+Rows = tuple[tuple[Difference, ...], tuple[Unmatched, ...]]
+
+
+def sorted_rows(rows: Iterable[Difference | Unmatched | None]) -> Rows:
+    """The figures that were compared, and those that could not be."""
+    every = list(rows)
+    return (
+        tuple(row for row in every if isinstance(row, Difference)),
+        tuple(row for row in every if isinstance(row, Unmatched)),
+    )
+
+
+def _compared(old: Sequence[DeviceRun], new: Sequence[DeviceRun], seed: int) -> Rows:
     """The differences of figures that both sides hold, and the figures that could not be compared."""
-    before, after = _figures(old), _figures(new)
-    differences, unmatched = [], []
-    for what in dict.fromkeys([*before, *after]):
-        was, now = before.get(what), after.get(what)
-        if was is None or now is None:
-            present = was or now
-            assert present is not None
-            side = BEFORE_ONLY if now is None else NOW_ONLY
-            unmatched.append(Unmatched(what, present.unit, was and was.value, now and now.value, side))
-        elif was.unit != SCORES:
-            difference = _difference(what, was, now, seed)
-            if isinstance(difference, Difference):
-                differences.append(difference)
-            else:
-                unmatched.append(difference)
-    return tuple(differences), tuple(unmatched)
+    before, after = figures_of(old), figures_of(new)
+    rows = (difference_of(what, before.get(what), after.get(what), seed) for what in dict.fromkeys([*before, *after]))
+    return sorted_rows(rows)
 
 
-def _label(run: DeviceRun, created: str) -> str:
+def label_of(run: DeviceRun, created: str) -> str:
+    """The artifact of a run, with the moment of its measurement."""
     return f"{run.artifact.bundle} {run.artifact.precision} ({run.artifact.sha256[:8]}, {created})"
 
 
@@ -342,8 +361,7 @@ def compare_results(old: BenchFile, new: BenchFile, seed: int = 0) -> list[Compa
         if loads[0] is not None and loads[1] is not None and abs(loads[0] - loads[1]) > BUSIER:
             notes.append(f"other work on the machine differed: load average {loads[0]:.1f}, then {loads[1]:.1f}")
             doubts += [notes[-1]] if loads[1] > loads[0] else []
-        fixed = [run.conditions is not None and run.conditions.fixed_performance is not None
-                 and run.conditions.fixed_performance.enabled for run in (was, now)]  # fmt: skip
+        fixed = [has_fixed_performance(run) for run in (was, now)]
         if fixed[0] != fixed[1]:
             notes.append(f"only the {'new' if fixed[1] else 'earlier'} result is of Android's fixed performance mode")
             doubts.append(notes[-1])
@@ -362,9 +380,9 @@ def compare_results(old: BenchFile, new: BenchFile, seed: int = 0) -> list[Compa
         if same:
             notes.append("the same artifact in both: a difference is the machine's")
             doubts.append("it is the same program")
-        where = f"{now.artifact.runtime} on {device_name(now, every)}" + (", native" if now.harness == "native" else "")
+        where = where_of(now, every)
         differences, unmatched = _compared(old_runs, new_runs, seed)
-        title = f"{where}: " + ", then ".join(map(_label, (was, now), moments([was.created, now.created])))
+        title = f"{where}: " + ", then ".join(map(label_of, (was, now), moments([was.created, now.created])))
         same = same and was.versions == now.versions
         out.append(
             Comparison(

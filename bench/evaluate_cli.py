@@ -88,7 +88,7 @@ def command(
     from msdc.progress import warn
 
     if output is not None:
-        check_output(output, force)
+        check_output(output, force, of_runs=False)
     document = evaluate_all(model, tasks, progress=True, **options)
     if document.contamination is not None and not document.contamination.checked:
         warn(f"contamination not checked: {document.contamination.reason}")

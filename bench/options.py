@@ -83,12 +83,15 @@ class BenchOptions(BenchSettings):
         description="comma-separated list of host, python, adb[:SERIAL], emulator[:CPU], browser[:NAME], link[:NAME]; "
         "or all",
     )
-    compare: AnyPath | None = Field(default=None, description="earlier result to compare with")
+    compare: AnyPath | None = Field(
+        default=None,
+        description="earlier result to compare with, or a folder of at least five: a time counts outside their spread",
+    )
     gate: float | None = Field(
         default=None, ge=0, le=1e6,
         description="percent that a time may be above that of `compare`, beyond noise. What the same program, a noisy "
         "or a busier machine leaves undecided is measured again; what one result lacks is inconclusive",
     )  # fmt: skip
-    output: AnyPath | None = Field(default=None, description="report to write: .html, .md or .json")
+    output: AnyPath | None = Field(default=None, description="report to write: .html, .md, .json or .csv")
     json_file: AnyPath | None = Field(default=None, description="result file to write")
     force: bool = Field(default=False, description="replace existing files")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from msdc.command_options import quiet_option
-from msdc.progress import warn
+from msdc.progress import say, warn
 
 
 @click.command()
@@ -17,13 +17,15 @@ from msdc.progress import warn
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="Where to write; .html, .md or .json. Default: report.html; of a run alone, RUN/report.html.",
+    help="Where to write; .html, .md, .json, or .csv: one row per run and timed figure. Default: report.html; of a run "
+    "alone, RUN/report.html.",
 )
 @click.option(
     "--run", "run_folder", type=click.Path(path_type=Path), help="Run folder of msdc distill: adds its training curves."
 )
 @click.option("--compare", "before", multiple=True, type=click.Path(path_type=Path),
-              help="Earlier result, or a folder of them: compares with the latest, draws all; repeatable.")  # fmt: skip
+              help="Earlier result, or a folder of them: compares with the spread of its comparable runs, of fewer "
+              "than five with the latest; draws all; repeatable.")  # fmt: skip
 @click.option("--title", help="Title of the page.")
 @click.option("--target-latency", multiple=True, metavar="TIME@TOKENS",
               help="Longest median at a length, 20ms@32; repeatable.")  # fmt: skip
@@ -55,7 +57,7 @@ def command(
     from msdc.bench.report.model import is_run, read_inputs
     from msdc.bench.report.page import build_report, check_output, write_report
     from msdc.bench.report.targets import parse_targets
-    from msdc.bench.result import read_result, result_files
+    from msdc.bench.spread import left_out, read_earlier
     from msdc.errors import GateError, InconclusiveError, InputError
 
     targets = parse_targets(**limits)
@@ -66,15 +68,18 @@ def command(
     output = output or Path("report.html")
     check_output(output, force)
     inputs = read_inputs(results)
+    earlier, comparisons = read_earlier(before, inputs.results)
     report = build_report(
         inputs.results, title=title, run_folder=run_folder or inputs.run, evaluations=inputs.evaluations,
-        before=[read_result(file) for file in result_files(before)], sweeps=inputs.sweeps, targets=targets,
+        before=earlier, comparisons=comparisons, sweeps=inputs.sweeps, targets=targets,
     )  # fmt: skip
     if before and shares_nothing(report.comparisons):
         raise InputError(
             "the results and the earlier one share no device, runtime and thread count: nothing to compare"
         )
     click.echo(str(write_report(report, output, force)))
+    for line in left_out(report.comparisons):
+        say(line)
     for line in not_compared(report.comparisons):
         warn(f"not compared: {line}")
     if must_pass and report.missed:

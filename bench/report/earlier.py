@@ -76,14 +76,18 @@ def comparison(data: ReportData) -> ReportSection | None:
         Field("Before", lambda row: row.value(row.figure.old)),
         Field("Now", lambda row: row.value(row.figure.new)),
         Field("Fastest tenth", lambda row: row.difference and row.difference.fastest, percent),
-        Field("95 % interval", lambda row: row.difference and row.difference.interval,
-              lambda bounds: " to ".join(map(percent, bounds))),
-    ]  # fmt: skip
+    ]
+
+    def interval(title: str) -> Field[_Compared]:
+        return Field(title, lambda row: row.difference and row.difference.interval,
+                     lambda bounds: " to ".join(map(percent, bounds)))  # fmt: skip
+
     figures, tables, notes = [], [], []
     colors = {"faster": "good", "slower": "bad"}
     shared = [device_comparison for device_comparison in data.comparisons if not device_comparison.missing]
     for device_comparison in shared:
-        tables.append(draw(device_comparison.title, fields, _compared(device_comparison)))
+        last = interval("Earlier runs (99 %)" if device_comparison.past else "95 % interval")
+        tables.append(draw(device_comparison.title, [*fields, last], _compared(device_comparison)))
         spans = [
             (
                 Style(item.what, colors.get(device_comparison.verdict(item), "m1")),
@@ -96,6 +100,8 @@ def comparison(data: ReportData) -> ReportSection | None:
         ]
         if spans:
             caption = "Change of the median; lines: 95 % block-bootstrap interval."
+            if device_comparison.past:
+                caption = f"Change from the mean of {device_comparison.past} earlier runs; lines: where one more lies."
             figures.append(charts.dots(device_comparison.where, spans, caption, percent=True))
         notes += [f"{device_comparison.where}: {note}." for note in device_comparison.notes]
     alone = [device_comparison for device_comparison in data.comparisons if device_comparison.missing]
@@ -106,7 +112,12 @@ def comparison(data: ReportData) -> ReportSection | None:
         ]
         tables.append(draw("In one result only, not compared", places, alone))
     same = all(device_comparison.same_program for device_comparison in shared)
-    if not same:
+    if any(device_comparison.past for device_comparison in shared):
+        notes.append(
+            "Earlier runs (99 %): prediction interval of one more run, by Student's t of the logarithms of their "
+            "medians. What lies inside is noise."
+        )
+    if not same and not all(device_comparison.past for device_comparison in shared):
         notes.append(
             "95 % interval: bootstrap over blocks of consecutive samples. A timing changed when its median and its "
             "fastest tenth moved beyond their intervals; a gate looks at the smaller of both changes. A slower machine "

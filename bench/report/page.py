@@ -1,4 +1,4 @@
-"""From results to a report, and its file: one self-contained HTML page, Markdown, JSON or plain text."""
+"""From results to a report, and its file: one self-contained HTML page, Markdown, JSON, CSV or plain text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msdc import tables
 from msdc.bench.accuracy.document import Evaluation
-from msdc.bench.compare import compare_results
+from msdc.bench.compare import Comparison, compare_results
 from msdc.bench.report import sections
 from msdc.bench.report.drawing import marker, standalone
 from msdc.bench.report.earlier import comparison, history
@@ -22,6 +22,7 @@ from msdc.bench.report.evaluation import evaluations as evaluation_sections
 from msdc.bench.report.evaluation import parts, subject
 from msdc.bench.report.model import Report, ReportData, ReportSection, StageLog, Twin, read_inputs, read_training
 from msdc.bench.report.recommendation import artifacts, recommend, warnings
+from msdc.bench.report.rows import to_csv
 from msdc.bench.report.sweep import sweep_figures, sweep_sections
 from msdc.bench.report.targets import Limit, judge, missed, targets_section, undecided
 from msdc.bench.result import BenchFile, moments
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).resolve().parent
 SUFFIXES = (".html", ".md", ".json")
+# Of measured runs alone.
+ROWS_SUFFIX = ".csv"
 TERMINAL_SECTIONS = ("choice", "targets", "comparison")
 MANY_COLUMNS, MANY_WORDS = 9, 3  # more are many
 
@@ -60,11 +63,12 @@ def build_report(
     sweeps: Sequence[SweepTable] = (),
     twin: Twin | None = None,
     targets: Sequence[Limit] = (),
+    comparisons: Sequence[Comparison] | None = None,
 ) -> Report:
     """A report of `results`, with the training run in `run_folder`, documents of `msdc evaluate`, and sweeps.
 
-    `before` are earlier results: all are in the history, the last is compared with. `twin` is the reported student with
-    a recurring unit: the report compares the two. `targets` are judged at the top.
+    `before` are earlier results: all are in the history, the last is compared with where there are no `comparisons`.
+    `twin` is the reported student with a recurring unit: the report compares the two. `targets` are judged at the top.
     """
     if targets and not results.runs:
         raise InputError("targets are for measured artifacts, and the result files hold no run")
@@ -76,7 +80,7 @@ def build_report(
         evaluations,
         sweeps,
         earlier,
-        comparisons=compare_results(earlier[-1], results) if earlier else (),
+        comparisons=compare_results(earlier[-1], results) if earlier and comparisons is None else comparisons or (),
         stages=_training(run_folder, twin) if run_folder is not None else (),
         running=run_folder is not None and twin is None and not (run_folder / "result.json").is_file(),
         twin=twin,
@@ -290,17 +294,21 @@ def to_json(report: Report) -> dict[str, Any]:
     }
 
 
-def check_output(target: Path, force: bool) -> None:
-    """Refuse a file that could not be written, before any long work."""
-    if target.suffix not in SUFFIXES:
-        raise InputError(f"{target}: written as {', '.join(SUFFIXES)}; choose one of these suffixes")
+def check_output(target: Path, force: bool, *, of_runs: bool = True) -> None:
+    """Refuse a file that could not be written, before any long work; `of_runs`: the report is of measured runs."""
+    suffixes = [*SUFFIXES, *([ROWS_SUFFIX] if of_runs else [])]
+    if target.suffix not in suffixes:
+        raise InputError(f"{target}: written as {', '.join(suffixes)}; choose one of these suffixes")
     refuse_existing(target, force)
 
 
 def write_report(report: Report, target: Path, force: bool = False) -> Path:
     """Write the report in the form that the suffix of `target` names; returns `target`."""
-    check_output(target, force)
-    if target.suffix == ".json":
+    runs = report.source if isinstance(report.source, BenchFile) else BenchFile()
+    check_output(target, force, of_runs=bool(runs.runs))
+    if target.suffix == ROWS_SUFFIX:
+        write_text(target, to_csv(runs))
+    elif target.suffix == ".json":
         write_json(target, to_json(report))
     else:
         write_text(target, to_html(report) if target.suffix == ".html" else to_markdown(report))

@@ -125,6 +125,28 @@ def test_gate_on_an_earlier_result(tiny_bundle, tmp_path, capsys, fake):
     assert call("bench", tiny_bundle, "--gate", 2) == 2
 
 
+def test_gate_on_a_folder_of_earlier_results(tiny_bundle, tmp_path, capsys, fake):
+    (folder := tmp_path / "past").mkdir()
+    words = ["bench", tiny_bundle, "--device", "one", "--compare", folder, "--gate", 5]
+    for night, scale in enumerate((0.95, 1.0, 1.04, 0.98, 1.07, 1.01)):
+        run = make_run(scale=scale, seed=night, created=f"2026-01-0{night + 1}T03:00:00+00:00")
+        (folder / f"{night}.json").write_text(BenchFile(runs=(run,)).model_dump_json())
+    fake("one", [make_run(scale=1.1, seed=9, artifact=OTHER)])
+    assert call(*words) == 0
+    assert "executorch on bench machine: compared with 6 earlier runs" in capsys.readouterr().err
+    fake("one", [make_run(scale=1.5, seed=9, artifact=OTHER)])
+    assert call(*words) == 1
+    assert "latency, 32 tokens, median rose by" in capsys.readouterr().err
+    fake("one", [make_run(scale=1.5, seed=9, artifact=OTHER, threads=2)])
+    assert call(*words) == 3
+    line = (
+        "executorch on bench machine: 0 comparable earlier runs, a spread needs 5 (left out: 6 runs with other threads)"
+    )
+    assert f"inconclusive: {line}" in capsys.readouterr().err
+    assert call(*words[:-2]) == 1
+    assert line in capsys.readouterr().err
+
+
 def test_an_inconclusive_gate_is_measured_again_and_has_its_own_exit_code(tiny_bundle, tmp_path, capsys, fake):
     slow, answers = make_run(scale=1.3, seed=4), []
     before = tmp_path / "before.json"

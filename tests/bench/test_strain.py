@@ -98,3 +98,26 @@ def test_what_cooling_waits_for():
     assert surface_c(DeviceState(battery_c=31.0, thermal_c={"skin": 38.0, "cpu-0": 70.0})) == 38.0
     assert surface_c(DeviceState(battery_c=31.0)) == 31.0
     assert surface_c(DeviceState(thermal_c={"cpu-0": 70.0})) is None
+
+
+def test_throttling_during_a_run_is_judged_by_the_frequencies_read_before():
+    # What is sampled while the runner works repeats no top frequencies.
+    run = phone({"cpu_limit_mhz": [1800, 1900], "cpu_top_mhz": []}, field="state_during")
+    assert strain(run) == ["throttled (a core was limited to 1,900 of 2,850 MHz)"]
+
+
+def test_the_clocks_of_the_fixed_performance_mode_are_no_throttling():
+    fixed = {"fixed_performance": {"enabled": True, "limit_mhz": [1500, 2000]}}
+    for field in ("state_during", "state_after"):
+        assert strain(phone({"cpu_limit_mhz": [1500, 2000]}, field=field, conditions=fixed)) == []
+        lower = phone({"cpu_limit_mhz": [1500, 1200]}, field=field, conditions=fixed)
+        assert strain(lower) == ["throttled (a core was limited to 1,200 of 2,000 MHz)"]
+    throttled_before = phone({"cpu_limit_mhz": [1800, 1900]}, conditions=fixed)
+    assert strain(throttled_before) == ["throttled (a core was limited to 1,900 of 2,850 MHz)"]
+
+
+def test_a_gate_between_performance_modes_is_inconclusive():
+    fixed = {"fixed_performance": {"enabled": True}}
+    certain, undecided = regressions(compared(phone(), phone(scale=1.6, conditions=fixed, artifact=OTHER)), 5)
+    assert (certain, len(undecided)) == ([], 3)
+    assert "only the new result is of Android's fixed performance mode" in undecided[0]

@@ -1,15 +1,17 @@
 """The report in a real browser: everything there, nothing from outside, no sideways scrolling on a phone."""
 
 import base64
+import csv
 import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from bench_results import make_file, make_run
+from bench_results import make_file, make_models, make_run
 from browser import CHROMIUM, layout, opened
 from markdown_it import MarkdownIt
+from refusals import one_line
 
 from msdc.bench.report import page as page_module
 from msdc.bench.report.drawing import Figure
@@ -341,3 +343,25 @@ def test_marks_have_contrast_in_both_schemes():
                 assert contrast(color, rgb["ground"]) >= 3, name
         for ground in ("ground", "panel"):
             assert all(contrast(rgb[ink], rgb[ground]) >= 4.5 for ink in ("ink", "ink2", "link"))
+
+
+def test_csv_has_a_row_per_timed_figure_with_units_in_its_header(tmp_path):
+    phone = {**make_run().device.model_dump(), "name": "=HYPERLINK(1)", "kind": "adb", "identity": "ab12cd34"}
+    hot_phone = make_run(device=phone, conditions={"cpus": [4, 5], "pinned": True}, state_before={"battery_c": 44.0})
+    runs = (make_run(), make_run(clock="instructions"), hot_phone)
+    report = build_report(BenchFile(runs=runs))
+    with open(write_report(report, tmp_path / "r.csv"), encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 5 + 3 + 5
+    first, counted, hot = rows[1], rows[5], rows[8]
+    assert (first["figure"], first["tokens"]) == ("latency", "32")
+    assert float(first["median_ms"]) == runs[0].latency[1].p50
+    assert (first["spearman_x100 graded-pairs"], first["device_identity"], first["cpus"]) == ("78.4", "", "")
+    assert (counted["median_ms"], float(counted["median_instructions"])) == ("", runs[1].latency[0].p50)
+    assert (hot["device"], hot["cpus"], hot["state"]) == ("'=HYPERLINK(1)", "4 5", "hot (battery 44 °C)")
+    assert [row["figure"] for row in rows[:5]] == ["latency"] * 3 + ["tokenization", "text to vector"]
+
+
+def test_csv_is_of_measured_runs(tmp_path):
+    report = build_report(BenchFile(models=make_models()))
+    assert "choose one of these suffixes" in one_line(lambda: write_report(report, tmp_path / "r.csv"), InputError)
