@@ -26,6 +26,7 @@ from msdc.bench.toolchain.packages import cached_folder
 from msdc.bench.toolchain.sdk import native_sdk
 from msdc.export.mobile.module import CORE, HERE
 from msdc.export.mobile.sizes import MEASURED, deflated
+from msdc.export.mobile.web.write import module_source
 
 # A package that contains Microsoft's AAR unchanged.
 AAR_PACKAGE, AAR_MEMBER = "com.github.asus4.onnxruntime@0.4.9", "package/Plugins/Android/onnxruntime.aar"
@@ -83,6 +84,11 @@ def measure_core(work: Path) -> dict[str, Any]:
     )
 
 
+def measure_web(work: Path) -> dict[str, Any]:
+    (work / "msdc.js").write_text(module_source(), encoding="utf-8")
+    return entry("module", "the web module, with the core's tokenizers", [work / "msdc.js"])
+
+
 def main() -> None:
     parser = options_for(__doc__, "app-size")
     parser.add_argument("--onnx-aar", type=Path, help="ONNX Runtime's Android archive")
@@ -95,9 +101,14 @@ def main() -> None:
             "executorch": entry("runtime", source, list(sdk.libraries)),
             "onnx": measure_onnx(options.onnx_aar or onnx_aar(), work),
             "core": measure_core(work),
+            "web": measure_web(work),
         }
     MEASURED.write_text(json.dumps(sizes, indent=2) + "\n", encoding="utf-8")
-    rows = [(part["what"], part["source"], f"{part['bytes']:,}", f"{part['compressed']:,}") for part in sizes.values()]
+    rows = [
+        (part["what"], part["source"], f"{part['bytes']:,}", f"{part['compressed']:,}")
+        for name, part in sizes.items()
+        if name != "web"
+    ]
     write_page(options.write, "What a runtime and the module add to an Android app", "none; libraries only",
                table(["part", "source", "bytes", "bytes compressed"], rows), "executorch onnxruntime")  # fmt: skip
 

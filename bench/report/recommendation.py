@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 import math
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -30,9 +29,8 @@ from msdc.bench.report.model import (
 from msdc.bench.report.targets import Judged
 from msdc.bench.result import DeviceRun
 from msdc.bench.strain import may_be_phone, strain
-from msdc.export.mobile.sizes import LEVEL, measured
+from msdc.export.mobile.sizes import measured
 from msdc.export.mobile.web.npm import FILES
-from msdc.export.mobile.web.write import TOKENIZERS, module_source
 from msdc.tables import Field, draw, fixed, joined, megabytes, number, percent, text_field
 
 WEB, ANDROID = "a web page", "an Android app"
@@ -64,14 +62,13 @@ def app_of(run: DeviceRun) -> str:
 
 @functools.cache
 def _libraries(app: str, runtime: str) -> tuple[int, int]:
-    """Bytes of a runtime and our module, plain and compressed; of a page with the larger of its modules."""
+    """Bytes of a runtime and our module, plain and compressed."""
     if app == ANDROID:
         parts = [measured()[name] for name in (runtime, "core")]
         return sum(part["bytes"] for part in parts), sum(part["compressed"] for part in parts)
-    module = max((module_source(kind).encode("utf-8") for kind in TOKENIZERS), key=len)
-    files = FILES.values()
-    small = sum(file.compressed for file in files) + len(zlib.compress(module, LEVEL))
-    return sum(file.bytes for file in files) + len(module), small
+    module, files = measured()["web"], FILES.values()
+    small = sum(file.compressed for file in files) + module["compressed"]
+    return sum(file.bytes for file in files) + module["bytes"], small
 
 
 def sizes_of(run: DeviceRun) -> AppSizes:

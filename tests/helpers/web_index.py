@@ -21,7 +21,7 @@ from programs import node
 
 from msdc.encoders.encoder import SentenceEncoder
 from msdc.errors import InputError, OtherModel
-from msdc.export.mobile.web.wasm import search_wasm
+from msdc.export.mobile.web.wasm import SEARCH, core_wasm
 from msdc.export.mobile.web.write import TEMPLATE, module_source
 from msdc.search.documents import Document, Found
 
@@ -54,8 +54,8 @@ class NodeModule:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(TEMPLATE / "search.js", folder / "search.js")
-        shutil.copyfile(search_wasm(), folder / "search.wasm")
-        (folder / "msdc.js").write_text(module_source("sentencepiece"), encoding="utf-8")
+        shutil.copyfile(core_wasm(SEARCH), folder / SEARCH)
+        (folder / "msdc.js").write_text(module_source(), encoding="utf-8")
         (folder / "package.json").write_text('{"type": "module"}')
         self.folder, self.numbers, self.models = folder, count(), dict[str, tuple[SentenceEncoder, dict]]()
         self.process = subprocess.Popen(

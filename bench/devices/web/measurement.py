@@ -152,7 +152,7 @@ class Measurement:
         The page reads `request.json`, with the sizes of the files that it downloads before it measures.
         """
         settings, golden, runtime = self.settings, self.golden, runtime_folder()
-        source = module_source(self.manifest.tokenizer.kind) + (PAGE / "measure.js").read_text(encoding="utf-8")
+        source = module_source() + (PAGE / "measure.js").read_text(encoding="utf-8")
         names = (MANIFEST_FILE, self.tokenizer, *self.manifest.program_files(RUNTIME))
         held = {f"bundle/{name}": self.job.bundle / name for name in names} | {f"runtime/{WASM}": runtime / WASM}
         request = {

@@ -1,4 +1,5 @@
-"""search.wasm: the core's search index with SQLite for browsers. A wheel contains it; a checkout builds it once.
+"""The core for browsers: tokenizer.wasm, and search.wasm, its index with SQLite. Wheels contain them; a checkout
+builds them once.
 
 The compiler is zig, of the PyPI package `ziglang`; SQLite is the release that the core's CMakeLists.txt pins. Equal
 sources give equal bytes, which stay in the user's cache.
@@ -21,7 +22,6 @@ from msdc.files import PACKAGE, locked, sha256_file, staged_folder, user_cache
 from msdc.processes import run_program
 from msdc.progress import say
 
-NAME = "search.wasm"
 HERE = Path(__file__).resolve().parent
 CORE = PACKAGE / "export" / "native"
 SOURCES, INDEX, SYSTEM = CORE / "src", CORE / "src" / "index", HERE / "core"
@@ -59,11 +59,16 @@ THROWING = ("cxa_exception", "cxa_personality")
 THROWING_DEFINES = ("_LIBCPP_BUILDING_LIBRARY", "_LIBCXXABI_BUILDING_LIBRARY", "_LIBCXXABI_HAS_NO_THREADS",
                     "_LIBCPP_ENABLE_CXX17_REMOVED_UNEXPECTED_FUNCTIONS", "LIBCXX_BUILDING_LIBCXXABI")  # fmt: skip
 UNWIND_DEFINES = ("_LIBUNWIND_HAS_NO_THREADS", "_LIBUNWIND_HIDE_SYMBOLS", "thread_local=")
-CALLS = (
-    "tokenizer_open", "index_batch_close", "index_bytes", "index_check", "index_compact",
-    "index_documents", "index_get", "index_ids", "index_open", "index_query", "index_rebuild", "index_remove",
-    "index_search", "index_state", "index_texts", "index_write", "web_file", "web_receiver",
-)  # fmt: skip
+SEARCH, TOKENIZER = "search.wasm", "tokenizer.wasm"
+# What JavaScript calls.
+CALLS = {
+    SEARCH: (
+        "index_batch_close", "index_bytes", "index_check", "index_compact", "index_documents", "index_get", "index_ids",
+        "index_open", "index_query", "index_rebuild", "index_remove", "index_search", "index_state", "index_texts",
+        "index_write", "tokenizer_close", "tokenizer_open", "web_file", "web_receiver",
+    ),
+    TOKENIZER: ("web_file", "web_receiver", "web_tokenize", "web_tokenizer"),
+}  # fmt: skip
 
 
 def sqlite_source() -> Path:
@@ -75,31 +80,35 @@ def sqlite_source() -> Path:
     return runtime_folder(package, version, files, "deps/sqlite3")
 
 
-def search_wasm() -> Path:
-    """The file of this installation, or the one that is built for its sources and kept."""
-    if (HERE / NAME).is_file():
-        return HERE / NAME
+def core_wasm(name: str) -> Path:
+    """The file `name` of this installation, or the one that is built for its sources and kept."""
+    if (HERE / name).is_file():
+        return HERE / name
     digest = hashlib.sha256()
     files = [*SOURCES.glob("*.*"), *INDEX.glob("*.*"), *SYSTEM.glob("*.*"), *(CORE / "include").glob("*.h")]
     for path in sorted((*files, CORE / "CMakeLists.txt", Path(__file__))):
         digest.update(path.read_bytes())
-    target = user_cache() / "search-wasm" / digest.hexdigest()[:12]
+    target = user_cache() / "core-wasm" / digest.hexdigest()[:12]
     with locked(target.with_suffix(".lock")):
         if not _is_intact(target):
-            say(f"build {NAME} with zig {ZIG_VERSION}: about 2 minutes, once")
+            say(f"build {' and '.join(CALLS)} with zig {ZIG_VERSION}: about 2 minutes, once")
             with staged_folder(target, force=True) as stage:
-                build(stage / NAME)
-                (stage / "sha256").write_text(sha256_file(stage / NAME), encoding="utf-8")
-    return target / NAME
+                build(stage)
+                for file in CALLS:
+                    (stage / f"{file}.sha256").write_text(sha256_file(stage / file), encoding="utf-8")
+    return target / name
 
 
 def _is_intact(folder: Path) -> bool:
-    wasm, digest = folder / NAME, folder / "sha256"
-    return wasm.is_file() and digest.is_file() and digest.read_text(encoding="utf-8") == sha256_file(wasm)
+    files = [(folder / name, folder / f"{name}.sha256") for name in CALLS]
+    return all(
+        wasm.is_file() and digest.is_file() and digest.read_text(encoding="utf-8") == sha256_file(wasm)
+        for wasm, digest in files
+    )
 
 
-def build(target: Path) -> None:
-    """Build the file from the core's sources, in folders that are removed afterwards."""
+def build(folder: Path) -> None:
+    """Build the files of `CALLS` into `folder` from the core's sources; what is in between is removed."""
     sqlite = sqlite_source()
     with tempfile.TemporaryDirectory(prefix="msdc-wasm-") as temporary:
         work = Path(temporary)
@@ -139,11 +148,12 @@ def build(target: Path) -> None:
             *includes,
         ]
         objects += [compile_source("c++", source, *core_flags) for source in sources]
-        exports = [f"-Wl,--export={name}" for name in ("malloc", "free", *(f"msdc_{call}" for call in CALLS))]
-        _run([str(zig), "c++", *COMPILE, "-fwasm-exceptions", "-mexec-model=reactor", "-Wl,--gc-sections", "-Wl,-s",
-              "-Wl,-z,stack-size=1048576", *exports, *objects, "-o", NAME], work, caches)  # fmt: skip
         optimizer = runtime_folder(*BINARYEN, BINARYEN_FILES, "bin") / "wasm-opt"
-        _run(["node", str(optimizer), *OPTIMIZE, NAME, "-o", str(target)], work, {})
+        for name, calls in CALLS.items():
+            exports = [f"-Wl,--export={name}" for name in ("malloc", "free", *(f"msdc_{call}" for call in calls))]
+            _run([str(zig), "c++", *COMPILE, "-fwasm-exceptions", "-mexec-model=reactor", "-Wl,--gc-sections", "-Wl,-s",
+                  "-Wl,-z,stack-size=1048576", *exports, *objects, "-o", name], work, caches)  # fmt: skip
+            _run(["node", str(optimizer), *OPTIMIZE, name, "-o", str(folder / name)], work, {})
 
 
 def _compiler_wheel() -> Path:
@@ -166,4 +176,4 @@ def _run(command: Sequence[str], folder: Path, environment: dict[str, str]) -> N
     if finished is None or finished.code != 0:
         lines = finished.errors.strip().splitlines() if finished else [f"no answer in {TIMEOUT_S:g} s"]
         message = next((line for line in lines if "error" in line.lower()), (lines or ["no message"])[-1])
-        raise MsdcError(f"{NAME} cannot be built: {message[:300]}")
+        raise MsdcError(f"the core for browsers cannot be built: {message[:300]}")

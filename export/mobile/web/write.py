@@ -1,14 +1,16 @@
 """Write a bundle's `web/`: one ES module, its types, package.json, README, a search page, and the runtime if asked for.
 
 The module's sources are ES modules of their own. They are joined into one file, which a page fetches at once and which
-is also the worker's script; of the two tokenizers it holds the one that the bundle needs.
+is also the worker's script; it holds the core's tokenizers as WebAssembly.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shutil
+import zlib
 from pathlib import Path
 
 from msdc import __version__
@@ -16,7 +18,7 @@ from msdc.export.manifest import Manifest
 from msdc.export.mobile.sizes import size_table
 from msdc.export.mobile.web.npm import FILES, PACKAGE, SCRIPT, VERSION, runtime_folder
 from msdc.export.mobile.web.transformers_js import about_bundle, write_transformers_js
-from msdc.export.mobile.web.wasm import search_wasm
+from msdc.export.mobile.web.wasm import SEARCH, TOKENIZER, core_wasm
 from msdc.export.options import ExportSettings
 from msdc.export.readme import render
 from msdc.files import plain_name, write_text
@@ -25,12 +27,8 @@ from msdc.text.tokenizer import load_tokenizer
 HERE = Path(__file__).resolve().parent
 SOURCES, TEMPLATE = HERE / "src", HERE / "template"
 MODULE_FILE, RUNTIME_FOLDER = "msdc.js", "runtime"
-BEFORE, AFTER = ("bytes", "tables"), ("download", "bundle", "engine", "link", "encoder")
-# Kind of tokenizer -> sources that read it, each after those that it imports.
-TOKENIZERS = {
-    "sentencepiece": ("sentencepiece",),
-    "tokenizer-json": ("compiled_file", "pattern", "text_rules", "splitter", "token_models", "compiled"),
-}
+PARTS = ("bytes", "core", "tokenizer", "download", "bundle", "engine", "link", "encoder")
+WASM_LINE = 'const TOKENIZERS = "";'
 # The line of engine.js that imports the runtime's package, and what bundles with a runtime have in its place.
 PACKAGE_IMPORT = f'return await import("{PACKAGE}/wasm");'
 NO_IMPORT = 'throw new Error("this msdc.js takes it from its bundle");'
@@ -39,17 +37,20 @@ _EXPORT = re.compile(r"^export (?=(?:const|class|function|async function) )", re
 _COMMENT = re.compile(r"^ *// .*\n| // [^\"'`\n]*$|^ +", re.MULTILINE)  # and indentation: bytes that a page downloads
 
 
-def module_source(kind: str, with_runtime: bool = False) -> str:
-    """The module for bundles whose tokenizer is of `kind`, a key of `TOKENIZERS`.
+def with_tokenizers(source: str) -> str:
+    """tokenizer.js with the WebAssembly that it reads."""
+    wasm = zlib.compress(core_wasm(TOKENIZER).read_bytes(), 9)
+    return source.replace(WASM_LINE, f'const TOKENIZERS = "{base64.b64encode(wasm).decode("ascii")}";')
 
-    `with_runtime`: the bundle has the runtime, so that no bundler needs to find its package.
-    """
+
+def module_source(with_runtime: bool = False) -> str:
+    """The module. `with_runtime`: the bundle has the runtime, so that no bundler needs to find its package."""
     parts = [f"// msdc {__version__}, Apache-2.0. The sources with comments are in msdc/export/mobile/web/src.\n"]
-    for name in (*BEFORE, *TOKENIZERS[kind], *AFTER):
+    for name in PARTS:
         text = _IMPORT.sub("", (SOURCES / f"{name}.js").read_text(encoding="utf-8"))
         # The last source is the module's interface; all others become private to it.
-        parts.append(_COMMENT.sub("", text if name == AFTER[-1] else _EXPORT.sub("", text)).strip() + "\n")
-    source = "\n".join(parts)
+        parts.append(_COMMENT.sub("", text if name == PARTS[-1] else _EXPORT.sub("", text)).strip() + "\n")
+    source = with_tokenizers("\n".join(parts))
     return source.replace(PACKAGE_IMPORT, NO_IMPORT) if with_runtime else source
 
 
@@ -60,12 +61,12 @@ def write_web_module(stage: Path, manifest: Manifest, options: ExportSettings, m
     """
     out = stage / "web"
     out.mkdir()
-    write_text(out / MODULE_FILE, module_source(manifest.tokenizer.kind, options.with_runtime))
+    write_text(out / MODULE_FILE, module_source(options.with_runtime))
     if options.with_runtime:
         (out / RUNTIME_FOLDER).mkdir()
         for name in FILES:
             shutil.copyfile(runtime_folder() / name, out / RUNTIME_FOLDER / name)
-    shutil.copyfile(search_wasm(), out / "search.wasm")
+    shutil.copyfile(core_wasm(SEARCH), out / SEARCH)
     transformers = "transformers.js does not read a SentencePiece model, which is this bundle's tokenizer."
     if manifest.tokenizer.kind != "sentencepiece":
         transformers = "`msdc export --target web --transformers-js` adds the files that transformers.js reads."

@@ -65,10 +65,10 @@ size_t Tokenizer::prompt_tokens(std::string_view prompt) const {
   return ids.size() - (ends ? 1 : 0);
 }
 
-std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
+std::vector<int32_t> Tokenizer::encode(std::string_view text, size_t most) const {
   if (text.size() > kMaxTextBytes) throw Failure(MSDC_BAD_ARGUMENT, "a text of more than 64 MiB");
   std::vector<int32_t> ids = segment(text);
-  if (ids.size() > room()) ids.resize(room());
+  if (ids.size() > room(most)) ids.resize(room(most));
   ids.insert(ids.begin(), before_.begin(), before_.end());
   ids.insert(ids.end(), after_.begin(), after_.end());
   return ids;
@@ -76,7 +76,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
 
 bool Tokenizer::truncates(std::string_view text) const {
   if (text.size() > kMaxTextBytes) throw Failure(MSDC_BAD_ARGUMENT, "a text of more than 64 MiB");
-  return segment(text).size() > room();
+  return segment(text).size() > room(static_cast<size_t>(max_length_));
 }
 
 }  // namespace msdc

@@ -1,6 +1,7 @@
 // Text to the ids a program takes: pieces between the special ids, cut at the longest input.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -18,8 +19,9 @@ class Tokenizer {
   explicit Tokenizer(const Manifest& manifest);
   ~Tokenizer();
 
-  // Special ids included, at most max_length. Throws Failure(MSDC_BAD_ARGUMENT) for a text past 64 MiB.
-  std::vector<int32_t> encode(std::string_view text) const;
+  // Special ids included, at most `most` or max_length. Throws Failure(MSDC_BAD_ARGUMENT) for a text past 64 MiB.
+  std::vector<int32_t> encode(std::string_view text) const { return encode(text, static_cast<size_t>(max_length_)); }
+  std::vector<int32_t> encode(std::string_view text, size_t most) const;
 
   // Whether `encode` cuts a text.
   bool truncates(std::string_view text) const;
@@ -35,7 +37,8 @@ class Tokenizer {
 
  private:
   std::vector<int32_t> segment(std::string_view text) const;
-  size_t room() const { return static_cast<size_t>(max_length_) - before_.size() - after_.size(); }
+  // Ids that may be between the special ids.
+  size_t room(size_t most) const { return most - std::min(most, before_.size() + after_.size()); }
 
   // One of the two is there.
   struct Pieces;

@@ -1,8 +1,6 @@
 """Words of a domain as tokens: costs, other texts, the same ids from every tokenizer, training."""
 
 import json
-import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,11 +8,11 @@ import tiny_models
 import torch
 from click.testing import CliRunner
 from native_core import CoreTokenizer, write_compiled_bundle, write_piece_bundle
-from programs import ask_node
 from stock_models import write_stock, write_xlmr
 from tiny_models import LOOSE
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
+from web_tokenizers import ids_in_node, manifest_of, tokenizer_module
 
 import msdc
 from msdc.compress import add_words
@@ -31,7 +29,6 @@ from msdc.distill.recipe import Recipe, parse
 from msdc.errors import InputError
 from msdc.export.exporters import write_bundle
 from msdc.export.golden import golden_texts, tokenizers_agree
-from msdc.export.mobile.web.write import SOURCES
 from msdc.export.options import ExportSettings
 from msdc.export.tokenizer.compile import compile_tokenizer
 from msdc.text.quickstart import PARALLEL
@@ -130,27 +127,23 @@ def test_rows_of_a_float_code_are_exact():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_tokenizer_reads_the_new_vocabulary_alike(extended, kind, core_library, tmp_path):
-    """The library, the `tokenizer.json` twin, the native core and the JavaScript of the web module."""
+    """The library, the `tokenizer.json` twin, the native core and the web module."""
     tokenizer = extended[kind][2].tokenizer
     texts = [*golden_texts(), *TERMS, *map(str.upper, TERMS), *in_contexts(TERMS, quickstart_texts(), 3),
              *(f"{term}s ({term}-{term})" for term in TERMS)]  # fmt: skip
     expected_ids = tokenizer.encode(texts, 1 << 20)
-    sources = shutil.copytree(SOURCES, tmp_path / "sources")
-    (sources / "package.json").write_text('{"type": "module"}')
     if isinstance(tokenizer, PieceTokenizer):
         tokenizers_agree(tokenizer, texts, 1 << 20)
         bundle = write_piece_bundle(tmp_path / "core", tokenizer.content)
-        file, part, module = tokenizer.path, {"bos_id": 2, "eos_id": 3}, "sentencepiece.js"
+        file, reader = tokenizer.path, "sentencepiece"
     else:
         raw = compile_tokenizer(tokenizer.path)
         bundle = write_compiled_bundle(tmp_path / "core", raw)
-        file, part, module = tmp_path / "tokenizer.bin", {}, "compiled.js"
+        file, reader = tmp_path / "tokenizer.bin", "tokenizer-json"
         file.write_bytes(raw)
     core = CoreTokenizer(core_library, bundle)
     assert [core.encode(text) for text in texts] == expected_ids
-    request = {"module": str(sources / module), "file": str(file), "part": part, "texts": texts}
-    tokenize = Path(__file__).parents[2] / "export/mobile/web/tokenize.mjs"
-    assert ask_node(tokenize, tmp_path, request) == expected_ids
+    assert ids_in_node(tokenizer_module(tmp_path / "sources"), file, manifest_of(reader), texts) == expected_ids
 
 
 @pytest.mark.parametrize("kind", ["dense", "coded"])

@@ -4,6 +4,7 @@
 #include <map>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "failure.h"
 #include "files.h"
@@ -80,13 +81,39 @@ __attribute__((import_module("msdc"), import_name("text"))) void msdc_web_on_tex
 
 msdc_on_text msdc_web_receiver() { return msdc_web_on_text; }
 
-// A file of `size` bytes, whose content is written to the address `*content`. A bundle's files are read until their index
-// is closed, and its memory with it.
+// A file of `size` bytes, whose content is written to the address `*content`; of 0 bytes none, where there was one.
 msdc_status msdc_web_file(const char* path, size_t size, char** content, char* error, size_t error_size) {
   return msdc::guarded(error, error_size, [&] {
+    files().erase(path);
+    if (size == 0) return;
     std::string& file = files()[path];
     file.assign(size, '\0');
     *content = file.data();
+  });
+}
+
+// The tokenizer of the bundle `folder`, by what JavaScript has read of its manifest already.
+msdc_status msdc_web_tokenizer(const char* folder, const char* file, int32_t is_pieces, int32_t bos, int32_t eos, int32_t max_length,
+                               int32_t vocabulary, msdc_tokenizer** tokenizer, char* error, size_t error_size) {
+  return msdc::guarded(error, error_size, [&] {
+    msdc::Manifest manifest;
+    manifest.tokenizer_kind = is_pieces != 0 ? "sentencepiece" : "tokenizer-json";
+    manifest.folder = folder;
+    manifest.tokenizer_file = file;
+    manifest.bos_id = bos;
+    manifest.eos_id = eos;
+    manifest.max_length = max_length;
+    manifest.vocabulary = vocabulary;
+    *tokenizer = new msdc_tokenizer{manifest, msdc::Tokenizer(manifest)};
+  });
+}
+
+// Gives the ids of a text, special ids included, at most `most`.
+msdc_status msdc_web_tokenize(const msdc_tokenizer* tokenizer, const char* text, size_t text_size, uint32_t most,
+                              msdc_on_text ids, void* context, char* error, size_t error_size) {
+  return msdc::guarded(error, error_size, [&] {
+    const std::vector<int32_t> out = tokenizer->tokenizer.encode({text, text_size}, most);
+    ids(context, reinterpret_cast<const char*>(out.data()), out.size() * sizeof(int32_t));
   });
 }
 

@@ -1,4 +1,4 @@
-// Bytes: hashes, growing buffers, UTF-8.
+// Bytes: hashes and UTF-8.
 
 // A module of Node, undefined in pages: it is named nowhere that a page's bundler looks.
 export function builtin(name) {
@@ -23,21 +23,6 @@ export class EncoderError extends Error {
 
 export function damaged(what) {
   throw new EncoderError(`${what}: damaged; copy or export the bundle again`);
-}
-
-// What one text may cost. Every loop whose length a file decides spends from it, as in the native core: a hostile tokenizer
-// costs a fixed number of steps per byte of text, and makes it at most a fixed number of times longer.
-const MAX_TEXT_BYTES = 2 ** 26, STEPS = 16384, GROWTH = 64, FREE_BYTES = 64;
-let steps = 0, room = 0;
-
-export function allow({ length }) {
-  if (length > MAX_TEXT_BYTES) throw new EncoderError("a text of more than 64 MiB");
-  steps = (length + FREE_BYTES) * STEPS;
-  room = (length + FREE_BYTES) * GROWTH;
-}
-
-export function spend(count) {
-  if ((steps -= count) < 0) throw new EncoderError("the tokenizer takes too many steps on this text");
 }
 
 // Hex sha256. `crypto.subtle` exists in secure contexts only; a page on plain http from another machine is none.
@@ -90,45 +75,4 @@ export function sha256InScript(bytes) {
   const out = new DataView(new ArrayBuffer(32));
   state.forEach((value, i) => out.setInt32(4 * i, value));
   return new Uint8Array(out.buffer);
-}
-
-// A form of the text: a byte string that grows at its end.
-export class Bytes {
-  constructor(size = 64) {
-    this.data = new Uint8Array(Math.min(size, room));
-    this.length = 0;
-  }
-
-  widen(size) {
-    if (size > room) throw new EncoderError("the tokenizer makes this text too long");
-    const wider = new Uint8Array(Math.min(2 * size, room));
-    wider.set(this.data.subarray(0, this.length));
-    this.data = wider;
-  }
-
-  append(from, start = 0, end = from.length) {
-    const size = this.length + end - start;
-    if (size > this.data.length) this.widen(size);
-    // Short pieces are the rule, and `set` on a subarray costs more than a loop for them.
-    if (end - start < 32) for (let i = start, at = this.length; i < end; ++i) this.data[at++] = from[i];
-    else this.data.set(from.subarray(start, end), this.length);
-    this.length = size;
-  }
-
-  push(byte) {
-    if (this.length === this.data.length) this.widen(this.length + 1);
-    this.data[this.length++] = byte;
-  }
-
-  value() {
-    return this.data.subarray(0, this.length);
-  }
-}
-
-const ANNOUNCED = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 4];
-
-// End of the character that begins at `at`, as its first byte announces it, not past `size`.
-export function nextCharacter(text, at, size = text.length) {
-  const end = at + ANNOUNCED[text[at] >> 4];
-  return end < size ? end : size;
 }

@@ -1,6 +1,7 @@
 // The public interface.
 
 import { builtin, EncoderError } from "./bytes.js";
+import { Core } from "./core.js";
 import { HereLink, WorkerLink } from "./link.js";
 
 // An option with a mistyped name would be ignored.
@@ -140,4 +141,4 @@ export function topK(query, vectors, k = 10) {
   return hits.sort((a, b) => worst(b.cosine) - worst(a.cosine) || a.row - b.row).slice(0, k);
 }
 
-export { EncoderError };
+export { Core, EncoderError }; // Core: for search.js

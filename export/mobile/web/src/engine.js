@@ -1,8 +1,8 @@
 // The encoder itself: texts to vectors with ONNX Runtime Web. It runs in a worker, or wherever it is opened.
 
 import { BundleFiles } from "./bundle.js";
-import { builtin, damaged, EncoderError, lineOf, textOf, utf8 } from "./bytes.js";
-import { openTokenizer, TOKENIZER_KIND } from "./sentencepiece.js";
+import { builtin, damaged, EncoderError, lineOf, textOf } from "./bytes.js";
+import { Tokenizer } from "./tokenizer.js";
 
 const RUNTIME = "web/runtime/ort.wasm.bundle.min.mjs", WASM = "web/runtime/ort-wasm-simd-threaded.wasm";
 const GOLDEN = "golden.json";
@@ -133,9 +133,6 @@ export class Engine {
     const files = await BundleFiles.open(source, { pinned, cache, signal });
     const { manifest } = files, part = manifest.tokenizer, program = manifest.programs.onnx;
     if (!program) throw new EncoderError(`${manifest.name}: no ONNX program; export it with --target web`);
-    if (part.kind !== TOKENIZER_KIND) {
-      throw new EncoderError(`${manifest.name}: this module reads ${TOKENIZER_KIND}; use the one in the bundle's web/`);
-    }
     const tokenizerFile = tokenizerOf(manifest);
     if (!tokenizerFile) throw new EncoderError(part.refused ?? `${manifest.name}: export it again`);
     if (files.bytes(tokenizerFile) > MAX_TOKENIZER_BYTES) damaged(tokenizerFile);
@@ -157,7 +154,7 @@ export class Engine {
       program.data ? read(program.data) : null,
       ...(carried ? [readRuntime(RUNTIME), readRuntime(WASM)] : []),
     ]);
-    const engine = new Engine(files, openTokenizer(pieces, part));
+    const engine = new Engine(files, await Tokenizer.open(pieces, tokenizerFile, manifest));
     const limit = Math.min(2 ** 32, Math.max(LEAST_MEMORY, 6 * (graph.length + (data?.length ?? 0))));
     const from = runtime ?? (carried ? files.url(RUNTIME) : null), weights = data && { path: program.data, data };
     await withMemoryLimit(limit, () => engine.start({ from, script, wasm, threads, graph, weights }));
@@ -171,8 +168,6 @@ export class Engine {
     this.manifest = files.manifest;
     this.tokenizer = tokenizer;
     this.turn = Promise.resolve();
-    const special = tokenizer.before.length + tokenizer.after.length;
-    if (tokenizer.size > this.manifest.vocabulary || special > this.manifest.max_length) damaged("the tokenizer");
   }
 
   async start({ from, script, wasm, threads, graph, weights }) {
@@ -209,9 +204,7 @@ export class Engine {
   }
 
   ids(text, most = this.manifest.max_length) {
-    const { before, after } = this.tokenizer;
-    const inner = this.tokenizer.segment(utf8(text));
-    return [...before, ...inner.slice(0, most - before.length - after.length), ...after];
+    return this.tokenizer.ids(text, most);
   }
 
   prompt({ prompt, promptName }) {
@@ -256,16 +249,15 @@ export class Engine {
 
   async tokenize(texts, options) {
     const first = this.prompt(options), most = options.maxLength ?? this.manifest.max_length;
-    const least = this.tokenizer.before.length + this.tokenizer.after.length;
+    const least = this.ids("").length; // special ids alone
     if (!(most >= least)) throw new RangeError(`maxLength is not ${least} or more`);
     return texts.map((text) => this.ids(first + text, most));
   }
 
   // Of texts with their prompt, how many have more ids than the model reads.
   async countTruncated(texts, options) {
-    const first = this.prompt(options), { before, after } = this.tokenizer;
-    const most = this.manifest.max_length - before.length - after.length;
-    return texts.filter((text) => this.tokenizer.segment(utf8(first + text)).length > most).length;
+    const first = this.prompt(options), most = this.manifest.max_length;
+    return texts.filter((text) => this.ids(first + text, Infinity).length > most).length;
   }
 
   // Vectors of N texts, one after the other in a Float32Array.

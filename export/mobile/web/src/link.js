@@ -3,8 +3,8 @@
 import { EncoderError, lineOf } from "./bytes.js";
 import { download, untilAborted } from "./download.js";
 import { Engine } from "./engine.js";
-import { TOKENIZER_KIND } from "./sentencepiece.js";
 
+const GREETING = "encoder";
 const SILENCE_S = 60; // of a worker, until it is taken for one without this module
 const NOT_LOADED = "its script is not there, or a content security policy (worker-src) forbids it";
 const ADVICE = "pass {worker: false}, or as {worker} a Worker that your own script makes and whose script imports msdc.js";
@@ -211,7 +211,7 @@ export class WorkerLink {
       };
       // Without a message the script was not loaded; with one it ended, or fails later.
       worker.addEventListener("error", ({ message }) => fail(message ? `the worker failed: ${lineOf(message)}` : absent, Boolean(message)));
-      worker.postMessage({ msdc: TOKENIZER_KIND, port: port2 }, [port2]);
+      worker.postMessage({ msdc: GREETING, port: port2 }, [port2]);
     });
   }
 
@@ -309,7 +309,7 @@ function serve(port) {
 // In a worker this module waits for a page; an app's own messages pass.
 if (typeof DedicatedWorkerGlobalScope === "function" && globalThis instanceof DedicatedWorkerGlobalScope) {
   addEventListener("message", (event) => {
-    if (event.data?.msdc !== TOKENIZER_KIND) return;
+    if (event.data?.msdc !== GREETING) return;
     event.stopImmediatePropagation();
     serve(event.data.port);
   });

@@ -1,12 +1,12 @@
 // Search by words and by meaning in the SQLite file of `msdc search` and `msdc.open_index`: the core's index, which Android
 // and iOS have too, compiled to search.wasm. Texts are encoded here, asynchronously, between its calls.
 
-import { EncoderError } from "./msdc.js";
+import { Core, EncoderError } from "./msdc.js";
 
 const BLOCK = 256; // documents of a transaction
-const LINE = 1024, OUT = 64, OPTIONS = 24; // bytes of an error's line, of numbers that the core writes, of msdc_index_options
+const OPTIONS = 24; // bytes of msdc_index_options
 const WASM = new URL("./search.wasm", import.meta.url);
-const utf8 = new TextEncoder(), decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+const utf8 = new TextEncoder();
 const modules = new Map(); // address -> the compiled module
 
 /** An intact index of another model: opened without an encoder, `rebuild` encodes its documents again. */
@@ -16,8 +16,6 @@ export class OtherModel extends EncoderError {
     this.name = "OtherModel";
   }
 }
-
-const ERRORS = { 1: RangeError, 8: OtherModel }; // by the core's status: MSDC_BAD_ARGUMENT, MSDC_OTHER_MODEL
 
 // The bytes of a URL; Node's fetch reads no files.
 async function download(url, fetch = globalThis.fetch) {
@@ -42,87 +40,35 @@ async function compiled(wasm) {
   }
 }
 
-// The core's functions in a memory of their own, which goes with the index.
-class Core {
-  #exports;
-  #received = [];
+class IndexCore extends Core {
   #models = new Map(); // encoder -> the address of its msdc_index_model
+  #count = 0;
 
-  static async start(wasm) {
-    const core = new Core(), system = new Proxy({}, { get: () => () => 8 }); // without files, which it does not need
-    const text = (_, at, size) => core.#received.push(core.#bytes().slice(at, at + size));
-    const instance = await WebAssembly.instantiate(await compiled(wasm), { msdc: { text }, wasi_snapshot_preview1: system });
-    core.#exports = instance.exports;
-    core.#exports._initialize();
-    Object.assign(core, { receiver: core.#exports.msdc_web_receiver(), out: core.put(new Uint8Array(OUT)) });
-    return core;
-  }
-
-  #bytes() {
-    return new Uint8Array(this.#exports.memory.buffer);
-  }
-
-  // A copy in the core's memory, at an address or where there is room.
-  put(array, at = this.#exports.malloc(array.byteLength || 1)) {
-    if (!at) throw new EncoderError("out of memory");
-    this.#bytes().set(new Uint8Array(array.buffer, array.byteOffset, array.byteLength), at);
-    return at;
-  }
-
-  // A number that the core wrote to `out`.
-  number(at = 0, kind = "Uint32") {
-    return Number(new DataView(this.#exports.memory.buffer)[`get${kind}`](this.out + at, true));
-  }
-
-  // Calls msdc_NAME: a string is passed as its address and size, an array as its address. Returns the bytes that it gave.
-  call(name, ...values) {
-    if (!this.#exports) throw new EncoderError("the index is closed");
-    const places = [], place = (array) => places[places.push(this.put(array)) - 1];
-    this.#received = [];
-    try {
-      const parts = values.flatMap((value) => {
-        if (typeof value !== "string") return [ArrayBuffer.isView(value) ? place(value) : Number(value)];
-        const bytes = utf8.encode(value);
-        return [place(bytes), bytes.length];
-      });
-      const line = place(new Uint8Array(LINE)), status = this.#exports[`msdc_${name}`](...parts, line, LINE);
-      const memory = this.#bytes();
-      if (status) throw new (ERRORS[status] ?? EncoderError)(decoder.decode(memory.subarray(line, memory.indexOf(0, line))));
-      return this.#received;
-    } catch (error) {
-      if (!(error instanceof WebAssembly.RuntimeError)) throw error;
-      this.close(); // its memory is of no use any more
-      throw new EncoderError(`the index failed and is closed (${error.message})`);
-    } finally {
-      places.forEach((at) => this.end("free", at));
-    }
-  }
-
-  texts(name, ...values) {
-    return this.call(name, ...values, this.receiver, 0).map((bytes) => decoder.decode(bytes));
-  }
-
-  // The address of an encoder's tokenizer; 0 without an encoder.
-  async model(encoder) {
-    if (!encoder || this.#models.has(encoder)) return this.#models.get(encoder) ?? 0;
-    const files = Object.entries(await encoder.tokenizerFiles()), folder = `model${this.#models.size}`;
-    if (this.#models.has(encoder)) return this.#models.get(encoder); // by another call meanwhile
-    for (const [name, bytes] of files) {
-      this.call("web_file", utf8.encode(`${folder}/${name}\0`), bytes.length, this.out);
-      this.put(bytes, this.number());
-    }
+  // Read an encoder's tokenizer, for `model`.
+  async load(encoder) {
+    if (!encoder || this.#models.has(encoder)) return;
+    const files = Object.entries(await encoder.tokenizerFiles()), folder = `model${this.#count++}`;
+    if (this.#models.has(encoder)) return; // by another call meanwhile
+    for (const [name, bytes] of files) this.file(`${folder}/${name}`, bytes);
     this.call("tokenizer_open", utf8.encode(`${folder}\0`), 0, this.out);
-    this.#models.set(encoder, this.put(Uint32Array.of(0, this.number())));
-    return this.#models.get(encoder);
+    const tokenizer = this.number(), paths = files.map(([name]) => `${folder}/${name}`);
+    this.#models.set(encoder, { address: this.put(Uint32Array.of(0, tokenizer)), tokenizer, paths });
   }
 
-  // Calls a function without a status, unless the memory is gone.
-  end(name, at) {
-    this.#exports?.[name](at);
+  // 0 without an encoder, or where it was released.
+  model(encoder) {
+    return this.#models.get(encoder)?.address ?? 0;
   }
 
-  close() {
-    this.#exports = null;
+  // The tokenizers of all encoders but one.
+  release(encoder) {
+    for (const [other, { address, tokenizer, paths }] of this.#models) {
+      if (other === encoder) continue;
+      this.#models.delete(other);
+      this.end("msdc_tokenizer_close", tokenizer);
+      this.end("free", address);
+      for (const path of paths) this.file(path, new Uint8Array(0));
+    }
   }
 }
 
@@ -226,10 +172,12 @@ export class SearchIndex {
   async rebuild(encoder, { onProgress = () => {}, signal } = {}) {
     for (let count = 0; ; ) {
       signal?.throwIfAborted();
-      this.#core.call("index_rebuild", this.#index, await this.#core.model(encoder), this.#core.out);
+      await this.#core.load(encoder);
+      this.#core.call("index_rebuild", this.#index, this.#core.model(encoder), this.#core.out);
       const batch = this.#core.number();
       if (!batch) {
         this.#encoder = encoder;
+        this.#core.release(encoder);
         return count;
       }
       const { written, done, total } = await this.#write(batch, encoder, signal);
@@ -243,7 +191,8 @@ export class SearchIndex {
     const filter = Object.keys(where).length ? conditions(where) : null, encoder = this.#encoder;
     const request = JSON.stringify({ ...JSON.parse(json(options)), query, where: filter, offsets: "utf16" });
     if (options.mode === "vectors") this.#requireEncoder();
-    const [text] = this.#core.texts("index_query", this.#index, await this.#core.model(encoder), request);
+    await this.#core.load(encoder);
+    const [text] = this.#core.texts("index_query", this.#index, this.#core.model(encoder), request);
     const vector = text === undefined ? null : await encoder.encode(text);
     if (vector && encoder !== this.#encoder) throw new OtherModel("index: rebuilt with another model meanwhile");
     return this.#read("index_search", request, vector ?? 0, vector?.length ?? 0).map(({ metadata, ...hit }) =>
@@ -281,8 +230,9 @@ export class SearchIndex {
     const documents = Array.from(oneOrMore(given), documentOf), total = documents.length, encoder = this.#requireEncoder();
     for (let done = 0; done < total; onProgress({ done, total })) {
       signal?.throwIfAborted();
-      const block = JSON.stringify(documents.slice(done, done + BLOCK)), model = await this.#core.model(encoder);
-      this.#core.call("index_documents", this.#index, model, block, replaces, this.#core.out);
+      const block = JSON.stringify(documents.slice(done, done + BLOCK));
+      await this.#core.load(encoder);
+      this.#core.call("index_documents", this.#index, this.#core.model(encoder), block, replaces, this.#core.out);
       await this.#write(this.#core.number(), encoder, signal);
       done = Math.min(done + BLOCK, total);
     }
@@ -309,8 +259,10 @@ export class SearchIndex {
 export async function openIndex(source, encoder, { wasm = WASM, fetch, check = true } = {}) {
   const isAddress = typeof source === "string" || source instanceof URL;
   const bytes = isAddress ? await download(source, fetch) : (source ?? new Uint8Array(0));
-  const core = await Core.start(wasm), model = await core.model(encoder), at = bytes.length ? core.put(bytes) : 0;
-  core.call("index_open", 0, Uint32Array.of(OPTIONS, 0, check, 0, at, bytes.length), model, core.out);
+  const core = await IndexCore.start(await compiled(wasm), "index", { 8: OtherModel }); // MSDC_OTHER_MODEL
+  await core.load(encoder);
+  const at = bytes.length ? core.put(bytes) : 0;
+  core.call("index_open", 0, Uint32Array.of(OPTIONS, 0, check, 0, at, bytes.length), core.model(encoder), core.out);
   const index = core.number();
   core.end("free", at);
   return new SearchIndex(core, index, encoder);

@@ -1,25 +1,26 @@
-// node bounds.mjs REQUEST: what a tokenizer module makes of files by strangers, as JSON on standard output.
+// node bounds.mjs REQUEST: what the module's tokenizer makes of files by strangers, as JSON on standard output.
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 
 const request = JSON.parse(readFileSync(process.argv[2], "utf8"));
-const { openTokenizer } = await import(pathToFileURL(request.module));
-const { utf8 } = await import(new URL("bytes.js", pathToFileURL(request.module)));
-const texts = request.texts.map(utf8);
+const { Tokenizer } = await import(pathToFileURL(request.module));
 
 // What was thrown, "" for nothing.
-function thrown(call) {
+async function thrown(call) {
   try {
-    call();
+    await call();
     return "";
   } catch (error) {
     return `${error.name}: ${error.message}`;
   }
 }
 
-const found = request.files.map((file) => {
+const found = [];
+for (const file of request.files) {
   let tokenizer = null;
-  const opened = thrown(() => (tokenizer = openTokenizer(new Uint8Array(readFileSync(file)), request.part)));
-  return { opened, texts: tokenizer ? texts.map((text) => thrown(() => tokenizer.segment(text))) : [] };
-});
+  const open = async () => (tokenizer = await Tokenizer.open(new Uint8Array(readFileSync(file)), "tokenizer", request.manifest));
+  const opened = await thrown(open), texts = [];
+  for (const text of tokenizer ? request.texts : []) texts.push(await thrown(() => tokenizer.ids(text, Infinity)));
+  found.push({ opened, texts });
+}
 console.log(JSON.stringify(found));

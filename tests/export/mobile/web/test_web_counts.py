@@ -19,8 +19,7 @@ WHOLE = 1 << 20
 @pytest.mark.parametrize("kind", ["sentencepiece", "static", UNPOOLED])
 def test_truncated_texts_are_counted_as_in_python(web_bundle, tmp_path, kind):
     folder = web_bundle if kind == "sentencepiece" else kind_bundle(kind, "onnx")[1]
-    reader = "sentencepiece" if kind == "sentencepiece" else "tokenizer-json"
-    (tmp_path / "msdc.mjs").write_text(module_source(reader), encoding="utf-8")
+    (tmp_path / "msdc.mjs").write_text(module_source(), encoding="utf-8")
     bundle = load_bundle(folder, "onnx")
     # Texts of every length around the limit, with and without a prompt.
     words = "the dog ran to the house " * bundle.max_length

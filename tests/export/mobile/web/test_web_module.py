@@ -34,6 +34,7 @@ from msdc.export.bundle import load_bundle
 from msdc.export.golden import golden_texts
 from msdc.export.manifest import check_files, read_manifest
 from msdc.export.mobile.module import write_native_module
+from msdc.export.mobile.sizes import measured
 from msdc.export.mobile.web import npm
 from msdc.export.mobile.web.write import module_source
 from msdc.export.options import ExportSettings
@@ -435,16 +436,15 @@ def test_files_are_listed_and_the_manifest_seals_them(bundle):
     assert "[`web/`](web/README.md)" in (bundle / "README.md").read_text()
 
 
-@pytest.mark.parametrize("kind", ["sentencepiece", "tokenizer-json"])
-def test_module_is_one_valid_file_and_its_types_name_what_it_exports(kind, tmp_path):
-    source = module_source(kind)
+def test_module_is_one_valid_file_and_its_types_name_what_it_exports(tmp_path):
+    source = module_source()
     imports = re.findall(r"\bfrom ['\"]|^import .*", source, re.MULTILINE)
     assert imports == []
     assert source.count("\nexport ") == 4
     (tmp_path / "msdc.mjs").write_text(source)
     run(node(), "--check", tmp_path / "msdc.mjs")
-    if kind == "sentencepiece":
-        assert len(gzip.compress(source.encode(), 9)) < 16_700
+    size = measured()["web"]["compressed"]
+    assert 0.95 * size < len(gzip.compress(source.encode(), 9)) < 1.05 * size
     types = (Path(npm.__file__).parent / "template/msdc.d.ts").read_text()
     typed, exported = (re.findall(r"^export (?:class|function) (\w+)", text, re.MULTILINE) for text in (types, source))
     assert set(typed) == {*exported, "EncoderError"}
@@ -478,7 +478,7 @@ def test_runtime_is_checked_at_every_use_and_absent_npm_is_named(with_runtime, t
 
 
 def test_tokenizer_json_bundle_in_node(with_runtime, tmp_path):
-    """The other tokenizer's module, in one thread, with the hash function for pages that are no secure context."""
+    """In one thread, with the hash function for pages that are no secure context."""
     model = write_stock(tmp_path / "bert", "bert")
     out, manifest = export(str(model), target="web", precision="fp32", output=tmp_path / "out")
     assert manifest.tokenizer.compiled == "tokenizer.bin"
@@ -501,13 +501,13 @@ def encode_in_node(folder: Path, module: Path, texts: list[str], work: Path) -> 
 @pytest.mark.parametrize("kind", [UNPOOLED, "static"])
 def test_prompts_that_are_not_pooled_and_blank_texts_in_node(with_runtime, tmp_path, kind):
     _, folder = kind_bundle(kind, "onnx")
-    (tmp_path / "msdc.mjs").write_text(module_source("tokenizer-json"), encoding="utf-8")
+    (tmp_path / "msdc.mjs").write_text(module_source(), encoding="utf-8")
     encode_in_node(folder, tmp_path / "msdc.mjs", ["a dog", "The BIG cat", "", "  "], tmp_path)
 
 
 def test_mistyped_options_and_addresses_are_refused(tmp_path):
     module = tmp_path / "msdc.mjs"
-    module.write_text(module_source("sentencepiece"), encoding="utf-8")
+    module.write_text(module_source(), encoding="utf-8")
     messages = json.loads(run(node(), HERE / "refusals.mjs", module))
     assert messages["path"].startswith("EncoderError: file:///some/folder/bundle.json: no answer (ENOENT")
     options = "sha256, runtime, threads, cache, headers, fetch, worker, signal, onProgress"
