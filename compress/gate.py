@@ -47,16 +47,12 @@ def require_same(source: Encoder, student: Encoder) -> None:
         largest = float((np.abs(own_ND - student_ND) / np.maximum(length_N, 1.0)).max())
         cosine = float(cosine_rows(own_ND, student_ND).min())
         if not (cosine >= SAME_COSINE and largest <= SAME_MAX_ABS):
+            label = source.defaults.label(prompt, " with ")
             raise GateError(
                 f"{source.name} cannot become a student: converted, it gives other vectors than the model itself"
-                f"{_with(source, prompt)} (lowest cosine {cosine:.4f}, largest difference {largest:.1e}); nothing was "
+                f"{label} (lowest cosine {cosine:.4f}, largest difference {largest:.1e}); nothing was "
                 "written"
             )
-
-
-def _with(source: Encoder, prompt: str) -> str:
-    """How a message names the prompt of a gate's vectors."""
-    return f" with {source.defaults.label(prompt)}" if prompt else ""
 
 
 def require_written(source: Encoder, expected: Encoder, written: Encoder, texts: Sequence[str]) -> None:
@@ -73,7 +69,8 @@ def require_written(source: Encoder, expected: Encoder, written: Encoder, texts:
             for model in (expected, written)
         )
         if not reread >= in_memory - WRITTEN_LOSS:
+            label = source.defaults.label(prompt, " with ")
             raise GateError(
-                f"the written folder has mean cosine {reread:.4f} to {source.name}{_with(source, prompt)}, the student "
+                f"the written folder has mean cosine {reread:.4f} to {source.name}{label}, the student "
                 f"in memory {in_memory:.4f}; nothing was kept"
             )

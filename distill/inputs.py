@@ -24,7 +24,7 @@ from msdc.progress import warn
 
 Inputs = dict[str, str]  # hashes by `KIND NAME`
 # Files of a model folder that its numbers depend on.
-_MODEL_FILES = re.compile(r".*\.(safetensors|json|model|txt)$")
+_MODEL_FILES = re.compile(r".*\.(safetensors|json|model|txt)$|pytorch_model.*\.bin$")
 
 
 def _models(recipe: Recipe) -> list[str]:

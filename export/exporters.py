@@ -349,7 +349,7 @@ def export_sentence_transformers(
             own_ND = encoder.encode(texts, prompt=prompt)
             lowest = float(cosine_rows(their_ND[:, : encoder.width], own_ND).min())  # type: ignore[index]
             if lowest < SAME_COSINE:
-                label = f" after {encoder.defaults.label(prompt)}" if prompt else ""
+                label = encoder.defaults.label(prompt, " after ")
                 raise GateError(
                     f"{encoder.name}: sentence-transformers computes other vectors from standard classes (lowest "
                     f"cosine {lowest:.4f} on the golden texts{label}); nothing was written"

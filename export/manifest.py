@@ -214,14 +214,15 @@ def locate_bundle(name: str | Path) -> Path:
         return Path(name)
     # The first file decides what is downloaded; the commit is the same, whatever is pushed meanwhile.
     descriptions = (MANIFEST_FILE, "config.json", "modules.json")
-    sizes = hub_sizes(str(name))
+    stated_commit, sizes = hub_sizes(str(name))
     for file in descriptions:
         if sizes.get(file, 0) > MAX_MANIFEST_BYTES:
             raise InputError(f"{name}: {file} has {sizes[file]:,} bytes, more than the {MAX_MANIFEST_BYTES:,} allowed")
     folder = download(str(name), descriptions)
     listed = read_manifest(folder, str(name)).files
     commit = f"{hub_id}@{folder.name}"
-    sizes = hub_sizes(commit)
+    if folder.name != stated_commit:
+        _, sizes = hub_sizes(commit)
     for file, record in listed.items():
         if sizes.get(file, record.bytes) != record.bytes:
             raise InputError(

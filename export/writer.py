@@ -184,7 +184,7 @@ def _golden(
     apart = [i for i, (text, row) in enumerate(zip(texts, rows, strict=True)) if _special(tokenizer, text, row)]
     own_ND[apart] = float_ND[apart]
     parity = parity_of(own_ND, float_ND, None, texts)
-    label = f", {defaults.label(prompt)}" if prompt else ""
+    label = defaults.label(prompt, ", ")
     say(f"float{label}: mean cosine {parity.mean_cosine:.6f} to the model's own encoding, min {parity.min_cosine:.6f}")
     short = shortfalls(parity, FP32)
     if short and options.gates:

@@ -80,8 +80,8 @@ def quota_threads() -> int | None:
 
     Libraries read no quota, and threads beyond it only stop each other.
     """
-    quotas = [quota for quota in (read_limits().cores, _stated_threads()) if quota is not None]
-    return max(1, math.ceil(min(quotas))) if quotas and min(quotas) < len(usable_cores()) else None
+    threads = thread_count()
+    return threads if threads < len(usable_cores()) else None
 
 
 def _stated_threads() -> int | None:

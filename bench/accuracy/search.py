@@ -27,7 +27,6 @@ from msdc.scores import unit_rows
 from msdc.search.ranking import (
     Connection,
     Mode,
-    Plan,
     WordMatch,
     add_document,
     match_words,
@@ -141,14 +140,14 @@ class MatchedWords:
         for number, (title, text) in enumerate(documents, 1):
             add_document(self._database, str(number), text, title, "{}", crc=0)
         plans = [read_plan(self._database, parse_query(query)) for query in queries]
-
-        def match(plan: Plan, has_vector: bool) -> dict[int, WordMatch]:
-            return match_words(self._database, plan, None, len(documents), has_vector=has_vector)[0]
-
-        by_words = [match(plan, False) for plan in plans]
-        # The two differ where similar words are looked for: in a document without them, words have no part.
-        both = [match(plan, True) for plan in plans]
-        self._matches: dict[Mode, list[dict[int, WordMatch]]] = {"words": by_words, "both": both}
+        self._matches: dict[Mode, list[dict[int, WordMatch]]] = {"words": [], "both": []}
+        for plan in plans:
+            matches, used = match_words(self._database, plan, None, len(documents))
+            self._matches["words"].append(matches)
+            # The two differ where similar words were looked for, which a query with a vector does less often.
+            if used is not plan:
+                matches, _ = match_words(self._database, plan, None, len(documents), has_vector=True)
+            self._matches["both"].append(matches)
 
     def close(self) -> None:
         """Free the memory of the words."""

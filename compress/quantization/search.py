@@ -8,7 +8,8 @@ Shapes: N texts, D sentence width.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,7 +43,7 @@ ORDER: tuple[Dtype, ...] = ("int4", "int8", "fp32")
 
 
 class Cost(NamedTuple):
-    """Loss in Spearman points, and cosines of quantized to float sentence vectors."""
+    """Loss in Spearman points, and cosines of quantized to float sentence vectors, of the prompt that loses most."""
 
     loss: float
     mean_cosine: float
@@ -50,28 +51,30 @@ class Cost(NamedTuple):
 
 
 class Calibration:
-    """A student and its float vectors on some texts; measures plans.
+    """A student and its float vectors on some texts, after each prompt; measures plans.
+
+    `rows` are token ids by prompt, as messages name it. The loss of a plan is the highest of its prompts.
 
     Only the table rows that the texts use are carried: scales belong to single rows, so the numbers are the same, and
     a quarter of a million rows need not be rounded again for every plan. A coded table is carried whole: it is small,
     and the scales of its weights belong to all tokens.
     """
 
-    def __init__(self, student: Student, rows: Sequence[Sequence[int]]) -> None:
-        if len(rows) < MIN_TEXTS:
-            raise InputError(
-                f"a calibration text of {len(rows)} lines; at least {MIN_TEXTS} are needed to compare pairs"
-            )
-        self.student, self.rows = student, [list(row) for row in rows]
+    def __init__(self, student: Student, rows: Mapping[str, Sequence[Sequence[int]]]) -> None:
+        if (fewest := min(map(len, rows.values()))) < MIN_TEXTS:
+            raise InputError(f"a calibration text of {fewest} lines; at least {MIN_TEXTS} are needed to compare pairs")
+        self.student, self.rows = student, [list(row) for group in rows.values() for row in group]
+        ends = np.cumsum([0, *map(len, rows.values())])
+        self._groups = [slice(first, last) for first, last in itertools.pairwise(ends.tolist())]
         if not student.config.coded:
             used, flat = np.unique(np.concatenate(self.rows), return_inverse=True)
             self.student = with_rows(student, used.tolist(), 0)
-            self.rows = [part.tolist() for part in np.split(flat, np.cumsum([len(row) for row in rows])[:-1])]
+            self.rows = [part.tolist() for part in np.split(flat, np.cumsum([len(row) for row in self.rows])[:-1])]
         self.float_ND = self._encode(self.student)
-        self._pairs = np.triu_indices(len(rows), 1)
-        self._float_similarity = self._similarity(self.float_ND)
-        if np.ptp(self._float_similarity) == 0:
-            raise InputError("the calibration texts are all equal; use varied sentences")
+        self._float_similarities = [self._similarity(self.float_ND[group]) for group in self._groups]
+        for label, similarity in zip(rows, self._float_similarities, strict=True):
+            if np.ptp(similarity) == 0:
+                raise InputError(f"the calibration texts are all equal{label}; use varied sentences")
         self._costs: dict[tuple[tuple[str, str], ...], Cost] = {}
 
     @torch.inference_mode()
@@ -84,7 +87,7 @@ class Calibration:
 
     def _similarity(self, vectors_ND: np.ndarray) -> np.ndarray:
         unit_ND = vectors_ND / np.linalg.norm(vectors_ND, axis=1, keepdims=True).clip(1e-12)
-        return (unit_ND @ unit_ND.T)[self._pairs]
+        return (unit_ND @ unit_ND.T)[np.triu_indices(len(vectors_ND), 1)]
 
     def cost(self, weights: dict[str, Dtype], group: int = plans.GROUP) -> Cost:
         """Cost of a student whose named weights have these dtypes; what is not named stays float."""
@@ -93,8 +96,14 @@ class Calibration:
             plan = PrecisionPlan(precision="trial", weights=weights, group=group)
             found_ND = self._encode(rounding.quantize_student(self.student, plan))
             cosine_N = cosine_rows(found_ND, self.float_ND)
-            loss = 100.0 - spearman(self._similarity(found_ND), self._float_similarity)
-            self._costs[key] = Cost(max(0.0, loss), float(cosine_N.mean()), float(cosine_N.min()))
+            parts = [
+                Cost(
+                    100.0 - spearman(self._similarity(found_ND[group]), similarity), float(cosine_N[group].mean()), 0.0
+                )
+                for group, similarity in zip(self._groups, self._float_similarities, strict=True)
+            ]
+            loss, mean = max(part.loss for part in parts), min(part.mean_cosine for part in parts)
+            self._costs[key] = Cost(max(0.0, loss), mean, float(cosine_N.min()))
         return self._costs[key]
 
 
@@ -193,6 +202,14 @@ class QuantizeReport(ModelReport):
     weights: list[dict[str, Any]]
 
 
+def _texts_by_prompt(encoder: Encoder, texts: Sequence[str]) -> list[tuple[str, Sequence[str]]]:
+    """Every prompt of the model with its calibration texts: the default one with all, the others share as many."""
+    default, *others = encoder.defaults.prompt_texts()
+    count = min(len(texts), max(MIN_TEXTS, CALIBRATION_TEXTS // max(1, len(others))))
+    spread = [texts[int(index)] for index in np.linspace(0, len(texts) - 1, count)]
+    return [(default, texts), *((prompt, spread) for prompt in others)]
+
+
 @checked
 def quantize(
     model: str | Path = "msdc-mini",
@@ -215,7 +232,7 @@ def quantize(
         model: a shipped name, a folder or a hub id.
         output: folder to write.
         precision: int8, int8-embed4, int4-embed4 (after quantization-aware training), fp32, or auto, which searches.
-        max_loss: with auto: Spearman points that similarities may lose on the calibration text.
+        max_loss: with auto: Spearman points that similarities may lose on the calibration text, after any prompt.
         calibration: text to measure on; None takes the embedded corpus.
         int4_linears: with auto: try int4 linears too (ExecuTorch only).
         force: replace `output` if it exists.
@@ -227,7 +244,12 @@ def quantize(
     texts = list(dict.fromkeys(quickstart_texts() if calibration is None else read_texts(calibration)))
     if len(texts) > CALIBRATION_TEXTS:
         texts = [texts[int(index)] for index in np.linspace(0, len(texts) - 1, CALIBRATION_TEXTS)]
-    rows = encoder.tokenizer.encode(with_prompt(encoder.defaults.prompt(), texts), student.config.positions)
+    rows = {
+        encoder.defaults.label(prompt, " after "): encoder.tokenizer.encode(
+            with_prompt(prompt, prompt_texts), student.config.positions
+        )
+        for prompt, prompt_texts in _texts_by_prompt(encoder, texts)
+    }
     measured = Calibration(student, rows)
     if precision == "auto":
         plan = search(measured, student.config, max_loss=max_loss, int4_linears=int4_linears)

@@ -84,7 +84,7 @@ def prove(
     Raises:
         GateError: a text that is tokenized as before has another vector.
     """
-    source = f"{source}, {before.defaults.label(prompt)}" if prompt else source
+    source += before.defaults.label(prompt, ", ")
     old_ids, new_ids = (model.tokenize(with_prompt(prompt, texts)) for model in (before, after))
     same = [[rows[i] for i in new] == old for old, new in zip(old_ids, new_ids, strict=True)]
     unchanged, changed = (

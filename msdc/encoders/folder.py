@@ -2,7 +2,7 @@
 
 A name is a shipped model, a path, the teacher of a package, or a model of the Hugging Face hub. The folder is checked
 before sentence-transformers loads it: only stock classes are loaded, because any other class would run the model's own
-code; weights only from safetensors, because other weight files may contain pickles.
+code; weights from safetensors, or from a pickle of nothing but tensors.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from textwrap import shorten
 from typing import Any, Literal, get_args
 
 from msdc.arguments import require_characters
+from msdc.encoders import router
 from msdc.errors import InputError, MsdcError, did_you_mean, first_line
 from msdc.extras import install_command
 from msdc.files import PACKAGE, REFUSED, read_json, sha256_file, write_json
@@ -32,9 +33,12 @@ OFFLINE_NAMES = (OFFLINE_ID, OFFLINE_ID.split("/")[-1])
 # What an exported bundle has and no model folder.
 BUNDLE_FILE = "bundle.json"
 HUB_PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors", "README.md"]
+# Of folders without safetensors: the weights as a pickle, of which only tensors are read.
+PICKLE_PATTERN = "pytorch_model*.bin"
 
 TEXT_MODULES = ("Transformer", "CLIPModel", "StaticEmbedding")
-STOCK = (*TEXT_MODULES, "Dense", "LayerNorm", "Pooling", "Normalize", "Dropout")
+WEIGHTLESS = ("Pooling", "Normalize", "Dropout")
+STOCK = (*TEXT_MODULES, "Dense", "LayerNorm", *WEIGHTLESS)
 STOCK_PREFIX = "sentence_transformers."
 # RoBERTa's positions start after the pad id, so its first rows are never used.
 POSITIONS_AFTER_PAD = (
@@ -111,8 +115,9 @@ def _snapshot(hub_id: str, patterns: Sequence[str] = HUB_PATTERNS, *, local: boo
     return Path(huggingface_hub.snapshot_download(name, **request))
 
 
-def hub_sizes(name: str) -> dict[str, int]:
-    """The bytes of each file of a hub repository, as the hub states them; empty without a network or for no repository.
+def hub_sizes(name: str) -> tuple[str, dict[str, int]]:
+    """The commit of a hub repository and the bytes of each of its files, as the hub states them; empty without a
+    network or for no repository.
 
     `name` is OWNER/NAME, with `@REVISION` for one commit, branch or tag.
     """
@@ -120,10 +125,10 @@ def hub_sizes(name: str) -> dict[str, int]:
     from huggingface_hub import HfApi
 
     try:
-        files = HfApi().list_repo_tree(hub_id, recursive=True, revision=revision or None)
-        return {file.path: int(file.size) for file in files if hasattr(file, "size")}
+        info = HfApi().model_info(hub_id, revision=revision or None, files_metadata=True)
+        return info.sha or "", {file.rfilename: file.size for file in info.siblings or () if file.size is not None}
     except Exception:  # the library has a dozen exceptions for it: what is in the cache is opened
-        return {}
+        return "", {}
 
 
 def download(name: str, patterns: Sequence[str] = HUB_PATTERNS) -> Path:
@@ -142,7 +147,9 @@ def download(name: str, patterns: Sequence[str] = HUB_PATTERNS) -> Path:
     if (cache := str(constants.HF_HUB_CACHE)).startswith("~"):
         raise InputError(f"{name}: this user has no home folder for the hub's cache: set HF_HOME to a folder")
     try:
-        return _snapshot(hub_id, patterns)
+        folder = _snapshot(hub_id, patterns)
+        pickles = _without_safetensors(folder) if patterns is HUB_PATTERNS else []
+        return _snapshot(hub_id, [*patterns, *(f"{path}{PICKLE_PATTERN}" for path in pickles)]) if pickles else folder
     except Exception as error:
         if isinstance(error, OSError) and error.errno in REFUSED:
             raise MsdcError(
@@ -155,6 +162,20 @@ def download(name: str, patterns: Sequence[str] = HUB_PATTERNS) -> Path:
         raise InputError(
             f"{name}: no such folder, no shipped model (shipped: {names}), and not found on the hub: {reason}{hint}"
         ) from error
+
+
+def _without_safetensors(folder: Path) -> list[str]:
+    """The parts of a model that have weights, but not as safetensors, as beginnings of their files' names."""
+    parts = [("", "")]
+    if (folder / "modules.json").is_file():
+        modules = read_json(folder / "modules.json")
+        parts = [(str(row.get("path", "")), str(row.get("type", ""))) for row in modules if isinstance(row, dict)]
+    if (folder / BUNDLE_FILE).is_file():
+        return []
+    prefixes = [
+        f"{path.rstrip('/')}/" if path else "" for path, kind in parts if kind.rpartition(".")[2] not in WEIGHTLESS
+    ]
+    return [prefix for prefix in prefixes if not any((folder / prefix).glob("*.safetensors"))]
 
 
 def find_offline(name: str) -> Path | None:
@@ -177,8 +198,9 @@ def locate_model(name: str | Path) -> Path:
 
     Args:
         name: a shipped name, a folder, the offline teacher, or a hub id, with `@REVISION` for one commit, branch or
-            tag. From the hub only safetensors, JSON, text and tokenizer files are downloaded. A shipped name or the
-            teacher's (`is_reserved`) takes precedence over a folder. A `Path` is always a folder.
+            tag; `#ROUTE` names one encoder of a model with routes. From the hub only weights, JSON, text and tokenizer
+            files are downloaded. A shipped name or the teacher's (`is_reserved`) takes precedence over a folder. A
+            `Path` is always a folder.
 
     Raises:
         InputError: no model of that name; the message lists the places that were searched.
@@ -187,6 +209,9 @@ def locate_model(name: str | Path) -> Path:
     name = str(name)
     if path.is_dir() and not reserved:
         return path
+    model, has_route, route = name.rpartition(router.MARK)
+    if has_route and not is_folder:
+        return router.route_folder(locate_model(model), route, DEFAULTS_FILE)
     if path.is_dir():
         _warn_of_folder(name)
     if name in shipped_names():
@@ -266,6 +291,8 @@ def _kind(folder: Path, module: Any) -> tuple[str, Path]:
     for family, what in OTHER_FAMILIES.items():
         if name.startswith(f"{STOCK_PREFIX}{family}."):
             raise InputError(f"{folder}: {what}, not a sentence encoder: {ONE_VECTOR}")
+    if kind == router.KIND and name.startswith(STOCK_PREFIX):
+        raise InputError(f"{folder}: {router.describe_routes(folder)}")
     if name != SENTENCE_MODULE and not (kind in STOCK and name.startswith(STOCK_PREFIX)):
         raise InputError(
             f"{folder}: module {name!r} is not supported (supported: {', '.join(STOCK)} of sentence-transformers)"
@@ -372,10 +399,10 @@ class EncodeDefaults:
         """Every text that `encode` puts before a text, once: the default prompt, the other prompts, and "" for none."""
         return list(dict.fromkeys([self.prompt(), *self.prompts.values(), ""]))
 
-    def label(self, prompt: str) -> str:
-        """How messages name a prompt's text: `prompt 'query'`; "" for none."""
+    def label(self, prompt: str, before: str = "") -> str:
+        """How messages name a prompt's text, after the words `before`: `prompt 'query'`; "" for none."""
         name = next((name for name, text in self.prompts.items() if text == prompt), None)
-        return f"prompt {name!r}" if prompt and name is not None else "prompt" if prompt else ""
+        return before + (f"prompt {name!r}" if name is not None else "prompt") if prompt else ""
 
     def width(self, width: int, truncate_dim: int | None = None) -> int:
         """Dimensions of a vector, given the model's own `width` and the caller's `truncate_dim`."""

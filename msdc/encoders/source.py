@@ -20,6 +20,8 @@ from msdc.machine import memory_mib
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
 WEIGHTS_SUFFIX = ".safetensors"
+# Read where a folder has no safetensors: tensors of a pickle, and nothing else of it.
+PICKLE_FILE, PICKLE_SUFFIX = "pytorch_model.bin", ".bin"
 # Files that affect a vector.
 SUFFIXES = (WEIGHTS_SUFFIX, ".json", ".model", ".txt", ".py")
 SHOWN = 3  # names of tensors in an error
@@ -129,8 +131,9 @@ def _other_weights(folder: Path) -> str:
     """What to do about the weights of another format in a folder, in words; the most useful of several."""
     paths = [path for path in sorted(folder.rglob("*"))
              if path.suffix in OTHER_WEIGHTS and path.name != WEIGHTS_FILE and path.is_file()]  # fmt: skip
-    if any("-of-" in path.name for path in paths):
-        return f"it has parts of the weights: download {INDEX_FILE} too"
+    if parts := [path for path in paths if "-of-" in path.name]:
+        index = f"{PICKLE_FILE}.index.json" if parts[0].suffix == PICKLE_SUFFIX else INDEX_FILE
+        return f"it has parts of the weights: download {index} too"
     if not paths:
         return "it has no weights"
     path = min(paths, key=lambda path: list(OTHER_WEIGHTS).index(path.suffix))
@@ -138,23 +141,28 @@ def _other_weights(folder: Path) -> str:
 
 
 def weight_files(folder: Path) -> tuple[list[Path], set[str] | None]:
-    """The weights files of a folder, `model.safetensors` or the parts in its index, and the tensors that the index
-    lists; None without an index. No other file is read.
+    """The weights files of a folder, and the tensors that their index lists; None without an index.
+
+    They are `model.safetensors` or the parts in its index; only where both are absent `pytorch_model.bin` or its parts.
     """
-    if (folder / WEIGHTS_FILE).exists():
-        return [folder / WEIGHTS_FILE], None
-    index = folder / INDEX_FILE
-    if not index.exists():
-        raise InputError(f"{folder}: no {WEIGHTS_FILE} and no {INDEX_FILE}; {_other_weights(folder)}")
+    for name, suffix in ((WEIGHTS_FILE, WEIGHTS_SUFFIX), (PICKLE_FILE, PICKLE_SUFFIX)):
+        if (folder / name).exists():
+            return [folder / name], None
+        if (index := folder / f"{name}.index.json").exists():
+            return _parts(folder, index, suffix)
+    raise InputError(f"{folder}: no {WEIGHTS_FILE} and no {INDEX_FILE}; {_other_weights(folder)}")
+
+
+def _parts(folder: Path, index: Path, suffix: str) -> tuple[list[Path], set[str]]:
     value = read_json(index)
     listed = value.get("weight_map") if isinstance(value, dict) else None
     if not isinstance(listed, dict) or not listed:
         raise InputError(f"{index}: no weight_map")
     for name in listed.values():
-        plain = isinstance(name, str) and Path(name).name == name and name.endswith(WEIGHTS_SUFFIX)
+        plain = isinstance(name, str) and Path(name).name == name and name.endswith(suffix)
         if not plain or "\\" in name:
             shown = shorten(printable(repr(name)), 80)
-            raise InputError(f"{index}: {shown} is not a *{WEIGHTS_SUFFIX} file next to it")
+            raise InputError(f"{index}: {shown} is not a *{suffix} file next to it")
     return [folder / name for name in sorted(set(listed.values()))], set(listed)
 
 

@@ -11,11 +11,15 @@ Shapes: B batch, T tokens, H hidden, D sentence width.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import logging
+import pickle
 import re
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, cast
 
 import safetensors.torch
@@ -26,10 +30,11 @@ from torch import Tensor, nn
 
 from msdc.encoders.folder import POSITIONS_AFTER_PAD
 from msdc.encoders.settings import check_layout
-from msdc.encoders.source import ModelSource, refuse_misfit, refuse_other_tensors, weight_files
+from msdc.encoders.source import PICKLE_SUFFIX, ModelSource, refuse_misfit, refuse_other_tensors, weight_files
 from msdc.errors import InputError, MsdcError, first_line, printable
 from msdc.extras import require
 from msdc.files import staged_folder, user_cache
+from msdc.machine import memory_mib
 from msdc.progress import warn
 from msdc.text.quickstart import golden_lines
 from msdc.text.tokenizer import (
@@ -147,6 +152,38 @@ def folder_modules(module: Any, where: str) -> list[nn.Module]:
     return [module.first[0], *module.after]
 
 
+SAVE_AGAIN = "load the model where it comes from, if you trust it, and save it with `save_pretrained`"
+
+
+def _unpickled(raw: bytes, file: Path) -> dict[str, Tensor]:
+    """The tensors of a state dict that `torch.save` wrote; they own their memory. Nothing else is loaded."""
+    if zipfile.is_zipfile(packed := io.BytesIO(raw)):
+        size = sum(member.file_size for member in zipfile.ZipFile(packed).infolist())
+        if size > memory_mib() * 2**20:
+            raise InputError(f"{file}: {size} bytes when unpacked, larger than the memory that this process may use")
+    try:
+        state = torch.load(io.BytesIO(raw), map_location="cpu", weights_only=True)
+    except Exception as error:
+        # torch's message advises to load it anyway.
+        needs = re.search(r"(?:GLOBAL|Unsupported global:?|Unsupported class) (?:GLOBAL )?([\w.]+)", str(error))
+        if needs or isinstance(error, pickle.UnpicklingError):
+            what = f" ({shorten(printable(needs[1]), 80)})" if needs else ""
+            raise InputError(f"{file}: its pickle needs more than weights{what}: {SAVE_AGAIN}") from error
+        raise InputError(
+            f"{file}: damaged or not a file of `torch.save` ({first_line(error)}): {SAVE_AGAIN}"
+        ) from error
+    if not isinstance(state, dict):
+        raise InputError(f"{file}: has a {type(state).__name__}, not a state dict: {SAVE_AGAIN}")
+    for name, value in state.items():
+        dense = isinstance(name, str) and isinstance(value, Tensor) and value.layout == torch.strided
+        # A view may repeat few bytes into more than the memory.
+        if not dense or value.is_quantized or value.nbytes > value.untyped_storage().nbytes():
+            raise InputError(
+                f"{file}: {shorten(printable(str(name)), 80)} is no plain tensor of a state dict: {SAVE_AGAIN}"
+            )
+    return {name: value.detach().clone(memory_format=torch.contiguous_format) for name, value in state.items()}
+
+
 def read_tensors(source: ModelSource, folder: Path) -> dict[str, Tensor]:
     """All tensors of a folder's weights, from bytes that `source` read and hashed; the tensors own their memory.
 
@@ -156,10 +193,12 @@ def read_tensors(source: ModelSource, folder: Path) -> dict[str, Tensor]:
     files, listed = weight_files(folder)
     by_name: dict[str, Tensor] = {}
     for file in files:
+        raw = source.read(file)
+        if file.suffix == PICKLE_SUFFIX:
+            by_name |= _unpickled(raw, file)
+            continue
         try:
-            by_name |= safetensors.torch.load(source.read(file))
-        except MsdcError:
-            raise
+            by_name |= safetensors.torch.load(raw)
         except Exception as error:
             raise InputError(f"{file}: damaged or not a safetensors file ({first_line(error)})") from error
     if listed is not None:

@@ -12,9 +12,12 @@ from stock_models import TEXTS, write_stock
 import msdc
 from msdc.compress import code_table, cut_student, quantize, trim
 from msdc.compress.gate import require_same, require_written
+from msdc.compress.quantization.search import CALIBRATION_TEXTS, Calibration
+from msdc.compress.student.plan import plan_for, read_plan
 from msdc.compress.student.stock import to_student
+from msdc.compress.texts import quickstart_texts
 from msdc.encoders.encoder import Encoder, prompt_room
-from msdc.encoders.folder import DEFAULTS_FILE, OTHER_TEXTS, EncodeDefaults, prompted_texts
+from msdc.encoders.folder import DEFAULTS_FILE, OTHER_TEXTS, EncodeDefaults, prompted_texts, with_prompt
 from msdc.errors import GateError, InputError
 
 LONG = " ".join(["the dog"] * 11)
@@ -98,3 +101,35 @@ def test_room_is_what_the_longest_text_may_have(source):
     assert source.count_truncated([text], prompt=prompt) == 0
     assert source.count_truncated([f"{text} house"], prompt=prompt) == 1
     assert prompt_room(source.tokenizer, "", source.max_length) == source.max_length - 2
+
+
+def test_quantize_measures_every_prompt_and_counts_the_worst(tmp_path):
+    prompts = {"wide": "[MASK] " * 14, "short": "the "}
+    folder = prompted(write_stock(tmp_path / "model", "bert", hidden_size=32), prompts)
+    encoder, student = msdc.load_encoder(folder), to_student(msdc.load_encoder(folder))
+    texts = quickstart_texts()
+    texts = [texts[int(index)] for index in np.linspace(0, len(texts) - 1, CALIBRATION_TEXTS)]
+
+    def losses(weights):
+        return [
+            Calibration(student, {"": encoder.tokenizer.encode(with_prompt(prompt, few), 24)}).cost(weights).loss
+            for prompt, few in ((p, texts if not p else texts_of_other(texts)) for p in ("", *prompts.values()))
+        ]
+
+    def texts_of_other(texts):
+        return [texts[int(index)] for index in np.linspace(0, len(texts) - 1, CALIBRATION_TEXTS // len(prompts))]
+
+    report = quantize(str(folder), output=tmp_path / "int4", precision="int8-embed4")
+    measured = losses(plan_for(student, "int8-embed4").weights)
+    assert report.loss == pytest.approx(max(measured), abs=2e-3)
+    # Between the worst prompt and no prompt: the search has to raise a weight for the prompt alone.
+    most = (max(measured) + measured[0]) / 2
+    assert max(measured) > measured[0]
+    report = quantize(str(folder), output=tmp_path / "auto", precision="auto", max_loss=most)
+    assert max(losses(read_plan(tmp_path / "auto").weights)) <= most + 1e-3
+
+
+def test_calibration_texts_that_a_prompt_makes_equal_are_refused(source):
+    rows = source.tokenizer.encode(TEXTS[:8] if len(TEXTS) >= 8 else [f"dog {n}" for n in "abcdefgh"], 24)
+    line = one_line(lambda: Calibration(to_student(source), {"": rows, " after prompt 'x'": rows[:1] * 8}), InputError)
+    assert line == "the calibration texts are all equal after prompt 'x'; use varied sentences"

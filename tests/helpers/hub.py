@@ -33,7 +33,11 @@ def _handler(name: str, folder: Path, revisions: dict[str, str], asked: list[str
                 revision = path.removeprefix(api).removeprefix("/revision/") or "main"
                 if revision not in revisions:
                     return self._missing("RevisionNotFound")
-                listed = [{"rfilename": p.relative_to(folder).as_posix()} for p in folder.rglob("*") if p.is_file()]
+                listed = [
+                    {"rfilename": p.relative_to(folder).as_posix(), "size": p.stat().st_size}
+                    for p in folder.rglob("*")
+                    if p.is_file()
+                ]
                 return self._send(
                     200, json.dumps({"id": name, "sha": revisions[revision], "siblings": listed}).encode()
                 )

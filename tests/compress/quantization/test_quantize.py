@@ -35,7 +35,7 @@ def texts():
 
 def calibrate(folder, texts):
     student = load_student(folder)
-    return student, Calibration(student, msdc.load_encoder(folder).tokenizer.encode(texts, 24))
+    return student, Calibration(student, {"": msdc.load_encoder(folder).tokenizer.encode(texts, 24)})
 
 
 def test_the_cost_is_what_the_whole_quantized_student_loses(stock, texts):

@@ -10,11 +10,12 @@ import torch
 from folder_kinds import KINDS, MODES, PROMPTS, write_folder
 from refusals import one_line
 from safetensors.torch import load_file, save_file
-from stock_models import TEXTS, stock_model, write_wordpiece
+from stock_models import TEXTS, stock_model, write_stock, write_wordpiece
 
 import msdc
 from msdc.distill import distill
 from msdc.errors import InputError
+from msdc.export import export
 
 SAMPLE = [*TEXTS, "", "  spaces  and\ttabs ", "The BIG Dog", "der Hund " * 9]
 
@@ -268,3 +269,54 @@ def test_a_recipe_trains_a_cls_and_mlp_student_from_such_a_teacher(tiny_tree, tm
     distill(tree, tmp_path / "again")
     same = msdc.load_encoder(tmp_path / "again" / "student-start")
     np.testing.assert_array_equal(start.encode(TEXTS), same.encode(TEXTS))
+
+
+@pytest.fixture(scope="module")
+def routed(tmp_path_factory):
+    """Queries by a static model, documents by a transformer."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Router
+    from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+
+    folder = tmp_path_factory.mktemp("routed")
+    document = SentenceTransformer(str(write_stock(folder / "document", "bert", normalize=False)), device="cpu")
+    query = StaticEmbedding(document.tokenizer, embedding_dim=document.get_embedding_dimension())
+    torch.nn.init.normal_(query.embedding.weight)
+    modules = [Router({"query": [query], "document": list(document)}), Normalize()]
+    prompts = {"query": "the cat: ", "document": ""}
+    SentenceTransformer(modules=modules, prompts=prompts, device="cpu").save(str(folder / "m"), create_model_card=False)
+    return folder / "m"
+
+
+@pytest.mark.parametrize("route", ["query", "document"])
+def test_a_route_of_a_router_is_a_model(routed, route, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    library = oracle(routed)
+    encode = library.encode_query if route == "query" else library.encode_document
+    texts = [text for text in SAMPLE if text.strip()]
+    expected = encode(texts)
+    encoder = msdc.load_encoder(f"{routed}#{route}")
+    assert np.allclose(encoder.encode(texts), expected, atol=1e-5)
+    assert msdc.load_encoder(f"{routed}#{route}").fingerprint() == encoder.fingerprint()
+    export(f"{routed}#{route}", target="linux", out=tmp_path / "bundle", runtime="onnx", precision="fp32", module=False)
+    bundle = msdc.load_bundle(tmp_path / "bundle")
+    assert np.allclose(bundle.encode(texts), expected, atol=1e-4)
+    assert (bundle.width, encoder.name) == (expected.shape[1], f"m#{route}")
+
+
+def test_a_router_is_refused_with_the_names_of_its_routes(routed, tmp_path):
+    line = one_line(lambda: msdc.load_encoder(routed), InputError)
+    assert line.endswith("a Router, with an encoder for each task: name one of m#query, m#document")
+    assert "no route 'queri'" in one_line(lambda: msdc.load_encoder(f"{routed}#queri"), InputError)
+    plain = write_stock(tmp_path / "plain", "bert")
+    assert "no model with routes" in one_line(lambda: msdc.load_encoder(f"{plain}#query"), InputError)
+    (tmp_path / "a#b").mkdir()
+    shutil.copytree(plain, tmp_path / "a#b/c#d")
+    assert msdc.load_encoder(str(tmp_path / "a#b/c#d")).width
+    copy = tmp_path / "hostile"
+    shutil.copytree(routed, copy)
+    settings = json.loads((copy / "router_config.json").read_text())
+    settings["structure"]["query"] = ["../plain"]
+    settings["types"]["../plain"] = "sentence_transformers.models.Transformer"
+    (copy / "router_config.json").write_text(json.dumps(settings))
+    assert "no routes of modules next to it" in one_line(lambda: msdc.load_encoder(f"{copy}#query"), InputError)

@@ -208,10 +208,10 @@ def test_weights_have_one_name(tmp_path):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "transformers_weights": "x.safetensors"}))
     assert np.array_equal(msdc.load_encoder(folder).encode(TEXTS), expected)
+    (folder / "pytorch_model.bin").unlink()
     (folder / "model.safetensors").rename(folder / "y.safetensors")
     assert "no model.safetensors" in one_line(lambda: msdc.load_encoder(folder))
     dense = stock(tmp_path / "dense") / "2_Dense"
-    torch.save(load_file(dense / "model.safetensors"), dense / "pytorch_model.bin")
     (dense / "model.safetensors").rename(dense / "x.safetensors")
     assert "no model.safetensors" in one_line(lambda: msdc.load_encoder(dense.parent))
 
@@ -364,7 +364,8 @@ def test_a_bundle_is_of_one_model(tmp_path):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("pytorch_model.bin", "save_pretrained"),
+        ("model.bin", "save_pretrained"),
+        ("pytorch_model-00001-of-00002.bin", "download pytorch_model.bin.index.json too"),
         ("onnx/model_quantized.onnx", "use the checkpoint"),
         ("model-q8_0.gguf", "use the checkpoint"),
         ("tf_model.h5", "from_tf=True"),
