@@ -39,7 +39,7 @@ from msdc.export.runtimes import RUNTIMES
 from msdc.export.schema import MANIFEST_FILE, READS_PADDING, ProgramStyle, WrittenProgram
 from msdc.export.smoothing import FloatModel, Smoothed, TorchModel, calibration_texts, smooth
 from msdc.export.writer import ExportPlan, write
-from msdc.extras import installed, require
+from msdc.extras import installed, missing, require
 from msdc.files import refuse_existing, sha256_files, user_cache
 from msdc.options import with_option_keywords
 from msdc.progress import say
@@ -105,6 +105,8 @@ def _export(model: str | Path = "msdc-mini", *, out: str | Path | None = None, o
         refuse_existing(package, options.force, ("Package.swift",))
     for name in options.runtimes:
         RUNTIMES[name].require()
+    if options.core_ml and not installed("coremltools"):
+        raise missing("executorch", "`core_ml` (coremltools, which ExecuTorch installs)")
 
     say(f"load {model}")
     encoder = load_float_encoder(model_source(model))
@@ -213,6 +215,12 @@ class CanonicalPlan(ExportPlan):
         from msdc.export.onnx.write import write_onnx
 
         return write_onnx(self.smoothed, self.precision_plan, path, max_length=self.max_length, target=target)
+
+    def write_core_ml(self, path: Path) -> None:
+        """See `ProgramWriter`."""
+        from msdc.export.core_ml import write_core_ml
+
+        write_core_ml(self.model.weights, path, max_length=self.max_length)
 
 
 def canonical(

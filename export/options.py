@@ -72,6 +72,10 @@ class ExportSettings(Options):
         default=False,
         description="write files with which transformers.js reads the bundle (web), for models with a tokenizer.json",
     )
+    core_ml: bool = Field(
+        default=False,
+        description="also write model.mlpackage (Core ML, float16, ios): its structure is checked, it is not run",
+    )
     thresholds: Thresholds | None = None  # of the gates; None: those of the precision
 
     @property
@@ -92,6 +96,8 @@ class ExportSettings(Options):
         if self.sample and (record is None or record.sample is None):
             target_names = ", ".join(target.name for target in TARGETS if target.module and target.module.sample)
             raise InputError(f"target {self.target} has no sample app; targets that have one: {target_names}")
+        if self.core_ml and self.target != "ios":
+            raise InputError(f"`core_ml` is for target ios, not {self.target}")
         name = "with_runtime" if self.with_runtime else "transformers_js" if self.transformers_js else None
         if name and (record is None or record.template != "web" or not self.module):
             reason = f"target {self.target} runs no web page" if self.module else "no module is written"

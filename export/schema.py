@@ -95,6 +95,10 @@ class ProgramWriter(Protocol):
     def write_onnx(self, path: Path, target: str) -> WrittenProgram:
         """Write and open an `.onnx`, with its weights in a file next to it."""
 
+    def write_core_ml(self, path: Path) -> None:
+        """Write a Core ML package and check its structure; `InputError` where an exporter writes none."""
+        raise InputError("`core_ml`: only the canonical exporter writes it (students and BERT-family models)")
+
 
 class ExecutorchPart(ProgramPart):
     """A `.pte`: `multi-method` (embed, unit x repeats, pool) or one `forward`."""

@@ -117,6 +117,9 @@ class ProgramResults:
         return "; ".join(f"{runtime} {precision}: {error}" for runtime, error in self.failed.items())
 
 
+CORE_ML_PACKAGE = "model.mlpackage"
+
+
 def write(plan: ExportPlan, out: Path, options: ExportSettings, force: bool) -> Manifest:
     """Write the bundle folder `out`, complete, with all gates passed, or not at all.
 
@@ -129,6 +132,8 @@ def write(plan: ExportPlan, out: Path, options: ExportSettings, force: bool) -> 
     apart = package_folder(out, options.target) if options.module else None
     own_folder = nullcontext(None) if apart is None else staged_folder(apart, force, ("Package.swift",))
     with staged_folder(out, force, (MANIFEST_FILE,)) as stage, own_folder as package:
+        if options.core_ml:
+            plan.write_core_ml(stage / CORE_ML_PACKAGE)
         prompted = prompted_texts(facts.defaults, golden_texts())
         texts = [text for prompt, plain in prompted for text in with_prompt(prompt, plain)]
         part = _write_tokenizer(facts.tokenizer, plan.max_length, stage, texts)
