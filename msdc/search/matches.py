@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from unicodedata import normalize
 
-from msdc.search.words import LETTERS, SPELLED, fold_table, spellings, terms_of
+from msdc.search.words import LETTERS, SPELLED, fold_table, numbers_in, spellings, terms_of
 
 Span = tuple[int, int]  # first character, one past the last
 SYLLABLE = re.compile("([\u1100-\u1112][\u1161-\u1175][\u11a8-\u11c2]?|[\uac00-\ud7a3][\u11a8-\u11c2])")
@@ -25,8 +25,9 @@ class _Token(NamedTuple):
     end: int
 
 
-def _tokens(text: str) -> list[_Token]:
-    """The words of a text as `index_words` has them before other spellings; of pairs of letters both."""
+def _tokens(text: str) -> tuple[list[_Token], list[_Token]]:
+    """The words of a text as `index_words` has them before other spellings, of pairs of letters both; and its
+    numbers."""
     table = fold_table()
     parts = [table.folds.get(ord(char), char) for char in text]
     origins = [number for number, part in enumerate(parts) for _ in part]
@@ -48,8 +49,8 @@ def _tokens(text: str) -> list[_Token]:
             end += 1
         return end
 
-    tokens = []
-    for match in table.words.finditer(folded):
+    tokens, words = [], list(table.words.finditer(folded))
+    for match in words:
         if not match[1]:
             word = table.marks.sub(lambda run: "".join(sorted(run[0], key=table.orders.__getitem__)), match[0])
             tokens.append(_Token((word,), origins[match.start()], end_of(match.end() - 1)))
@@ -59,7 +60,11 @@ def _tokens(text: str) -> list[_Token]:
         for (letter, first, last), following in zip(letters, [*letters[1:], None], strict=True):
             pair = letter if following is None else letter + following[0]
             tokens.append(_Token((pair,), origins[first], end_of(last if following is None else following[2])))
-    return tokens
+    numbers = [
+        _Token((number.joined,), origins[words[number.first].start()], end_of(words[number.last].end() - 1))
+        for number in numbers_in(folded)
+    ]
+    return tokens, numbers
 
 
 def _other_spellings(text: str, tokens: Sequence[_Token]) -> Iterator[_Token]:
@@ -87,11 +92,11 @@ def _other_spellings(text: str, tokens: Sequence[_Token]) -> Iterator[_Token]:
 def find_terms(text: str, terms: str) -> list[list[Span]]:
     """Where each term is: a line of `terms` has a word, or words that follow each other, and a star if the last may
     go on."""
-    tokens = _tokens(text)
+    tokens, numbers_of_text = _tokens(text)
     runs: dict[str, list[int]] = {}
     for number, token in enumerate(tokens):
         runs.setdefault(token.words[0], []).append(number)
-    others = list(_other_spellings(text, tokens))
+    others = [*_other_spellings(text, tokens), *numbers_of_text]
     places = []
     for term in terms.split("\n"):
         *first, last = term.removesuffix("*").split(" ")

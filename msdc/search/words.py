@@ -5,20 +5,23 @@ reads too (benchmarks/word_table.py writes it). A word is a run of letters, digi
 an emoji is a word of its own. Scripts without blanks, and Korean, are indexed by overlapping pairs of letters. FTS5
 splits the words of `index_words` at the blanks between them, and its `ascii` tokenizer changes nothing else.
 
-Other spellings of a word follow behind the words of a text: Mueller for Müller, OBrien for O'Brien, wifi for Wi-Fi, and
-the parts of getUserAddress.
+Other spellings of a word follow behind the words of a text: Mueller for Müller, OBrien for O'Brien, wifi for Wi-Fi, the
+parts of getUserAddress, and numbers without what divides their groups.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Literal, NamedTuple
 from unicodedata import normalize
+
+from msdc.search.numbers import MAY_JOIN, WrittenNumber, written_numbers
 
 TABLE = Path(__file__).with_name("word_table.h")  # the native core has a link to it, which an export copies
 BREAK, WORD, UNSPACED, MARK, SYMBOL, REGION = range(6)  # classes of characters
@@ -84,8 +87,11 @@ def fold_table() -> _Table:
 
 def _words(text: str) -> Iterator[tuple[str, list[str]]]:
     """The words of a text; for those without blanks between also their letters."""
+    return _folded_words(text.translate(fold_table().folds))
+
+
+def _folded_words(text: str) -> Iterator[tuple[str, list[str]]]:
     table = fold_table()
-    text = text.translate(table.folds)
     if LETTERS.search(text):  # this part of NFC is the same in every version
         text = HANGUL.sub(lambda match: normalize("NFC", match[0]), text)
     if not text.isascii():
@@ -102,8 +108,12 @@ def _words(text: str) -> Iterator[tuple[str, list[str]]]:
 def terms_of(text: str) -> list[str]:
     """The stored words of a text: of scripts without blanks its pairs of letters, and the last letter of a run
     alone."""
+    return _terms(_words(text))
+
+
+def _terms(words: Iterable[tuple[str, list[str]]]) -> list[str]:
     terms: list[str] = []
-    for word, letters in _words(text):
+    for word, letters in words:
         terms += map("".join, zip_longest(letters, letters[1:], fillvalue="")) if letters else [word]
     return terms
 
@@ -129,18 +139,26 @@ def spellings(chunk: str, terms: list[str]) -> _Spellings:
     )
 
 
+def numbers_in(folded: str) -> Iterator[WrittenNumber]:
+    """The numbers in several groups in a folded text."""
+    if MAY_JOIN.search(folded):
+        yield from written_numbers(folded, [match.span() for match in fold_table().words.finditer(folded)])
+
+
 def index_words(text: str) -> str:
     """What an index stores of a text: its words, with blanks between; without blanks in the text, its pairs of letters.
 
     The last letter of a run follows alone, so that every letter starts a stored word. Other spellings are at the end.
     """
-    terms = terms_of(text)
+    folded = text.translate(fold_table().folds)
+    terms = _terms(_folded_words(folded))
     stored, others = set(terms), dict[str, None]()
     if SPELLED.search(text):
         for chunk in filter(SPELLED.search, text.split()):
             umlauts, joined, parts = spellings(chunk, terms_of(chunk))
             others |= dict.fromkeys(word for word in (*umlauts, *joined) if word not in stored)
             others |= dict.fromkeys(parts.values())
+    others |= dict.fromkeys(number.joined for number in numbers_in(folded) if number.joined not in stored)
     return " ".join((*terms, *others))
 
 
@@ -197,9 +215,9 @@ def _segments(query: str) -> list[_Segment]:
     return segments
 
 
-def _phrase(terms: list[str], letters: list[str], prefix: bool = False) -> str:
+def _phrase(terms: list[str], letters: list[str]) -> str:
     """FTS5's expression for words that follow each other; `letters` are those of the last run without blanks."""
-    return f'"{" ".join(terms)}"' + ("*" if prefix or letters else "")
+    return f'"{" ".join(terms)}"' + ("*" if letters else "")
 
 
 class _Forms:
@@ -224,16 +242,41 @@ def _either(*expressions: str) -> str:
     return " OR ".join(dict.fromkeys(expressions))
 
 
-def _add_chunk(chunk: str, typing: bool, shortest: int, into: _Forms) -> None:
+def _may_go_on(chunk: str) -> bool:
+    """Whether the last word of a chunk is still being typed."""
+    *_, (last_word, last_letters) = _words(chunk)
+    return not last_letters and terms_of(f"{chunk}a")[-1] == f"{last_word}a"
+
+
+class _Numbers(NamedTuple):
+    """Expressions of the written numbers of which a word is a group, and of those that are still being typed."""
+
+    complete: list[str]
+    typed: list[str]
+
+    @classmethod
+    def of_all(cls, numbers: Iterable[_Numbers]) -> _Numbers:
+        """Those of several words."""
+        complete, typed = map(itertools.chain.from_iterable, zip(*numbers, strict=True))
+        return cls([*complete], [*typed])
+
+    def prefix(self, forms: Sequence[str], goes_on: bool) -> str | None:
+        """The expression of a word with these forms whose last letters, or those of its number, may be missing."""
+        if goes_on:
+            return _either(*(f"{form}*" for form in (*forms, *self.complete)))
+        return _either(*forms, *self.complete, *self.typed) if self.typed else None
+
+
+def _add_chunk(chunk: str, typing: bool, shortest: int, numbers: Sequence[_Numbers], into: _Forms) -> None:
     """The words of a chunk, and if it is a code the phrase of them.
 
-    `typing`: its last word may go on; `shortest`: letters of a word that may be a common one.
+    `typing`: its last word may go on; `shortest`: letters of a word that may be a common one; `numbers`: of each
+    word.
     """
     words = list(_words(chunk))
     terms = terms_of(chunk)
     umlauts, joined, parts = spellings(chunk, terms)
-    last_word, last_letters = words[-1]
-    typing = typing and not last_letters and terms_of(f"{chunk}a")[-1] == f"{last_word}a"
+    _, last_letters = words[-1]
     is_code = bool(CODE.search(chunk)) and len(terms) > 1 and all(len(letters) < 2 for _, letters in words)
     for number, (word, letters) in enumerate(words):
         is_last = number == len(words) - 1
@@ -247,13 +290,24 @@ def _add_chunk(chunk: str, typing: bool, shortest: int, into: _Forms) -> None:
             # With each pair of a run they would be a product of both.
             if is_last and not position and not is_code:
                 forms += [f'"{term}"' for term in joined]
-            expression = f'"{pair}"*' if len(letters) == 1 else _either(*forms)
-            may_go_on = typing and is_last and len(word) > 1
-            prefix = _either(*(f"{form}*" for form in forms)) if may_go_on else None
+            expression = f'"{pair}"*' if len(letters) == 1 else _either(*forms, *numbers[number].complete)
+            prefix = numbers[number].prefix(forms, typing and is_last and len(word) > 1)
             into.add(expression, prefix, common=len(word) >= shortest and pair in fold_table().common)
     if is_code:
-        joints = [f'"{term}"' for term in joined]
-        into.add(_either(_phrase(terms, last_letters), *joints), _phrase(terms, [], prefix=True) if typing else None)
+        forms = [_phrase(terms, last_letters), *(f'"{term}"' for term in joined)]
+        written = _Numbers.of_all(numbers)
+        into.add(_either(*forms, *written.complete), written.prefix(forms, typing))
+
+
+def _numbers(content: str, word_count: int, typing: bool) -> list[_Numbers]:
+    """The written numbers of each word of a text."""
+    numbers = [_Numbers([], []) for _ in range(word_count)]
+    for number in numbers_in(content.translate(fold_table().folds)):
+        goes_on = typing and number.last == word_count - 1
+        for word in numbers[number.first : number.last + 1]:
+            word.complete.append(f'"{number.joined}"')
+            word.typed.extend([f'"{number.joined}"*'] if goes_on else [])
+    return numbers
 
 
 def parse_query(query: str, syntax: Syntax = "operators") -> str:
@@ -278,9 +332,13 @@ def parse_query(query: str, syntax: Syntax = "operators") -> str:
             without.append(_phrase(terms, letters))
             continue
         chunks = [chunk for chunk in content.split() if terms_of(chunk)]
+        is_end = kind == "words" and number == len(segments) - 1 and bool(chunks) and content.endswith(chunks[-1])
+        typing = is_end and _may_go_on(chunks[-1])
+        numbers = _numbers(content, len(runs), typing)
         for position, chunk in enumerate(chunks, 1):
-            is_last = kind == "words" and number == len(segments) - 1 and position == len(chunks)
-            _add_chunk(chunk, is_last and content.endswith(chunk), shortest, forms)
+            count = len(list(_words(chunk)))
+            _add_chunk(chunk, typing and position == len(chunks), shortest, numbers[:count], forms)
+            numbers = numbers[count:]
         if kind == "quoted":
             quoted.append(_phrase(terms, letters))
             forms.add(quoted[-1])

@@ -31,6 +31,9 @@ def texts() -> list[str]:
     pieces = [
         *"aABb1 2-'’\"“”„«»._ ()uo\u0308\u030aüø 京都ガ가 \u1112\u1161\u11ab\u0301كة🔴🇩🇪\u200b\xa0",
         "the",
+        "045",
+        "1234567",
+        "DE12",
         "get",
         "User",
         "HTTP",

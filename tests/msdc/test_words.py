@@ -82,7 +82,12 @@ def test_every_letter_of_a_script_without_blanks_is_found():
         ("getUserAddress returns null", ["user address", "getuseraddress", "getUserAddress", "get_user_address"]),
         ("HTTPRequestParser", ["request parser", "httprequestparser"]), ("load_user_address", ["user address"]),
         ("an iphone", ["iPhone", "IPHONE", "iph"]), ("مدرسة جديدة", ["مدرسه", "جديدة"]), ("کتاب علی", ["كتاب", "علي"]),
-        ("Kubernetes", ["kub", "kuber", "kubernetes"]), ("ticket ZQ-8801", ["ZQ-88", "ZQ-8801", "zq 8801"]),
+        ("Kubernetes", ["kub", "kuber", "kubernetes"]), ("ticket ZQ-8801", ["ZQ-88", "ZQ-8801", "zq8801", "zq88"]),
+        ("call (045) 123-4567 now", ["0451234567", "045-1234567", "045 123 4567", "0451234", "045 1234", "1234567"]),
+        ("call 0451234567 now", ["(045) 123-4567", "045/1234567", "045 123", "045 1234567"]),
+        ("DE12 3456 7890 1234", ["DE12345678901234", "de12-3456-7890-1234", "DE123456"]),
+        ("at 045-1234567 046-2345678 047-3456789 048-4567890", ["0462345678", "046 2345678"]),
+        ("for 1,234,567 dollars", ["1234567", "1 234 567", "1'234'567"]), ("covid-19", ["covid19", "COVID-19"]),
     ],
 )  # fmt: skip
 def test_other_spellings_match(text, queries):

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "fold_table.h"
+#include "numbers.h"
 #include "utf8.h"
 #include "words.h"
 
@@ -95,6 +96,11 @@ class TextWords {
       }
       return end;
     };
+    std::vector<WordSpan> spans;
+    for (const WrittenNumber& number : written_numbers(codes, &spans)) {
+      const size_t first = origins[spans[number.first].first], last = spans[number.last].second - 1;
+      others_[number.joined].push_back({static_cast<uint32_t>(first), static_cast<uint32_t>(end_of(last))});
+    }
     each_word(codes, [&](size_t start, size_t end, bool unspaced) {
       if (!unspaced) {
         std::u32string word = codes.substr(start, end - start);

@@ -7,6 +7,7 @@
 
 #include "fold_table.h"
 #include "json.h"
+#include "numbers.h"
 #include "utf8.h"
 
 namespace msdc {
@@ -24,9 +25,10 @@ struct Word {
   std::vector<std::string> letters;  // with their marks, of a script without blanks between words
 };
 
-std::vector<Word> words_of(std::u32string_view text) {
+std::u32string folded(std::u32string_view text) { return FoldTable::get().folded(text); }
+
+std::vector<Word> words_of_folded(std::u32string codes) {
   const FoldTable& table = FoldTable::get();
-  std::u32string codes = table.folded(text);
   table.order_marks(&codes);
   std::vector<Word> out;
   each_word(codes, [&](size_t start, size_t end, bool unspaced) {
@@ -41,6 +43,8 @@ std::vector<Word> words_of(std::u32string_view text) {
   });
   return out;
 }
+
+std::vector<Word> words_of(std::u32string_view text) { return words_of_folded(folded(text)); }
 
 std::vector<std::string> terms_of_words(const std::vector<Word>& words) {
   std::vector<std::string> out;
@@ -251,9 +255,29 @@ std::string either(const std::vector<std::string>& expressions, const char* suff
   return out;
 }
 
+// Expressions of the written numbers of which a word is a group, and of those that are still being typed.
+struct NumberForms {
+  std::vector<std::string> complete, typed;
+
+  // Any of the forms of a word, or its numbers.
+  std::string expression(std::vector<std::string> forms) const {
+    forms.insert(forms.end(), complete.begin(), complete.end());
+    return either(forms);
+  }
+
+  // The same where the last letters of the word, or of its number, may be missing; empty where they are not.
+  std::string prefix(std::vector<std::string> forms, bool goes_on) const {
+    if (!goes_on && typed.empty()) return "";
+    forms.insert(forms.end(), complete.begin(), complete.end());
+    if (goes_on) return either(forms, "*");
+    forms.insert(forms.end(), typed.begin(), typed.end());
+    return either(forms);
+  }
+};
+
 // FTS5's expression for words that follow each other; the last letter of a run may go on.
-std::string phrase(const std::vector<Word>& words, bool prefix = false) {
-  return quoted(joined_with(" ", terms_of_words(words))) + (prefix || !words.back().letters.empty() ? "*" : "");
+std::string phrase(const std::vector<Word>& words) {
+  return quoted(joined_with(" ", terms_of_words(words))) + (words.back().letters.empty() ? "" : "*");
 }
 
 // Words and phrases of a query with their forms, in order.
@@ -308,25 +332,46 @@ bool is_code(std::u32string_view chunk) {
   return false;
 }
 
+// Whether the last word of a chunk is still being typed.
+bool may_go_on(std::u32string_view chunk) {
+  const Word last = words_of(chunk).back();
+  return last.letters.empty() && words_of(std::u32string(chunk) + U"a").back().text == last.text + "a";
+}
+
+// The written numbers of each word of a text.
+std::vector<NumberForms> numbers_of(std::u32string_view text, size_t word_count, bool typing) {
+  std::vector<NumberForms> out(word_count);
+  for (const WrittenNumber& number : written_numbers(folded(text))) {
+    const bool goes_on = typing && number.last + 1 == word_count;
+    for (size_t word = number.first; word <= number.last; ++word) {
+      out[word].complete.push_back(quoted(number.joined));
+      if (goes_on) out[word].typed.push_back(quoted(number.joined) + "*");
+    }
+  }
+  return out;
+}
+
 // The words of a chunk, and if it is a code the phrase of them. `typing`: its last word may go on; `shortest`: letters
-// of a word that may be a common one.
-void add_chunk(std::u32string_view chunk, bool typing, size_t shortest, Forms* forms, Forms* common) {
+// of a word that may be a common one; `numbers`: of all words of the query, of which this chunk's begin at `*position`.
+void add_chunk(std::u32string_view chunk, bool typing, size_t shortest, const std::vector<NumberForms>& numbers,
+               size_t* position, Forms* forms, Forms* common) {
   const FoldTable& table = FoldTable::get();
   const std::vector<Word> words = words_of(chunk);
+  const size_t first = *position;
+  *position += words.size();
   const std::vector<std::string> terms = terms_of_words(words);
   const Spellings others = spellings(chunk, terms);
   const bool same_count = others.umlauts.size() == words.size() && words.size() == terms.size();
   std::vector<std::string> joints;
   for (const std::string& word : others.joined) joints.push_back(quoted(word));
-  typing = typing && words.back().letters.empty() &&
-           words_of(std::u32string(chunk) + U"a").back().text == words.back().text + "a";
   const bool code = terms.size() > 1 && is_code(chunk) &&
                     std::all_of(words.begin(), words.end(), [](const Word& word) { return word.letters.size() < 2; });
   for (size_t number = 0; number < words.size(); ++number) {
     const Word& word = words[number];
     const bool is_last = number + 1 == words.size();
     const size_t size = code_points(word.text).size();
-    const bool may_go_on = typing && is_last && size > 1;
+    const bool goes_on = typing && is_last && size > 1;
+    const NumberForms& written = numbers[first + number];
     const std::string* parts = others.parts_of(word.text);
     std::unordered_set<std::string> seen;
     for (size_t i = 0; i < std::max<size_t>(word.letters.size(), 2) - 1; ++i) {
@@ -341,12 +386,17 @@ void add_chunk(std::u32string_view chunk, bool typing, size_t shortest, Forms* f
       if (same_count) expressions.push_back(quoted(others.umlauts[number]));
       if (parts != nullptr) expressions.push_back(quoted(*parts));
       if (is_last && i == 0 && !code) expressions.insert(expressions.end(), joints.begin(), joints.end());
-      into->add(either(expressions), may_go_on ? either(expressions, "*") : "");
+      into->add(written.expression(expressions), written.prefix(expressions, goes_on));
     }
   }
   if (!code) return;
   joints.insert(joints.begin(), phrase(words));
-  forms->add(either(joints), typing ? phrase(words, true) : "");
+  NumberForms written;
+  for (size_t i = first; i < *position; ++i) {
+    written.complete.insert(written.complete.end(), numbers[i].complete.begin(), numbers[i].complete.end());
+    written.typed.insert(written.typed.end(), numbers[i].typed.begin(), numbers[i].typed.end());
+  }
+  forms->add(written.expression(joints), written.prefix(joints, typing));
 }
 
 // The words of texts with one blank between.
@@ -362,7 +412,8 @@ std::u32string joined_words(const std::vector<Segment>& segments) {
 }
 
 std::string index_words_of(std::u32string_view text) {
-  std::string out = joined_with(" ", terms_of(text));
+  const std::u32string codes = folded(text);
+  std::string out = joined_with(" ", terms_of_words(words_of_folded(codes)));
   std::unordered_set<std::string_view> stored;  // filled where a chunk needs it
   size_t read = 0;
   std::vector<std::string> others;
@@ -372,19 +423,26 @@ std::string index_words_of(std::u32string_view text) {
       if ((always || stored.count(word) == 0) && seen.insert(word).second) others.push_back(std::move(word));
     }
   };
-  each_chunk(text, [&](size_t start, size_t end) {
-    const std::u32string_view chunk = text.substr(start, end - start);
-    if (!has_spellings(chunk)) return;
+  const auto read_stored = [&] {
     for (; read < out.size(); ++read) {
       const size_t end_of_word = std::min(out.find(' ', read), out.size());
       stored.insert(std::string_view(out).substr(read, end_of_word - read));
       read = end_of_word;
     }
+  };
+  each_chunk(text, [&](size_t start, size_t end) {
+    const std::u32string_view chunk = text.substr(start, end - start);
+    if (!has_spellings(chunk)) return;
+    read_stored();
     Spellings spelled = spellings(chunk, terms_of(chunk));
     add(&spelled.umlauts, false);
     add(&spelled.joined, false);
     add(&spelled.parts, true);
   });
+  std::vector<std::string> numbers;
+  for (WrittenNumber& number : written_numbers(codes)) numbers.push_back(std::move(number.joined));
+  if (!numbers.empty()) read_stored();
+  add(&numbers, false);
   stored.clear();  // it points into `out`
   for (const std::string& word : others) out.append(out.empty() ? "" : " ").append(word);
   return out;
@@ -455,9 +513,11 @@ std::string parse_query(std::string_view query, bool operators) {
       if (has_words(chunk)) chunks.push_back(chunk);
     });
     const bool is_end = segment.kind == SegmentKind::words && &segment == &segments.back();
-    for (size_t i = 0; i < chunks.size(); ++i) {
-      const bool is_last = is_end && i + 1 == chunks.size();
-      add_chunk(chunks[i], is_last && chunks[i].end() == segment.text.end(), shortest, &forms, &common);
+    const bool typing = is_end && !chunks.empty() && chunks.back().end() == segment.text.end() && may_go_on(chunks.back());
+    const std::vector<NumberForms> numbers = numbers_of(segment.text, words_of(segment.text).size(), typing);
+    size_t position = 0;  // of a chunk's first word
+    for (const std::u32string_view& chunk : chunks) {
+      add_chunk(chunk, typing && &chunk == &chunks.back(), shortest, numbers, &position, &forms, &common);
     }
     if (segment.kind == SegmentKind::quoted) {
       phrases.push_back(phrase(words_of(segment.text)));
