@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from msdc.bench.result import UNITS, BenchFile, DeviceRun, Timing, device_key, device_name, moments
-from msdc.bench.strain import lower_clock, strain
+from msdc.bench.strain import lower_clock, saves_power, strain
 from msdc.errors import InputError
 
 RESAMPLES = 2000
@@ -361,6 +361,9 @@ def compare_results(old: BenchFile, new: BenchFile, seed: int = 0) -> list[Compa
         if loads[0] is not None and loads[1] is not None and abs(loads[0] - loads[1]) > BUSIER:
             notes.append(f"other work on the machine differed: load average {loads[0]:.1f}, then {loads[1]:.1f}")
             doubts += [notes[-1]] if loads[1] > loads[0] else []
+        if saves_power(now) and not saves_power(was):
+            notes.append("the computer saved power in the new result alone")
+            doubts.append(notes[-1])
         fixed = [has_fixed_performance(run) for run in (was, now)]
         if fixed[0] != fixed[1]:
             notes.append(f"only the {'new' if fixed[1] else 'earlier'} result is of Android's fixed performance mode")

@@ -36,7 +36,7 @@ from msdc.bench.compare import (
     where_of,
 )
 from msdc.bench.result import BenchFile, DeviceRun, device_key, moments, read_result, result_files
-from msdc.bench.strain import lower_clock, strain
+from msdc.bench.strain import lower_clock, saves_power, strain
 from msdc.errors import InputError
 from msdc.extras import require
 
@@ -210,6 +210,8 @@ def _compare(past: PastRuns, new: Sequence[DeviceRun], every: Sequence[DeviceRun
     doubts = list(strained)
     if loads and load is not None and load > max(loads) + BUSIER:
         doubts.append(f"other work on the machine: load average {load:.1f}, at most {max(loads):.1f} before")
+    if saves_power(now) and not any(map(saves_power, runs)):
+        doubts.append("the computer saved power in the new result alone")
     notes = [*doubts, *filter(None, [without])]
     if len({tuple(run.versions.items()) for run in (*runs, now)}) > 1:
         notes.append("runtime versions differ")

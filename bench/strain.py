@@ -101,6 +101,11 @@ def strain(run: DeviceRun) -> list[str]:
     return reasons
 
 
+def saves_power(run: DeviceRun) -> bool:
+    """Whether a computer's firmware or system was set to save power: no gate decides on it, but it is a doubt."""
+    return not may_be_phone(run) and any(state.power_save for state in states(run))
+
+
 def lower_clock(old: DeviceRun, new: DeviceRun) -> str | None:
     """The top frequencies of two runs where those of the new one are lower, in words; None where they are not."""
     tops = [max((mhz for state in states(run) for mhz in state.cpu_mhz), default=0.0) for run in (old, new)]

@@ -193,8 +193,8 @@ def device_run(
     requested = job.settings.cpus
     if requested and cpus and cpus != requested:
         notes = [*notes, f"CPUs {_listed(requested)} were requested, the system gave {_listed(cpus)}"]
-    if requested and len(cpus or requested) < value["threads"]:
-        notes = [*notes, f"{value['threads']} threads shared {len(cpus or requested)} CPUs"]
+    if requested and (count := len(cpus or requested)) < value["threads"]:
+        notes = [*notes, f"{value['threads']} threads shared {count} CPU{'s' if count > 1 else ''}"]
     conditions = Conditions(
         cpus=cpus, pinned=bool(requested), cooldown_s=job.settings.cooldown_s, cool_below_c=job.settings.cool_below,
         clusters=clusters_of(states.before), fixed_performance=fixed_performance,

@@ -121,3 +121,12 @@ def test_a_gate_between_performance_modes_is_inconclusive():
     certain, undecided = regressions(compared(phone(), phone(scale=1.6, conditions=fixed, artifact=OTHER)), 5)
     assert (certain, len(undecided)) == ([], 3)
     assert "only the new result is of Android's fixed performance mode" in undecided[0]
+
+
+def test_a_computer_that_saves_power_is_a_doubt():
+    saver = {"state_before": {"power_save": True}}
+    slow = make_run(scale=1.6, seed=1, artifact={**make_run().artifact.model_dump(), **OTHER}, **saver)
+    certain, undecided = regressions(compared(make_run(), slow), 5)
+    assert (certain, len(undecided)) == ([], 3)
+    assert "the computer saved power in the new result alone" in undecided[0]
+    assert regressions(compared(make_run(**saver), slow), 5)[0]

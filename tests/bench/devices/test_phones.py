@@ -222,3 +222,29 @@ def test_fixed_performance_ends_with_an_interrupted_run(phones, tiny_bundle, run
         running.send_signal(sent)
         assert running.wait(timeout=60) != 0
     assert log.read_text().splitlines()[-1] == f"{FIXED_PERFORMANCE} false"
+
+
+def test_processors_that_a_phone_does_not_have_are_one_line(phones, tiny_bundle, runner, tmp_path):
+    phones("R58M0001", cmd=cmd_of_power(tmp_path / "log"))
+    settings = BenchSettings(runner=runner, affinity=(1000,), **QUICK)
+    line = one_line(lambda: AdbDevice().run(tiny_bundle, settings), MsdcError)
+    assert "these CPUs are not usable here (Invalid argument)" in line
+    assert (tmp_path / "log").read_text().splitlines()[-1] == f"{FIXED_PERFORMANCE} false"
+
+
+def test_a_mask_that_is_given_in_part_is_noted(phones, tiny_bundle, runner):
+    phones("R58M0001")
+    first = min(os.sched_getaffinity(0))
+    settings = BenchSettings(runner=runner, affinity=(first, 1000), **{**QUICK, "threads": 2})
+    (run,) = AdbDevice().run(tiny_bundle, settings)
+    assert run.notes == (f"CPUs {first},1000 were requested, the system gave {first}", "2 threads shared 1 CPU")
+    assert run.pinned_to == f"CPUs {first}"
+
+
+def test_a_phone_that_goes_away_names_how_to_end_the_mode(phones, tiny_bundle, runner, tmp_path, monkeypatch):
+    monkeypatch.setattr(adb_device, "COME_BACK_S", 0.1)
+    phones("R58M0001", cmd=f"touch {tmp_path}/gone")
+    adb = tmp_path / "bin/adb"
+    adb.write_text(adb.read_text().replace("case ", f'[ -e {tmp_path}/gone ] && [ "$1" = shell ] && exit 1\ncase ', 1))
+    line = one_line(lambda: AdbDevice().run(tiny_bundle, BenchSettings(runner=runner, **QUICK)), MsdcError)
+    assert f"end its fixed performance mode by `{FIXED_PERFORMANCE} false`" in line
