@@ -99,7 +99,7 @@ class NodeModule:
             raise interruption
         if "error" in message:
             name, line = message["error"]["name"], message["error"]["message"]
-            assert name in ("OtherModel", "EncoderError", "RangeError", "TypeError"), message
+            assert name in ("OtherModel", "Damaged", "EncoderError", "RangeError", "TypeError"), message
             raise (OtherModel if name == "OtherModel" else InputError)(line)
         return message["value"]
 

@@ -63,9 +63,9 @@ SEARCH, TOKENIZER = "search.wasm", "tokenizer.wasm"
 # What JavaScript calls.
 CALLS = {
     SEARCH: (
-        "index_batch_close", "index_bytes", "index_check", "index_compact", "index_documents", "index_get", "index_ids",
-        "index_open", "index_query", "index_rebuild", "index_remove", "index_search", "index_state", "index_texts",
-        "index_write", "tokenizer_close", "tokenizer_open", "web_file", "web_receiver",
+        "index_batch_close", "index_bytes", "index_check", "index_close", "index_compact", "index_documents",
+        "index_get", "index_ids", "index_open", "index_query", "index_rebuild", "index_remove", "index_search",
+        "index_state", "index_texts", "index_write", "tokenizer_close", "tokenizer_open", "web_file", "web_receiver",
     ),
     TOKENIZER: ("web_file", "web_receiver", "web_tokenize", "web_tokenizer"),
 }  # fmt: skip

@@ -27,7 +27,7 @@ from msdc.text.tokenizer import load_tokenizer
 HERE = Path(__file__).resolve().parent
 SOURCES, TEMPLATE = HERE / "src", HERE / "template"
 MODULE_FILE, RUNTIME_FOLDER = "msdc.js", "runtime"
-PARTS = ("bytes", "core", "tokenizer", "download", "bundle", "engine", "link", "encoder")
+PARTS = ("bytes", "core", "tokenizer", "download", "bundle", "engine", "index_host", "link", "encoder")
 WASM_LINE = 'const TOKENIZERS = "";'
 # The line of engine.js that imports the runtime's package, and what bundles with a runtime have in its place.
 PACKAGE_IMPORT = f'return await import("{PACKAGE}/wasm");'

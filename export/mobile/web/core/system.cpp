@@ -4,6 +4,7 @@
 #include <map>
 #include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "failure.h"
@@ -117,27 +118,86 @@ msdc_status msdc_web_tokenize(const msdc_tokenizer* tokenizer, const char* text,
   });
 }
 
-int sqlite3_os_init() {
-  static sqlite3_vfs memory_only = {};
-  memory_only.iVersion = 1;
-  memory_only.szOsFile = sizeof(sqlite3_file);
-  memory_only.mxPathname = 512;
-  memory_only.zName = "none";
-  memory_only.xOpen = [](sqlite3_vfs*, const char*, sqlite3_file* file, int, int*) {
-    file->pMethods = nullptr;
-    return SQLITE_CANTOPEN;
+// The index's file and its journal, which a worker has open in the browser's storage; elsewhere their size is -1.
+#define MSDC_WEB(name) __attribute__((import_module("msdc"), import_name(#name)))
+MSDC_WEB(size) double msdc_web_size(int32_t is_journal);
+MSDC_WEB(read) int32_t msdc_web_read(int32_t is_journal, void* to, int32_t size, double from);
+// SQLite's codes: SQLITE_OK, SQLITE_FULL, SQLITE_IOERR.
+MSDC_WEB(write) int32_t msdc_web_write(int32_t is_journal, const void* from, int32_t size, double to);
+MSDC_WEB(truncate) int32_t msdc_web_truncate(int32_t is_journal, double size);
+MSDC_WEB(flush) int32_t msdc_web_flush(int32_t is_journal);
+
+struct WebFile : sqlite3_file {
+  int32_t is_journal;
+};
+
+static int32_t is_journal(const char* path) {
+  const std::string_view name(path), end("-journal");
+  return name.size() > end.size() && name.substr(name.size() - end.size()) == end ? 1 : 0;
+}
+
+static int32_t of(sqlite3_file* file) { return static_cast<WebFile*>(file)->is_journal; }
+
+static int read_file(sqlite3_file* file, void* to, int size, sqlite3_int64 from) {
+  const int32_t count = msdc_web_read(of(file), to, size, static_cast<double>(from));
+  if (count < 0) return SQLITE_IOERR_READ;
+  if (count == size) return SQLITE_OK;
+  std::memset(static_cast<char*>(to) + count, 0, static_cast<size_t>(size - count));
+  return SQLITE_IOERR_SHORT_READ;
+}
+
+// One worker has the files open: nothing to lock.
+static const sqlite3_io_methods* file_methods() {
+  static sqlite3_io_methods methods = {};
+  methods.iVersion = 1;
+  methods.xClose = [](sqlite3_file*) { return SQLITE_OK; };
+  methods.xRead = read_file;
+  methods.xWrite = [](sqlite3_file* file, const void* from, int size, sqlite3_int64 to) {
+    return msdc_web_write(of(file), from, size, static_cast<double>(to));
   };
-  memory_only.xDelete = [](sqlite3_vfs*, const char*, int) { return SQLITE_OK; };
-  memory_only.xAccess = [](sqlite3_vfs*, const char*, int, int* exists) { return *exists = 0, SQLITE_OK; };
-  memory_only.xFullPathname = [](sqlite3_vfs*, const char* name, int size, char* out) {
+  methods.xTruncate = [](sqlite3_file* file, sqlite3_int64 size) {
+    return msdc_web_truncate(of(file), static_cast<double>(size));
+  };
+  methods.xSync = [](sqlite3_file* file, int) { return msdc_web_flush(of(file)); };
+  methods.xFileSize = [](sqlite3_file* file, sqlite3_int64* size) {
+    return *size = static_cast<sqlite3_int64>(msdc_web_size(of(file))), SQLITE_OK;
+  };
+  methods.xLock = methods.xUnlock = [](sqlite3_file*, int) { return SQLITE_OK; };
+  methods.xCheckReservedLock = [](sqlite3_file*, int* locked) { return *locked = 0, SQLITE_OK; };
+  methods.xFileControl = [](sqlite3_file*, int, void*) { return SQLITE_NOTFOUND; };
+  methods.xSectorSize = [](sqlite3_file*) { return 4096; };
+  methods.xDeviceCharacteristics = [](sqlite3_file*) { return 0; };
+  return &methods;
+}
+
+int sqlite3_os_init() {
+  static sqlite3_vfs system = {};
+  system.iVersion = 1;
+  system.szOsFile = sizeof(WebFile);
+  system.mxPathname = 512;
+  system.zName = "web";
+  system.xOpen = [](sqlite3_vfs*, const char* path, sqlite3_file* file, int flags, int* given) {
+    file->pMethods = nullptr;
+    if (path == nullptr || msdc_web_size(is_journal(path)) < 0) return SQLITE_CANTOPEN;
+    static_cast<WebFile*>(file)->is_journal = is_journal(path);
+    file->pMethods = file_methods();
+    if (given != nullptr) *given = flags;
+    return SQLITE_OK;
+  };
+  // A file without bytes is none: both stay open.
+  system.xDelete = [](sqlite3_vfs*, const char* path, int) { return msdc_web_truncate(is_journal(path), 0); };
+  system.xAccess = [](sqlite3_vfs*, const char* path, int, int* exists) {
+    return *exists = msdc_web_size(is_journal(path)) > 0, SQLITE_OK;
+  };
+  system.xFullPathname = [](sqlite3_vfs*, const char* name, int size, char* out) {
     sqlite3_snprintf(size, out, "%s", name);
     return SQLITE_OK;
   };
   // Names of temporary files and the time are not used: equal calls write equal files.
-  memory_only.xRandomness = [](sqlite3_vfs*, int size, char* out) { return std::memset(out, 1, size), size; };
-  memory_only.xSleep = [](sqlite3_vfs*, int microseconds) { return microseconds; };
-  memory_only.xCurrentTime = [](sqlite3_vfs*, double* days) { return *days = 2440587.5, SQLITE_OK; };
-  return sqlite3_vfs_register(&memory_only, 1);
+  system.xRandomness = [](sqlite3_vfs*, int size, char* out) { return std::memset(out, 1, size), size; };
+  system.xSleep = [](sqlite3_vfs*, int microseconds) { return microseconds; };
+  system.xCurrentTime = [](sqlite3_vfs*, double* days) { return *days = 2440587.5, SQLITE_OK; };
+  return sqlite3_vfs_register(&system, 1);
 }
 
 int sqlite3_os_end() { return SQLITE_OK; }

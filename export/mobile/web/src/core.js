@@ -8,15 +8,14 @@ const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 export class Core {
   #exports;
   #received = [];
-  #errors;
 
-  // `what` names it in messages; `errors` are classes of errors by the core's status, 1 (a bad argument) among them.
-  static async start(module, what, errors) {
-    const core = new this(), system = new Proxy({}, { get: () => () => 8 }); // without files, which it does not need
+  // `what` names it in messages; `files(memory)` gives the functions by which it reads and writes an index's file.
+  static async start(module, what, files = () => ({ size: () => -1 })) {
+    const core = new this(), system = new Proxy({}, { get: () => () => 8 }); // without other files
     const text = (_, at, size) => core.#received.push(core.#bytes().slice(at, at + size));
-    const { exports } = await WebAssembly.instantiate(module, { msdc: { text }, wasi_snapshot_preview1: system });
+    const msdc = new Proxy({ text, ...files(() => core.#bytes()) }, { get: (given, name) => given[name] ?? (() => -1) });
+    const { exports } = await WebAssembly.instantiate(module, { msdc, wasi_snapshot_preview1: system });
     core.#exports = exports;
-    core.#errors = { 1: RangeError, ...errors };
     exports._initialize();
     return Object.assign(core, { what, receiver: exports.msdc_web_receiver(), out: core.put(new Uint8Array(OUT)) });
   }
@@ -38,9 +37,14 @@ export class Core {
     if (bytes.length) this.put(bytes, this.number());
   }
 
-  // A number that the core wrote to `out`.
-  number(at = 0, kind = "Uint32") {
-    return Number(new DataView(this.#exports.memory.buffer)[`get${kind}`](this.out + at, true));
+  // What the core wrote to `out`.
+  read() {
+    return this.#bytes().slice(this.out, this.out + OUT);
+  }
+
+  // A number of it.
+  number() {
+    return new DataView(this.#exports.memory.buffer).getUint32(this.out, true);
   }
 
   // Calls msdc_NAME: a string is passed as its address and size, an array as its address. Returns the bytes that it gave.
@@ -56,7 +60,10 @@ export class Core {
       });
       const line = place(new Uint8Array(LINE)), status = this.#exports[`msdc_${name}`](...parts, line, LINE);
       const memory = this.#bytes();
-      if (status) throw new (this.#errors[status] ?? EncoderError)(decoder.decode(memory.subarray(line, memory.indexOf(0, line))));
+      if (status) {
+        const Kind = status === 1 ? RangeError : EncoderError, message = decoder.decode(memory.subarray(line, memory.indexOf(0, line)));
+        throw Object.assign(new Kind(message), { status });
+      }
       return this.#received;
     } catch (error) {
       if (!(error instanceof WebAssembly.RuntimeError)) throw error;
@@ -65,10 +72,6 @@ export class Core {
     } finally {
       places.forEach((at) => this.end("free", at));
     }
-  }
-
-  texts(name, ...values) {
-    return this.call(name, ...values, this.receiver, 0).map((bytes) => decoder.decode(bytes));
   }
 
   // Calls a function without a status, unless the memory is gone.

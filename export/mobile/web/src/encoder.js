@@ -1,7 +1,7 @@
 // The public interface.
 
 import { builtin, EncoderError } from "./bytes.js";
-import { Core } from "./core.js";
+import { fileNames, IndexCore, indexFolder } from "./index_host.js";
 import { HereLink, WorkerLink } from "./link.js";
 
 // An option with a mistyped name would be ignored.
@@ -141,4 +141,6 @@ export function topK(query, vectors, k = 10) {
   return hits.sort((a, b) => worst(b.cosine) - worst(a.cosine) || a.row - b.row).slice(0, k);
 }
 
-export { Core, EncoderError }; // Core: for search.js
+export { EncoderError };
+// For search.js.
+export { fileNames, IndexCore, indexFolder, WorkerLink };

@@ -3,6 +3,7 @@
 import { EncoderError, lineOf } from "./bytes.js";
 import { download, untilAborted } from "./download.js";
 import { Engine } from "./engine.js";
+import { IndexHost } from "./index_host.js";
 
 const GREETING = "encoder";
 const SILENCE_S = 60; // of a worker, until it is taken for one without this module
@@ -282,6 +283,7 @@ function serve(port) {
       const hooks = { signal: control.signal, report: (step) => side.tell("report", number, step) };
       running.set(number, control);
       try {
+        if (method === "openIndex") return (engine = await IndexHost.open(...args)).facts();
         if (method !== "open") return await engine[method](...args, hooks);
         const [{ isAskedHere, ...source }, options] = args;
         engine = await Engine.open({ ...source, ask: isAskedHere ? askPage : download }, options, hooks);

@@ -69,22 +69,35 @@ export interface WriteOptions {
 
 /** An intact index of another model: opened without an encoder, `SearchIndex.rebuild` encodes its documents again. */
 export class OtherModel extends EncoderError {}
+/** The index's file is damaged. */
+export class Damaged extends EncoderError {}
+/** The browser's storage is full; what was written before is intact. */
+export class Full extends EncoderError {}
+/** The index can only be read here. */
+export class ReadOnly extends EncoderError {}
 
 /** Documents that are found by words and by meaning: the SQLite file of `msdc search`, with its answers. */
 export class SearchIndex {
   private constructor();
+  /**
+   * "file": in the browser's storage, for all tabs. "memory": of this page alone. "copy": of a service worker, which reads what
+   * was there when it was opened.
+   */
+  readonly storage: "file" | "memory" | "copy";
+  /** Why an index with a name is in memory alone; null where it is not. */
+  readonly storageError: string | null;
   /** Number of documents. */
-  readonly length: number;
+  count(): Promise<number>;
   /** Add documents; an id that is there already is an error. Returns their number. */
   add(documents: string | Document | Iterable<string | Document>, options?: WriteOptions): Promise<number>;
   /** `add` that replaces documents of the same id; an unchanged text is not encoded again. */
   update(documents: string | Document | Iterable<string | Document>, options?: WriteOptions): Promise<number>;
   /** Remove documents by id; returns how many were there. */
-  remove(ids: string | number | Iterable<string | number>): number;
+  remove(ids: string | number | Iterable<string | number>): Promise<number>;
   /** The ids of all documents, in the order in which they were added. */
-  ids(): string[];
+  ids(): Promise<string[]>;
   /** The document of an id, with the values to filter by; null without one. */
-  get(id: string | number): Document | null;
+  get(id: string | number): Promise<Document | null>;
   /**
    * Encode all documents again with `encoder`, for an index of another model; it is one of this model then, and has this
    * encoder. Until the end it is searched by words as before. What was interrupted continues with the next call, also of
@@ -98,29 +111,35 @@ export class SearchIndex {
    */
   search(query: string, options?: SearchOptions): Promise<Hit[]>;
   /** Gives the space of removed documents back: `bytes()` is smaller then. */
-  compact(): void;
-  /** Compare the whole file with its checksums, as `openIndex` does. @throws EncoderError damaged. */
-  check(): void;
-  /** The SQLite file in its present state, a complete backup: to be stored (in IndexedDB, say) or opened elsewhere. */
-  bytes(): Uint8Array;
-  close(): void;
+  compact(): Promise<void>;
+  /** Compare the whole file with its checksums, as `openIndex` does. @throws Damaged */
+  check(): Promise<void>;
+  /** The SQLite file in its present state, a complete backup: to be stored or opened elsewhere. */
+  bytes(): Promise<Uint8Array>;
+  close(): Promise<void>;
 }
 
 /**
- * Open the index in `source`: a URL, the file's bytes, or null for a new one. It is held in memory.
+ * Open the index in `source`: a URL, the file's bytes, or null for a new one, held in memory; or {name}: the index of this name in
+ * the browser's storage, created where it is missing. All tabs of the origin have it open at once, and each is told the same: one
+ * of them writes the file, and another goes on where that one is closed. Without such storage it is in memory: `storage` says so.
  * `fetch`: asks for a URL in place of the global one, with a header or a signature.
  * `wasm`: the address of search.wasm, its bytes, or its compiled module. Default: the file next to this module.
  * `encoder`: null for an index of any model, to search by words and for `rebuild`.
  * `check`: compare the whole file with its checksums, which takes the longer the more it has. Without, what a search reads
  * is compared then: for a file that was opened before. Default: true.
  * @throws OtherModel an intact index of another model than that of `encoder`.
- * @throws EncoderError damaged, or no search.wasm.
+ * @throws Damaged
+ * @throws EncoderError no search.wasm.
  */
 export function openIndex(
-  source: Address | Uint8Array | null,
+  source: Address | Uint8Array | { name: string } | null,
   encoder: Encoder | null,
   options?: {
     wasm?: Address | ArrayBuffer | ArrayBufferView | Module; fetch?: (url: Address) => Promise<Global<"Response">>;
     check?: boolean;
   },
 ): Promise<SearchIndex>;
+
+/** Delete the index of a name in the browser's storage, which no tab has open. */
+export function deleteIndex(name: string): Promise<void>;

@@ -1,20 +1,34 @@
 // Search by words and by meaning in the SQLite file of `msdc search` and `msdc.open_index`: the core's index, which Android
 // and iOS have too, compiled to search.wasm. Texts are encoded here, asynchronously, between its calls.
 
-import { Core, EncoderError } from "./msdc.js";
+import { EncoderError, fileNames, IndexCore, indexFolder, WorkerLink } from "./msdc.js";
 
 const BLOCK = 256; // documents of a transaction
-const OPTIONS = 24; // bytes of msdc_index_options
+const TRIES = 50; // ten a second
+const PROBE = JSON.stringify({ query: "a", mode: "words" }); // compares the model
+const [INDEX, MODEL, RECEIVER, OUT] = ["index", "model", "receiver", "out"].map((slot) => ({ slot })); // of IndexCore.run
 const WASM = new URL("./search.wasm", import.meta.url);
-const utf8 = new TextEncoder();
+const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 const modules = new Map(); // address -> the compiled module
 
+const statusError = (name) => ({ [name]: class extends EncoderError { name = name } })[name];
 /** An intact index of another model: opened without an encoder, `rebuild` encodes its documents again. */
-export class OtherModel extends EncoderError {
-  constructor(line) {
-    super(line);
-    this.name = "OtherModel";
-  }
+export const OtherModel = statusError("OtherModel");
+/** The index's file is damaged. */
+export const Damaged = statusError("Damaged");
+/** The browser's storage is full. */
+export const Full = statusError("Full");
+/** The index can only be read here. */
+export const ReadOnly = statusError("ReadOnly");
+
+const ERRORS = { 2: Damaged, 8: OtherModel, 11: Full, 12: ReadOnly }; // by the core's status
+
+// A file's tab was closed during a request.
+class Lost extends Error {}
+
+function typed({ status, name, line, message = line }) {
+  if (name === "RangeError") return new RangeError(message);
+  return new (ERRORS[status] ?? EncoderError)(message);
 }
 
 // The bytes of a URL; Node's fetch reads no files.
@@ -40,35 +54,75 @@ async function compiled(wasm) {
   }
 }
 
-class IndexCore extends Core {
-  #models = new Map(); // encoder -> the address of its msdc_index_model
-  #count = 0;
-
-  // Read an encoder's tokenizer, for `model`.
-  async load(encoder) {
-    if (!encoder || this.#models.has(encoder)) return;
-    const files = Object.entries(await encoder.tokenizerFiles()), folder = `model${this.#count++}`;
-    if (this.#models.has(encoder)) return; // by another call meanwhile
-    for (const [name, bytes] of files) this.file(`${folder}/${name}`, bytes);
-    this.call("tokenizer_open", utf8.encode(`${folder}\0`), 0, this.out);
-    const tokenizer = this.number(), paths = files.map(([name]) => `${folder}/${name}`);
-    this.#models.set(encoder, { address: this.put(Uint32Array.of(0, tokenizer)), tokenizer, paths });
+// An index in this thread's memory.
+class Memory {
+  constructor(core) {
+    this.core = core;
   }
 
-  // 0 without an encoder, or where it was released.
-  model(encoder) {
-    return this.#models.get(encoder)?.address ?? 0;
-  }
-
-  // The tokenizers of all encoders but one.
-  release(encoder) {
-    for (const [other, { address, tokenizer, paths }] of this.#models) {
-      if (other === encoder) continue;
-      this.#models.delete(other);
-      this.end("msdc_tokenizer_close", tokenizer);
-      this.end("free", address);
-      for (const path of paths) this.file(path, new Uint8Array(0));
+  async run(name, values, { encoder } = {}) {
+    if (encoder && !this.core.has(encoder.source)) this.core.load(encoder.source, await encoder.tokenizerFiles());
+    try {
+      return this.core.run(name, values, encoder?.source);
+    } catch (error) {
+      throw error.status ? typed(error) : error;
     }
+  }
+
+  async end(name, address) {
+    this.core.end(name, address);
+  }
+
+  async release(source) {
+    this.core.release(source);
+  }
+
+  async content() {
+    return (await this.run("index_bytes", [INDEX, RECEIVER])).received[0];
+  }
+
+  async close() {
+    this.core.close();
+  }
+}
+
+// An index in a file of the browser's storage, by way of a worker.
+class Shared {
+  constructor(link) {
+    this.link = link;
+  }
+
+  ask(name, values, source, epoch) {
+    return this.link.call("request", [{ name, values, source, epoch }], { report() {} });
+  }
+
+  // `epoch`: the tab that has the batch; `isRepeated`: ask again where the tab that has the file was closed.
+  async run(name, values, { encoder, epoch, isRepeated = false } = {}) {
+    for (;;) {
+      const answer = await this.ask(name, values, encoder?.source, epoch);
+      if (answer.error) throw typed(answer.error);
+      if (answer.isUnread) await this.run("load", [encoder.source, await encoder.tokenizerFiles()], { isRepeated: true });
+      else if (!answer.isLost) return answer;
+      else if (!isRepeated) throw new Lost();
+    }
+  }
+
+  // In vain where the tab was closed, and its memory with it.
+  async end(name, address, epoch) {
+    await this.ask("end", [name, address], undefined, epoch);
+  }
+
+  release(source) {
+    return this.run("release", [source], { isRepeated: true });
+  }
+
+  async content() {
+    return (await this.run("content", [], { isRepeated: true })).value;
+  }
+
+  async close() {
+    await this.link.call("close", [], { report() {} });
+    this.link.close();
   }
 }
 
@@ -130,20 +184,23 @@ function conditions(where) {
 
 // --- the index ----------------------------------------------------------------------------------------------------------
 
+const textsOf = ({ received }) => received.map((bytes) => decoder.decode(bytes));
+const numberOf = ({ numbers }, at = 0) => Number(new DataView(numbers.buffer).getBigInt64(at, true));
+const batchOf = ({ numbers }) => new DataView(numbers.buffer).getUint32(0, true);
+
 /** Documents that are found by words and by meaning. Made by `openIndex`. */
 export class SearchIndex {
-  #core;
-  #index;
+  #store;
   #encoder;
 
-  constructor(core, index, encoder) {
-    this.#core = core;
-    this.#index = index;
+  constructor(store, encoder, storage, storageError = null) {
+    this.#store = store;
     this.#encoder = encoder;
+    Object.assign(this, { storage, storageError });
   }
 
-  get length() {
-    return this.#read("index_state").documents;
+  async count() {
+    return (await this.#read("index_state")).documents;
   }
 
   async add(documents, options) {
@@ -154,35 +211,36 @@ export class SearchIndex {
     return this.#put(documents, true, options);
   }
 
-  remove(ids) {
+  async remove(ids) {
     const keys = Array.from(oneOrMore(ids), (id) => requireText(String(id), "an id"));
-    this.#core.call("index_remove", this.#index, JSON.stringify(keys), this.#core.out);
-    return this.#core.number(0, "BigInt64");
+    return numberOf(await this.#store.run("index_remove", [INDEX, JSON.stringify(keys), OUT], { isRepeated: true }));
   }
 
-  ids() {
+  async ids() {
     return this.#read("index_ids");
   }
 
-  get(id) {
-    const found = this.#read("index_get", requireText(String(id), "the id"));
+  async get(id) {
+    const found = await this.#read("index_get", [requireText(String(id), "the id")]);
     return found && { ...JSON.parse(found.metadata), id: found.id, text: found.text, title: found.title };
   }
 
   async rebuild(encoder, { onProgress = () => {}, signal } = {}) {
     for (let count = 0; ; ) {
       signal?.throwIfAborted();
-      await this.#core.load(encoder);
-      this.#core.call("index_rebuild", this.#index, this.#core.model(encoder), this.#core.out);
-      const batch = this.#core.number();
-      if (!batch) {
-        this.#encoder = encoder;
-        this.#core.release(encoder);
-        return count;
+      try {
+        const answer = await this.#store.run("index_rebuild", [INDEX, MODEL, OUT], { encoder });
+        if (!batchOf(answer)) {
+          this.#encoder = encoder;
+          await this.#store.release(encoder.source);
+          return count;
+        }
+        const { written, done, total } = await this.#write(answer, encoder, signal);
+        count += written;
+        if (written) onProgress({ done, total });
+      } catch (error) {
+        if (!(error instanceof Lost)) throw error;
       }
-      const { written, done, total } = await this.#write(batch, encoder, signal);
-      count += written;
-      if (written) onProgress({ done, total });
     }
   }
 
@@ -191,33 +249,31 @@ export class SearchIndex {
     const filter = Object.keys(where).length ? conditions(where) : null, encoder = this.#encoder;
     const request = JSON.stringify({ ...JSON.parse(json(options)), query, where: filter, offsets: "utf16" });
     if (options.mode === "vectors") this.#requireEncoder();
-    await this.#core.load(encoder);
-    const [text] = this.#core.texts("index_query", this.#index, this.#core.model(encoder), request);
+    const [text] = textsOf(await this.#store.run("index_query", [INDEX, MODEL, request, RECEIVER], { encoder, isRepeated: true }));
     const vector = text === undefined ? null : await encoder.encode(text);
-    if (vector && encoder !== this.#encoder) throw new OtherModel("index: rebuilt with another model meanwhile");
-    return this.#read("index_search", request, vector ?? 0, vector?.length ?? 0).map(({ metadata, ...hit }) =>
+    return (await this.#read("index_search", [request, vector ?? 0, vector?.length ?? 0], encoder)).map(({ metadata, ...hit }) =>
       ({ ...hit, passage: hit.text.slice(hit.start, hit.end), metadata: JSON.parse(metadata) }));
   }
 
-  compact() {
-    this.#core.call("index_compact", this.#index);
+  async compact() {
+    await this.#store.run("index_compact", [INDEX], { isRepeated: true });
   }
 
-  check() {
-    this.#core.call("index_check", this.#index);
+  async check() {
+    await this.#store.run("index_check", [INDEX], { isRepeated: true });
   }
 
-  bytes() {
-    return this.#core.call("index_bytes", this.#index, this.#core.receiver, 0)[0];
+  async bytes() {
+    return this.#store.content();
   }
 
-  close() {
-    this.#core.close();
+  async close() {
+    await this.#store.close();
   }
 
   // What a call gives as JSON; null where it gives nothing.
-  #read(name, ...values) {
-    const [text] = this.#core.texts(name, this.#index, ...values);
+  async #read(name, values = [], encoder = null) {
+    const [text] = textsOf(await this.#store.run(name, [INDEX, ...values, RECEIVER], { encoder, isRepeated: true }));
     return text === undefined ? null : JSON.parse(text);
   }
 
@@ -230,40 +286,135 @@ export class SearchIndex {
     const documents = Array.from(oneOrMore(given), documentOf), total = documents.length, encoder = this.#requireEncoder();
     for (let done = 0; done < total; onProgress({ done, total })) {
       signal?.throwIfAborted();
-      const block = JSON.stringify(documents.slice(done, done + BLOCK));
-      await this.#core.load(encoder);
-      this.#core.call("index_documents", this.#index, this.#core.model(encoder), block, replaces, this.#core.out);
-      await this.#write(this.#core.number(), encoder, signal);
-      done = Math.min(done + BLOCK, total);
+      const block = documents.slice(done, done + BLOCK);
+      await this.#putBlock(block, replaces, encoder, signal);
+      done += block.length;
     }
     return total;
   }
 
+  async #putBlock(block, replaces, encoder, signal) {
+    const values = [INDEX, MODEL, JSON.stringify(block), replaces, OUT];
+    for (let batch; ; ) {
+      try {
+        batch = await this.#store.run("index_documents", values, { encoder, isRepeated: true });
+        return void (await this.#write(batch, encoder, signal));
+      } catch (error) {
+        if (!(error instanceof Lost)) throw error;
+        if (error.isBefore || (replaces && block.every(({ id }) => id !== null))) continue;
+        // The block may have been written, or not.
+        const { id, text } = block.find(({ id }) => id !== null) ?? {};
+        if (replaces || id === undefined) {
+          throw new EncoderError("the tab that wrote these documents was closed: those without ids may be there, or not");
+        }
+        if ((await this.get(id))?.text === text) return;
+      }
+    }
+  }
+
   // Encodes the texts of a batch and writes it, in one transaction.
-  async #write(batch, encoder, signal) {
-    const core = this.#core;
+  async #write(answer, encoder, signal) {
+    const store = this.#store, batch = batchOf(answer), { epoch } = answer;
+    let isBefore = true;
     try {
-      const texts = core.texts("index_texts", batch), vectors = texts.length ? await encoder.encode(texts, { signal }) : [];
+      const texts = textsOf(await store.run("index_texts", [batch, RECEIVER], { epoch }));
+      const vectors = texts.length ? await encoder.encode(texts, { signal }) : [];
       const width = vectors[0]?.length ?? 0, rows = new Float32Array(vectors.length * width);
       vectors.forEach((vector, row) => rows.set(vector, row * width));
-      core.call("index_write", this.#index, batch, rows, vectors.length, width, core.out);
-      const [written, done, total] = [0, 8, 16].map((at) => core.number(at, "BigInt64"));
-      return { written, done, total };
+      isBefore = false;
+      const written = await store.run("index_write", [INDEX, batch, rows, vectors.length, width, OUT], { epoch });
+      return { written: numberOf(written), done: numberOf(written, 8), total: numberOf(written, 16) };
+    } catch (error) {
+      throw error instanceof Lost ? Object.assign(error, { isBefore }) : error;
     } finally {
-      core.end("msdc_index_batch_close", batch);
+      await store.end("msdc_index_batch_close", batch, epoch);
     }
   }
 }
 
-/** The index in `source`: a URL, which `fetch` asks for, the file's bytes, or null for a new one. */
+const memoryOf = async (module, encoder, options, ...storage) => {
+  const core = await IndexCore.start(module, "index"), store = new Memory(core);
+  if (encoder) core.load(encoder.source, await encoder.tokenizerFiles());
+  try {
+    core.open({ ...options, source: encoder?.source });
+  } catch (error) {
+    throw error.status ? typed(error) : error;
+  }
+  return new SearchIndex(store, encoder, ...storage);
+};
+
+// Why an index cannot last here; null where it can.
+function missing() {
+  if (!globalThis.navigator?.storage?.getDirectory) return "no file system of the origin (https and localhost have one)";
+  if (!navigator.locks || typeof BroadcastChannel !== "function") return "no locks between tabs";
+  return typeof Worker === "function" ? null : "no workers";
+}
+
+// The bytes of a lasting index, between two of its transactions.
+async function copyOf(name) {
+  const bytes = async (file) => (await (await (await indexFolder(false)).getFileHandle(file)).getFile()).arrayBuffer();
+  for (let tries = 0; ; ++tries) {
+    try {
+      const [file, journal] = fileNames(name), before = await bytes(journal), content = await bytes(file);
+      if (!before.byteLength && !(await bytes(journal)).byteLength) return new Uint8Array(content);
+    } catch (error) {
+      if (error.name === "NotFoundError") throw new EncoderError(`${name}: no such index`);
+      if (tries === TRIES) throw new EncoderError(`${name}: not read (${error.message})`);
+    }
+    if (tries === TRIES) throw new EncoderError(`${name}: its writing was interrupted; open it in a page`);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}
+
+function requireName(name) {
+  if (typeof name !== "string" || !/^[^\0]{1,100}$/u.test(name)) throw new TypeError("the name of an index has 1 to 100 characters");
+}
+
+/** Delete the index of a name, which no tab has open. */
+export async function deleteIndex(name) {
+  requireName(name);
+  const reason = missing();
+  if (reason) throw new EncoderError(`${name}: ${reason}`);
+  await navigator.locks.request(`msdc-index-${name}`, { ifAvailable: true }, async (lock) => {
+    if (!lock) throw new EncoderError(`${name}: a tab has it open`);
+    const folder = await indexFolder(true);
+    for (const file of fileNames(name)) {
+      await folder.removeEntry(file).catch((error) => {
+        if (error.name !== "NotFoundError") throw error;
+      });
+    }
+  });
+}
+
+async function openNamed(name, encoder, module, check) {
+  requireName(name);
+  if (typeof ServiceWorkerGlobalScope === "function") {
+    return memoryOf(module, encoder, { bytes: await copyOf(name), check, isReadOnly: true }, "copy");
+  }
+  let reason = missing();
+  if (!reason) {
+    const link = new WorkerLink(true), store = new Shared(link);
+    const { unavailable } = await link.call("openIndex", [{ name, module, check }], { report() {} });
+    reason = unavailable;
+    if (!reason) {
+      const index = new SearchIndex(store, encoder, "file");
+      try {
+        await store.run("index_query", [INDEX, MODEL, PROBE, RECEIVER], { encoder, isRepeated: true });
+        return index;
+      } catch (error) {
+        await index.close();
+        throw error;
+      }
+    }
+    link.close();
+  }
+  return memoryOf(module, encoder, { bytes: new Uint8Array(0) }, "memory", reason);
+}
+
+/** The index in `source`: a URL, which `fetch` asks for, the file's bytes, null for a new one, or {name}: one that lasts. */
 export async function openIndex(source, encoder, { wasm = WASM, fetch, check = true } = {}) {
-  const isAddress = typeof source === "string" || source instanceof URL;
+  const isAddress = typeof source === "string" || source instanceof URL, isNamed = isRecord(source) && "name" in source;
+  if (isNamed && !isAddress) return openNamed(source.name, encoder, await compiled(wasm), check);
   const bytes = isAddress ? await download(source, fetch) : (source ?? new Uint8Array(0));
-  const core = await IndexCore.start(await compiled(wasm), "index", { 8: OtherModel }); // MSDC_OTHER_MODEL
-  await core.load(encoder);
-  const at = bytes.length ? core.put(bytes) : 0;
-  core.call("index_open", 0, Uint32Array.of(OPTIONS, 0, check, 0, at, bytes.length), core.model(encoder), core.out);
-  const index = core.number();
-  core.end("free", at);
-  return new SearchIndex(core, index, encoder);
+  return memoryOf(await compiled(wasm), encoder, { bytes, check }, "memory");
 }

@@ -18,7 +18,7 @@ export default async function run() {
   found.vectors = (await encoder.encode(texts, { prompt: "" })).map((vector) => [...vector]);
   const index = await openIndex(null, encoder);
   found.count = await index.add(documents);
-  const made = index.bytes();
+  const made = await index.bytes();
   for (const [list, bads] of [[found.halves, halves], [found.nul, [nul]]]) for (const bad of bads) {
     const works = [
       () => index.add([{ id: bad, text: "fine" }]), () => index.update([{ id: bad, text: "fine" }]), () => index.remove([bad]),
@@ -33,7 +33,7 @@ export default async function run() {
   }
   found.queries = [];
   for (const text of queries) found.queries.push((await index.search(text, { top: 3 })).map(({ id }) => id));
-  found.same = made.length === index.bytes().length;
+  found.same = made.length === (await index.bytes()).length;
   found.bytes = btoa(Array.from(made, (byte) => String.fromCharCode(byte)).join(""));
   for (const name of bundles) found.bundles[name] = await refused(async () => {
     const opened = await Encoder.load(`/bundles/${name}`, { cache: false });

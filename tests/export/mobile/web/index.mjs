@@ -14,6 +14,7 @@ function encoderOf(model) {
   const { source, folder, files } = model;
   if (!encoders.has(source)) {
     encoders.set(source, {
+      source,
       async encode(texts) {
         const list = Array.isArray(texts) ? texts : [texts];
         tell({ encode: list, source });
@@ -33,8 +34,8 @@ const methods = {
     indexes.set(number, await openIndex(file && new Uint8Array(readFileSync(file)), encoderOf(model), { check }));
   },
   rebuild: (number, model) => indexes.get(number).rebuild(encoderOf(model), { onProgress: (progress) => tell({ progress }) }),
-  length: (number) => indexes.get(number).length,
-  bytes: (number) => Buffer.from(indexes.get(number).bytes()).toString("base64"),
+  length: (number) => indexes.get(number).count(),
+  bytes: async (number) => Buffer.from(await indexes.get(number).bytes()).toString("base64"),
 };
 
 for (;;) {

@@ -15,17 +15,17 @@ const refused = async (work) => {
 
 // An index of another model: its words at once, its vectors after a rebuild that is interrupted once.
 async function rebuilt(encoder, answers) {
-  const index = await openIndex("/index/other.sqlite", null), before = index.ids().length;
+  const index = await openIndex("/index/other.sqlite", null), before = (await index.ids()).length;
   const words = [await index.search("parking", { mode: "words" }), await index.search("parking")].map(JSON.stringify);
   const refusals = [await refused(() => index.search("parking", { mode: "vectors" })), await refused(() => index.add(["a"]))];
   const control = new AbortController(), calls = [];
   control.abort(new Error("enough"));
   refusals.push(await refused(() => index.rebuild(encoder, { signal: control.signal })));
-  const stored = await openIndex(index.bytes(), null);
+  const stored = await openIndex(await index.bytes(), null);
   const count = await stored.rebuild(encoder, { onProgress: (progress) => calls.push(progress) });
-  const again = await openIndex(stored.bytes(), encoder);
+  const again = await openIndex(await stored.bytes(), encoder);
   return {
-    before, words, refusals, count, calls, again: await stored.rebuild(encoder), document: again.get("d1"), none: again.get("x"),
+    before, words, refusals, count, calls, again: await stored.rebuild(encoder), document: await again.get("d1"), none: await again.get("x"),
     answers: await answers(again),
   };
 }
@@ -38,11 +38,11 @@ export default async function run() {
     return found;
   };
   const desktop = await openIndex("/index/desktop.sqlite", encoder, { check: false }), made = await openIndex(null, encoder);
-  desktop.check();
+  await desktop.check();
   const found = { desktop: await answers(desktop), empty: await made.search("a cat") };
-  found.added = [await made.add(documents), made.length];
+  found.added = [await made.add(documents), await made.count()];
   found.made = await answers(made);
-  found.bytes = btoa(Array.from(made.bytes(), (byte) => String.fromCharCode(byte)).join(""));
+  found.bytes = btoa(Array.from(await made.bytes(), (byte) => String.fromCharCode(byte)).join(""));
   found.refused = {
     twice: await refused(() => made.add([{ id: "d1", text: "x" }])),
     blank: await refused(() => made.add([" "])),
@@ -68,9 +68,9 @@ export default async function run() {
     wasm: await refused(() => openIndex(null, encoder, { wasm: "/nothing.wasm" })),
   };
   // What is kept is opened again, changed, and found.
-  const again = await openIndex(made.bytes(), encoder);
+  const again = await openIndex(await made.bytes(), encoder);
   await again.update([{ id: "d1", text: "Bananas are yellow." }]);
-  found.changed = [again.remove(["d2", "none"]), again.length, (await again.search("bananas", { top: 1 }))[0].id];
+  found.changed = [await again.remove(["d2", "none"]), await again.count(), (await again.search("bananas", { top: 1 }))[0].id];
   found.stale = (await again.search("parking level", { mode: "words", top: 99 })).some(({ id }) => id === "d1");
   const numbered = { id: 9007199254740991, text: "unnumbered large" };
   await again.add(["unnumbered first", numbered, "unnumbered second"]);
@@ -82,19 +82,19 @@ export default async function run() {
   const after = async (least) => (await again.search("entry", { where: { until: { least } } })).map(({ id, metadata }) => [id, metadata.until]);
   found.dated = [(await after(when))[0], await after(later)];
   await again.add([{ id: "large", text: "Much metadata.", note: "x".repeat(1e5) }]);
-  again.remove(["large"]);
-  found.sizes = [again.bytes().length];
-  again.compact();
-  found.sizes.push(again.bytes().length);
-  const compacted = await openIndex(again.bytes(), encoder);
-  found.compacted = [compacted.length, (await compacted.search("unnumbered", { mode: "words" })).length];
-  again.close();
+  await again.remove(["large"]);
+  found.sizes = [(await again.bytes()).length];
+  await again.compact();
+  found.sizes.push((await again.bytes()).length);
+  const compacted = await openIndex(await again.bytes(), encoder);
+  found.compacted = [await compacted.count(), (await compacted.search("unnumbered", { mode: "words" })).length];
+  await again.close();
   found.closed = await refused(() => again.search("unnumbered"));
   const calls = [], control = new AbortController(), many = await openIndex(null, encoder);
   const rows = Array.from({ length: 600 }, (_, row) => ({ id: `m${row}`, text: `Document ${row % 7} of many.` }));
   found.many = [await many.add(rows, { onProgress: (progress) => calls.push(progress) }), calls];
   const stop = ({ done }) => done === 256 && control.abort(new Error("enough"));
-  found.stopped = [await refused(() => many.update(rows, { onProgress: stop, signal: control.signal })), many.length];
+  found.stopped = [await refused(() => many.update(rows, { onProgress: stop, signal: control.signal })), await many.count()];
   found.rebuilt = await rebuilt(encoder, answers);
   return found;
 }

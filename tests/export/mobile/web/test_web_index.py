@@ -114,7 +114,7 @@ const index = await openIndex(null, null), sizes = [];
 for (let count = 0; count < 3000; ++count) {
   if (count % 1000 === 500) sizes.push(memories[0].buffer.byteLength);
   await index.search("a".repeat(5000), { top: 0 }).catch(() => {});
-  try { index.remove(["b".repeat(5000), "\\0"]); } catch {}
+  await index.remove(["b".repeat(5000), "\\0"]).catch(() => {});
 }
 console.log(JSON.stringify(sizes));
 """)

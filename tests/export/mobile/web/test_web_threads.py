@@ -262,4 +262,7 @@ def test_a_server_imports_the_module(web_bundle, tmp_path):
     (tmp_path / "page.mjs").write_text(
         f"{script} const m = await import('./msdc.mjs'); console.log(Object.keys(m).join());"
     )
-    assert run(node(), tmp_path / "page.mjs").strip() == "Core,Encoder,EncoderError,similarity,topK"
+    assert (
+        run(node(), tmp_path / "page.mjs").strip()
+        == "Encoder,EncoderError,IndexCore,WorkerLink,fileNames,indexFolder,similarity,topK"
+    )
