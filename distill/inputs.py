@@ -15,11 +15,11 @@ from typing import Any
 from msdc.compress.loading import find_model
 from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.download import fetch_hub, fetch_opus, load_hub
-from msdc.distill.data.exclusion import excluded_files, matching_files
+from msdc.distill.data.exclusion import excluded_files
 from msdc.distill.data.tables import file_hash, source_key, tables_folder
 from msdc.distill.recipe import Assistant, Corpus, NamedModel, Recipe, StudentShape, model_name
 from msdc.encoders.source import ModelSource
-from msdc.files import read_json, sha256_file, write_json
+from msdc.files import matching_files, read_json, sha256_file, write_json
 from msdc.progress import warn
 
 Inputs = dict[str, str]  # hashes by `KIND NAME`

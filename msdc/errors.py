@@ -55,6 +55,10 @@ class InputError(MsdcError, ValueError):
     exit_code = 2
 
 
+class InUse(InputError):
+    """A file that another process writes."""
+
+
 class OtherModel(InputError):
     """An intact search index of another model: `rebuild` encodes its documents again."""
 

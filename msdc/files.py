@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import errno
+import glob
 import hashlib
 import json
 import math
@@ -18,11 +19,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from filelock import BaseFileLock, FileLock, Timeout
 
-from msdc.errors import DiskFullError, InputError, MsdcError
+from msdc.errors import DiskFullError, InputError, InUse, MsdcError
 
 # Everything that ships is below this folder, in a checkout (through its links) as in an installed package.
 PACKAGE = Path(__file__).resolve().parent
@@ -146,6 +147,41 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
             _fsync(target.parent)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def unfinished(target: Path, key: str) -> Iterator[BinaryIO]:
+    """A file next to `target` for what is done of it: a writer that is killed leaves it to the next one with this key.
+
+    Removed at the end and at an error, not where a signal ends the process.
+
+    Raises:
+        InputError: another process writes `target` (noticed on Linux only).
+    """
+    name = hashlib.sha256(key.encode()).hexdigest()[:8]
+    path = target.with_name(f".{target.name}.{name}.partial")
+    busy = InUse(f"{target}: in work by another process; wait until it ends, or choose another path")
+    with disk_errors(target), contextlib.ExitStack() as stack:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        try:
+            is_free, file = stack.enter_context(_mark(path, alone=True)), stack.enter_context(open(path, "r+b"))
+        except FileNotFoundError:  # the other process has just ended
+            raise busy from None
+        if not is_free:
+            raise busy
+        try:
+            yield file
+        except Exception:
+            path.unlink(missing_ok=True)
+            raise
+        path.unlink(missing_ok=True)
+
+
+def matching_files(pattern: str) -> list[Path]:
+    """The files of a path or glob, sorted."""
+    paths = map(Path, glob.glob(str(Path(pattern).expanduser()), recursive=True))
+    return without_system_files(path for path in paths if path.is_file())
 
 
 def write_text(target: str | os.PathLike[str], text: str) -> None:

@@ -27,6 +27,12 @@ def require_finite(vectors_ND: np.ndarray, name: str) -> np.ndarray:
     return vectors_ND
 
 
+def int8_rows(vectors_ND: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows in int8 [N, D], and the float32 step [N] of each: row = codes * step, up to half a step."""
+    steps_N = np.maximum(np.abs(vectors_ND).max(1, initial=0.0) / 127, 1e-12).astype(np.float32)
+    return np.rint(vectors_ND / steps_N[:, None]).astype(np.int8), steps_N
+
+
 def cosine_rows(first_ND: np.ndarray, second_ND: np.ndarray) -> np.ndarray:
     """Cosine of each row pair, float64 [N]; a zero vector has cosine 0 with everything."""
     first, second = first_ND.astype(np.float64), second_ND.astype(np.float64)

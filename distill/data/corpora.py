@@ -34,10 +34,10 @@ from msdc.distill.data.columns import (
     unnamed_language,
 )
 from msdc.distill.data.download import fetch_hub, fetch_opus, hub_tables, is_saved, saved_table
-from msdc.distill.data.exclusion import EXCLUDED, Exclusion, matching_files
+from msdc.distill.data.exclusion import EXCLUDED, Exclusion
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError, TornFile
-from msdc.files import regular_size, without_system_files
+from msdc.files import matching_files, regular_size, without_system_files
 from msdc.text.scored_pairs import GOLD_RANGE, read_pairs
 from msdc.text.tabular import CORPUS_SUFFIXES, EMPTY_LINE, TABLES, open_table, suffix_of
 from msdc.text.text_files import TabularFile, bare_name, iterate_lines, unusable

@@ -6,7 +6,6 @@ similarity of character 5-grams of at least NEAR, as `msdc evaluate` uses to fin
 
 from __future__ import annotations
 
-import glob
 import hashlib
 from array import array
 from collections.abc import Hashable, Iterator, Sequence
@@ -15,19 +14,13 @@ from pathlib import Path
 
 from msdc.distill.data import Row
 from msdc.errors import InputError
-from msdc.files import without_system_files
+from msdc.files import matching_files
 from msdc.text.duplicates import NEAR, NearIndex, normalise
 from msdc.text.tabular import iterate_cells
 
 FIRST_BATCH, BATCH = 64, 4096
 # Why a row is left out
 EXCLUDED = ("equal to a sentence of `exclude`", "near a sentence of `exclude`")
-
-
-def matching_files(pattern: str) -> list[Path]:
-    """The files of a path or glob, sorted."""
-    paths = map(Path, glob.glob(str(Path(pattern).expanduser()), recursive=True))
-    return without_system_files(path for path in paths if path.is_file())
 
 
 def excluded_files(patterns: Sequence[str]) -> list[Path]:

@@ -3,32 +3,47 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import json
+import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from msdc.command_options import encode_options, json_option, quiet_option
 from msdc.commands import program_options, require_utf8
+from msdc.commands.vectors import (
+    SCALE,
+    WRITERS,
+    Description,
+    Texts,
+    VectorType,
+    describe,
+    encode_stream,
+    encode_to_file,
+    is_text_pattern,
+    json_lines,
+    of_texts,
+    open_texts,
+    require_same,
+    source_of,
+    targets,
+    warn_of_truncated,
+    write_manifest,
+)
 from msdc.encoders.folder import DEFAULT_MODEL, bare_names, is_reserved
-from msdc.errors import InputError, printable
-from msdc.extras import require
-from msdc.files import atomic_path, refuse_existing
-from msdc.progress import say, track, warn
-from msdc.text.tabular import iterate_texts, stdin_texts
+from msdc.errors import InputError, InUse, printable
+from msdc.files import refuse_existing
+from msdc.progress import say, warn
+from msdc.text.tabular import stdin_texts
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from msdc.encoders.encoder import Precision, SentenceEncoder
-
-CHUNK = 1024  # texts in memory at a time, and from one line of progress to the next
-Blocks = Iterator[tuple[list[str], "np.ndarray"]]
 
 
 def _names_a_model(word: str) -> bool:
@@ -68,104 +83,72 @@ def require_piped() -> None:
         raise click.UsageError("pass at least one TEXT or a file with -i, or pipe texts, one per line")
 
 
-def _write_npy(file: BinaryIO, blocks: Blocks, width: int) -> int:
-    """float32 [N, D]. N is written last, into the space that numpy's header reserves for a growing first axis."""
-
-    import numpy as np
-
-    def header(rows: int) -> None:
-        shape = {"descr": "<f4", "fortran_order": False, "shape": (rows, width)}
-        np.lib.format.write_array_header_1_0(file, shape)
-
-    rows = 0
-    header(rows)
-    for texts, vectors_ND in blocks:
-        file.write(np.ascontiguousarray(vectors_ND, dtype="<f4").tobytes())
-        rows += len(texts)
-    file.seek(0)
-    header(rows)
-    return rows
-
-
-def _json_lines(texts: list[str], vectors_ND: np.ndarray) -> Iterator[str]:
-    for text, row in zip(texts, vectors_ND, strict=True):
-        yield json.dumps({"text": text, "vector": [round(float(x), 7) for x in row]}, ensure_ascii=False)
-
-
-def _write_jsonl(file: BinaryIO, blocks: Blocks, width: int) -> int:
-    """One object per line: text and vector."""
-    rows = 0
-    for texts, vectors_ND in blocks:
-        file.writelines(line.encode() + b"\n" for line in _json_lines(texts, vectors_ND))
-        rows += len(texts)
-    return rows
-
-
-def _write_parquet(file: BinaryIO, blocks: Blocks, width: int) -> int:
-    """Columns `text` and `vector`, a list of D float32."""
-    require("pyarrow", "a parquet file")
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    rows = 0
-    schema = pa.schema({"text": pa.string(), "vector": pa.list_(pa.float32(), width)})
-    with pq.ParquetWriter(file, schema) as parquet:
-        for texts, vectors_ND in blocks:
-            vectors = pa.FixedSizeListArray.from_arrays(pa.array(vectors_ND.ravel(), pa.float32()), width)
-            parquet.write_table(pa.table([pa.array(texts), vectors], schema=schema))
-            rows += len(texts)
-    return rows
-
-
-WRITERS: dict[str, Callable[[BinaryIO, Blocks, int], int]] = {
-    ".npy": _write_npy, ".jsonl": _write_jsonl, ".parquet": _write_parquet,
-}  # fmt: skip
-
-
-def encode_stream(model: SentenceEncoder, texts: Iterator[str]) -> Blocks:
-    """Texts with their vectors, float32 [N, D], `CHUNK` texts at a time; at the end a line for those that were cut."""
-    count = truncated = 0
-    while block := list(islice(texts, CHUNK)):
-        yield block, model.encode(block)
-        count, truncated = count + len(block), truncated + model.count_truncated(block)
-    warn_of_truncated(model, truncated, count)
-
-
-def warn_of_truncated(model: SentenceEncoder, truncated: int, count: int) -> None:
-    """One line on standard error where texts are longer than the model reads."""
-    if truncated:
-        warn(
-            f"{truncated:,} of {count:,} texts have more than the {model.max_length} tokens that {model.name} reads: "
-            "the rest of them is not in their vectors"
-        )
-
-
-def encode_to_file(model: SentenceEncoder, texts: Iterator[str], target: Path) -> int:
-    """Write the vectors of texts to a complete .npy, .jsonl or .parquet file; returns the number of texts."""
-    with atomic_path(target) as temporary, open(temporary, "wb") as file:
-        blocks = track(encode_stream(model, texts), "texts encoded", size=lambda block: len(block[0]))
-        return WRITERS[target.suffix](file, blocks, model.width)
-
-
-def _print(model: SentenceEncoder, texts: Iterator[str], as_json: bool) -> None:
+def _print(model: SentenceEncoder, texts: Texts, as_json: bool) -> None:
     """Vectors to standard output, block by block; as JSON one list."""
     before = "["
-    for block, vectors_ND in encode_stream(model, texts):
-        rows = (" ".join(f"{x:.6f}" for x in row) for row in vectors_ND)
-        for line in _json_lines(block, vectors_ND) if as_json else rows:
+    for block, vectors_ND in encode_stream(model, texts.blocks):
+        rows = (" ".join(f"{value:.6f}" for value in row) for row in vectors_ND)
+        for line in json_lines(block, vectors_ND) if as_json else rows:
             click.echo(before + line if as_json else line, nl=not as_json)
             before = ", "
     if as_json:
         click.echo("[]" if before == "[" else "]")
 
 
+def _write_folder(
+    words: Sequence[str],
+    folder: Path,
+    skip_existing: bool,
+    force: bool,
+    described: Callable[[str], tuple[SentenceEncoder, Description]],
+    open_file: Callable[[Path], Texts],
+) -> None:
+    """Write a file of vectors for each file of texts; `described` opens a model by its name."""
+    files = list(words)
+    name = files.pop(0) if files and _names_a_model(files[0]) and not is_text_pattern(files[0]) else DEFAULT_MODEL
+    if not files:
+        raise click.UsageError("pass the files of texts, globs or folders")
+    pairs = targets(files, folder)
+    for target in pairs.values():
+        if not skip_existing:
+            refuse_existing(target, force)
+    next(open_file(next(iter(pairs))).blocks, None)  # a wrong column fails before the model is loaded
+    model, description = described(name)
+    write_manifest(folder, description)
+    written, rows, existing, in_work = 0, 0, 0, list[Path]()
+    for file, target in pairs.items():
+        if skip_existing and target.exists():
+            require_same(target, description, file)
+            existing += 1
+            continue
+        try:
+            rows += encode_to_file(model, open_file(file), target, description, source_of(file), skip_existing)
+            written += 1
+        except InUse:
+            if not skip_existing:
+                raise
+            in_work.append(target)
+        except FileExistsError:
+            existing += 1
+    say(
+        f"{folder}: {rows:,} vectors of {model.width} dimensions by {model.name} in {written} files"
+        + f"; {existing} existed" * bool(existing)
+    )
+    if in_work:
+        warn(f"{len(in_work)} files are in work by other processes and were left to them, the first: {in_work[0]}")
+
+
 @click.command()
-@click.argument("words", nargs=-1, metavar="[MODEL] [TEXT]...")
+@click.argument("words", nargs=-1, metavar="[MODEL] [TEXT|FILE]...")
 @click.option("-i", "--input", "file", help="File of texts, one per line, plain or compressed; - is standard input.")
 @click.option("--column", help="Column of a table (csv, tsv, jsonl, parquet): its name, or its number from 1.")
 @click.option("--header/--no-header", default=None, help="Whether the first row of a table names its columns.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write: .npy, .parquet or .jsonl.")
-@click.option("--force", is_flag=True, help="Replace an existing file.")
+@click.option("-o", "--output", type=click.Path(), help="File to write: .npy, .parquet or .jsonl; or a folder.")
+@click.option("--keep", multiple=True, metavar="COLUMN", help="Column to write instead of the texts. Repeatable.")
+@click.option("--dtype", type=click.Choice(get_args(VectorType)), default="float32", show_default=True,
+              help="Type of the written vectors.")  # fmt: skip
+@click.option("--skip-existing", is_flag=True, help="Leave complete files of a folder, and those in work elsewhere.")
+@click.option("--force", is_flag=True, help="Replace existing files.")
 @program_options
 @encode_options
 @json_option
@@ -175,7 +158,10 @@ def command(
     file: str | None,
     column: str | None,
     header: bool | None,
-    output: Path | None,
+    output: str | None,
+    keep: tuple[str, ...],
+    dtype: VectorType,
+    skip_existing: bool,
     force: bool,
     runtime: str | None,
     precision: Precision | None,
@@ -186,39 +172,62 @@ def command(
 
     MODEL is a shipped name, a folder, a bundle or a hub id; default: the shipped msdc-mini. Texts are read, encoded and
     written block by block, so memory does not grow with the file. The order is kept, and empty lines have vectors too.
+    A command that was killed continues where it stopped. With a folder as output, one parquet file is written for each
+    FILE (also a glob or a folder).
 
     msdc encode -i reviews.csv.gz --column text -o reviews.npy
     """
+    keep = tuple(dict.fromkeys(keep))
+    target = None if output is None else Path(output)
+    if reserved := {"vector", SCALE} & set(keep):
+        raise InputError(f"`keep`: {reserved.pop()} is the name of a written column")
+
+    def described(name: str) -> tuple[SentenceEncoder, Description]:
+        from msdc.loading import open_model
+
+        model = open_model(name, runtime, precision=precision, **encoding)
+        return model, describe(model, dtype, column, keep)
+
+    if target is not None and (
+        target.is_dir() or (target.suffix not in WRITERS and (str(output).endswith(("/", os.sep)) or not target.suffix))
+    ):
+        inputs = [*words, *filter(None, [file])]
+        open_file = functools.partial(open_texts, column=column, header=header, keep=keep)
+        _write_folder(inputs, target, skip_existing, force, described, open_file)
+        return
+    if skip_existing:
+        raise click.UsageError("--skip-existing needs a folder as output (-o)")
+    if target is None and (keep or dtype != "float32"):
+        raise click.UsageError("--keep and --dtype need an output (-o)")
+    if target is not None and target.suffix == ".npy" and keep:
+        raise InputError(f"{target}: has no columns; --keep needs .parquet or .jsonl")
     name, texts = model_and_texts(words)
     if texts and (file is not None or column is not None):
         raise click.UsageError(f"TEXT and {'-i' if file is not None else '--column'} exclude each other: {texts[0]!r}")
-    if output is not None:
-        if output.suffix not in WRITERS:
-            raise InputError(f"{output}: vectors can be written as {', '.join(WRITERS)}")
-        refuse_existing(output, force)
-    source: Iterator[str] = iter(texts)
-    if not texts:
+    if target is not None:
+        if target.suffix not in WRITERS:
+            raise InputError(f"{target}: vectors can be written as {', '.join(WRITERS)}")
+        refuse_existing(target, force)
+    if texts:
+        source = Texts(of_texts(iter(texts)))
+    else:
         if file is None:
             require_piped()
-        stdin = file in (None, "-")
-        numbered = stdin_texts(column, header) if stdin else iterate_texts(Path(str(file)), column, header)
-        source = (text for _, text in numbered)
-    # Read the first text before the model is loaded, so that a wrong file fails early.
-    first = list(islice(source, 1))
+        source = open_texts(None if file in (None, "-") else Path(str(file)), column, header, keep)
+    # Read the first texts before the model is loaded, so that a wrong file fails early.
+    first = list(islice(source.blocks, 1))
     if not first:
         empty = f"{'standard input' if file in (None, '-') else file}: no text to encode"
-        if output is not None:
+        if target is not None:
             raise InputError(empty)
         warn(empty)
-    source = chain(first, source)
-    from msdc.loading import open_model
-
-    opened = open_model(name, runtime, precision=precision, **encoding)
-    if output is None:
+    source.blocks = chain(first, source.blocks)
+    opened, description = described(name)
+    if target is None:
         _print(opened, source, as_json)
         return
-    rows = encode_to_file(opened, source, output)
-    say(f"{output}: {rows:,} vectors of {opened.width} dimensions by {opened.name}")
+    rows = encode_to_file(opened, source, target, description)
+    say(f"{target}: {rows:,} vectors of {opened.width} dimensions by {opened.name}")
 
 
 @click.command()

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from msdc.encoders.encoder import SentenceEncoder
-from msdc.scores import unit_rows
+from msdc.scores import int8_rows, unit_rows
 from msdc.search.blocks import Passage
 from msdc.search.cache import VectorCache
 from msdc.text.passages import passage_texts, passages, title_prefix
@@ -96,8 +96,7 @@ class PassageEncoder:
         if known_N.any():
             readable = [text for text, is_known in zip(distinct, known_N, strict=True) if is_known]
             vectors_ND[known_N] = unit_rows(self.model.encode(readable))
-        steps_N = np.maximum(np.abs(vectors_ND).max(1, initial=0.0) / 127, np.float32(1e-12))
-        codes_ND = np.rint(vectors_ND / steps_N[:, None]).astype(np.int8)
+        codes_ND, _ = int8_rows(vectors_ND)
         # With this scale the rounded vector has length 1, so that no cosine exceeds 1.
         scales_N = 1 / np.linalg.norm(codes_ND.astype(np.float32), axis=1).clip(1e-12)
         # No vector for a passage that the model cannot read.

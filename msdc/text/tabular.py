@@ -341,6 +341,15 @@ def iterate_texts(file: Path, column: str | None = None, header: bool | None = N
     return ((number, text) for number, text, _ in iterate_rows(file, column, header, others=False))
 
 
+def _cell_text(file: Path, number: int, column: str, cell: object) -> str:
+    """The text of a cell; empty for a missing one."""
+    if not isinstance(cell, (str, int, float, type(None))):
+        raise InputError(f"{file} line {number}: column {column!r} is not text")
+    if why := unusable(str(cell)):
+        raise InputError(f"{file} line {number}: column {column!r} has {why}")
+    return "" if cell is None else str(cell)
+
+
 def iterate_rows(
     file: Path, column: str | None, header: bool | None = None, others: bool = True
 ) -> Iterator[tuple[int, str, dict[str, object]]]:
@@ -372,14 +381,56 @@ def iterate_rows(
         if isinstance(cells, str):
             raise InputError(f"{file} line {number}: {cells}")
         text, *rest = cells
-        if not isinstance(text, (str, int, float, type(None))):
-            raise InputError(f"{file} line {number}: column {column!r} is not text")
-        if why := unusable(str(text)):
-            raise InputError(f"{file} line {number}: column {column!r} has {why}")
         empty = [sum(empty), 0]
-        yield number, "" if text is None else str(text), dict(zip(other_names, rest, strict=True))
+        yield number, _cell_text(file, number, column, text), dict(zip(other_names, rest, strict=True))
     if empty[0]:
         warn(f"{file}: {empty[0]} empty lines are no rows of the table")
+
+
+def parquet_blocks(
+    path: Path, column: str, columns: Sequence[str], rows: int
+) -> tuple[Iterator[tuple[list[str], dict[str, Any]]], Any]:
+    """Texts of a column of a parquet file with the Arrow arrays of other `columns`, of any type, and their schema.
+
+    Row groups are read block by block, each of at least `rows` rows but the last; columns are named or numbered as for
+    `iterate_texts`, one inside a struct `outer.inner`.
+
+    Raises:
+        InputError: no such column, or as `iterate_rows`.
+    """
+    import pyarrow as pa
+
+    table = open_parquet(path)
+    if column not in table.names and column.isdigit() and 1 <= int(column) <= table.width:
+        column = table.names[int(column) - 1]
+    schema = _parquet_file(path).schema_arrow
+    inner = schema.empty_table().flatten().schema
+    for name in (column, *columns):
+        if name not in (table.names if name == column else (*schema.names, *inner.names)):
+            raise InputError(f"{path}: no column {name!r} (it has {', '.join(inner.names)[:300]})")
+    fields = [schema.field(name) if name in schema.names else inner.field(name) for name in columns]
+
+    def blocks() -> Iterator[tuple[list[str], dict[str, Any]]]:
+        number, batches = 0, []
+        source = _parquet_file(path).iter_batches(BATCH_ROWS, columns=list(dict.fromkeys((column, *columns))))
+        while True:
+            try:
+                batch = next(source, None)
+                batches += [] if batch is None else [batch]
+                if not batches or (batch is not None and sum(map(len, batches)) < rows):
+                    if batch is None:
+                        return
+                    continue
+                block, batches = pa.Table.from_batches(batches), []
+                flat = block.flatten()
+                cells = flat[column].to_pylist()
+                arrays = {name: block[name] if name in block.column_names else flat[name] for name in columns}
+            except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+                raise InputError(f"{path}: damaged parquet after row {number} ({first_line(error)})") from error
+            yield [_cell_text(path, number + n, column, cell) for n, cell in enumerate(cells, 1)], arrays
+            number += len(cells)
+
+    return blocks(), pa.schema(fields)
 
 
 def stdin_texts(column: str | None = None, header: bool | None = None) -> Iterator[tuple[int, str]]:

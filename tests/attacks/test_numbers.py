@@ -15,7 +15,7 @@ from msdc.bench.measure import parity_failures
 from msdc.bench.options import BenchSettings
 from msdc.bench.result import read_result
 from msdc.cli import msdc as cli
-from msdc.commands.encode import encode_stream
+from msdc.commands.vectors import encode_stream, of_texts
 from msdc.encoders.encoder import Encoder, SentenceEncoder
 from msdc.errors import MsdcError
 from msdc.export.bundle import Bundle, load_bundle
@@ -123,7 +123,7 @@ def test_a_vector_that_is_none_leaves_no_encoder(make, tmp_path):
     attempts = [
         lambda: model.encode(["one", "two"]),
         lambda: model.encode(["one"], truncate_dim=1),
-        lambda: next(encode_stream(model, iter(["one"]))),
+        lambda: next(encode_stream(model, of_texts(iter(["one"])))),
     ]
     if isinstance(model, Bundle):
         attempts.append(lambda: model.encode_ids([[2, 5, 3]]))

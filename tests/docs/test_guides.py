@@ -11,6 +11,8 @@ import shutil
 from pathlib import Path
 
 import click
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import tiny_models as tiny
 from markdown import blocks
@@ -50,6 +52,8 @@ def guide_folder(tmp_path_factory) -> Path:
     (folder / "sts-test.csv").write_text("A dog runs.,A dog is running.,4.2\n")
     (folder / "mine.csv").write_text("en,de\n" + 'The bus is late.,"Der Bus ist spät."\n' * 3)
     (folder / "data").mkdir()
+    (folder / "shards").mkdir()
+    pq.write_table(pa.table({"id": range(len(lines)), "text": lines}), folder / "shards/part-0.parquet")
     pairs = "The bus is late.\tDer Bus ist spät.\nI like cheese.\tIch mag Käse.\n"
     (folder / "data/some.en-de.tsv.gz").write_bytes(gzip.compress(pairs.encode()))
     recipe = (ROOT / "README.md").read_text(encoding="utf-8").partition("```yaml\n")[2].partition("```")[0]

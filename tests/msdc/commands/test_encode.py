@@ -16,7 +16,7 @@ import msdc
 from msdc.bench.measure import collect
 from msdc.bench.options import BenchSettings
 from msdc.cli import msdc as cli
-from msdc.commands.encode import encode_stream, encode_to_file
+from msdc.commands.vectors import Texts, describe, encode_stream, encode_to_file, of_texts
 from msdc.encoders.encoder import configured
 from msdc.scores import cosine_rows
 
@@ -104,18 +104,21 @@ def test_a_file_becomes_the_vectors_of_its_lines_in_every_form(model, file, tmp_
 
 
 def test_blocks_of_any_size_give_one_file(model, tmp_path, monkeypatch):
-    monkeypatch.setattr("msdc.commands.encode.CHUNK", 5)
+    monkeypatch.setattr("msdc.commands.vectors.CHUNK", 5)
     texts = [f"sentence {n} of the text" for n in range(23)]
-    blocks = list(encode_stream(model, iter(texts)))
-    assert [len(block) for block, _ in blocks] == [5, 5, 5, 5, 3]
+    blocks = list(encode_stream(model, of_texts(iter(texts))))
+    assert [len(block.texts) for block, _ in blocks] == [5, 5, 5, 5, 3]
     expected = np.concatenate([vectors for _, vectors in blocks])
     for suffix in (".npy", ".parquet", ".jsonl"):
-        assert encode_to_file(model, iter(texts), tmp_path / f"a{suffix}") == 23
+        assert (
+            encode_to_file(model, Texts(of_texts(iter(texts))), tmp_path / f"a{suffix}", describe(model, "float32"))
+            == 23
+        )
     assert np.array_equal(np.load(tmp_path / "a.npy"), expected)
     assert np.array_equal(np.array(pq.read_table(tmp_path / "a.parquet")["vector"].to_pylist(), np.float32), expected)
     # Nothing beyond the block in hand is held: a source without end gives its first block.
-    endless = encode_stream(model, (f"line {n}" for n in itertools.count(1)))
-    assert next(endless)[0] == [f"line {n}" for n in range(1, 6)]
+    endless = encode_stream(model, of_texts(f"line {n}" for n in itertools.count(1)))
+    assert next(endless)[0].texts == [f"line {n}" for n in range(1, 6)]
     assert next(endless)[1].shape == (5, model.width)
 
 
