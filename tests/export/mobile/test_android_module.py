@@ -236,7 +236,7 @@ def test_search_index_is_that_of_the_python_package(classes, module, jni_library
     files.mkdir()
     words = (tiny_bundle, assets, files, data)
     lines = run_checks("CheckSearchKt", classes["executorch"], [jni_library], *words)
-    assert len(lines) == 3 * len(phone_search.QUERIES) + 54
+    assert len(lines) == 3 * len(phone_search.QUERIES) + 55
     # What was written there is the file that would have been written here.
     phone_contents = phone_search.contents(files / "phone.sqlite")
     assert phone_contents == phone_search.contents(assets / "desktop.sqlite")

@@ -4,7 +4,10 @@ import java.io.File
 import java.util.zip.CRC32
 import kotlin.math.abs
 import kotlinx.coroutines.CancellationException
+import kotlinx.coroutines.Dispatchers
 import kotlinx.coroutines.async
+import kotlinx.coroutines.coroutineScope
+import kotlinx.coroutines.launch
 import kotlinx.coroutines.runBlocking
 import org.msdc.encoder.Document
 import org.msdc.encoder.EncoderException
@@ -56,6 +59,27 @@ suspend fun checkAnswers(index: SearchIndex, answers: List<String>) {
 
 fun documents(file: File) = file.readLines().map { it.split("\t") }
     .map { (id, title, text, metadata) -> Document(id, text.replace("\\n", "\n"), title, metadata) }
+
+/** A cancelled coroutine ends the statement that it runs: a copy that has begun is not there. */
+suspend fun checkCancellation(encoder: SentenceEncoder, files: File) {
+    val file = File(files, "cancelled.sqlite")
+    SearchIndex.open(file, encoder).use { index ->
+        index.add(List(300) { Document("x$it", "a short text", metadata = """{"note": "${"$it ".repeat(30_000)}"}""") })
+        // The copy may be faster than its end is asked for.
+        val isCancelled = (1..30).any { attempt ->
+            val copy = File(files, "copy$attempt.sqlite")
+            val partial = File(copy.path + ".partial")
+            coroutineScope {
+                val backup = launch(Dispatchers.IO) { index.backup(copy) }
+                while (backup.isActive && partial.length() == 0L) Thread.onSpinWait()
+                backup.cancel()
+                backup.join()
+            }
+            !copy.exists() && !partial.exists()
+        }
+        passed("a cancelled copy", isCancelled && index.count() == 300)
+    }
+}
 
 /** What a file of the index has where: its own, a copy, a smaller one; and filters that are none. */
 suspend fun checkFile(index: SearchIndex, encoder: SentenceEncoder, files: File) {
@@ -153,6 +177,7 @@ fun main(arguments: Array<String>) {
                 index.remove(listOf("twice"))
                 throws<IllegalArgumentException>("no query", "a query is empty") { runBlocking { index.search(" ") } }
                 checkFile(index, encoder, files)
+                checkCancellation(encoder, files)
             }
             val own = SearchIndex.open(File(files, "phone.sqlite"), encoder)
             passed("empty", own.search("anything").isEmpty() && own.count() == 0)

@@ -380,6 +380,8 @@ MSDC_JNI(jlong, indexOpen)(JNIEnv* env, jclass, jbyteArray path, jlong encoder, 
 
 MSDC_JNI(void, indexClose)(JNIEnv*, jclass, jlong index) { msdc_index_close(index_of(index)); }
 
+MSDC_JNI(void, indexInterrupt)(JNIEnv*, jclass, jlong index) { msdc_index_interrupt(index_of(index)); }
+
 MSDC_JNI(jbyteArray, indexState)(JNIEnv* env, jclass, jlong index) {
   return text_from(env, [&](auto... receiver) { return msdc_index_state(index_of(index), receiver...); });
 }

@@ -72,6 +72,8 @@ internal object NativeCore {
 
     @JvmStatic external fun indexClose(index: Long)
 
+    @JvmStatic external fun indexInterrupt(index: Long)
+
     @JvmStatic external fun indexState(index: Long): ByteArray
 
     @JvmStatic external fun indexIds(index: Long): ByteArray

@@ -3,10 +3,16 @@ package org.msdc.encoder
 import android.content.Context
 import java.io.Closeable
 import java.io.File
+import java.util.concurrent.atomic.AtomicBoolean
 import java.util.concurrent.locks.ReentrantReadWriteLock
 import kotlin.concurrent.read
 import kotlin.concurrent.write
 import kotlinx.coroutines.Dispatchers
+import kotlinx.coroutines.awaitCancellation
+import kotlinx.coroutines.coroutineScope
+import kotlinx.coroutines.launch
+import kotlinx.coroutines.sync.Mutex
+import kotlinx.coroutines.sync.withLock
 import kotlinx.coroutines.withContext
 
 /**
@@ -17,11 +23,12 @@ import kotlinx.coroutines.withContext
  *     index.add(listOf(Document("n1", "The car is on level 2.", metadata = """{"year": 2026}""")))
  *     val found = index.search("Wo ist das Auto?", where = mapOf("year" to Pair(2026, null)))
  *
- * The native library has its own SQLite. Safe to share between threads; the encoder is the caller's and stays open. Without
+ * The native library has its own SQLite. Safe to share between threads; a cancelled call ends its statement. The encoder is the caller's and stays open. Without
  * an encoder an index of any model is searched by its words, until [rebuild] encodes its documents.
  */
 class SearchIndex private constructor(private val handle: Long, @Volatile private var encoder: SentenceEncoder?) : Closeable {
     private val lock = ReentrantReadWriteLock()
+    private val calls = Mutex()
     private var closed = false
 
     /** Number of documents. */
@@ -162,10 +169,32 @@ class SearchIndex private constructor(private val handle: Long, @Volatile privat
         closed = true
     }
 
-    private suspend fun <T> read(work: (index: Long) -> T): T = withContext(Dispatchers.IO) {
-        lock.read {
-            if (closed) throw EncoderException(EncoderException.Kind.CLOSED, "the index is closed")
-            work(handle)
+    // One call at a time, as in the core: a cancelled coroutine ends its own statement, not that of another one.
+    private suspend fun <T> read(work: (index: Long) -> T): T = calls.withLock {
+        coroutineScope {
+            val isRunning = AtomicBoolean()
+            val watcher = launch(Dispatchers.Unconfined) {
+                try {
+                    awaitCancellation()
+                } finally {
+                    synchronized(isRunning) { if (isRunning.get()) core.indexInterrupt(handle) }
+                }
+            }
+            try {
+                withContext(Dispatchers.IO) { lock.read { running(isRunning, work) } }
+            } finally {
+                watcher.cancel()
+            }
+        }
+    }
+
+    private fun <T> running(isRunning: AtomicBoolean, work: (index: Long) -> T): T {
+        if (closed) throw EncoderException(EncoderException.Kind.CLOSED, "the index is closed")
+        isRunning.set(true)
+        try {
+            return work(handle)
+        } finally {
+            synchronized(isRunning) { isRunning.set(false) }
         }
     }
 
