@@ -22,6 +22,7 @@ from msdc.text.tabular import iterate_rows
 from msdc.text.text_files import MAX_TEXT_BYTES
 
 Missing = Literal["refuse", "null"]
+MAX_FILTER_DEPTH = 8  # filters inside of filters
 
 
 class Document(NamedTuple):
@@ -149,32 +150,51 @@ def as_document(row: str | Mapping[str, object], origin: str, missing: Missing =
 
 
 def conditions(where: Mapping[str, object]) -> str:
-    """A filter for the statement `filter`: [[column, [alternative, ...], excluded], ...].
+    """A filter for the statements `filter` and `branches`.
 
-    Each column has a value, a list of alternatives, (least, most), None for no value, or {"not": any of these}.
+    Each column has a value, a list of alternatives, (least, most), None for no value, or {"not": any of these}. "and"
+    and "or" have a list of filters, "not" has one.
     """
-    parts = []
+    return require_characters(json.dumps(_filter(where), ensure_ascii=False), "filter")
+
+
+def _filter(where: object, depth: int = 0) -> list[Any]:
+    if not isinstance(where, Mapping):
+        raise InputError(f"a filter is a mapping of columns to values, not {type(where).__name__}")
+    if depth > MAX_FILTER_DEPTH:
+        raise InputError(f"a filter has more than {MAX_FILTER_DEPTH} levels")
+    parts: list[Any] = []
     for name, required in where.items():
-        if '"' in name or "\0" in name:
-            raise InputError(f"filter {name!r}: a column name with a double quote or NUL cannot be filtered by")
-        excluded = isinstance(required, Mapping)
-        if isinstance(required, Mapping):
-            if list(required) != ["not"]:
-                raise InputError(f"filter {name!r}: {dict(required)!r}; expected {{'not': value}}")
-            required = required["not"]
-        alternatives = _plain(required if isinstance(required, list) else [required], f"filter {name!r}", "refuse")
-        for alternative in alternatives:
-            sides = alternative if isinstance(alternative, list) else [alternative, alternative]
-            plain = all(isinstance(side, str | int | float | None) for side in sides)
-            if len(sides) != 2 or not plain or alternative == [None, None]:
-                raise InputError(
-                    f"filter {name!r}: {required!r}; expected a text, a number, a date, None, a list of these, or "
-                    "(least, most)"
-                )
-        if not alternatives:
-            raise InputError(f"filter {name!r}: an empty list matches nothing")
-        parts.append([name, alternatives, int(excluded)])
-    return require_characters(json.dumps(parts, ensure_ascii=False), "filter")
+        if name in ("and", "or") and isinstance(required, list) and any(isinstance(part, Mapping) for part in required):
+            filters = [_filter(part, depth + 1) for part in required]
+            parts += [{"or": filters}] if name == "or" else [part for each in filters for part in each]
+        elif name == "not" and isinstance(required, Mapping):
+            parts.append({"not": [_filter(required, depth + 1)]})
+        else:
+            parts.append(_condition(name, required))
+    return parts
+
+
+def _condition(name: object, required: object) -> list[Any]:
+    if not isinstance(name, str) or '"' in name or "\0" in name:
+        raise InputError(f"filter {name!r}: a column name with a double quote or NUL cannot be filtered by")
+    excluded = isinstance(required, Mapping)
+    if isinstance(required, Mapping):
+        if list(required) != ["not"]:
+            raise InputError(f"filter {name!r}: {dict(required)!r}; expected {{'not': value}}")
+        required = required["not"]
+    alternatives = _plain(required if isinstance(required, list) else [required], f"filter {name!r}", "refuse")
+    for alternative in alternatives:
+        sides = alternative if isinstance(alternative, list) else [alternative, alternative]
+        plain = all(isinstance(side, str | int | float | None) for side in sides)
+        if len(sides) != 2 or not plain or alternative == [None, None]:
+            raise InputError(
+                f"filter {name!r}: {required!r}; expected a text, a number, a date, None, a list of these, or "
+                "(least, most)"
+            )
+    if not alternatives:
+        raise InputError(f"filter {name!r}: an empty list matches nothing")
+    return [name, alternatives, int(excluded)]
 
 
 def numbered_rows(

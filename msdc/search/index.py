@@ -14,7 +14,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import cast
 
@@ -64,6 +64,7 @@ from msdc.text.passages import passages as split_passages
 
 SNIPPET_WORDS = 32  # of the passage that is shown of a text that was not encoded
 Model = SentenceEncoder | Callable[[], SentenceEncoder]
+Progress = Callable[[int, int | None], None]
 Rows = str | Mapping[str, object] | Iterable[str | Mapping[str, object]]  # one document, or several
 
 
@@ -163,22 +164,26 @@ class Index(IndexFile):
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def add(self, rows: Rows, *, missing: Missing = "refuse") -> int:
+    def add(self, rows: Rows, *, missing: Missing = "refuse", progress: Progress | None = None) -> int:
         """Add one or several documents: texts, or mappings with `text`, optionally `id`, `title` and metadata.
 
         A document without an id gets one. Documents are written in blocks as they are encoded: those before an error or
-        a kill stay. A missing number (NaN) is an error, or stored as null. Returns the number of documents.
+        a kill stay. A missing number (NaN) is an error, or stored as null. `progress` gets the numbers of written and
+        of all documents (None: `rows` has no length) after each block; an error that it raises stops the rest. Returns
+        the number of documents.
 
         Raises:
             InputError: a document without text, a value that JSON cannot hold, an id that exists.
         """
         rows = one_or_more(rows, "add")
-        return self._put((as_document(row, f"row {n}", missing) for n, row in enumerate(rows, 1)), rows, False)
+        documents = (as_document(row, f"row {n}", missing) for n, row in enumerate(rows, 1))
+        return self._put(documents, rows, False, progress=progress)
 
-    def update(self, rows: Rows, *, missing: Missing = "refuse") -> int:
+    def update(self, rows: Rows, *, missing: Missing = "refuse", progress: Progress | None = None) -> int:
         """`add`, but documents of the same id are replaced; if their text is the same, it is not encoded again."""
         rows = one_or_more(rows, "update")
-        return self._put((as_document(row, f"row {n}", missing) for n, row in enumerate(rows, 1)), rows, True)
+        documents = (as_document(row, f"row {n}", missing) for n, row in enumerate(rows, 1))
+        return self._put(documents, rows, True, progress=progress)
 
     def remove(self, ids: str | int | Iterable[str | int]) -> int:
         """Remove documents by id, one or several; unknown ids are ignored. Returns the number of removed documents."""
@@ -191,7 +196,14 @@ class Index(IndexFile):
         self._checkpoint()
         return removed
 
-    def _put(self, documents: Iterable[Document], origin: object, replace: bool, encode: bool = True) -> int:
+    def _put(
+        self,
+        documents: Iterable[Document],
+        origin: object,
+        replace: bool,
+        encode: bool = True,
+        progress: Progress | None = None,
+    ) -> int:
         """Write documents in blocks; `origin` is what they come from, for the progress."""
         source, written = iter(documents), 0
         total = len(origin) if isinstance(origin, Sequence) else None
@@ -199,6 +211,8 @@ class Index(IndexFile):
         for block in track(blocks, "encoding", total=total, size=len):
             self._write(block, self._passages(block) if encode else [()] * len(block), replace)
             written += len(block)
+            if progress is not None:
+                progress(written, total)
         self._checkpoint()
         return written
 
@@ -341,7 +355,7 @@ class Index(IndexFile):
             threshold: minimum cosine of a hit; entries in which every word of the query matches are hits all the same.
             mode: rank by the words (BM25), by the vectors (cosine of the best passage), or by both.
             where: required metadata by name: a value, a list of alternatives, (least, most) with None for no bound,
-                None for no value, {"not": any of these}.
+                None for no value, {"not": any of these}. "and" and "or" have a list of such filters, "not" has one.
             offset: the number of hits to skip, for pages.
             distinct: entries with the same words (whatever their case, blanks and punctuation) are one hit, the best.
             syntax: with "operators", entries with "words in quotes" come first, and entries with -excluded words or
@@ -399,9 +413,16 @@ class Index(IndexFile):
         """The documents that a filter and the excluded words leave; None without either."""
         if not filtered and not plan.excludes:
             return None
-        allowed = [row for (row,) in self._db.execute(sql("filter"), (filtered or "[]", plan.plan))]
-        if not allowed and filtered and (unknown := self._db.execute(sql("unknown"), (filtered,)).fetchone()):
+        return self._filtered(filtered or "[]", plan)
+
+    def _filtered(self, filtered: str, plan: Plan) -> list[int]:
+        allowed = [row for (row,) in self._db.execute(sql("filter"), (filtered, plan.plan))]
+        if not allowed and (unknown := self._db.execute(sql("unknown"), (filtered,)).fetchone()):
             raise InputError("no column {!r} to filter by (columns: {})".format(*unknown))
+        branches = self._db.execute(sql("branches"), (filtered,)).fetchall()
+        for (_, name), parts in groupby(branches, key=lambda branch: branch[:2]):
+            rows = {row for *_, part in parts for row in self._filtered(part, plan)}
+            allowed = [row for row in allowed if (row in rows) == (name == "or")]
         return allowed
 
     def _candidates(

@@ -205,6 +205,12 @@ SELECT key, text, title, metadata, crc FROM documents WHERE id = ?1
 -- ?1: a document. Where its passages are, in order.
 SELECT id, start, end, crc FROM passages WHERE document = ?1 ORDER BY id
 
+-- name: branches
+-- ?1: a filter: what all hold, of which `filter` reads the conditions: [column, [alternative, ...], excluded], {"or": [filter,
+-- ...]} or {"not": [filter]}. Of the latter the number, the name and each filter.
+SELECT node.key, branch.key, part.value FROM json_each(?1) AS node, json_each(node.value) AS branch, json_each(branch.value) AS part
+WHERE node.type = 'object' ORDER BY node.key, part.key
+
 -- name: filter
 -- ?1: conditions that all hold: [[column, [alternative, ...], excluded], ...], ?2: a query's plan. A document has in the
 -- column one of the alternatives, or none of them if they are excluded: a value, [least, most] with null for no bound, or
@@ -214,7 +220,7 @@ SELECT id, start, end, crc FROM passages WHERE document = ?1 ORDER BY id
 WITH conditions AS MATERIALIZED (
   SELECT key AS condition, '$."' || json_extract(value, '$[0]') || '"' AS path, json_extract(value, '$[2]') AS excluded,
     json_extract(value, '$[1]') AS alternatives
-  FROM json_each(?1)
+  FROM json_each(?1) WHERE type = 'array'
 ), sides AS (
   SELECT condition, alternative.key AS alternative, side.key AS side, side.value AS value, CAST(side.value AS TEXT) AS text,
     CASE WHEN typeof(side.value) <> 'text' THEN side.value
@@ -267,7 +273,7 @@ AND (json_extract(?2, '$.without') IS NULL
 WITH columns AS MATERIALIZED (
   SELECT DISTINCT cell.key AS name FROM documents, json_each(documents.metadata) AS cell ORDER BY 1)
 SELECT json_extract(value, '$[0]'), coalesce((SELECT group_concat(name, ', ') FROM columns), 'none') FROM json_each(?1)
-WHERE json_extract(value, '$[0]') NOT IN (SELECT name FROM columns) AND EXISTS (SELECT 1 FROM documents) LIMIT 1
+WHERE type = 'array' AND json_extract(value, '$[0]') NOT IN (SELECT name FROM columns) AND EXISTS (SELECT 1 FROM documents) LIMIT 1
 
 -- name: plan
 -- ?1: a query's plan, which `parse_query` of words.py describes. What the model encodes, whether words are excluded, whether

@@ -374,3 +374,70 @@ def test_a_long_question_without_a_word_of_the_index_is_left_to_the_vectors(mode
     assert not index.search(
         "qqqqqq " * 3 + "kubernets abcdefghijklm bcdefghijklmn cdefghijklmno defghijklmnop ", mode="words"
     ).hits
+
+
+TAGGED = [
+    {"id": "a", "text": "apple pie", "tags": ["sweet", "warm"], "year": 2024},
+    {"id": "b", "text": "apple juice", "tags": ["sweet", "cold"], "year": 2025},
+    {"id": "c", "text": "apple tree", "tags": [], "year": 2026, "or": "gate"},
+]
+
+
+@pytest.mark.parametrize(
+    ("where", "ids"),
+    [
+        ({"and": [{"tags": "sweet"}, {"tags": "cold"}]}, "b"),
+        ({"or": [{"tags": "warm"}, {"year": (2026, None)}]}, "ac"),
+        ({"and": [{"tags": "sweet"}, {"tags": {"not": "cold"}}]}, "a"),
+        ({"not": {"tags": "sweet", "year": 2024}}, "bc"),
+        ({"not": {"or": [{"tags": "cold"}, {"year": 2026}]}, "year": (2024, None)}, "a"),
+        ({"or": [{"and": [{"tags": "cold"}, {"year": 2025}]}, {"tags": None}]}, "bc"),
+        ({"or": ["gate", "door"]}, "c"), ({"year": {"not": 2024}}, "bc"), ({"or": [{}]}, "abc"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("mode", ["words", "both"])
+def test_filters_are_combined(where, ids, mode, model):
+    with Index(model) as index:
+        index.add(TAGGED)
+        hits = index.search("apple", top=9, mode=mode, where=where).hits
+        assert sorted(hit.id for hit in hits) == list(ids)
+
+
+@pytest.mark.parametrize(
+    ("where", "problem"),
+    [
+        (["tags"], "a filter is a mapping of columns to values, not list"),
+        ({"or": [{"tags": "warm"}, "gate"]}, "a filter is a mapping of columns to values, not str"),
+        ({"or": [{"tag": "warm"}, {"year": 2026}]}, "no column 'tag' to filter by"),
+        ({"xor": [{"year": 2026}]}, "filter 'xor'"),
+        ({1: 2}, "filter 1"),
+    ],
+)
+def test_filters_that_cannot_be_read_are_one_line(where, problem, model):
+    with Index(model) as index:
+        index.add(TAGGED)
+        with pytest.raises(InputError, match=problem) as error:
+            index.search("apple", where=where)
+    assert "\n" not in str(error.value)
+    deep = {"year": 2026}
+    for _ in range(9):
+        deep = {"not": deep}
+    with Index(model) as index, pytest.raises(InputError, match="more than 8 levels"):
+        index.search("apple", where=deep)
+
+
+def test_adding_tells_its_progress_and_stops_where_this_raises(model):
+    rows, calls = [f"note {number}" for number in range(600)], []
+
+    def stop_at_512(done: int, total: int | None) -> None:
+        calls.append((done, total))
+        if done == 512:
+            raise KeyboardInterrupt
+
+    with Index(model) as index:
+        with pytest.raises(KeyboardInterrupt):
+            index.add(rows, progress=stop_at_512)
+        assert (calls, len(index)) == ([(256, 600), (512, 600)], 512)
+        index.update(({"id": str(number), "text": row} for number, row in enumerate(rows, 1)),
+                     progress=lambda *numbers: calls.append(numbers))  # fmt: skip
+        assert (calls[-1], len(index)) == ((600, None), 600)

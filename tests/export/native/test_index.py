@@ -146,7 +146,10 @@ def test_random_documents_and_queries(opened, model, tmp_path):
         query = " ".join(chance.choices(WORDS, k=chance.randint(1, 4)))
         options = {
             "mode": ("words", "vectors", "both")[number % 3],
-            "where": chance.choice([None, {"year": (2003, 2007)}, {"lang": ["de", "fr"]}, {"lang": {"not": "de"}}]),
+            "where": chance.choice([
+                None, {"year": (2003, 2007)}, {"lang": ["de", "fr"]}, {"lang": {"not": "de"}},
+                {"or": [{"lang": "de"}, {"and": [{"year": (2003, 2007)}, {"lang": "fr"}]}], "not": {"year": 2005}},
+            ]),
             "offset": chance.choice([0, 0, 7]), "distinct": chance.random() < 0.7,
             "threshold": chance.choice([None, None, 0.3]),
         }  # fmt: skip
@@ -498,6 +501,9 @@ def test_bad_requests_are_named(opened):
         ({"query": "x", "mode": "all"}, "`mode` 'all' is unknown; known: words, vectors, both"),
         ({"query": "x", "where": "{}"}, "where: not a list"), ({"query": "x", "where": "[[1,[1],0]]"}, "not a string"),
         ({"query": "x", "where": '[["n",[],0]]'}, "filter 'n': an empty list matches nothing"),
+        ({"query": "x", "where": '[{"xor":[[]]}]'}, "where: no operator 'xor'"),
+        ({"query": "x", "where": '[{"or":[3]}]'}, "where.or: not a list"),
+        ({"query": "x", "where": "[" + '{"not":[[' * 9 + "]]}" * 9 + "]"}, "where: more than 8 levels"),
         ({"query": "x", "where": '[["a\\"b",[1],0]]'}, "a column name with a double quote"),
         ({"query": "x", "where": '[["n",[[null,null]],0]]'}, "filter 'n': expected a text"),
         ({"query": "x", "where": '[["n",["a\\u0000"],0]]'}, "filter 'n': a value with a NUL character"),

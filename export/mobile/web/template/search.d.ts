@@ -38,6 +38,10 @@ type Value = string | number | boolean | Date;
 type Alternative = Value | null | { least?: Value | null; most?: Value | null };
 type Alternatives = Alternative | readonly Alternative[];
 
+export interface Filter {
+  [name: string]: Alternatives | { not: Alternatives } | Filter | Filter[];
+}
+
 export interface SearchOptions {
   /** At most so many hits. Default: 5. */
   top?: number;
@@ -48,8 +52,11 @@ export interface SearchOptions {
   mode?: "words" | "vectors" | "both";
   /** Hits have at least this cosine; documents in which every word of the query matches are hits all the same. */
   threshold?: number | null;
-  /** Required metadata by name: a value, a list of alternatives, bounds, null for no value, or `not`: none of these. */
-  where?: Record<string, Alternatives | { not: Alternatives }>;
+  /**
+   * Required metadata by name: a value, a list of alternatives, bounds, null for no value, or `not`: none of these. `and` and `or`
+   * have a list of filters, `not` has one.
+   */
+  where?: Filter;
   /** The number of hits to skip, for pages. Default: 0. */
   offset?: number;
   /** Documents with the same words (whatever their case, blanks and punctuation) are one hit, the best. Default: true. */

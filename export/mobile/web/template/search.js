@@ -172,14 +172,19 @@ function alternative(value) {
   return isRecord(value) ? sides : sides[0];
 }
 
-// Conditions as the core takes them: [[column, [alternative, ...], excluded], ...].
+// A filter as the core takes it: [[column, [alternative, ...], excluded], {"or": [filter, ...]}, {"not": [filter]}, ...].
 function conditions(where) {
-  return json(Object.entries(where).map(([name, required]) => {
+  return Object.entries(where).flatMap(([name, required]) => {
+    const isFilter = (part) => isRecord(part) && !("least" in part || "most" in part);
+    const filters = Array.isArray(required) && required.length > 0 && required.every(isFilter);
+    if (name === "and" && filters) return required.flatMap(conditions);
+    if (name === "or" && filters) return [{ or: required.map(conditions) }];
+    if (name === "not" && isRecord(required)) return [{ not: [conditions(required)] }];
     const excluded = isRecord(required) && Object.keys(required).join() === "not", values = excluded ? required.not : required;
     const alternatives = (Array.isArray(values) ? values : [values]).map(alternative);
-    if (!alternatives.includes(undefined)) return [name, alternatives, excluded];
+    if (!alternatives.includes(undefined)) return [[name, alternatives, excluded]];
     throw new RangeError(`filter ${name}: expected a value, null, { least, most }, a list of them, or { not: them }`);
-  }));
+  });
 }
 
 // --- the index ----------------------------------------------------------------------------------------------------------
@@ -246,7 +251,7 @@ export class SearchIndex {
 
   async search(query, { where = {}, ...options } = {}) {
     requireText(query, "the query");
-    const filter = Object.keys(where).length ? conditions(where) : null, encoder = this.#encoder;
+    const filter = Object.keys(where).length ? json(conditions(where)) : null, encoder = this.#encoder;
     const request = JSON.stringify({ ...JSON.parse(json(options)), query, where: filter, offsets: "utf16" });
     if (options.mode === "vectors") this.#requireEncoder();
     const [text] = textsOf(await this.#store.run("index_query", [INDEX, MODEL, request, RECEIVER], { encoder, isRepeated: true }));

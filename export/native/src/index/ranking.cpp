@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <unordered_set>
 #include <utility>
 
@@ -67,16 +68,40 @@ std::vector<SearchHit> Ranking::hits() {
 
 void Ranking::filter() {
   if (!request_.filter && !plan_.excludes) return;
-  allowed_.emplace();
-  database_.each("filter", {request_.filter.value_or("[]"), plan_.json},
-                 [&](const Row& row) { allowed_->push_back(row.integer(0)); });
-  if (allowed_->empty() && request_.filter) {
-    database_.each("unknown", {*request_.filter}, [](const Row& row) {
+  allowed_ = filtered(request_.filter.value_or("[]"));
+  allowed_json_ = json_list(*allowed_);
+}
+
+// The documents that a filter and the excluded words leave, in order.
+std::vector<int64_t> Ranking::filtered(const std::string& filter) {
+  std::vector<int64_t> out;
+  database_.each("filter", {filter, plan_.json}, [&](const Row& row) { out.push_back(row.integer(0)); });
+  if (out.empty()) {
+    database_.each("unknown", {filter}, [](const Row& row) {
       fail(MSDC_BAD_ARGUMENT, "no column " + quoted(row.bytes(0)) + " to filter by (columns: " + row.text(1) + ")");
     });
   }
-  std::sort(allowed_->begin(), allowed_->end());
-  allowed_json_ = json_list(*allowed_);
+  std::sort(out.begin(), out.end());
+  struct Branch {
+    std::string name;
+    std::vector<std::string> parts;
+  };
+  std::map<int64_t, Branch> branches;
+  database_.each("branches", {filter}, [&](const Row& row) {
+    Branch& branch = branches[row.integer(0)];
+    branch.name = row.text(1);
+    branch.parts.push_back(row.text(2));
+  });
+  for (const auto& [number, branch] : branches) {
+    std::unordered_set<int64_t> rows;
+    for (const std::string& part : branch.parts) {
+      for (const int64_t row : filtered(part)) rows.insert(row);
+    }
+    const bool includes = branch.name == "or";
+    const auto is_left_out = [&](int64_t row) { return (rows.count(row) != 0) != includes; };
+    out.erase(std::remove_if(out.begin(), out.end(), is_left_out), out.end());
+  }
+  return out;
 }
 
 // As many for every page of the first 1,000 hits, so that pages agree.

@@ -45,6 +45,7 @@ class Ranking {
   using OnRanked = std::function<bool(const RankedDocument&)>;
 
   void filter();
+  std::vector<int64_t> filtered(const std::string& filter);
   void find_candidates();
   void match_words(size_t most);
   void rank(const OnRanked& on_ranked);

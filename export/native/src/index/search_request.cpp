@@ -13,6 +13,7 @@ namespace msdc {
 namespace {
 
 constexpr double kMost = 1 << 30;  // of hits and of those that are skipped
+constexpr int kFilterDepth = 8;    // filters inside of filters
 
 size_t whole_number(const Json& object, const char* name, size_t least) {
   const double number = object.at(name).number();
@@ -61,32 +62,49 @@ void require_alternative(const Json& alternative, const std::string& origin) {
   }
 }
 
-// Conditions for the statement `filter`: [[column, [alternative, ...], excluded], ...]. None for an empty list.
+void require_condition(const Json& condition) {
+  std::vector<Json> parts;
+  for (const Json part : condition.array()) parts.push_back(part);
+  if (parts.size() != 3) {
+    fail(MSDC_BAD_ARGUMENT, "where: a condition has a column, alternatives, and whether they are excluded");
+  }
+  const std::string column(parts[0].text());
+  const std::string origin = "filter " + quoted(column);
+  if (column.find_first_of(std::string_view("\"\0", 2)) != column.npos) {
+    fail(MSDC_BAD_ARGUMENT, origin + ": a column name with a double quote or NUL cannot be filtered by");
+  }
+  if (!is_valid_utf8(column)) fail(MSDC_BAD_ARGUMENT, origin + ": not valid UTF-8");
+  bool has_alternative = false;
+  for (const Json alternative : parts[1].array()) {
+    require_alternative(alternative, origin);
+    has_alternative = true;
+  }
+  if (!has_alternative) fail(MSDC_BAD_ARGUMENT, origin + ": an empty list matches nothing");
+  if (parts[2].kind() != JsonKind::boolean) parts[2].integer();
+}
+
+// Conditions [column, [alternative, ...], excluded], {"or": [filter, ...]} and {"not": [filter]}. Returns their number.
+size_t require_filter(const Json& filter, int depth) {
+  if (depth > kFilterDepth) fail(MSDC_BAD_ARGUMENT, "where: more than 8 levels");
+  size_t count = 0;
+  for (const Json part : filter.array()) {
+    ++count;
+    if (part.kind() != JsonKind::object) {
+      require_condition(part);
+      continue;
+    }
+    for (const auto& [name, filters] : part.object()) {
+      if (!is_choice(std::string(name), {"or", "not"})) fail(MSDC_BAD_ARGUMENT, "where: no operator " + quoted(name));
+      for (const Json branch : filters.array()) require_filter(branch, depth + 1);
+    }
+  }
+  return count;
+}
+
+// A filter for the statements `filter` and `branches`. None for an empty list.
 std::optional<std::string> read_filter(std::string_view conditions) {
   const JsonDocument document(std::string(conditions), "where");
-  size_t count = 0;
-  for (const Json condition : document.root().array()) {
-    ++count;
-    std::vector<Json> parts;
-    for (const Json part : condition.array()) parts.push_back(part);
-    if (parts.size() != 3) {
-      fail(MSDC_BAD_ARGUMENT, "where: a condition has a column, alternatives, and whether they are excluded");
-    }
-    const std::string column(parts[0].text());
-    const std::string origin = "filter " + quoted(column);
-    if (column.find_first_of(std::string_view("\"\0", 2)) != column.npos) {
-      fail(MSDC_BAD_ARGUMENT, origin + ": a column name with a double quote or NUL cannot be filtered by");
-    }
-    if (!is_valid_utf8(column)) fail(MSDC_BAD_ARGUMENT, origin + ": not valid UTF-8");
-    bool has_alternative = false;
-    for (const Json alternative : parts[1].array()) {
-      require_alternative(alternative, origin);
-      has_alternative = true;
-    }
-    if (!has_alternative) fail(MSDC_BAD_ARGUMENT, origin + ": an empty list matches nothing");
-    if (parts[2].kind() != JsonKind::boolean) parts[2].integer();
-  }
-  if (count == 0) return std::nullopt;
+  if (require_filter(document.root(), 0) == 0) return std::nullopt;
   return std::string(conditions);
 }
 

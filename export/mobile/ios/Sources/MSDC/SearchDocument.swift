@@ -36,7 +36,8 @@ public enum Mode: String, Sendable {
 
 /// What a value of the metadata must be: any of these texts or none of them, between two bounds (nil: none), missing
 /// (also null or an empty text) or present. Numbers compare as numbers, also those in texts ("4" is 4.0); dates and times
-/// (2031-05-31T10:00+02:00; without a zone UTC) as such; other texts as text.
+/// (2031-05-31T10:00+02:00; without a zone UTC) as such; other texts as text. `any`, `all` and `none` combine filters,
+/// whatever name they have.
 public enum Filter: Sendable, ExpressibleByStringLiteral, ExpressibleByIntegerLiteral {
   case oneOf([String])
   case noneOf([String])
@@ -44,13 +45,28 @@ public enum Filter: Sendable, ExpressibleByStringLiteral, ExpressibleByIntegerLi
   case range(String?, String?)
   case missing
   case present
+  indirect case any([[String: Filter]])
+  indirect case all([[String: Filter]])
+  indirect case none([String: Filter])
 
   public init(stringLiteral value: String) { self = .oneOf([value]) }
   public init(integerLiteral value: Int) { self = .oneOf(["\(value)"]) }
 
-  // A condition of msdc_index_search: [column, [alternative, ...], excluded].
-  func condition(_ name: String) throws -> [Any] {
+  // A filter of msdc_index_search: [[column, [alternative, ...], excluded], {"or": [filter, ...]}, {"not": [filter]}, ...].
+  static func conditions(_ filter: [String: Filter]) throws -> [Any] {
+    try filter.flatMap { name, required -> [Any] in
+      switch required {
+      case .any(let filters): return [["or": try filters.map(conditions)]]
+      case .all(let filters): return try filters.flatMap(conditions)
+      case .none(let excluded): return [["not": [try conditions(excluded)]]]
+      default: return [try required.condition(name)]
+      }
+    }
+  }
+
+  private func condition(_ name: String) throws -> [Any] {
     switch self {
+    case .any, .all, .none: return []  // they combine conditions
     case .oneOf(let texts): return [name, texts, 0]
     case .noneOf(let texts): return [name, texts, 1]
     case .between(let least, let most):

@@ -141,7 +141,7 @@ public actor SearchIndex {
   ) async throws -> [Found] {
     var options: [String: Any] = [
       "query": query, "top": top, "mode": mode.rawValue, "offset": offset, "distinct": distinct,
-      "syntax": operators ? "operators" : "plain", "where": json(try filter.map { try $0.value.condition($0.key) }),
+      "syntax": operators ? "operators" : "plain", "where": json(try Filter.conditions(filter)),
     ]
     if let threshold { options["threshold"] = Double(threshold) }
     let (request, encoder) = (json(options), self.encoder)

@@ -111,7 +111,8 @@ class SearchIndex private constructor(private val handle: Long, @Volatile privat
      *
      * @param threshold documents have at least this cosine, or every word of the query.
      * @param where required metadata by name: a value, a collection of alternatives, a `Pair` of least and most (null:
-     * no bound), null for no value, or [Not] for none of these. Numbers compare as numbers, dates and times as such,
+     * no bound), null for no value, or [Not] for none of these; "and" and "or" have a list of such maps, "not" has a
+     * map. Numbers compare as numbers, dates and times as such,
      * texts as text. Other values are taken by `toString`, which is ISO for java.time's `LocalDate`, `LocalDateTime`,
      * `OffsetDateTime` and `Instant`; a `java.util.Date` must become an `Instant` (`toInstant`).
      * @param mode without an encoder BOTH is by words.
@@ -134,7 +135,7 @@ class SearchIndex private constructor(private val handle: Long, @Volatile privat
     ): List<Found> {
         val request = utf8(json(mapOf(
             "query" to query, "top" to top, "mode" to mode.name.lowercase(), "threshold" to threshold,
-            "where" to conditions(where), "offset" to offset, "distinct" to distinct,
+            "where" to json(conditions(where)), "offset" to offset, "distinct" to distinct,
             "syntax" to if (operators) "operators" else "plain", "offsets" to "utf16"
         )))
         val encoder = encoder
@@ -231,13 +232,18 @@ class SearchIndex private constructor(private val handle: Long, @Volatile privat
 
         private fun utf8(text: String) = SentenceEncoder.utf8(text)
 
-        // Conditions as JSON: [[column, [alternative, ...], excluded], ...].
-        private fun conditions(where: Map<String, Any?>): String = json(where.map { (name, required) ->
+        // A filter of the core: [[column, [alternative, ...], excluded], {"or": [filter, ...]}, {"not": [filter]}, ...].
+        private fun conditions(where: Map<*, *>): List<Any?> = where.flatMap { (name, required) ->
+            val filters = (required as? Collection<*>)?.takeIf { it.isNotEmpty() && it.all { part -> part is Map<*, *> } }
+                ?.map { conditions(it as Map<*, *>) }
+            if (name == "and" && filters != null) return@flatMap filters.flatten()
+            if (name == "or" && filters != null) return@flatMap listOf(mapOf("or" to filters))
+            if (name == "not" && required is Map<*, *>) return@flatMap listOf(mapOf("not" to listOf(conditions(required))))
             val value = if (required is Not) required.value else required
             val alternatives = if (value is Collection<*>) value else listOf(value)
             require(alternatives.none { it is Not }) { "filter $name: $value; expected a value, null, a list, or a Pair" }
-            listOf(name, alternatives, if (required is Not) 1 else 0)
-        })
+            listOf(listOf(name, alternatives, if (required is Not) 1 else 0))
+        }
 
         private fun document(row: Map<*, *>) =
             Document(row["id"] as String, row["text"] as String, row["title"] as String, row["metadata"] as String)
