@@ -194,7 +194,7 @@ def command(
         click.echo(json.dumps({**head, "queries": records}, ensure_ascii=False))
         return
     state = f"{opened.encoded} encoded now" if opened.encoded else "none to encode"
-    state += f", {unread} of characters that {model} does not know (found by their words)" if unread else ""
+    state += f", {unread} that {model} cannot read (found by their words)" if unread else ""
     say(f"{entries} entries, {state}, in {opened.open_s:.2f} s: {opened.path or file}")
     for result in results:
         click.echo(f"\n{printable(result.query)}")

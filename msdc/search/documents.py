@@ -5,6 +5,7 @@ A document is a text with an id, a title that may be empty, and values to filter
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import zlib
@@ -167,7 +168,7 @@ def _filter(where: object, depth: int = 0) -> list[Any]:
     for name, required in where.items():
         if name in ("and", "or") and isinstance(required, list) and any(isinstance(part, Mapping) for part in required):
             filters = [_filter(part, depth + 1) for part in required]
-            parts += [{"or": filters}] if name == "or" else [part for each in filters for part in each]
+            parts += [{"or": filters}] if name == "or" else itertools.chain(*filters)
         elif name == "not" and isinstance(required, Mapping):
             parts.append({"not": [_filter(required, depth + 1)]})
         else:

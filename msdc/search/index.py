@@ -106,7 +106,8 @@ class Index(IndexFile):
 
     @property
     def unread(self) -> int:
-        """Number of documents whose characters the model does not know: they are found by their words only."""
+        """Number of documents that the model cannot read (other characters, base64): they are found by their words
+        only."""
         return self._count("documents WHERE id NOT IN (SELECT document FROM passages WHERE block IS NOT NULL)")
 
     # --- the model ----------------------------------------------------------------------------------------------------
@@ -403,7 +404,7 @@ class Index(IndexFile):
         """The unit vector of a query; None if the model cannot read it."""
         encoder = self._encoder
         if encoder.reader.unread([query]).any():
-            warn(f"the query {query[:80]!r} is mostly characters that {self.query_model.name} does not know")
+            warn(f"the query {query[:80]!r} is mostly characters that {self.query_model.name} does not know, or data")
             return None
         if (tokens := encoder.count([query])[0]) > encoder.most:
             warn(f"the query has {tokens} tokens; {self.query_model.name} reads the first {encoder.most}")

@@ -385,8 +385,15 @@ def pad(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(ids_BT), torch.from_numpy(mask_BT)
 
 
+RUN = re.compile("[!-~]{40,}")  # without blanks
+ENCODED = re.compile("[A-Za-z0-9+/=]{40,}")
+DIGIT = re.compile("[0-9]")
+LEAST_CODE = 200
+
+
 class Reader:
-    """Finds texts that a model cannot read: most of their tokens are characters outside its vocabulary.
+    """Finds texts that a model cannot read: most of their tokens are characters outside its vocabulary, or most of
+    their characters are data, not prose.
 
     All such texts have nearly the same vector.
     """
@@ -398,8 +405,21 @@ class Reader:
         self._unknown = (set(probe) & set(other)) - self._special
 
     def unread(self, texts: Sequence[str]) -> NDArray[np.bool_]:
-        """For each text whether more than half of its tokens are unknown characters, bool [N]."""
+        """For each text whether more than half of its tokens are unknown characters, or of its characters data, bool
+        [N]."""
+        data_N = np.array([is_data(text) for text in texts], np.bool_)
         if not self._unknown:
-            return np.zeros(len(texts), dtype=np.bool_)
+            return data_N
         rows = [[i for i in row if i not in self._special] for row in self._tokenizer.encode(texts, self._max_length)]
-        return np.array([sum(i in self._unknown for i in row) > MOST_UNKNOWN * len(row) for row in rows], np.bool_)
+        unknown_N = [sum(i in self._unknown for i in row) > MOST_UNKNOWN * len(row) for row in rows]
+        return data_N | np.array(unknown_N, np.bool_)
+
+
+def is_data(text: str) -> bool:
+    """Whether most of a text is no prose: base64 and hashes (40 characters without another, with a digit), or code
+    without blanks (200 characters), but not the address of a page. The same in C++ (search.cpp)."""
+    count = 0
+    for run in RUN.findall(text):
+        is_code = len(run) >= LEAST_CODE and "://" not in run
+        count += len(run) if is_code else sum(len(part) for part in ENCODED.findall(run) if DIGIT.search(part))
+    return 2 * count > len(text)

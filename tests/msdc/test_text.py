@@ -14,7 +14,7 @@ from msdc.errors import InputError
 from msdc.text.quickstart import GRADED_PAIRS
 from msdc.text.scored_pairs import read_pairs
 from msdc.text.text_files import iterate_lines, read_lines
-from msdc.text.tokenizer import FastTokenizer, Reader
+from msdc.text.tokenizer import FastTokenizer, Reader, is_data
 
 
 def write(tmp_path, data: bytes, name="text.txt"):
@@ -90,6 +90,23 @@ def test_spread_takes_at_most_the_limit(limit):
 
 
 HEBREW = "אני גר בירושלים"
+BASE64 = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+PROSE = [
+    "Donaudampfschifffahrtselektrizitaetenhauptbetriebswerkbauunterbeamtengesellschaft",
+    "See https://example.com/a/very/long/path?with=parameters&session=" + "a1b2-" * 40 + " for the flat we liked.",
+    "test_that_a_user_with_a_wrong_password_is_told_so_in_2_languages", "=" * 80, "我住在北京" * 50, "",
+]  # fmt: skip
+DATA = [BASE64, f"![meter](data:image/png;base64,{BASE64})", "sha256 " + "0a1b2c3d" * 8, "a(b);c[d]={e:f};" * 20]
+
+
+def test_data_is_no_prose():
+    assert [text for text in PROSE if is_data(text)] == []
+    assert [text for text in DATA if not is_data(text)] == []
+    assert not is_data(
+        "The picture of the meter, which showed 4,211 cubic metres in April, is below this line. " + BASE64[:48]
+    )
+    reader = Reader(msdc.load_encoder("msdc-nano").tokenizer, 128)
+    assert reader.unread([*PROSE[:2], *DATA]).tolist() == [False] * 2 + [True] * 4
 
 
 def test_sentencepiece_without_bytes():

@@ -160,6 +160,33 @@ std::string shortened(const Tokenizer& tokenizer, std::string_view title, int64_
   return "";
 }
 
+// Whether most of a text is no prose, as msdc/text/tokenizer.py has it: base64 and hashes, or code without blanks.
+bool is_data(std::string_view text) {
+  constexpr size_t kEncoded = 40, kCode = 200;
+  const auto is_printable = [](char c) { return c > ' ' && c <= '~'; };
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto is_encoded = [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '+' || c == '/' || c == '=';
+  };
+  // Characters of the runs of this kind, those that are long enough.
+  const auto in_runs = [](std::string_view part, const auto& is_kind, size_t least, const auto& count) {
+    size_t out = 0;
+    for (size_t start = 0, end; start < part.size(); start = end + 1) {
+      for (end = start; end < part.size() && is_kind(part[end]);) ++end;
+      if (end - start >= least) out += count(part.substr(start, end - start));
+    }
+    return out;
+  };
+  const size_t data = in_runs(text, is_printable, kEncoded, [&](std::string_view run) {
+    if (run.size() >= kCode && run.find("://") == run.npos) return run.size();
+    return in_runs(run, is_encoded, kEncoded, [&](std::string_view encoded) {
+      return std::any_of(encoded.begin(), encoded.end(), is_digit) ? encoded.size() : 0;
+    });
+  });
+  const auto starts_character = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };
+  return 2 * data > static_cast<size_t>(std::count_if(text.begin(), text.end(), starts_character));
+}
+
 }  // namespace
 
 Reader::Reader(const Tokenizer& tokenizer)
@@ -169,6 +196,7 @@ Reader::Reader(const Tokenizer& tokenizer)
       second_probe_(tokenizer.encode(kProbes[1])) {}
 
 bool Reader::reads(std::string_view text) const {
+  if (is_data(text)) return false;
   const auto in = [](const std::vector<int32_t>& ids, int32_t id) {
     return std::find(ids.begin(), ids.end(), id) != ids.end();
   };

@@ -249,6 +249,21 @@ def test_a_batch_is_written_or_not(opened, model):
     assert index.unread == 1
 
 
+def test_data_has_no_vectors_as_in_python(opened, model, tmp_path):
+    chance, texts = random.Random(7), []
+    for number in range(120):
+        parts = [
+            "".join(chance.choices(signs, k=chance.choice([10, 39, 40, 41, 120, 199, 200, 201, 900])))
+            for signs in chance.choices(["abcXYZ019+/=", "abcd", "0123456789abcdef", "a1(){};,", "äö1", "a1:/.?"], k=3)
+        ]
+        texts.append(f"Note {number}. {' '.join(parts)}\n{chance.choice(['', 'https://', 'The end.'])}{parts[0]}")
+    native, oracle = opened(), Index(model, tmp_path / "oracle.sqlite")
+    for index in (native, oracle):
+        index.add([{"id": str(number), "text": text} for number, text in enumerate(texts)])
+    assert phone_search.contents(native.path) == phone_search.contents(oracle.path)
+    oracle.close()
+
+
 def test_two_writers_and_a_reader_at_once(opened):
     """Three handles in three threads: every document is there at the end, and a search sees whole blocks."""
     opened().add(["common first"])
