@@ -137,8 +137,6 @@ def figures(answer: dict[str, Any], run: Any) -> dict[str, float]:
     }
     for timing in run.latency:
         by_name[f"inference, {timing.length} tokens, fastest"] = timing.minimum
-    if run.tokenize is not None:
-        by_name[f"tokenizer, {run.tokenize.length} tokens, fastest"] = run.tokenize.minimum
     return by_name | {"load": run.load}
 
 
