@@ -115,7 +115,7 @@ def open_index(
     missing: Missing = "refuse",
     query_model: Model | None = None,
 ) -> Index:
-    """Search by words and by meaning: in an index file, a text file, or texts.
+    """Search by words and by meaning: in an index file, a text file, a folder of notes, or texts.
 
         index = msdc.open_index("notes.sqlite")  # created if it does not exist
         index.add([{"id": "n1", "text": "The car is on level 2.", "folder": "travel"}])
@@ -127,7 +127,7 @@ def open_index(
 
     Args:
         source: an index (.sqlite, .db), which `add`, `update` and `remove` change; or a text file, one entry per line
-            (plain or gzip), or a table with `column`; or a list of texts.
+            (plain or gzip), or a table with `column`; or a folder, one entry per file; or a list of texts.
         model: a name for `load_encoder`, a bundle's folder, a loaded model, or a function that loads one when needed.
             None: words only, for an index of any model.
         column: column of a csv, tsv, jsonl or parquet file, by name or by number from 1. Other columns are for filters.

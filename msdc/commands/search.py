@@ -1,4 +1,4 @@
-"""`msdc search`: the lines of a text file, the cells of a table's column, or the documents of an index."""
+"""`msdc search`: lines of a text file, cells of a table's column, notes of a folder, or documents of an index."""
 
 from __future__ import annotations
 
@@ -132,9 +132,9 @@ def command(
 ) -> None:
     """Find the entries closest to QUERY, by its words and by its meaning in any language.
 
-    FILE is text with one entry per line (plain or gzip), a table with --column, or an index (.sqlite), which is only
-    read. The vectors of a text or table are kept in the user's cache, so that only new entries are encoded; --index
-    writes an index, which opens faster.
+    FILE is text with one entry per line (plain or gzip), a table with --column, a folder of notes (Markdown, HTML, Org,
+    plain text), or an index (.sqlite), which is only read. The vectors of texts, tables and notes are kept in the
+    user's cache, so that only new entries are encoded; --index writes an index, which opens faster.
 
     In QUERY, entries with "words in quotes" come first, and entries with -excluded words are left out. The last word
     may be the beginning of one.
@@ -145,7 +145,8 @@ def command(
     """
     if any(not query.strip() for query in require_utf8(queries, "QUERY")):
         raise InputError("a query is empty")
-    regular_size(file)  # before the model is loaded, so that a wrong file fails early
+    if not file.is_dir():
+        regular_size(file)  # before the model is loaded, so that a wrong file fails early
     conditions = _conditions(where)
 
     load_s = [0.0]

@@ -40,6 +40,7 @@ from msdc.search.documents import (
     require_key,
 )  # fmt: skip
 from msdc.search.file import IndexFile, is_index, read_document, require_index, stored_documents
+from msdc.search.folder import folder_documents
 from msdc.search.matches import find_terms, merged, passage_to_show
 from msdc.search.passages import IndexFacts, PassageEncoder, StoredPassages, model_facts
 from msdc.search.ranking import (
@@ -522,14 +523,17 @@ def index_of(
         require_index(new_index)
         refuse_existing(new_index, force)
     file = Path(source) if isinstance(source, str | Path) else None
-    stored = file is not None and is_index(file)
-    if (file is None or stored) and (column, id_column, title_column) != (None, None, None):
-        kind = "an index" if stored else "texts in memory"
+    is_folder = file is not None and file.is_dir()
+    stored = file is not None and not is_folder and is_index(file)
+    if (file is None or stored or is_folder) and (column, id_column, title_column) != (None, None, None):
+        kind = "a folder" if is_folder else "an index" if stored else "texts in memory"
         raise InputError(f"`column`, `id_column` and `title_column` are for text files and tables, not for {kind}")
     if file is not None and stored:
         if new_index is None:
             return Index(model, file, query_model=query_model)
         rows = list(stored_documents(file))
+    elif file is not None and is_folder:
+        rows = list(folder_documents(file, missing))
     elif file is not None:
         rows = list(numbered_rows(file, column, id_column=id_column, title_column=title_column, missing=missing))
     else:
