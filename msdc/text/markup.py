@@ -30,6 +30,7 @@ MOST_FRONT_MATTER = 1 << 16  # characters
 RESERVED = ("id", "_id", "text")  # what `Index.add` takes for itself
 # Characters of a paragraph that are parsed at once: a parser of emphasis and links compares pairs of marks.
 PIECE = 4000
+DEEPEST = 90  # lists and quotes inside of each other; a list counts twice
 PARAGRAPHS = frozenset(
     ("article", "blockquote", "dl", "figure", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "ol", "p", "pre", "section",
      "table", "ul")
@@ -41,6 +42,7 @@ LINES = PARAGRAPHS | frozenset(
      "thead", "title", "tr")
 )  # fmt: skip
 HIDDEN = frozenset(("script", "style", "template", "rt", "rp"))  # rt, rp: readings above words, which they would divide
+HIDING = re.compile(r"\s*<(script|style|template|rt|rp)\b", re.IGNORECASE)
 FRONT_END = re.compile(r"^(?:---|\.\.\.)[ \t]*$", re.MULTILINE)
 DATA_URI = re.compile(r"data:[\w.+-]+/[\w.+-]+(?:;[\w.=-]+)*;base64,[\w+/=%-]*", re.ASCII)
 HIGHLIGHT = re.compile(r"(?<![\w=])==(?=[^\s=])([^=\n]*)(?<=\S)==(?![\w=])")
@@ -151,9 +153,9 @@ class _Reader(HTMLParser):
         """Read a part inside of a line."""
         self.feed(source)
         # `close` would search to the end again for each tag that is not complete.
-        rest = "" if self.cdata_elem else self.rawdata
+        rest = "" if self.cdata_elem in HIDDEN else self.rawdata
         self.reset()
-        if rest and not rest.startswith("<!--"):
+        if rest:
             self.handle_data(unescape(rest))
 
     def settle(self) -> None:
@@ -281,8 +283,17 @@ def _maths_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     return False
 
 
+def _deep_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """What is nested deeper than the parser reads, which would be lost."""
+    if silent or state.level < DEEPEST:
+        return False
+    state.push("code_block", "", 0).content = state.getLines(start, end, state.blkIndent, False)
+    state.line = end
+    return True
+
+
 @functools.cache
-def _parser() -> MarkdownIt:
+def _parser(nesting: int) -> MarkdownIt:
     from markdown_it import MarkdownIt
     from markdown_it.rules_block.reference import reference
 
@@ -291,13 +302,14 @@ def _parser() -> MarkdownIt:
         footnote = state.src.startswith("[^", state.bMarks[start] + state.tShift[start])
         return not footnote and reference(state, start, end, silent)
 
-    parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    parser = MarkdownIt("commonmark", {"html": True, "maxNesting": nesting}).enable(["table", "strikethrough"])
     parser.validateLink = lambda url: True  # type: ignore[method-assign]  # otherwise `data:` links stay text
     parser.normalizeLink = lambda url: url  # type: ignore[method-assign]
     parser.block.ruler.at("reference", links_only)
     parser.block.ruler.before(
         "fence", "maths_block", _maths_block, {"alt": ["paragraph", "reference", "blockquote", "list"]}
     )
+    parser.block.ruler.before("table", "deep_block", _deep_block)
     parser.inline.ruler.before("escape", "note_marks", _inline_rule)
     return parser
 
@@ -318,7 +330,7 @@ def _pieces(content: str) -> Iterable[str]:
 def _read_markdown(source: str, reader: _Reader) -> None:
     from markdown_it.rules_core import StateCore, block, normalize
 
-    parser = _parser()
+    parser, inline_parser = _parser(DEEPEST + 10), _parser(20)
     env: dict[str, Any] = {"footnotes": {label.strip().rstrip(":") for label in FOOTNOTE.findall(source)}}
     state = StateCore(source, parser, env)
     normalize(state)
@@ -327,12 +339,16 @@ def _read_markdown(source: str, reader: _Reader) -> None:
     for token in state.tokens:
         if token.type == "inline":
             _read_inline(
-                token.content, parser, env, reader, in_item=before[-2:] == ["list_item_open", "paragraph_open"]
+                token.content, inline_parser, env, reader, in_item=before[-2:] == ["list_item_open", "paragraph_open"]
             )
         elif token.type in ("fence", "code_block"):
             reader.block(token.content)
         elif token.type == "html_block":
-            reader.read(token.content)
+            hiding = HIDING.match(token.content)
+            if hiding and f"</{hiding[1]}" not in token.content.lower():  # text about a tag
+                reader.block(token.content)
+            else:
+                reader.read(token.content)
         elif token.nesting >= 0 and not token.hidden:
             reader.handle_starttag(token.tag, [])
             if token.type == "list_item_open" and token.info:
@@ -359,8 +375,12 @@ def _read_inline(content: str, parser: MarkdownIt, env: dict[str, Any], reader: 
 
 
 def _write_inline(tokens: Sequence[Token], reader: _Reader) -> None:
+    closed = {token.content[2:-1].strip().lower() for token in tokens if token.content.startswith("</")}
     for number, token in enumerate(tokens):
         if token.type == "html_inline":
+            if (hiding := HIDING.match(token.content)) and hiding[1].lower() not in closed:
+                reader.handle_data(token.content)
+                continue
             reader.fragment(token.content)
         elif token.type == "image":
             _write_inline(token.children or [], reader)

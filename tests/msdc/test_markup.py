@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 from datetime import date, datetime
 from typing import get_args
 
@@ -12,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from msdc import InputError, markup_document
+from msdc.progress import warnings_to
 from msdc.text import markup
 from msdc.text.markup import Kind
 
@@ -44,7 +43,8 @@ def text(source: str, kind: Kind = "markdown") -> str:
         ("caf&eacute; foot<b>ball</b> Kinder<wbr>garten<br>5&nbsp;000", "café football Kindergarten\n5 000"),
         ("a<!-- no --> b <script>bad()</script> c", "a b c"),
         ("<div>\n<h2>Hi <i>you</i></h2>\n<script>bad()</script>ok</div>\n\nend", "Hi you\n\nok\n\nend"),
-        ("<script> in `<b>`\n\nis *text*", "in <b>\n\nis text"),
+        ("A <script> tag in `<b>`\n\nis *text*", "A <script> tag in <b>\n\nis text"),
+        ("<script> tags\n\nare text", "<script> tags\n\nare text"),
         ("word[^1] and [^b]\n\n[^1]: A note.\n[^x]: http", "word and [^b]\n\nA note.\nhttp"),
         ("> quoted\n> twice\n\n---\nend", "quoted twice\n\nend"),
         ("snake_case_name 2 * 3 * 4 a < b > c #tag C# x\\*y", "snake_case_name 2 * 3 * 4 a < b > c #tag C# x*y"),
@@ -79,15 +79,15 @@ def test_html(source, expected):
 def test_org():
     source = (
         "#+TITLE: My notes\n#+filetags: :a:b:\n\n* TODO Head\n:PROPERTIES:\n:ID: 5\n:END:\nSome *bold* /it/ "
-        "[[http://x][words]] =a*b*c=\ngoes on\n# comment\n- item\n  more\n- two\n#+begin_src py\nx = *y*\n\n\n#+end_src\n"
-        "#+begin_quote\nquoted\n#+end_quote\n| a | b |\n|---+---|\n| 1 | 2 |\n** Sub\n2 * 3 * 4\n"
+        "[[http://x][words]] =a*b*c=\ngoes on\n# comment\n- item\n  more\n- two\n#+begin_src py\nx = *y*\n\n\n"
+        "#+end_src\n#+begin_quote\nquoted\n#+end_quote\n| a | b |\n|---+---|\n| 1 | 2 |\n** Sub\n2 * 3\n"
     )
     document = markup_document(source, "org")
     assert document == {
         "title": "My notes",
         "filetags": ["a", "b"],
-        "text": "TODO Head\nSome bold it words a*b*c goes on\nitem more\ntwo\nx = *y*\n\n\nquoted\na | b\n1 | 2\n\nSub\n"
-        "2 * 3 * 4",
+        "text": "TODO Head\n"
+        "Some bold it words a*b*c goes on\nitem more\ntwo\nx = *y*\n\n\nquoted\na | b\n1 | 2\n\nSub\n2 * 3",
     }
 
 
@@ -107,12 +107,10 @@ def test_front_matter_is_fields_and_titles_have_an_order():
         "---\ntitle:\n---\n# a": "a", "---\n---\nb\n=": "b", "text": "", "# ": "",
     }  # fmt: skip
     assert {source: markup_document(source, "markdown")["title"] for source in titles} == titles
-    page = "<title>A &amp; <b></title><title>no</title><h1>c</h1>"
-    assert markup_document(page, "html")["title"] == "A & <b>" or sys.version_info < (3, 12)
+    page = "<title>A &amp; B</title><svg><title>no</title></svg><h1>c</h1>"
+    assert markup_document(page, "html") == {"title": "A & B", "text": "c"}
     assert markup_document("<h1>c</h1>d", "html") == {"title": "c", "text": "c\n\nd"}
-    assert markup_document("<title>never closed<p>text", "html") == {"title": "", "text": "never closed\ntext"} or (
-        sys.version_info >= (3, 12)
-    )
+    assert "text" in text("<title>never closed<p>text", "html")
 
 
 @pytest.mark.parametrize(
@@ -120,10 +118,11 @@ def test_front_matter_is_fields_and_titles_have_an_order():
     ["a: b: c", "a: 2030-13-45", "a: &b [c]\nd: [*b, *b]", "a: !!python/name:os.system", "a: " + "[" * 5000,
      "a: !!timestamp x", "x: y\n" * 20_000],
 )  # fmt: skip
-def test_broken_front_matter_is_text_with_a_warning(head, caplog):
-    with caplog.at_level(logging.WARNING, "msdc"):
+def test_broken_front_matter_is_text_with_a_warning(head):
+    messages: list[str] = []
+    with warnings_to(messages.append):
         document = markup_document(f"---\n{head}\n---\n\nBody", "markdown")
-    assert "front matter" in caplog.text
+    assert len(messages) == 1 and "front matter" in messages[0]
     assert document["text"].endswith("Body") and head.split()[-1].replace("\\", "")[-50:] in document["text"]
     assert set(document) == {"title", "text"}
 

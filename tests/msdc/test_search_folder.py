@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from click.testing import CliRunner
 import msdc
 from msdc.commands.search import command
 from msdc.errors import InputError
+from msdc.progress import warnings_to
 from msdc.search import folder as folders
 
 FILES = {
@@ -51,9 +51,9 @@ def model() -> msdc.Encoder:
     return msdc.load_encoder(tiny.student_folder(3))
 
 
-def test_files_are_entries_with_text_titles_and_fields(notes, caplog):
+def test_files_are_entries_with_text_titles_and_fields(notes, capsys):
     (notes / "sub/loop").symlink_to("..")
-    with caplog.at_level(logging.INFO, "msdc"), msdc.open_index(notes, None) as index:
+    with msdc.open_index(notes, None) as index:
         assert index.ids() == ENTRIES
         car = index.get("car.md")
         assert (car.title, car.text) == ("Parking", "Parking\n\nThe car is on level 2.")
@@ -66,7 +66,8 @@ def test_files_are_entries_with_text_titles_and_fields(notes, caplog):
         assert [hit.id for hit in index.search("level", where={"tags": "travel"}).hits] == ["car.md"]
         assert [hit.id for hit in index.search("salt", where={"modified": (None, "2020-12-31")}).hits] == ["a.markdown"]
         assert not index.search("hidden").hits
-    assert "files of other kinds (1), links to folders (1)" in caplog.text and "without text: empty.md" in caplog.text
+    messages = capsys.readouterr().err
+    assert "files of other kinds (1), links to folders (1)" in messages and "without text: empty.md" in messages
 
 
 def test_a_second_call_encodes_what_changed(notes, model, tmp_path):
@@ -105,11 +106,12 @@ def test_a_broken_link_and_a_pipe_are_errors(notes):
         msdc.open_index(notes, None)
 
 
-def test_broken_front_matter_is_searched_and_the_warning_names_the_file(notes, caplog):
+def test_broken_front_matter_is_searched_and_the_warning_names_the_file(notes):
+    messages: list[str] = []
     (notes / "broken.md").write_text("---\na: b: unclosed\n---\nBody", encoding="utf-8")
-    with msdc.open_index(notes, None) as index:
+    with warnings_to(messages.append), msdc.open_index(notes, None) as index:
         assert index.search("unclosed").hits[0].id == "broken.md"
-    assert "broken.md: front matter" in caplog.text
+    assert len(messages) == 1 and "broken.md: front matter" in messages[0]
 
 
 def test_the_command_searches_a_folder(notes):
