@@ -36,11 +36,11 @@ def read_org(source: str) -> tuple[str, str, dict[str, Any]]:
     heading = block = ""
     in_drawer = False
 
-    def end_paragraph(*more: str) -> None:
+    def end_paragraph(*following: str) -> None:
         if paragraph:
             lines.append(_without_marks(" ".join(paragraph)))
             paragraph.clear()
-        lines.extend(more)
+        lines.extend(following)
 
     for raw in source.split("\n"):
         line = raw.strip()
