@@ -165,9 +165,9 @@ class _Reader(HTMLParser):
         self._hidden.clear()
         self._verbatim = self._in_svg = False
 
-    def parse_html_declaration(self, i: int) -> int:
+    def parse_html_declaration(self, start: int) -> int:
         """One past the end of `<!...>`, or -1; the library's raises on unknown ones."""
-        return self.rawdata.find(">", i) + 1 or -1
+        return self.rawdata.find(">", start) + 1 or -1
 
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
         """Break lines at tags of blocks, hide what a reader does not see."""
