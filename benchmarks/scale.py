@@ -113,7 +113,6 @@ def feed_rate(tree: dict[str, Any], cache: Path) -> dict[str, float]:
     encoder = load_encoder(tree["student"])
     text = StageText([open_source_table(source) for source in open_corpora(recipe.corpora)], 1, recipe.heldout)
     store = VectorStore(cache / "rate", encoder.width)
-    store.reserve(text.distinct_sources())
     for table_ in text.tables:
         for keys in np.array_split(table_.keys[:, 0], -(-table_.rows // 65_536)):
             store.write(keys, np.ones((len(keys), encoder.width), np.float32))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msdc.arguments import checked
 from msdc.errors import InputError
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from msdc.distill.recipe import Recipe
     from msdc.distill.run import RunResult
 
-__all__ = ["distill"]
+__all__ = ["distill", "fill_teacher_cache"]
 MOST_HOURS = 10_000
 
 
@@ -68,3 +68,40 @@ def distill(
     resolved = load_recipe(recipe, overrides, data)
     folder = Path("runs") / resolved.name if output is None else Path(output)
     return Run(resolved, folder, resume, reuse, trackers, extendable, hours).run()
+
+
+@checked
+def fill_teacher_cache(
+    model: str | Path,
+    texts: Iterable[str],
+    *,
+    max_length: int = 128,
+    precision: Literal["auto", "float32", "bfloat16"] = "auto",
+    prompted: bool = False,
+    cache: str | os.PathLike[str] | None = None,
+) -> int:
+    """Compute a teacher's vectors of `texts` before a training, in any number of processes; returns how many were new.
+
+    Args:
+        model: the teacher, as in a recipe.
+        texts: texts as in the corpora.
+        max_length: that of the stage.
+        precision: that of the recipe.
+        prompted: texts begin with the stage's `teacher_prompts`.
+        cache: the folder in the recipe; None: the user's cache.
+
+    Raises:
+        InputError: no such model; something else than a text.
+        MsdcError: an output is not finite, or the disk is full; what was computed is stored.
+    """
+    from msdc.compress.loading import load_torch_encoder
+    from msdc.distill import parallel
+    from msdc.distill.teacher import CachedTeacher, default_cache, fill
+
+    if isinstance(texts, str):
+        raise InputError("`texts`: one text; expected an iterable of texts")
+    encoder, device = load_torch_encoder(model), parallel.own_device()
+    encoder.module.to(device)
+    folder = default_cache() if cache is None else Path(cache).expanduser()
+    chosen = parallel.resolve_precision(precision, device)
+    return fill(CachedTeacher(encoder, folder, max_length, chosen, prompted=prompted), texts)

@@ -23,6 +23,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from msdc.errors import InputError, MsdcError, first_line
+from msdc.machine import read_machine
 from msdc.progress import be_quiet
 
 Found = TypeVar("Found")
@@ -41,6 +42,28 @@ def rank_and_world() -> tuple[int, int]:
     return 0, 1
 
 
+def own_device() -> torch.device:
+    """The GPU of this process, by the launcher's LOCAL_RANK, or the CPU.
+
+    Raises:
+        InputError: this process has no GPU of its own.
+    """
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    number, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if number >= count:
+        raise InputError(f"process {number + 1} of this machine has no GPU: start {count} processes per machine")
+    return torch.device("cuda", number)
+
+
+def resolve_precision(precision: str, device: torch.device) -> str:
+    """`float32` or `bfloat16`; `auto` is bfloat16 if the processor or GPU multiplies it in hardware."""
+    if precision != "auto":
+        return precision
+    fast = torch.cuda.is_bf16_supported(including_emulation=False) if device.type == "cuda" else read_machine().bf16
+    return "bfloat16" if fast else "float32"
+
+
 def start() -> torch.device:
     """Join the launcher's other processes, if any; returns the device of this process.
 
@@ -51,12 +74,8 @@ def start() -> torch.device:
         MsdcError: the other processes cannot be reached.
     """
     global _patient, _meeting
-    device = torch.device("cpu")
-    if torch.cuda.is_available():
-        number, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
-        if number >= count:
-            raise InputError(f"process {number + 1} of this machine has no GPU: start {count} processes per machine")
-        device = torch.device("cuda", number)
+    device = own_device()
+    if device.type == "cuda":
         torch.cuda.set_device(device)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
         try:

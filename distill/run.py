@@ -71,7 +71,7 @@ from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import with_prompt
 from msdc.errors import InputError, MsdcError
 from msdc.files import HOLDER_FILE, staged_folder, write_json, write_text
-from msdc.machine import quota_threads, read_machine
+from msdc.machine import quota_threads
 from msdc.progress import say, warn, warnings_to
 from msdc.scores import cosine_rows, spearman
 from msdc.text.tokenizer import Tokenizer
@@ -80,14 +80,6 @@ TOKENS_OF_PAIR = 32  # of its longer side, to estimate the pairs of a batch that
 MANY_CUT = 0.05  # of the texts: so many that are cut to max_length are a warning
 HEAD_TEXTS = 4_000  # rows that a head is fitted on, of all languages together
 DICTIONARY_PAIRS = 60_000  # per language; more pairs add rare words only
-
-
-def resolve_precision(precision: str, device: torch.device) -> str:
-    """`float32` or `bfloat16`; `auto` is bfloat16 if the processor or GPU multiplies it in hardware."""
-    if precision != "auto":
-        return precision
-    fast = torch.cuda.is_bf16_supported(including_emulation=False) if device.type == "cuda" else read_machine().bf16
-    return "bfloat16" if fast else "float32"
 
 
 def _step_size(stage: Stage) -> str:
@@ -146,7 +138,7 @@ class Run:
         self.open = ExitStack()  # the folder's lock and the trackers, until the run ends
         self.device = parallel.start()
         self.rank, _ = parallel.rank_and_world()
-        self.precision = resolve_precision(recipe.precision, self.device)
+        self.precision = parallel.resolve_precision(recipe.precision, self.device)
         self.cache: Path | None = None
         if recipe.cache is not False:
             self.cache = Path(recipe.cache).expanduser() if recipe.cache else default_cache()
@@ -467,8 +459,6 @@ class Run:
             stage, text, learner.tokenizer, recipe.seed, cached, reads_targets(plan), prompts,
             *parallel.rank_and_world(),
         )  # fmt: skip
-        if cached is not None:
-            cached.reserve(text.distinct_sources())
         # Another machine may still read its text: a step waits for minutes only.
         parallel.barrier()
         steps = stage.steps

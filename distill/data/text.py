@@ -140,11 +140,6 @@ class StageText:
         counts = [len(rows) for rows in self.training_rows]
         return Order(counts, self.seed, table_shares(self.tables, counts, self.balance))
 
-    def distinct_sources(self) -> int:
-        """About how many different source sentences the tables have, from one in 64."""
-        sampled = [keys[keys % np.uint64(64) == 0] for keys in (table.keys[:, 0] for table in self.tables)]
-        return 64 * len(np.unique(np.concatenate([np.zeros(0, np.uint64), *sampled])))
-
     def untrained_rows(self) -> int:
         """Rows of the sample that are not trained: they have a text of a held-out pair, in another order or pair."""
         drawn = sum(int(table.drawn(self.heldout.share, self.sample).sum()) for table in self.tables)

@@ -11,7 +11,8 @@ Shapes: N sentences, D sentence width, L layers, H hidden, W width of a stored r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -25,12 +26,29 @@ from msdc.encoders.folder import with_prompt
 from msdc.errors import InputError, MsdcError
 from msdc.files import user_cache
 from msdc.progress import track
-from msdc.text.tokenizer import pack_by_length, pad, text_key
+from msdc.text.tokenizer import pack_by_length, pad, require_texts, text_key
+
+FILLED_TOGETHER = 4096  # texts
 
 
 def default_cache() -> Path:
     """The user's cache folder for teacher outputs."""
     return user_cache() / "teacher-vectors"
+
+
+def fill(teacher: CachedTeacher, texts: Iterable[str]) -> int:
+    """Compute and store the outputs of `texts` that are missing; returns how many they were."""
+    remaining, computed = iter(texts), 0
+    for block in track(
+        iter(lambda: list(islice(remaining, FILLED_TOGETHER)), []), f"filled with {teacher.encoder.name}", size=len
+    ):
+        require_texts(block)
+        distinct = list(dict.fromkeys(block))
+        keys = np.fromiter((text_key(text) for text in distinct), dtype=np.uint64, count=len(distinct))
+        absent = np.flatnonzero(np.isnan(teacher.stored(keys)[:, 0]))
+        teacher.rows([distinct[number] for number in absent])
+        computed += len(absent)
+    return computed
 
 
 class CachedTeacher:
@@ -113,11 +131,6 @@ class CachedTeacher:
             rows_UW[absent] = as_stored(rows_UW[absent])
         found_NW: np.ndarray = rows_UW[back]
         return found_NW
-
-    def reserve(self, texts: int) -> None:
-        """Make room in the store for so many texts."""
-        if self.store is not None:
-            self.store.reserve(texts)
 
     def stored(self, keys: np.ndarray) -> np.ndarray:
         """Stored rows float32 [N, W]; NaN where one is missing."""

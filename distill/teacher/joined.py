@@ -45,11 +45,6 @@ class JoinedTeacher:
 
     rows = vectors
 
-    def reserve(self, texts: int) -> None:
-        """Make room in the teachers' stores for so many texts."""
-        for teacher in self.scales:
-            teacher.reserve(texts)
-
     def stored(self, keys: np.ndarray) -> np.ndarray:
         """Stored rows float32 [N, D]; NaN where one is missing."""
         return self._joined([teacher.stored(keys) for teacher in self.scales])

@@ -1,17 +1,17 @@
-"""A store of vectors by the hash of their text, on disk: any process may read and write it at any time.
+"""A store of vectors by the hash of their text, on disk, for any number of processes.
 
-A store is a folder of levels, each twice as large as the one before. Level n is a hash table of FIRST x 2^n slots in
-two sparse files, `n.keys` and `n.vectors`: at the place of a slot the key (8 bytes; 0 is a free slot) and its record
-(checksum of key and record, exponent, float16 values). A key belongs to a bucket of 64 slots or, while those are
-taken, to one of the next buckets; when all of them are taken, to a new level.
+A store is a folder of two files that grow: `keys` (8 bytes each) and `vectors`, whose record n (checksum of key and
+record, exponent, float16 values) is that of key n. A writer holds the folder's lock, writes records, then their keys: a
+key that is in the file has its record. Readers take no lock: they keep an index of the keys in memory (16 bytes each)
+and read what was added since.
 
-There is no lock, no index and no open descriptor between calls, and nothing is ever deleted. A process that is killed,
-a full disk, two writers of one slot or a damaged byte leave a record that does not match its checksum: its vector is
-missing, and is written again. Files are read and written, not mapped: a full disk and a bad sector are then errors, not
-signals.
+A process that is killed or a full disk leaves records without keys, which the next writer overwrites; a damaged byte
+leaves a record that does not match its checksum: its vector is missing, and is written again. Files are read and
+written, not mapped: a full disk and a bad sector are then errors, not signals. No descriptor stays open between calls.
+Damaged keys are noticed by the process that opens the store next; another reads no wrong vector.
 
-A vector of W values takes 16 + 2 W bytes, on disk up to twice as many while the newest level fills. Values are scaled
-by a power of two, so that float16 (relative error 5e-4) holds numbers of any size.
+A vector of W values takes 16 + 2 W bytes. Values are scaled by a power of two, so that float16 (relative error 5e-4)
+holds numbers of any size.
 
 Shapes: N keys, W values of a vector.
 """
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 import zlib
 from io import FileIO
 from itertools import pairwise
@@ -29,15 +30,39 @@ import numpy as np
 import torch
 
 from msdc.errors import MsdcError
-from msdc.files import disk_errors
+from msdc.files import LOCK_FILE, disk_errors, locked
 from msdc.progress import warn
 
-BUCKET = 64  # slots whose keys are read together
-FIRST = 1024  # slots of level 0
-TRIED = 4  # buckets that may have a key
+KEY = 8  # bytes
 HEAD = 8  # bytes of a record before its values: checksum, exponent
 IN_MEMORY = 2**30  # bytes of a file that the system keeps in memory after the first epoch
 EXPONENTS = 113  # of a scale, at most: the largest float32 is below 2^(15 + 113)
+
+
+class _Index:
+    """The position of each key of a file, in sorted parts: a new part joins those that are not twice as large."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.parts: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def add(self, keys: np.ndarray) -> None:
+        positions = np.arange(self.count, self.count + len(keys))
+        self.count += len(keys)
+        while self.parts and len(self.parts[-1][0]) < 2 * len(keys):
+            former_keys, former_positions = self.parts.pop()
+            keys, positions = np.concatenate([former_keys, keys]), np.concatenate([former_positions, positions])
+        order = np.argsort(keys, kind="stable")
+        self.parts.append((keys[order], positions[order]))
+
+    def find(self, keys: np.ndarray) -> np.ndarray:
+        """The position of each key, int64 [N]; -1 if it is not there."""
+        positions = np.full(len(keys), -1, np.int64)
+        for part_keys, part_positions in self.parts:
+            nearest = np.searchsorted(part_keys, keys).clip(max=len(part_keys) - 1)
+            same = part_keys[nearest] == keys
+            positions[same] = part_positions[nearest[same]]
+        return positions
 
 
 class VectorStore:
@@ -46,78 +71,52 @@ class VectorStore:
     def __init__(self, folder: Path, width: int) -> None:
         self.folder, self.width = folder, width
         self.record = HEAD + 2 * width
+        self._keys, self._vectors = folder / "keys", folder / "vectors"
+        self._index, self._file = _Index(), 0
+        self._thread = threading.RLock()  # one index for the threads of this process
         self._warned = False
-        self._create(max(self._levels(), default=0))
+        with disk_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
 
-    def _levels(self) -> list[int]:
-        """The levels in use, the newest (and largest) first."""
-        return sorted((int(path.stem) for path in self.folder.glob("*.keys") if path.stem.isdecimal()), reverse=True)
-
-    def _path(self, level: int, kind: str) -> Path:
-        return self.folder / f"{level}.{kind}"
-
-    def reserve(self, count: int) -> None:
-        """Make room for `count` vectors in one level, for fewer reads than if the store grows."""
-        level = max(0, int(np.ceil(np.log2(max(1.0, count / 0.8 / FIRST)))))
-        if level > max(self._levels(), default=-1):
-            self._create(level)
-
-    def _create(self, level: int) -> None:
-        with disk_errors(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            for kind in ("vectors", "keys"):
-                self._path(level, kind).touch()
-
-    # --- read ---------------------------------------------------------------------------------------------------------
+    def _refresh(self, again: bool = False) -> None:
+        """Add what was written since the last call to the index; all of it `again`, or where the file is another."""
+        try:
+            status = os.stat(self._keys)
+        except FileNotFoundError:
+            self._index, self._file = _Index(), 0
+            return
+        count = status.st_size // KEY
+        if again or status.st_ino != self._file or count < self._index.count:
+            self._index, self._file = _Index(), status.st_ino
+        if count > self._index.count:
+            keys = _read(self._keys, np.arange(self._index.count, count), KEY).view("<u8")[:, 0]
+            self._index.add(keys.astype(np.uint64))
 
     def read(self, keys: np.ndarray) -> np.ndarray:
         """Vectors float32 [N, W] of keys uint64 [N]; NaN where one is missing."""
         keys = _nonzero(keys)
-        out, missing, damaged = np.empty((len(keys), self.width), np.float32), np.arange(len(keys)), 0
-        for level in self._levels():
-            if not len(missing):
-                break
-            slots = self._find(level, keys[missing])
-            here = np.flatnonzero(slots >= 0)
-            here = here[np.argsort(slots[here], kind="stable")]
-            records = _read(self._path(level, "vectors"), slots[here], self.record)
-            good = _checks(keys[missing[here]], records) == records[:, :4].view("<u4")[:, 0]
-            if not good.all():
-                damaged += int(np.count_nonzero(records[~good].any(1)))
-                here, records = here[good], records[good]
-            out[missing[here]] = _values(records)
-            missing = np.delete(missing, here)
-        out[missing] = np.nan
+        out = np.full((len(keys), self.width), np.nan, np.float32)
+        with self._thread:
+            self._refresh()
+            here, records, is_good = self._records_of(keys)
+        out[here[is_good]] = _values(records[is_good])
+        damaged = int(np.count_nonzero(records[~is_good].any(1)))
         if damaged and not self._warned:
             self._warned = True
             warn(f"{self.folder}: {damaged} damaged vectors are computed again")
         return out
 
-    def _find(self, level: int, keys: np.ndarray) -> np.ndarray:
-        """The slot of each key in a level, int64 [N]; -1 if it is not there."""
-        slots, pending = np.full(len(keys), -1, np.int64), np.arange(len(keys))
-        for step in range(TRIED):
-            buckets, bucket_of_key, held = self._buckets(level, keys[pending], step)
-            same = held[bucket_of_key] == keys[pending][:, None]
-            matched = same.any(1)
-            slots[pending[matched]] = (buckets[bucket_of_key] * BUCKET + same.argmax(1))[matched]
-            # A key is in a later bucket only if all before it are taken.
-            pending = pending[~matched & np.all(held, axis=1)[bucket_of_key]]
-            if not len(pending):
-                break
-        return slots
-
-    def _buckets(self, level: int, keys: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The distinct buckets [U] number `step` of keys, the one of each key [N], and what they have [U, BUCKET]."""
-        count = (FIRST << level) // BUCKET
-        buckets, inverse = np.unique((keys // BUCKET + np.uint64(step)) % np.uint64(count), return_inverse=True)
-        buckets = buckets.astype(np.int64)
-        return buckets, inverse, _read(self._path(level, "keys"), buckets, 8 * BUCKET).view("<u8")
-
-    # --- write --------------------------------------------------------------------------------------------------------
+    def _records_of(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Which of `keys` are in the index, their records, and whether each matches its checksum."""
+        positions = self._index.find(keys)
+        here = np.flatnonzero(positions >= 0)
+        here = here[np.argsort(positions[here], kind="stable")]
+        distinct, inverse = np.unique(positions[here], return_inverse=True)
+        records = _read(self._vectors, distinct, self.record)[inverse]
+        return here, records, _checks(keys[here], records) == records[:, :4].view("<u4")[:, 0]
 
     def write(self, keys: np.ndarray, vectors_NW: np.ndarray) -> None:
-        """Add vectors, or replace damaged ones.
+        """Add the vectors that are missing or damaged; waits while another process writes.
 
         Raises:
             ValueError: a vector is not finite.
@@ -125,51 +124,19 @@ class VectorStore:
         """
         keys, first = np.unique(_nonzero(keys), return_index=True)
         records = _records(keys, vectors_NW[first])
-        with disk_errors(self.folder):
-            for level in self._levels():
-                slots = self._find(level, keys)
-                self._put(level, slots, records)
-                keys, records = keys[slots < 0], records[slots < 0]
-            while len(keys):
-                level = max(self._levels(), default=0)
-                self._create(level)
-                slots = self._claim(level, keys)
-                self._put(level, slots, records)
-                keys, records = keys[slots < 0], records[slots < 0]
-                if len(keys):
-                    self._create(level + 1)
-
-    def _claim(self, level: int, keys: np.ndarray) -> np.ndarray:
-        """Write each key to a free slot and return the slots; -1 where all its buckets are taken."""
-        slots, step, file = np.full(len(keys), -1, np.int64), 0, self._path(level, "keys")
-        for _ in range(2 * TRIED):
-            pending = np.flatnonzero(slots < 0)
-            if step == TRIED or not len(pending):
-                break
-            buckets, bucket_of_key, held = self._buckets(level, keys[pending], step)
-            for position, key, bucket in zip(
-                pending.tolist(), keys[pending].tolist(), bucket_of_key.tolist(), strict=True
-            ):
-                free = np.flatnonzero(held[bucket] == 0)
-                if len(free):
-                    # Two writers begin at places that follow from their keys: they rarely choose the same.
-                    slot = int(free[(key >> 48) % len(free)])
-                    held[bucket, slot] = key
-                    slots[position] = buckets[bucket] * BUCKET + slot
-            here = pending[slots[pending] >= 0]
-            order = here[np.argsort(slots[here])]
-            _write(file, slots[order], keys[order].astype("<u8").view(np.uint8).reshape(-1, 8))
-            # Another writer may have taken a slot meanwhile: choose again.
-            lost = order[_read(file, slots[order], 8).view("<u8")[:, 0] != keys[order]]
-            slots[lost] = -1
-            step += not len(lost)
-        return slots
-
-    def _put(self, level: int, slots: np.ndarray, records: np.ndarray) -> None:
-        """Write the records whose slot is not -1."""
-        here = np.flatnonzero(slots >= 0)
-        order = here[np.argsort(slots[here])]
-        _write(self._path(level, "vectors"), slots[order], records[order])
+        with self._thread, disk_errors(self.folder), locked(self.folder / LOCK_FILE):
+            self._refresh()
+            here, _, is_good = self._records_of(keys)
+            if not is_good.all():
+                self._refresh(again=True)  # the keys themselves may have changed
+                here, _, is_good = self._records_of(keys)
+                damaged = here[~is_good]
+                _write(self._vectors, self._index.find(keys[damaged]), records[damaged])
+            absent = np.delete(np.arange(len(keys)), here)
+            positions = np.arange(self._index.count, self._index.count + len(absent))
+            _write(self._vectors, positions, records[absent])
+            _write(self._keys, positions, keys[absent].astype("<u8").view(np.uint8).reshape(-1, KEY))
+            self._refresh()
 
 
 def as_stored(vectors_NW: np.ndarray) -> np.ndarray:
@@ -187,7 +154,7 @@ def _values(records: np.ndarray) -> np.ndarray:
 
 
 def _nonzero(keys: np.ndarray) -> np.ndarray:
-    """Keys with 1 for 0, which marks a free slot."""
+    """Keys with 1 for 0, which is what a file has where nothing was written."""
     return np.maximum(np.ascontiguousarray(keys, np.uint64), np.uint64(1))
 
 

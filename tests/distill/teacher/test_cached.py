@@ -5,9 +5,10 @@ import pytest
 from torch_processes import forkserver
 from training_processes import MANY, one_of_two
 
+from msdc.distill import fill_teacher_cache
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.run import Run
-from msdc.distill.teacher import CachedTeacher
+from msdc.distill.teacher import CachedTeacher, default_cache
 from msdc.errors import InputError, MsdcError
 from msdc.loading import load_encoder
 
@@ -105,3 +106,45 @@ def test_two_machines_without_a_common_folder_have_the_same_outputs(tiny_teacher
         calls = count_calls(alone, monkeypatch)
         np.testing.assert_array_equal(alone.vectors(MANY), np.load(tmp_path / f"{rank}-2.npy"))
         assert calls == [[]]
+
+
+def test_a_cache_is_filled_before_a_training(tiny_teacher, tmp_path, monkeypatch):
+    """By any iterable, in any order, once; a training with these settings computes nothing."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    lines = (text for text in TEXTS)
+    assert fill_teacher_cache(tiny_teacher, lines, max_length=20, precision="float32") == 3
+    assert fill_teacher_cache(tiny_teacher, TEXTS[::-1], max_length=20, precision="float32") == 0
+    assert fill_teacher_cache(tiny_teacher, [], precision="float32") == 0
+    teacher = CachedTeacher(load_encoder(tiny_teacher), default_cache(), 20)
+    calls = count_calls(teacher, monkeypatch)
+    np.testing.assert_allclose(teacher.vectors(TEXTS), teacher.encoder.encode(TEXTS), atol=1e-3)
+    assert calls == [[]]
+    # What is stored with other settings is apart.
+    settings = {"max_length": 20, "precision": "float32", "cache": tmp_path / "mine"}
+    assert fill_teacher_cache(tiny_teacher, TEXTS, **settings) == 3
+    assert fill_teacher_cache(tiny_teacher, TEXTS, **settings | {"max_length": 4}) == 3
+    with pytest.raises(InputError, match="one text; expected an iterable"):
+        fill_teacher_cache(tiny_teacher, "a text")
+    with pytest.raises(InputError, match="the value at index 1 is not a string"):
+        fill_teacher_cache(tiny_teacher, ["a text", None])
+
+
+def fill_part(folder, cache, part):
+    fill_teacher_cache(folder, part, max_length=20, precision="float32", cache=cache)
+
+
+def test_four_processes_fill_a_cache_without_gaps(tiny_teacher, tmp_path, monkeypatch):
+    texts = [f"the cat number {number}" for number in range(600)]
+    processes = [
+        forkserver().Process(target=fill_part, args=(tiny_teacher, tmp_path, texts[start:][:240]))
+        for start in range(0, 480, 120)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 4
+    teacher = CachedTeacher(load_encoder(tiny_teacher), tmp_path, 20)
+    calls = count_calls(teacher, monkeypatch)
+    assert np.isfinite(teacher.vectors(texts)).all()
+    assert calls == [[]]
