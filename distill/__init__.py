@@ -82,17 +82,7 @@ def fill_teacher_cache(
 ) -> int:
     """Compute a teacher's vectors of `texts` before a training, in any number of processes; returns how many were new.
 
-    Args:
-        model: the teacher, as in a recipe.
-        texts: texts as in the corpora.
-        max_length: that of the stage.
-        precision: that of the recipe.
-        prompted: texts begin with the stage's `teacher_prompts`.
-        cache: the folder in the recipe; None: the user's cache.
-
-    Raises:
-        InputError: no such model; something else than a text.
-        MsdcError: an output is not finite, or the disk is full; what was computed is stored.
+    The other arguments are those of the recipe; `prompted` texts begin with `teacher_prompts`.
     """
     from msdc.compress.loading import load_torch_encoder
     from msdc.distill import parallel

@@ -171,8 +171,7 @@ class Index(IndexFile):
 
         A document without an id gets one. Documents are written in blocks as they are encoded: those before an error or
         a kill stay. A missing number (NaN) is an error, or stored as null. `progress` gets the numbers of written and
-        of all documents (None: `rows` has no length) after each block; an error that it raises stops the rest. Returns
-        the number of documents.
+        all documents (or None) after each block; its errors stop. Returns the number of documents.
 
         Raises:
             InputError: a document without text, a value that JSON cannot hold, an id that exists.
