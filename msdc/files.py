@@ -173,8 +173,10 @@ def unfinished(target: Path, key: str) -> Iterator[BinaryIO]:
         try:
             yield file
         except Exception:
+            stack.close()  # Windows removes no open file
             path.unlink(missing_ok=True)
             raise
+        stack.close()
         path.unlink(missing_ok=True)
 
 
