@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -15,17 +17,20 @@ import numpy as np
 from msdc.command_options import json_option, quiet_option
 from msdc.distill.catalog import load_recipe
 from msdc.distill.data import Row
-from msdc.distill.data.corpora import TextSource, open_corpora, unread
+from msdc.distill.data.corpora import NLI_CLASSES, TextSource, open_corpora, unread
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
-from msdc.distill.data.tables import open_source_table, reading_lines, tables_folder
+from msdc.distill.data.tables import SourceTable, open_source_table, reading_lines, tables_folder
 from msdc.distill.recipe import KINDS, Corpus, parse
 from msdc.errors import InputError, printable
-from msdc.extras import installed
+from msdc.extras import installed, require
+from msdc.files import plain_name, staged_folder
+from msdc.text.duplicates import GrowingTexts, normalise
 from msdc.text.scored_pairs import ANY_SCORE, GOLD_RANGE, ScoredPairs, read_pairs
 from msdc.text.tabular import suffix_of
 from msdc.text.text_files import describe_text
 
 SHOWN = 70  # characters of an example
+WRITTEN_TOGETHER = 16_384  # rows
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,8 @@ class Part:
 
     `why` is how the language was found, `dropped` a list of the reason `why`, the number of `rows` and the first
     `lines`; `encoding` is how the file is written, where it is not plain UTF-8; `duplicates` are rows that an earlier
-    part, or row, has too; `warnings` are what is probably wrong with the text.
+    part, or row, has too, `near_duplicates` those left out of the file `written`; `warnings` are what is probably wrong
+    with the text.
     """
 
     name: str
@@ -46,9 +52,62 @@ class Part:
     dropped: list[dict[str, Any]] = field(default_factory=list)
     encoding: str = ""
     duplicates: int = 0
+    near_duplicates: int = 0
+    written: str = ""
     examples: list[list[str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     error: str = ""
+
+
+class CorpusWriter:
+    """Writes the rows of sources to `folder`, one parquet file each that training reads, without (near) duplicates."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self._texts, self._files = folder, GrowingTexts(), 0
+
+    def write(self, table: SourceTable, most: int | None) -> tuple[str, int]:
+        """The name of the file, empty if no row is left, and the number of rows that were left out."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        stem = plain_name(re.sub(r"\.[A-Za-z.0-9]+$", "", Path(table.source.name).name))
+        name, rows = f"{self._files:05}-{stem}.parquet", table.rows if most is None else min(most, table.rows)
+        self._files += 1
+        writer, written = None, 0
+        try:
+            for start in range(0, rows, WRITTEN_TOGETHER):
+                block = table.read(np.arange(start, min(rows, start + WRITTEN_TOGETHER)))
+                texts = ["\t".join((row.source, row.target, *row.negatives)) for row in block]
+                normal = [normalise(text) or text for text in texts]
+                cells = [_columns(row, table) for row, new in zip(block, self._texts.add(normal), strict=True) if new]
+                if cells:
+                    part = pa.Table.from_pylist(cells)
+                    writer = writer or pq.ParquetWriter(self.folder / name, part.schema)
+                    writer.write_table(part)
+                    written += len(cells)
+        finally:
+            if writer is not None:
+                writer.close()
+        return name if written else "", rows - written
+
+
+def _columns(row: Row, table: SourceTable) -> dict[str, Any]:
+    """The cells of a row by names that the readers of corpora know."""
+    corpus = table.source.corpus
+    if isinstance(row.label, tuple):
+        scores = {f"score_{number}": score for number, score in enumerate(row.label, 1)}
+        raise InputError(f"{table.source.name}: `write` has no columns for {', '.join(scores)}; omit `scores`")
+    if row.negatives:
+        names = ["negative"] if len(row.negatives) == 1 else [f"negative_{n + 1}" for n in range(len(row.negatives))]
+        return {"anchor": row.source, "positive": row.target, **dict(zip(names, row.negatives, strict=True))}
+    if row.label is not None:
+        if corpus.kind == "nli-pairs":
+            return {"label": NLI_CLASSES[int(row.label)], "premise": row.source, "hypothesis": row.target}
+        return {"sentence1": row.source, "sentence2": row.target, "score": float(row.label)}
+    if not row.target:
+        return {"text": row.source}
+    same = row.language == corpus.source
+    return {"source" if same else corpus.source: row.source, "target" if same else row.language: row.target}
 
 
 def _read_source(
@@ -58,6 +117,7 @@ def _read_source(
     most: int | None,
     seen_hashes: set[int],
     graded: Sequence[ScoredPairs] = (),
+    writer: CorpusWriter | None = None,
 ) -> Part:
     """Read a source into its table as training does, up to `most` rows; `seen_hashes` are hashes of all rows so far."""
     limit = min(filter(None, (most, source.corpus.limit)), default=None)
@@ -67,6 +127,7 @@ def _read_source(
     first: list[Row] = []
     hashes: list[int] = []
     warnings: list[str] = []
+    written, omitted = "", 0
     try:
         if installed("pyarrow"):
             table = open_source_table(source, folder)
@@ -82,6 +143,8 @@ def _read_source(
             warnings = checks.language_warnings(source.name, texts)
             for pairs in graded:
                 warnings += checks.overlap_warnings(pairs, "graded file", [table])
+            if writer is not None:
+                written, omitted = writer.write(table, limit)
         else:  # training cannot run here: the same rows, not kept
             for row in source.read():
                 first += [row] if len(first) < examples else []
@@ -94,10 +157,11 @@ def _read_source(
     seen_hashes.update(hashes)
     duplicates = rows - (len(seen_hashes) - before)
     return replace(part, rows=rows, all_rows=rows != most, dropped=dropped, duplicates=duplicates, examples=shown,
+                   near_duplicates=max(0, omitted - duplicates), written=written,
                    warnings=[line.removeprefix(f"{source.name}: ") for line in warnings])  # fmt: skip
 
 
-def _to_text(part: Part) -> str:
+def _to_text(part: Part, writes: bool = False) -> str:
     """The lines for a person."""
     lines = reading_lines(vars(part))
     if part.error and not part.rows:
@@ -107,7 +171,12 @@ def _to_text(part: Part) -> str:
     if part.encoding:
         lines.insert(1, f"  written as {part.encoding}")
     if part.duplicates:
-        lines.append(f"  {part.duplicates:,} rows are duplicates of earlier ones (kept)")
+        lines.append(f"  {part.duplicates:,} rows are duplicates of earlier ones ({'left out' if writes else 'kept'})")
+    if writes:
+        lines.append(
+            f"  {part.near_duplicates:,} rows are near earlier ones (left out); "
+            + (f"the others are in {part.written}" if part.written else "no row is left, no file is written")
+        )
     lines += [f"  warning: {line}" for line in part.warnings]
     for texts in part.examples:
         lines.append("  " + "  |  ".join(t if len(t) <= SHOWN else f"{t[: SHOWN - 1]}…" for t in texts))
@@ -145,12 +214,14 @@ def describe_corpus(
     examples: int = 3,
     data: Path | None = None,
     exclude: Sequence[str] = (),
+    writer: CorpusWriter | None = None,
 ) -> list[Part]:
     """What training would read from a file, a folder, or the corpora of a recipe (.yaml), with `examples` of rows.
 
     `settings` are the keys of a corpus, for a file that is no recipe; `rows` is the most to read of each part (None:
     all); `data` replaces `{data}` in a recipe; `exclude` are files as of a recipe's `exclude`, in addition to those.
-    Files of a folder or glob that are not read, and languages without text, are parts with an error.
+    `writer` writes the rows. Files of a folder or glob that are not read, and languages without text, are parts with
+    an error.
     """
     graded: list[ScoredPairs] = []
     corpora, excluded, folder = [parse(Corpus, {"path": file, **settings}, file)], tuple(exclude), tables_folder()
@@ -168,7 +239,7 @@ def describe_corpus(
     for corpus in corpora:
         try:
             sources = _open(corpus, exclusion)
-            parts += [_read_source(source, folder, examples, rows, seen_hashes, graded) for source in sources]
+            parts += [_read_source(source, folder, examples, rows, seen_hashes, graded, writer) for source in sources]
             parts += [Part(corpus.origin, error=error) for error in unread(corpus, sources)]
         except InputError as error:
             parts.append(Part(corpus.origin, error=str(error)))
@@ -187,6 +258,8 @@ def describe_corpus(
 @click.option("--examples", type=click.IntRange(min=0), default=3, show_default=True, help="Rows to show.")
 @click.option("--data", type=click.Path(path_type=Path), envvar="MSDC_DATA",
               help="Folder that replaces {data} in a recipe [env MSDC_DATA].")  # fmt: skip
+@click.option("--write", type=click.Path(path_type=Path), metavar="FOLDER",
+              help="Write the rows, without duplicates and near duplicates, to a new folder.")  # fmt: skip
 @json_option
 @click.pass_context
 @quiet_option
@@ -202,6 +275,7 @@ def command(
     rows: int | None,
     examples: int,
     data: Path | None,
+    write: Path | None,
     as_json: bool,
 ) -> None:
     """Show what training would read from FILE...: files, folders, or the corpora of a recipe (FILE.yaml).
@@ -218,12 +292,17 @@ def command(
         "columns": tuple(numbers) if len(numbers) == len(names) else tuple(names),
         "header": header,
     }
-    readings = [
-        reading
-        for file in files
-        for reading in describe_corpus(file, settings, rows=rows, examples=examples, data=data, exclude=exclude)
-    ]
+    described = partial(describe_corpus, rows=rows, examples=examples, data=data, exclude=exclude)
+    if write is None:
+        readings = [reading for file in files for reading in described(file, settings)]
+    else:
+        require("pyarrow", "`write`")
+        with staged_folder(write) as folder:
+            writer = CorpusWriter(folder)
+            readings = [reading for file in files for reading in described(file, settings, writer=writer)]
+            if error := next((reading.error for reading in readings if reading.error), ""):
+                raise InputError(f"{error}; nothing was written")
     shown = json.dumps([asdict(reading) for reading in readings], ensure_ascii=False)
-    click.echo(shown if as_json else "\n".join(map(_to_text, readings)))
+    click.echo(shown if as_json else "\n".join(_to_text(reading, write is not None) for reading in readings))
     if any(reading.error for reading in readings):
         context.exit(InputError.exit_code)

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from msdc.distill.catalog import recipe_facts
+from msdc.distill.data.checks import repeated
 from msdc.distill.data.corpora import TextSource, is_here, open_corpora
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
 from msdc.distill.data.tables import stored_about, tables_folder
+from msdc.distill.data.text import Order, table_shares
 from msdc.distill.recipe import Corpus, Recipe, StagePlan
 from msdc.text.tabular import JSON_LINES, suffix_of
 from msdc.text.text_files import unpacked
@@ -39,9 +41,7 @@ def dry_run(recipe: Recipe) -> Plan:
     return {
         "name": recipe.name, "facts": recipe_facts(recipe), "differs": list(recipe.differs), "needs": needs,
         "sources": counted[recipe.corpora],
-        "stages": [
-            {"name": plan.stage.name, "steps": count_steps(plan, counted[plan.corpora])} for plan in recipe.plans
-        ],
+        "stages": [_stage(plan, counted[plan.corpora]) for plan in recipe.plans],
     }  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def plan_text(plan: Plan) -> str:
     lines.append("stages")
     for stage in plan["stages"]:
         steps = "steps unknown" if stage["steps"] is None else f"{stage['steps']} steps"
-        lines.append(f"  {stage['name']}: {steps}")
+        lines += [f"  {stage['name']}: {steps}", *(f"    warning: {line}" for line in stage["warnings"])]
     return "\n".join([*lines, *(f"needs {name}" for name in plan["needs"])])
 
 
@@ -69,14 +69,16 @@ def _count(recipe: Recipe, corpora: tuple[Corpus, ...], excluded: Exclusion | No
     most = COUNTED_ROWS // max(1, sum(len(open_corpora((corpus,), languages=recipe.languages)) for corpus in here))
     for corpus in corpora:
         if corpus not in here:
-            plans.append({"name": corpus.origin, "language": ", ".join(corpus.languages), "rows": None, "dropped": []})
+            plans.append({"name": corpus.origin, "language": ", ".join(corpus.languages), "rows": None, "dropped": [],
+                          "weight": corpus.weight})  # fmt: skip
             continue
         for source in open_corpora((corpus,), excluded, recipe.languages):
             about = stored_about(source, tables_folder(recipe))
             rows = _rows(source, most) if about is None else about["rows"]
             dropped = source.drops() if about is None else about["dropped"]
             rows *= max(1, len(corpus.word_by_word))
-            plans.append({"name": source.name, "language": source.language, "rows": rows, "dropped": dropped})
+            plans.append({"name": source.name, "language": source.language, "rows": rows, "dropped": dropped,
+                          "weight": corpus.weight})  # fmt: skip
     return plans
 
 
@@ -93,6 +95,27 @@ def _rows(source: TextSource, most: int) -> int:
     return min(round(lines * usable), source.corpus.limit or lines)
 
 
+def _stage(plan: StagePlan, counted: Sequence[Plan]) -> Plan:
+    """The steps of a stage, and the parts that it reads many times."""
+    stage, steps, warnings = plan.stage, count_steps(plan, counted), list[str]()
+    rows = [count["rows"] for count in counted]
+    if steps is not None and rows and None not in rows:
+        languages = [count["language"] for count in counted]
+        rows = [round(_trained_share(plan, counted) * count) for count in rows]
+        shares = table_shares([count["weight"] for count in counted], languages, rows, stage.balance)
+        names = [Path(count["name"]).name for count in counted]
+        warnings = repeated(stage, Order(rows, 0, shares), names, languages, steps)
+    return {"name": stage.name, "steps": steps, "warnings": warnings}
+
+
+def _trained_share(plan: StagePlan, counted: Sequence[Plan]) -> float:
+    """The share of all rows that is sampled and not held out."""
+    languages: Counter[str] = Counter()
+    for count in counted:
+        languages[count["language"]] += count["rows"]
+    return (1 - plan.heldout.enough(languages).share) * plan.sample
+
+
 def count_steps(plan: StagePlan, counted: Sequence[Plan]) -> int | None:
     """About how many steps a stage has; None if its text must be downloaded, or batches are cut by tokens."""
     stage = plan.stage
@@ -102,8 +125,4 @@ def count_steps(plan: StagePlan, counted: Sequence[Plan]) -> int | None:
     if None in rows or stage.batch_tokens is not None:
         return None
     # An epoch has as many rows as all sources together, whatever the balance.
-    languages: Counter[str] = Counter()
-    for count in counted:
-        languages[count["language"]] += count["rows"]
-    share = (1 - plan.heldout.enough(languages).share) * plan.sample
-    return max(1, round(stage.epochs * share * sum(rows) / (stage.batch * stage.accumulate)))
+    return max(1, round(stage.epochs * _trained_share(plan, counted) * sum(rows) / (stage.batch * stage.accumulate)))

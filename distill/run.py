@@ -483,7 +483,8 @@ class Run:
                 say(f"{label}: {line}")
             elif self.rank == 0:
                 warn(f"stage {stage.name}: {line}")
-        for line in [*untrained_parts(stage, text), *repeated(stage, text, steps)] if self.rank == 0 else ():
+        often = repeated(stage, text.order, [table.about["name"] for table in text.tables], text.languages(), steps)
+        for line in [*untrained_parts(stage, text), *often] if self.rank == 0 else ():
             warn(line)
         last = number == len(recipe.stages) - 1
         numbers = trainer.run(self.resume, keep_end=self.extendable and last)

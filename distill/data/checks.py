@@ -17,7 +17,7 @@ import numpy as np
 from msdc.compress.vocabulary.trim import LANGUAGES, Alphabet
 from msdc.distill.data import Row
 from msdc.distill.data.tables import SourceTable
-from msdc.distill.data.text import StageText
+from msdc.distill.data.text import Order, StageText
 from msdc.distill.recipe import Stage
 from msdc.errors import InputError
 from msdc.text.quickstart import parallel_table
@@ -193,22 +193,21 @@ def untrained_parts(stage: Stage, text: StageText) -> list[str]:
     return warnings
 
 
-def repeated(stage: Stage, text: StageText, steps: int) -> list[str]:
+def repeated(stage: Stage, order: Order, names: Sequence[str], languages: Sequence[str], steps: int) -> list[str]:
     """Tables that a stage of `steps` reads many times: by its balance, or because they are small."""
-    order = text.order
     if stage.batch_tokens is not None:
         return []
     epochs = steps * min(stage.batch, order.epoch_rows) * stage.accumulate / max(1, order.epoch_rows)
     often = MANY_PASSES if stage.steps is not None else max(MANY_PASSES, 5 * stage.epochs)
     passes_N = np.where(order.rows > 0, epochs * order.blocks / np.maximum(order.blocks_per_table, 1), 0.0)
-    parts = [(passes, table) for passes, table in zip(passes_N.tolist(), text.tables, strict=True) if passes >= often]
-    if not parts:
+    tables = np.flatnonzero(passes_N >= often)
+    if not len(tables):
         return []
-    passes, table = max(parts, key=lambda part: part[0])
-    others = f", and {len(parts) - 1} other parts {MANY_PASSES} times or more" if len(parts) > 1 else ""
+    most = tables[passes_N[tables].argmax()]
+    others = f", and {len(tables) - 1} other parts {MANY_PASSES} times or more" if len(tables) > 1 else ""
     return [
-        f"stage {stage.name}: the {len(text.training_rows[text.tables.index(table)]):,} rows of {table.about['name']} "
-        f"[{table.source.language}] are read {passes:.0f} times{others} (balance: {stage.balance})"
+        f"stage {stage.name}: the {order.rows[most]:,} rows of {names[most]} [{languages[most]}] are read "
+        f"{passes_N[most]:.0f} times{others} (balance: {stage.balance})"
     ]
 
 

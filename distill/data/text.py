@@ -24,21 +24,21 @@ from msdc.errors import InputError
 BLOCK, CHUNK = 64, 256  # rows, blocks
 
 
-def table_shares(tables: Sequence[SourceTable], rows: Sequence[int], balance: str) -> np.ndarray | None:
-    """The share of each table in an epoch [N]; None: each row once.
+def table_shares(
+    weights: Sequence[float], languages: Sequence[str], rows: Sequence[int], balance: str
+) -> np.ndarray | None:
+    """The share of each table in an epoch [N], by the weight of its corpus, its language and size; None: each row once.
 
     `proportional` follows size, `equal` gives each language the same and `sources` each source (small sets repeat:
     Reimers and Gurevych 2020), `root` follows the square root of a language's size. `weight` of a corpus multiplies its
     size.
     """
-    weights = np.array([table.source.corpus.weight for table in tables])
-    if balance == "proportional" and len(set(weights.tolist())) == 1:
+    if balance == "proportional" and len(set(weights)) == 1:
         return None
     if balance == "sources":
-        return weights / weights.sum()
-    size = np.maximum(np.asarray(rows, float), 1.0) * weights
+        return np.asarray(weights, float) / sum(weights)
+    size = np.maximum(np.asarray(rows, float), 1.0) * np.asarray(weights, float)
     power = {"proportional": 1.0, "root": 0.5, "equal": 0.0}[balance]
-    languages = [table.source.language for table in tables]
     total = {code: sum(z for z, c in zip(size, languages, strict=True) if c == code) for code in set(languages)}
     raised = np.array([z / total[c] * total[c] ** power for z, c in zip(size, languages, strict=True)])
     return raised / raised.sum()
@@ -134,11 +134,16 @@ class StageText:
             raise InputError("the corpora have no sentences for training besides the held-out ones")
         return rows
 
+    def languages(self) -> list[str]:
+        """The language of each table."""
+        return [table.source.language for table in self.tables]
+
     @cached_property
     def order(self) -> Order:
         """The order of the rows to train on."""
         counts = [len(rows) for rows in self.training_rows]
-        return Order(counts, self.seed, table_shares(self.tables, counts, self.balance))
+        weights = [table.source.corpus.weight for table in self.tables]
+        return Order(counts, self.seed, table_shares(weights, self.languages(), counts, self.balance))
 
     def untrained_rows(self) -> int:
         """Rows of the sample that are not trained: they have a text of a held-out pair, in another order or pair."""

@@ -92,17 +92,18 @@ class NearIndex:
         self._bands: list[tuple[np.ndarray, np.ndarray]] = []
         if self.texts:
             for keys_N in self._band_keys(self.texts):
-                order_N = np.argsort(keys_N, kind="stable")
+                order_N = np.argsort(keys_N, kind="stable").astype(np.uint32)
                 self._bands.append((keys_N[order_N], order_N))
 
     def _band_keys(self, texts: Sequence[str]) -> np.ndarray:
-        """One key per band and text, uint64 [BANDS, N]; equal where all ROWS minima are equal."""
+        """One key per band and text, uint32 [BANDS, N]; equal where all ROWS minima are equal."""
         hashes_G, starts_N = _grams(texts)
         keys = np.zeros((BANDS, len(texts)), dtype=np.uint64)
         for order, (factor, shift) in enumerate(zip(self._factors_P, self._shifts_P, strict=True)):
             least_N = np.minimum.reduceat(hashes_G * factor + shift, starts_N)
             keys[order // ROWS] = _mixed(keys[order // ROWS] + least_N.astype(np.uint64))
-        return keys
+        # Half of each key saves half of the memory; candidates are confirmed.
+        return (keys >> np.uint64(32)).astype(np.uint32)
 
     def _candidates(self, texts: Sequence[str]) -> list[tuple[int, int]]:
         """(position in `texts`, position in the index) of all pairs that share a band."""
@@ -129,3 +130,52 @@ class NearIndex:
             if similarity >= self.near:
                 out[first].append((self.texts[second], similarity))
         return out
+
+    def forget(self) -> None:
+        """Free the shingles of candidates, which `matches` keeps for its next call."""
+        self._parts.clear()
+
+    def extend(self, other: NearIndex) -> None:
+        """Add the texts of `other` behind these; `other` is empty afterwards."""
+        offset = np.uint32(len(self.texts))
+        self.texts += other.texts
+        self._parts.clear()
+        for number, (keys_N, order_N) in enumerate(self._bands):
+            more_keys_N, more_order_N = other._bands.pop(0)  # band by band: a copy of all of them would be large
+            keys_N = np.concatenate([keys_N, more_keys_N])
+            order = np.argsort(keys_N, kind="stable")
+            self._bands[number] = keys_N[order], np.concatenate([order_N, more_order_N + offset])[order]
+        other.texts = []
+
+
+class GrowingTexts:
+    """Texts of which none is near an earlier one: indexes of growing sizes, up to 1 KB per text."""
+
+    def __init__(self, near: float = NEAR) -> None:
+        self.near = near
+        self._parts: list[NearIndex] = []
+
+    def add(self, texts: Sequence[str]) -> list[bool]:
+        """Add those of `texts` (in normal form) that are not near an added one; returns which.
+
+        An empty normal form (punctuation alone) is near no other.
+        """
+        is_new = [True] * len(texts)
+        for part in self._parts:
+            numbers = [number for number, text in enumerate(texts) if text and is_new[number]]
+            for number, matches in zip(numbers, part.matches([texts[number] for number in numbers]), strict=True):
+                is_new[number] = not matches
+            part.forget()
+        added: dict[str, bool] = {}  # whether a text is new, until it is met
+        distinct = list(dict.fromkeys(text for number, text in enumerate(texts) if text and is_new[number]))
+        for text, matches in zip(distinct, NearIndex(distinct, self.near).matches(distinct), strict=True):
+            added[text] = not any(added.get(other, False) for other, _ in matches)
+        part = NearIndex([text for text, is_first in added.items() if is_first], self.near)
+        while self._parts and len(self._parts[-1].texts) < 2 * len(part.texts):
+            self._parts[-1].extend(part)
+            part = self._parts.pop()
+        self._parts += [part] if part.texts else []
+        for number, text in enumerate(texts):
+            if text and is_new[number]:
+                is_new[number], added[text] = added[text], False
+        return is_new

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 
 import pytest
 import tiny_models
@@ -143,6 +144,26 @@ def test_a_dry_run_counts_and_trains_nothing(tiny_tree, tmp_path, nothing_happen
     assert stages["two"] == 6
     assert plan["facts"]["stages.two.objective"] == "embedding_alignment"
     assert plan["needs"] == []
+
+
+@pytest.mark.parametrize("epochs", [None, 1.0])
+def test_a_dry_run_states_what_balancing_repeats(tiny_tree, tmp_path, epochs):
+    """A small language next to a large one; the run itself warns of the same number."""
+    for name, rows in (("small.en-de", 64), ("large.en-es", 6400)):
+        (tmp_path / f"{name}.tsv").write_text("".join(f"few {n}\tsatz {n}\n" for n in range(rows)))
+    length = {"epochs": 1.0, "steps": None} if epochs else {"steps": 400}
+    tree = tiny_tree | {"corpora": [{"path": f"{tmp_path}/*.tsv"}], "heldout": {"share": 1e-6}}
+    tree["stages"][0] |= {"balance": "equal", "batch": 64, **length}
+    plan = dry_run(parse_recipe(tree, "tiny"))
+    (warning,) = plan["stages"][0]["warnings"]
+    passes = (6464 if epochs else 400 * 64) / 2 / 64
+    match = re.search(r"the (\d+) rows of small.en-de.tsv \[de\] are read (\d+) times", warning)
+    assert match is not None, warning
+    assert 55 <= int(match[1]) <= 64
+    assert int(match[2]) == pytest.approx(passes, rel=0.1)
+    assert f"    warning: {warning}" in plan_text(plan)
+    tree["stages"][0]["balance"] = "proportional"
+    assert dry_run(parse_recipe(tree, "tiny"))["stages"][0]["warnings"] == []
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])

@@ -112,11 +112,15 @@ def test_a_small_set_that_is_read_many_times_is_named(tmp_path):
     large = table_of(tmp_path, [(f"many {n}", f"viel {n}") for n in range(6400)], "large.tsv", languages=("es",))
     text = StageText([small, large], 1, HeldOut(share=1e-6), "equal")
     stage = Stage(name="s", objective="multilingual_mse", balance="equal", batch=64, steps=400)
-    (line,) = repeated(stage, text, 400)
+
+    def often(stage, text):
+        return repeated(stage, text.order, [table.about["name"] for table in text.tables], text.languages(), 400)
+
+    (line,) = often(stage, text)
     epochs = 400 * 64 / text.order.epoch_rows
     drawn = sum(len(rows.get(0, ())) for rows in (text.order.chunk(0, n) for n in range(text.order.chunks)))
     assert f"the 64 rows of small.tsv [de] are read {epochs * drawn / 64:.0f} times" in line
-    assert repeated(stage.model_copy(update={"balance": "root"}), StageText([large], 1, HeldOut(share=1e-6)), 400) == []
+    assert often(stage.model_copy(update={"balance": "root"}), StageText([large], 1, HeldOut(share=1e-6))) == []
 
 
 def test_development_and_report_pairs_inside_the_text_are_counted(tiny_tree, tmp_path, capsys):

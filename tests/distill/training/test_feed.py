@@ -107,16 +107,17 @@ def test_balance(tmp_path, tokenizer, balance, share):
     counts = Counter(code for batch in epoch_of(feed_of(text, tokenizer)) for code in batch.languages)
     assert counts["nl"] / sum(counts.values()) == pytest.approx(share, abs=0.03)
     assert sum(counts.values()) == pytest.approx(sum(map(len, text.training_rows)), rel=0.03)
-    corpus_shares = table_shares(text.tables, [len(rows) for rows in text.training_rows], balance)
+    corpus_shares = table_shares([1.0] * 3, text.languages(), list(map(len, text.training_rows)), balance)
     assert (corpus_shares is None) == (balance == "proportional")
 
 
 def test_weights_of_corpora_count(tmp_path):
     write(tmp_path, a_de=900, b_nl=900)
     first, second = (Corpus(path=str(tmp_path / name), weight=w) for name, w in (("a*.tsv", 3.0), ("b*.tsv", 1.0)))
-    tables = [open_source_table(source) for source in open_corpora((first, second))]
-    np.testing.assert_allclose(table_shares(tables, [900, 900], "proportional"), [0.75, 0.25])
-    np.testing.assert_allclose(table_shares(tables, [900, 100], "sources"), [0.75, 0.25])
+    sources = open_corpora((first, second))
+    weights, languages = [s.corpus.weight for s in sources], [s.language for s in sources]
+    np.testing.assert_allclose(table_shares(weights, languages, [900, 900], "proportional"), [0.75, 0.25])
+    np.testing.assert_allclose(table_shares(weights, languages, [900, 100], "sources"), [0.75, 0.25])
 
 
 @pytest.mark.parametrize("tokens", [None, 64, 1000])
