@@ -3,7 +3,7 @@
 Per figure the earlier values, one per run (of samples their median), are taken as a sample of a log-normal
 distribution, and the new value is compared with the two-sided 99 % prediction interval of one more value:
 exp(m +- t s sqrt(1 + 1/n)), with mean m and standard deviation s of n logarithms and the quantile t of Student's
-distribution with n - 1 degrees of freedom. What lies inside is noise, whatever the samples of the new run say.
+distribution with n - 1 degrees of freedom. A value inside it is noise, whatever the samples of the new run are.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ STRAINED = "of a hot, throttled or saving phone"
 
 @dataclass(frozen=True)
 class PastRuns:
-    """The runs of many earlier results, and how many files beside them are no results."""
+    """The runs of many earlier results, and the number of other files in their folder."""
 
     runs: tuple[DeviceRun, ...]
     other_files: int = 0
@@ -109,7 +109,7 @@ def left_out(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def prediction_interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Geometric mean of positive `values`, and the bounds between which one more lies with `CONFIDENCE`."""
+    """Geometric mean of positive `values`, and the prediction interval of another value with `CONFIDENCE`."""
     require("scipy", "the spread of earlier runs")
     from scipy.stats import t
 
@@ -120,7 +120,7 @@ def prediction_interval(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def _other_terms(run: DeviceRun, new: DeviceRun, among: Sequence[DeviceRun]) -> str:
-    """In what `run` was measured otherwise than `new`, in words after a number of runs; empty where it was not."""
+    """How the conditions of `run` differ from those of `new`, in words after a number of runs; empty if equal."""
     terms = {
         "on other devices": (device_key(run, among), device_key(new, among)),
         "of other models": (run.artifact.bundle, new.artifact.bundle),

@@ -101,7 +101,8 @@ def _stage(plan: StagePlan, counted: Sequence[Plan]) -> Plan:
     rows = [count["rows"] for count in counted]
     if steps is not None and rows and None not in rows:
         languages = [count["language"] for count in counted]
-        rows = [round(_trained_share(plan, counted) * count) for count in rows]
+        share = _trained_share(plan, counted)
+        rows = [round(share * count) for count in rows]
         shares = table_shares([count["weight"] for count in counted], languages, rows, stage.balance)
         names = [Path(count["name"]).name for count in counted]
         warnings = repeated(stage, Order(rows, 0, shares), names, languages, steps)

@@ -101,7 +101,9 @@ def comparison(data: ReportData) -> ReportSection | None:
         if spans:
             caption = "Change of the median; lines: 95 % block-bootstrap interval."
             if device_comparison.past:
-                caption = f"Change from the mean of {device_comparison.past} earlier runs; lines: where one more lies."
+                caption = (
+                    f"Change from the mean of {device_comparison.past} earlier runs; lines: the prediction interval."
+                )
             figures.append(charts.dots(device_comparison.where, spans, caption, percent=True))
         notes += [f"{device_comparison.where}: {note}." for note in device_comparison.notes]
     alone = [device_comparison for device_comparison in data.comparisons if device_comparison.missing]
@@ -115,7 +117,7 @@ def comparison(data: ReportData) -> ReportSection | None:
     if any(device_comparison.past for device_comparison in shared):
         notes.append(
             "Earlier runs (99 %): prediction interval of one more run, by Student's t of the logarithms of their "
-            "medians. What lies inside is noise."
+            "medians. A value inside it is noise."
         )
     if not same and not all(device_comparison.past for device_comparison in shared):
         notes.append(

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 
-from msdc.encoders.folder import SHIPPED, is_reserved
+from msdc.encoders.folder import BUNDLE_FILE, DEFAULTS_FILE, SHIPPED, is_reserved
 from msdc.errors import InputError
 from msdc.extras import require
 from msdc.files import (
@@ -321,8 +321,8 @@ def encode_to_file(
             raise FileExistsError(target)
         with atomic_path(target) as temporary, open(temporary, "wb") as file:
             encoded = encode_stream(model, texts.blocks, Finished(finished))
-            shown = track(encoded, "texts encoded", size=lambda block: len(block[0].texts))
-            return WRITERS[target.suffix](file, shown, description.dtype, width, note, texts.schema)
+            tracked = track(encoded, "texts encoded", size=lambda block: len(block[0].texts))
+            return WRITERS[target.suffix](file, tracked, description.dtype, width, note, texts.schema)
 
 
 # --- many files -------------------------------------------------------------------------------------------------------
@@ -333,7 +333,7 @@ def is_text_pattern(word: str) -> bool:
     path = Path(word).expanduser()
     if is_reserved(word) and SHIPPED.is_dir():
         return False
-    names = ("config.json", "modules.json", "bundle.json", "config_sentence_transformers.json")
+    names = ("config.json", "modules.json", BUNDLE_FILE, DEFAULTS_FILE)
     return (
         glob.has_magic(word) or path.is_file() or (path.is_dir() and not any((path / name).is_file() for name in names))
     )

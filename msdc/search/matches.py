@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from unicodedata import normalize
 
-from msdc.search.words import LETTERS, SPELLED, fold_table, numbers_in, spellings, terms_of
+from msdc.search.numbers import written_numbers
+from msdc.search.words import LETTERS, SPELLED, fold_table, spellings, terms_of
 
 Span = tuple[int, int]  # first character, one past the last
 SYLLABLE = re.compile("([\u1100-\u1112][\u1161-\u1175][\u11a8-\u11c2]?|[\uac00-\ud7a3][\u11a8-\u11c2])")
@@ -62,7 +63,7 @@ def _tokens(text: str) -> tuple[list[_Token], list[_Token]]:
             tokens.append(_Token((pair,), origins[first], end_of(last if following is None else following[2])))
     numbers = [
         _Token((number.joined,), origins[words[number.first].start()], end_of(words[number.last].end() - 1))
-        for number in numbers_in(folded)
+        for number in written_numbers(folded, words)
     ]
     return tokens, numbers
 

@@ -6,7 +6,7 @@ Works on folded text (words.py), in which blanks and digits of every kind are AS
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 Span = tuple[int, int]  # first character, one past the last
@@ -33,11 +33,14 @@ class _Row(NamedTuple):
     has_blank: list[bool]
 
 
-def written_numbers(folded: str, words: Sequence[Span]) -> Iterator[WrittenNumber]:
+def written_numbers(folded: str, matches: Iterable[re.Match[str]]) -> Iterator[WrittenNumber]:
     """The numbers in several groups in a folded text that has these words, in order.
 
-    A row of groups is one number, unless it is too long, and so is each of its parts between blanks.
+    A row of groups is a single number, unless it is too long, and so is each of its parts between blanks.
     """
+    if not MAY_JOIN.search(folded):
+        return
+    words = [match.span() for match in matches]
     row, before = _Row([], []), 0
     for number, (start, end) in enumerate(words):
         kind = _kind(folded, start, end)

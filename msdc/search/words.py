@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from unicodedata import normalize
 
-from msdc.search.numbers import MAY_JOIN, WrittenNumber, written_numbers
+from msdc.search.numbers import written_numbers
 
 TABLE = Path(__file__).with_name("word_table.h")  # the native core has a link to it, which an export copies
 BREAK, WORD, UNSPACED, MARK, SYMBOL, REGION = range(6)  # classes of characters
@@ -139,12 +139,6 @@ def spellings(chunk: str, terms: list[str]) -> _Spellings:
     )
 
 
-def numbers_in(folded: str) -> Iterator[WrittenNumber]:
-    """The numbers in several groups in a folded text."""
-    if MAY_JOIN.search(folded):
-        yield from written_numbers(folded, [match.span() for match in fold_table().words.finditer(folded)])
-
-
 def index_words(text: str) -> str:
     """What an index stores of a text: its words, with blanks between; without blanks in the text, its pairs of letters.
 
@@ -158,7 +152,8 @@ def index_words(text: str) -> str:
             umlauts, joined, parts = spellings(chunk, terms_of(chunk))
             others |= dict.fromkeys(word for word in (*umlauts, *joined) if word not in stored)
             others |= dict.fromkeys(parts.values())
-    others |= dict.fromkeys(number.joined for number in numbers_in(folded) if number.joined not in stored)
+    numbers = written_numbers(folded, fold_table().words.finditer(folded))
+    others |= dict.fromkeys(number.joined for number in numbers if number.joined not in stored)
     return " ".join((*terms, *others))
 
 
@@ -267,14 +262,14 @@ class _Numbers(NamedTuple):
         return _either(*forms, *self.complete, *self.typed) if self.typed else None
 
 
-def _add_chunk(chunk: str, typing: bool, shortest: int, numbers: Sequence[_Numbers], into: _Forms) -> None:
+def _add_chunk(chunk: str, typing: bool, shortest: int, remaining: Iterator[_Numbers], into: _Forms) -> None:
     """The words of a chunk, and if it is a code the phrase of them.
 
-    `typing`: its last word may go on; `shortest`: letters of a word that may be a common one; `numbers`: of each
-    word.
+    `typing`: its last word may go on; `shortest`: letters of a word that may be a common one; `remaining`: the numbers
+    of each word, here and in the chunks behind.
     """
     words = list(_words(chunk))
-    terms = terms_of(chunk)
+    terms, numbers = _terms(words), [*itertools.islice(remaining, len(words))]
     umlauts, joined, parts = spellings(chunk, terms)
     _, last_letters = words[-1]
     is_code = bool(CODE.search(chunk)) and len(terms) > 1 and all(len(letters) < 2 for _, letters in words)
@@ -301,8 +296,8 @@ def _add_chunk(chunk: str, typing: bool, shortest: int, numbers: Sequence[_Numbe
 
 def _numbers(content: str, word_count: int, typing: bool) -> list[_Numbers]:
     """The written numbers of each word of a text."""
-    numbers = [_Numbers([], []) for _ in range(word_count)]
-    for number in numbers_in(content.translate(fold_table().folds)):
+    numbers, folded = [_Numbers([], []) for _ in range(word_count)], content.translate(fold_table().folds)
+    for number in written_numbers(folded, fold_table().words.finditer(folded)):
         goes_on = typing and number.last == word_count - 1
         for word in numbers[number.first : number.last + 1]:
             word.complete.append(f'"{number.joined}"')
@@ -326,7 +321,8 @@ def parse_query(query: str, syntax: Syntax = "operators") -> str:
     forms, quoted, without = _Forms(), list[str](), list[str]()
     shortest = 1 if sum(len(segment.text.split()) for segment in positive) >= SENTENCE_WORDS else 2
     for number, (content, kind) in enumerate(segments):
-        terms, runs = terms_of(content), list(_words(content))
+        runs = list(_words(content))
+        terms = _terms(runs)
         letters = runs[-1][1] if runs else []
         if kind == "without":
             without.append(_phrase(terms, letters))
@@ -334,11 +330,9 @@ def parse_query(query: str, syntax: Syntax = "operators") -> str:
         chunks = [chunk for chunk in content.split() if terms_of(chunk)]
         is_end = kind == "words" and number == len(segments) - 1 and bool(chunks) and content.endswith(chunks[-1])
         typing = is_end and _may_go_on(chunks[-1])
-        numbers = _numbers(content, len(runs), typing)
+        numbers = iter(_numbers(content, len(runs), typing))
         for position, chunk in enumerate(chunks, 1):
-            count = len(list(_words(chunk)))
-            _add_chunk(chunk, typing and position == len(chunks), shortest, numbers[:count], forms)
-            numbers = numbers[count:]
+            _add_chunk(chunk, typing and position == len(chunks), shortest, numbers, forms)
         if kind == "quoted":
             quoted.append(_phrase(terms, letters))
             forms.add(quoted[-1])

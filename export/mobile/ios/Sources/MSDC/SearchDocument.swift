@@ -54,29 +54,24 @@ public enum Filter: Sendable, ExpressibleByStringLiteral, ExpressibleByIntegerLi
 
   // A filter of msdc_index_search: [[column, [alternative, ...], excluded], {"or": [filter, ...]}, {"not": [filter]}, ...].
   static func conditions(_ filter: [String: Filter]) throws -> [Any] {
-    try filter.flatMap { name, required -> [Any] in
-      switch required {
-      case .any(let filters): return [["or": try filters.map(conditions)]]
-      case .all(let filters): return try filters.flatMap(conditions)
-      case .none(let excluded): return [["not": [try conditions(excluded)]]]
-      default: return [try required.condition(name)]
-      }
-    }
+    try filter.flatMap { try $0.value.conditions($0.key) }
   }
 
-  private func condition(_ name: String) throws -> [Any] {
+  private func conditions(_ name: String) throws -> [Any] {
     switch self {
-    case .any, .all, .none: return []  // they combine conditions
-    case .oneOf(let texts): return [name, texts, 0]
-    case .noneOf(let texts): return [name, texts, 1]
+    case .any(let filters): return [["or": try filters.map(Filter.conditions)]]
+    case .all(let filters): return try filters.flatMap(Filter.conditions)
+    case .none(let excluded): return [["not": [try Filter.conditions(excluded)]]]
+    case .oneOf(let texts): return [[name, texts, 0] as [Any]]
+    case .noneOf(let texts): return [[name, texts, 1] as [Any]]
     case .between(let least, let most):
       guard [least, most].allSatisfy({ $0?.isFinite ?? true }) else {
         throw EncoderError.badArgument("filter \(name): a number that JSON cannot hold")
       }
-      return [name, [[least ?? NSNull(), most ?? NSNull()] as [Any]], 0]
-    case .range(let least, let most): return [name, [[least ?? NSNull(), most ?? NSNull()] as [Any]], 0]
-    case .missing: return [name, [NSNull()], 0]
-    case .present: return [name, [NSNull()], 1]
+      return [[name, [[least ?? NSNull(), most ?? NSNull()] as [Any]], 0] as [Any]]
+    case .range(let least, let most): return [[name, [[least ?? NSNull(), most ?? NSNull()] as [Any]], 0] as [Any]]
+    case .missing: return [[name, [NSNull()], 0] as [Any]]
+    case .present: return [[name, [NSNull()], 1] as [Any]]
     }
   }
 }
