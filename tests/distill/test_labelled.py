@@ -156,7 +156,7 @@ def test_a_meta_teacher_is_trained_and_then_teaches(files, tiny_teacher):
     assert abs(meta - before).max() > 1e-3
     assert (load_encoder(tiny_teacher).encode(["A dog runs."]) == before).all()
     # What the student learned from are the meta-teacher's vectors: the store has them under its fingerprint only.
-    stored = [path.parent.name for path in (files / "outputs").rglob("*.keys")]
+    stored = [path.parent.name for path in (files / "outputs").rglob("vectors")]
     assert stored
     assert all(name.startswith(load_encoder(done.assistant).fingerprint()[:32]) for name in stored)
 

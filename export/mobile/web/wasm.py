@@ -89,6 +89,8 @@ def core_wasm(name: str) -> Path:
     for path in sorted((*files, CORE / "CMakeLists.txt", Path(__file__))):
         digest.update(path.read_bytes())
     target = user_cache() / "core-wasm" / digest.hexdigest()[:12]
+    if _is_intact(target):
+        return target / name
     with locked(target.with_suffix(".lock")):
         if not _is_intact(target):
             say(f"build {' and '.join(CALLS)} with zig {ZIG_VERSION}: about 2 minutes, once")

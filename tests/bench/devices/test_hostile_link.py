@@ -25,6 +25,7 @@ from msdc.bench.report.page import build_report, write_report
 from msdc.bench.result import BenchFile
 from msdc.errors import MsdcError, printable
 from msdc.export.golden import encode_vectors, read_golden
+from msdc.export.mobile.web.wasm import TOKENIZER, core_wasm
 
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 
@@ -356,6 +357,7 @@ def test_nothing_is_written_and_nothing_logged(onnxruntime_web, capfd):
     """A run with TLS, right and wrong requests: only the certificate's folder is written, and gone before the link."""
     bundle = tiny_bundle()
     answer = phone_answer(bundle, SETTINGS)
+    core_wasm(TOKENIZER)  # built once in a checkout
     sys.addaudithook(Opened.hear)  # stays, and does nothing after this test
     capfd.readouterr()
     Opened.names = []

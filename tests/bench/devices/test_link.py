@@ -253,7 +253,7 @@ def test_a_phone_answers_and_its_record_is_complete(onnxruntime_web):
         assert (gzip.decompress(body) if headers.get("Content-Encoding") == "gzip" else body) == plain_body
         sent[name] = len(body)
     assert sum(sent.values()) == pytest.approx(about["bytes"], abs=1000)
-    assert sum(sent[name] for name in page) < 30_000
+    assert sum(sent[name] for name in page) < 80_000  # the core's tokenizers are 45 kB of it
     battery = {"percent": 80, "charging": True}
     answer = phone_answer(tiny_bundle(), SETTINGS, battery_before=battery, page__device_memory_gib=8)
     status, shown = link.client.post(f"{link.client.join('Ada')}/answer", answer)

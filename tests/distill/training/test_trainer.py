@@ -20,7 +20,8 @@ from msdc.compress.student.io import save_student
 from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.data.graded import read_graded
-from msdc.distill.run import Run, resolve_precision
+from msdc.distill.parallel import resolve_precision
+from msdc.distill.run import Run
 from msdc.distill.run_folder import Metrics
 from msdc.distill.training.trainer import Trainer
 from msdc.distill.training.validation import chosen_by
@@ -48,7 +49,7 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 )
 def test_auto_follows_the_processor(monkeypatch, tiny_tree, tmp_path, isa, expected):
     machine = dataclasses.replace(read_machine(), isa=isa)
-    monkeypatch.setattr("msdc.distill.run.read_machine", lambda: machine)
+    monkeypatch.setattr("msdc.distill.parallel.read_machine", lambda: machine)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert resolve_precision("auto", CPU) == expected
     assert Run(parse_recipe(tiny_tree | {"precision": "auto"}, "tiny"), tmp_path).precision == expected
