@@ -10,9 +10,9 @@ let package = Package(
   platforms: [.iOS(.v17), .macOS(.v14)],
   products: [.library(name: "MSDC", targets: ["MSDC"])],
   dependencies: [
-    // The release that wrote the program. ExecuTorch publishes its Swift package on one branch per release and under no
-    // version tag; Package.resolved of the app holds the commit, so that every machine builds with the same one.
-    .package(url: "https://github.com/pytorch/executorch.git", branch: "swiftpm-{{executorch}}")
+    // ExecuTorch publishes its Swift package on branches, which can move, and under no version tag: this is the head of
+    // swiftpm-1.5.0 of November 2026, for programs of ExecuTorch {{executorch}}. Not built by us: it needs a Mac.
+    .package(url: "https://github.com/pytorch/executorch.git", revision: "56cc93a96d5fb8d21554ec5f00fbad5a5b228bc4")
   ],
   targets: [
     // Sources of the core, copied here by `msdc export`, without a runtime of its own.

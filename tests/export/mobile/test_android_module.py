@@ -417,7 +417,8 @@ def test_swift_package_holds_the_core(tiny_bundle, tmp_path):
     # The folder that an app takes as a resource holds the bundle alone.
     assert {path.name for path in (tmp_path / "stage").iterdir()} == {path.name for path in tiny_bundle.iterdir()}
     package = (out / "Package.swift").read_text(encoding="utf-8")
-    assert "swiftpm-" in package
+    assert re.search(r'executorch\.git", revision: "[0-9a-f]{40}"\)', package)
+    assert "branch:" not in package
     assert "{{" not in package
     # A package with unsafe flags cannot be a dependency of another one.
     assert "unsafeFlags" not in package
