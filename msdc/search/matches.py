@@ -11,11 +11,10 @@ from typing import NamedTuple
 from unicodedata import normalize
 
 from msdc.search.numbers import written_numbers
-from msdc.search.words import LETTERS, SPELLED, fold_table, spellings, terms_of
+from msdc.search.words import CHUNK, LETTERS, SPELLED, fold_table, spellings, terms_of, undivided
 
 Span = tuple[int, int]  # first character, one past the last
 SYLLABLE = re.compile("([\u1100-\u1112][\u1161-\u1175][\u11a8-\u11c2]?|[\uac00-\ud7a3][\u11a8-\u11c2])")
-CHUNK = re.compile(r"\S+")
 
 
 class _Token(NamedTuple):
@@ -88,6 +87,13 @@ def _other_spellings(text: str, tokens: Sequence[_Token]) -> Iterator[_Token]:
                 words = tuple(span.split())
                 yield token._replace(words=words)
                 yield from (token._replace(words=(word,)) for word in words)
+    for joined_text, origins in undivided(text):
+        inside, _ = _tokens(joined_text)
+        umlauts, joined, _ = spellings(joined_text, terms_of(joined_text))
+        others = [*inside, *(_Token((word,), inside[0].start, inside[-1].end) for word in joined)]
+        if len(umlauts) == len(inside):
+            others += (token._replace(words=(word,)) for token, word in zip(inside, umlauts, strict=True))
+        yield from (_Token(words, origins[start], origins[end - 1] + 1) for words, start, end in others)
 
 
 def find_terms(text: str, terms: str) -> list[list[Span]]:

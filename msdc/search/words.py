@@ -6,7 +6,7 @@ an emoji is a word of its own. Scripts without blanks, and Korean, are indexed b
 splits the words of `index_words` at the blanks between them, and its `ascii` tokenizer changes nothing else.
 
 Other spellings of a word follow behind the words of a text: Mueller for Müller, OBrien for O'Brien, wifi for Wi-Fi, the
-parts of getUserAddress, and numbers without what divides their groups.
+parts of getUserAddress, words that a hyphen divides at the end of a line, and numbers without signs between groups.
 """
 
 from __future__ import annotations
@@ -27,10 +27,16 @@ TABLE = Path(__file__).with_name("word_table.h")  # the native core has a link t
 BREAK, WORD, UNSPACED, MARK, SYMBOL, REGION = range(6)  # classes of characters
 HANGUL = re.compile("[\u1100-\u11ff\uac00-\ud7a3]+")  # letters and syllables
 LETTERS = re.compile("[\u1100-\u11ff]")
+CHUNK = re.compile(r"\S+")
 PUNCTUATION = re.compile("[\0-/:-`{-\x7f]+")  # what breaks words, of ASCII; its capitals are folded
 # Letters of scripts with blanks between words (and the marks on them), as far as other spellings are concerned.
 LETTER = "A-Za-z\u00c0-\u1fff"
 JOINT = re.compile(f"(?<=[{LETTER}])['\u2018\u2019\u02bb\u02bc`\u00b4\u2032\uff07\u2010\u2011-](?=[{LETTER}])")
+# A hyphen with blanks, of which one must be a line end, or what PDFium writes for both.
+DIVIDED = re.compile(
+    f"(?:[\u00ad\u2010\u2011-](?<=[{LETTER}].)\\s+|[\x02\ufffe](?<=[{LETTER}].)\\s*)(?!\\s)(?=[{LETTER}])"
+)
+LINE_ENDS = frozenset("\n\v\f\r\x85\u2028\u2029\x02\ufffe")
 UMLAUTS = {letter: spelled for spelled, letters in (
     ("ae", "ä Ä ǟ Ǟ a\u0308 A\u0308"), ("oe", "ö Ö ȫ Ȫ o\u0308 O\u0308 ø Ø ǿ Ǿ"), ("aa",
     "å Å ǻ Ǻ a\u030a A\u030a \u212b"),
@@ -139,6 +145,25 @@ def spellings(chunk: str, terms: list[str]) -> _Spellings:
     )
 
 
+def undivided(text: str) -> Iterator[tuple[str, list[int]]]:
+    """The chunks with words that a hyphen divides at the end of a line, as in text from PDF files, without the hyphen
+    and the line end; and the position in the text of each of their characters."""
+    cuts = [match.span() for match in DIVIDED.finditer(text) if not LINE_ENDS.isdisjoint(match[0])]
+    if not cuts:
+        return
+    starts, ends = [0, *(end for _, end in cuts)], [*(start for start, _ in cuts), len(text)]
+    origins = [position for start, end in zip(starts, ends, strict=True) for position in range(start, end)]
+    joined = "".join(text[start:end] for start, end in zip(starts, ends, strict=True))
+    seams = itertools.accumulate(end - start for start, end in zip(starts, ends[:-1], strict=False))
+    seam = next(seams)
+    for chunk in CHUNK.finditer(joined):
+        start, end = chunk.span()
+        if seam < end:
+            yield chunk[0], origins[start:end]
+            while seam < end:
+                seam = next(seams, len(joined))
+
+
 def index_words(text: str) -> str:
     """What an index stores of a text: its words, with blanks between; without blanks in the text, its pairs of letters.
 
@@ -152,6 +177,10 @@ def index_words(text: str) -> str:
             umlauts, joined, parts = spellings(chunk, terms_of(chunk))
             others |= dict.fromkeys(word for word in (*umlauts, *joined) if word not in stored)
             others |= dict.fromkeys(parts.values())
+    for chunk, _ in undivided(text):
+        chunk_terms = terms_of(chunk)
+        umlauts, joined, _ = spellings(chunk, chunk_terms)
+        others |= dict.fromkeys(word for word in (*chunk_terms, *umlauts, *joined) if word not in stored)
     numbers = written_numbers(folded, fold_table().words.finditer(folded))
     others |= dict.fromkeys(number.joined for number in numbers if number.joined not in stored)
     return " ".join((*terms, *others))

@@ -37,6 +37,10 @@ def texts() -> list[str]:
         "get",
         "User",
         "HTTP",
+        "-\n",
+        "\xad\r\n ",
+        "\x02",
+        "\u1680",
     ]
     for _ in range(3000):
         drawn.append("".join(generator.choices(pieces, k=generator.randrange(1, 25))))
@@ -62,7 +66,13 @@ def shown_cases() -> list[dict[str, Any]]:
     cases, generator, short = [], random.Random(5), [text for text in texts() if len(text) < 200]
     for number, text in enumerate(short):
         query = generator.choice(
-            [text, text[: len(text) // 2], short[number - 1], text[generator.randrange(len(text)) :][:9]]
+            [
+                text,
+                text[: len(text) // 2],
+                index_words(text),
+                short[number - 1],
+                text[generator.randrange(len(text)) :][:9],
+            ]
         )
         lines = [form for _, form, _ in plan_of(query)["words"]]
         terms = "\n".join(lines).replace(" OR ", "\n").replace('"', "")

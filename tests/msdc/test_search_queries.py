@@ -162,8 +162,9 @@ def test_the_passage_contains_the_code_and_matches_are_marked(model, tmp_path):
         ("call getUserAddress() 🙂 now", "user address", ["getUserAddress"]), ("我住在北京，天气", "北京", ["北京"]),
         ("한국어를 배운다", "한국", ["한국"]), ("한국어를".encode().decode(), "한국어", ["한국어"]),
         ("Kubernetes and kubectl", "kub", ["Kubernetes", "kubectl"]), ("كِتَابٌ جميل", "كتاب", ["كِتَابٌ"]),
-        ("version 1.3.0 of 3", "1.3.0", ["1.3.0", "3"]), ("Straße", "strasse", ["Straße"]), ("the the", "the", ["the",
-        "the"]),
+        ("version 1.3.0 of 3", "1.3.0", ["1.3.0", "3"]), ("Straße", "strasse", ["Straße"]),
+        ("The docu-\nments in the o\ufb03ces", "documents office", ["docu-\nments", "o\ufb03ces"]),
+        ("the the", "the", ["the", "the"]),
     ],
 )  # fmt: skip
 def test_matches_are_spans_of_the_text(model, text, query, marked):

@@ -87,6 +87,9 @@ def test_every_letter_of_a_script_without_blanks_is_found():
         ("call 0451234567 now", ["(045) 123-4567", "045/1234567", "045 123", "045 1234567"]),
         ("DE12 3456 7890 1234", ["DE12345678901234", "de12-3456-7890-1234", "DE123456"]),
         ("at 045-1234567 046-2345678 047-3456789 048-4567890", ["0462345678", "046 2345678"]),
+        ("on a docu-\nment of", ["document", "docum", "docu"]), ("a well-\nknown one", ["well-known", "well known"]),
+        ("a well-docu\xad\r\n mented o\ufb03ce", ["documented", "well-documented", "office"]),  # an ffi ligature
+        ("a Mül-\n\nler or Bü\ufffecher by u\x02ser", ["Müller", "mueller", "Buecher", "user"]),  # of PDFium
         ("for 1,234,567 dollars", ["1234567", "1 234 567", "1'234'567"]), ("covid-19", ["covid19", "COVID-19"]),
     ],
 )  # fmt: skip

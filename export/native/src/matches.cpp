@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "fold_table.h"
 #include "numbers.h"
@@ -34,9 +35,9 @@ using ByWord = std::map<std::string, std::vector<Value>, std::less<>>;
 // The words of a text, as they are stored and in other spellings, with their spans.
 class TextWords {
  public:
-  explicit TextWords(std::string_view text) : text_(code_points(text)) {
-    add_tokens();
+  explicit TextWords(std::string_view text) : TextWords(code_points(text)) {
     add_other_spellings();
+    for (const Undivided& chunk : undivided(text_)) add_undivided(chunk);
   }
 
   // Where a term is, in order.
@@ -66,6 +67,8 @@ class TextWords {
     const std::string* word;  // a key of numbers_
     uint32_t start, end;
   };
+
+  explicit TextWords(std::u32string text) : text_(std::move(text)) { add_tokens(); }
 
   // Calls on_value(key, value) for the values of a word, or of those that begin with it.
   template <typename Value, typename OnValue>
@@ -141,6 +144,21 @@ class TextWords {
         others_[*parts].push_back(span);
         each_part(*parts, ' ', [&](std::string_view part) { others_[std::string(part)].push_back(span); });
       }
+    }
+  }
+
+  // The words of a chunk without the line ends that divide them.
+  void add_undivided(const Undivided& chunk) {
+    const TextWords words(chunk.text);
+    if (words.tokens_.empty()) return;
+    const Spellings other = spellings(chunk.text, terms_of(chunk.text));
+    const auto add = [&](const std::string& word, const Token& first, const Token& last) {
+      others_[word].push_back({chunk.origins[first.start], chunk.origins[last.end - 1] + 1});
+    };
+    for (const std::string& word : other.joined) add(word, words.tokens_.front(), words.tokens_.back());
+    for (size_t i = 0; i < words.tokens_.size(); ++i) {
+      add(*words.tokens_[i].word, words.tokens_[i], words.tokens_[i]);
+      if (other.umlauts.size() == words.tokens_.size()) add(other.umlauts[i], words.tokens_[i], words.tokens_[i]);
     }
   }
 

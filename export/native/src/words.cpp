@@ -79,6 +79,21 @@ bool joins(std::u32string_view text, size_t at) {
   return at > 0 && is_joint(text[at]) && is_letter(text[at - 1]) && is_letter(at_or_zero(text, at + 1));
 }
 
+// What PDFium writes for a hyphen and the end of the line.
+bool is_line_mark(char32_t code) { return code == 0x02 || code == 0xFFFE; }
+bool is_line_end(char32_t code) {
+  return (code >= 0x0A && code <= 0x0D) || code == 0x85 || code == 0x2028 || code == 0x2029;
+}
+
+// One past the hyphen at `at` and the line end behind it, with blanks; 0 where they divide no word.
+size_t end_of_division(std::u32string_view text, size_t at) {
+  const bool mark = is_line_mark(text[at]);
+  if (at == 0 || !(mark || is_hyphen(text[at]) || text[at] == 0xAD) || !is_letter(text[at - 1])) return 0;
+  bool divides = mark;
+  for (++at; at < text.size() && is_space(text[at]); ++at) divides = divides || is_line_end(text[at]);
+  return divides && is_letter(at_or_zero(text, at)) ? at : 0;
+}
+
 // Whether a part of a name in camel case starts here: getUser, HTTPServer.
 bool is_hump(std::u32string_view text, size_t at) {
   if (at == 0 || !is_capital(text[at])) return false;
@@ -439,6 +454,14 @@ std::string index_words_of(std::u32string_view text) {
     add(&spelled.joined, false);
     add(&spelled.parts, true);
   });
+  for (const Undivided& chunk : undivided(text)) {
+    read_stored();
+    std::vector<std::string> terms = terms_of(chunk.text);
+    Spellings spelled = spellings(chunk.text, terms);
+    add(&terms, false);
+    add(&spelled.umlauts, false);
+    add(&spelled.joined, false);
+  }
   std::vector<std::string> numbers;
   for (WrittenNumber& number : written_numbers(codes)) numbers.push_back(std::move(number.joined));
   if (!numbers.empty()) read_stored();
@@ -482,6 +505,31 @@ Spellings spellings(std::u32string_view chunk, const std::vector<std::string>& t
     }
   }
   add_parts(chunk, &out);
+  return out;
+}
+
+std::vector<Undivided> undivided(std::u32string_view text) {
+  Undivided joined;
+  std::vector<size_t> seams;
+  for (size_t at = 0, copied = 0; at < text.size();) {
+    const size_t end = end_of_division(text, at);
+    if (end == 0 && ++at < text.size()) continue;
+    if (end == 0 && seams.empty()) return {};
+    joined.text.append(text.substr(copied, at - copied));
+    for (; copied < at; ++copied) joined.origins.push_back(static_cast<uint32_t>(copied));
+    if (end != 0) {
+      seams.push_back(joined.text.size());
+      at = copied = end;
+    }
+  }
+  std::vector<Undivided> out;
+  size_t seam = 0;
+  each_chunk(joined.text, [&](size_t start, size_t end) {
+    if (seam == seams.size() || seams[seam] >= end) return;
+    while (seam < seams.size() && seams[seam] < end) ++seam;
+    out.push_back({joined.text.substr(start, end - start), {joined.origins.begin() + static_cast<ptrdiff_t>(start),
+                                                            joined.origins.begin() + static_cast<ptrdiff_t>(end)}});
+  });
   return out;
 }
 

@@ -1,6 +1,7 @@
 // The words by which a search index finds text, and the query that finds them, as msdc/search/words.py has them.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -37,5 +38,13 @@ bool has_spellings(std::u32string_view chunk);
 
 // Other spellings of a chunk with these terms.
 Spellings spellings(std::u32string_view chunk, const std::vector<std::string>& terms);
+
+// A chunk with words that a hyphen divides at the end of a line, as in text from PDF files, without the hyphen and the
+// line end.
+struct Undivided {
+  std::u32string text;
+  std::vector<uint32_t> origins;  // of each character its position in the whole text
+};
+std::vector<Undivided> undivided(std::u32string_view text);
 
 }  // namespace msdc
