@@ -63,6 +63,11 @@ def _passage(hit: Hit) -> str:
     return title + (passage if len(passage) <= SHOWN else f"{passage[: SHOWN - 1]}…")
 
 
+def _nothing(least: float, calibrated: bool) -> str:
+    note = "; --threshold -1 shows the nearest" if calibrated else ""
+    return f"  (none with a cosine of at least {least:.3g}{note})"
+
+
 def _score(score: float | None) -> str:
     return "" if score is None else f"{score:.3g}"
 
@@ -85,7 +90,7 @@ HIT_FIELDS: list[Field[Hit]] = [
               help="Rank by words (BM25), by meaning, or by both.")  # fmt: skip
 @click.option("--offset", type=click.IntRange(min=0), default=0, show_default=True, help="Entries to skip, for pages.")
 @click.option("--threshold", type=click.FloatRange(-1, 1),
-              help="Show entries of at least this cosine, or with every word of QUERY.")  # fmt: skip
+              help="Show entries of this cosine (default: the model's own), or with every word of QUERY.")  # fmt: skip
 @click.option("--where", multiple=True, metavar="COLUMN=VALUE",
               help="Only entries with this value, in the range LEAST..MOST, or (!=) without it.")  # fmt: skip
 @click.option("--duplicates", is_flag=True, help="List entries with the same words one by one.")
@@ -171,11 +176,12 @@ def command(
     with opened:
         if check:
             opened.check()
+        least = opened.relevant_cosine if threshold is None else threshold
         results = [
             opened.search(
                 query,
                 top,
-                threshold,
+                least,
                 mode=mode,
                 where=conditions,
                 offset=offset,
@@ -202,5 +208,5 @@ def command(
         if result.hits:
             click.echo(to_text(draw("", HIT_FIELDS, result.hits)))
         else:
-            click.echo("  (none)" if threshold is None else f"  (none with a cosine of at least {threshold})")
+            click.echo("  (none)" if least is None or mode == "words" else _nothing(least, threshold is None))
         say(f"  {result.encode_ms:.1f} ms to encode, {result.search_ms:.1f} ms to search")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from msdc.encoders.folder import EncodeDefaults, Similarity, with_prompt
+from msdc.encoders.folder import EncodeDefaults, Similarity, shipped_cosines, with_prompt
 from msdc.errors import InputError, did_you_mean
 from msdc.progress import track, warn
 from msdc.scores import cosine_spread, require_finite, unit_rows
@@ -491,6 +491,11 @@ class Encoder(SentenceEncoder):
     def source(self) -> str:
         """The fingerprint of the float model, also of an int8 one."""
         return self.fingerprint() if self.identity is None else self._marked(self.identity)
+
+    def cosines(self) -> tuple[float, float] | None:
+        """Those of the float model; measured but for a shipped model as it was loaded."""
+        is_loaded = (self._max_length, self.defaults, self._mark) == (*self._loaded, "")
+        return (shipped_cosines().get(self.identity or "") if is_loaded else None) or super().cosines()
 
     def _vectors(
         self, rows: list[list[int]], skip: int, batches: Iterable[NDArray[Any]], precision: str

@@ -71,6 +71,12 @@ def shipped_names() -> list[str]:
     return sorted(p.name for p in SHIPPED.iterdir() if (p / "config.json").is_file()) if SHIPPED.is_dir() else []
 
 
+@functools.cache
+def shipped_cosines() -> dict[str, tuple[float, float]]:
+    """What `SentenceEncoder.cosines` measures of each shipped model, in float, by its identity: an index needs it."""
+    return {identity: (mean, deviation) for identity, (mean, deviation) in read_json(SHIPPED / "cosines.json").items()}
+
+
 def bare_names() -> list[str]:
     """Names without an owner: the shipped models and the teacher of a package."""
     return [*shipped_names(), OFFLINE_NAMES[1]]

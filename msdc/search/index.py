@@ -106,6 +106,13 @@ class Index(IndexFile):
         return self._count("documents")
 
     @property
+    def relevant_cosine(self) -> float | None:
+        """The least cosine of an entry worth showing, for `threshold`; None in an empty index."""
+        with self._transaction("DEFERRED") as db:
+            row = None if self._empty() else db.execute(sql("relevant")).fetchone()
+            return None if row is None or row[0] is None else float(row[0])
+
+    @property
     def unread(self) -> int:
         """Number of documents that the model cannot read (other characters, base64): they are found by their words
         only."""
@@ -521,6 +528,8 @@ def index_of(
     if new_index is not None:
         require_index(new_index)
         refuse_existing(new_index, force)
+    if not isinstance(source, str | Path | Iterable):
+        raise InputError(f"open_index takes a file, a folder or texts, not {source!r}")
     file = Path(source) if isinstance(source, str | Path) else None
     is_folder = file is not None and file.is_dir()
     stored = file is not None and not is_folder and is_index(file)

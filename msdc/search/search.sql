@@ -465,6 +465,11 @@ SELECT document, CAST(printf(CASE ?3 WHEN 'both' THEN '%.4f' ELSE '%.6g' END, CA
 FROM candidates, spread WHERE ?4 IS NULL OR ?3 = 'words' OR coalesce(cosine, -1) >= ?4 OR matched >= 0.5
 ORDER BY score DESC, document
 
+-- name: relevant
+-- The least cosine of a relevant entry, six digits: 1.5 standard deviations above the mean of unrelated sentences.
+SELECT printf('%.6g', json_extract(value, '$[0]') + 1.5 * json_extract(value, '$[1]')) FROM facts
+WHERE name = 'cosines' AND json_valid(value)
+
 -- name: form
 -- ?1: a document. What it has in common with those with the same words: of them only the best is a hit.
 SELECT form FROM documents WHERE id = ?1

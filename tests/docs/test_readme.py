@@ -36,7 +36,8 @@ def test_blocks_of_the_readme(model, tmp_path):
     # The translation is nearer than the other sentence, and the search finds the note about the car first.
     scores = [float(line.split()[0]) for line in compared.splitlines()[:2]]
     assert scores[0] > scores[1]
-    assert compared.index("My car is parked on level 2.") < compared.index("La reunión")
+    assert "My car is parked on level 2." in compared
+    assert "La reunión" not in compared  # not relevant
     assert measured.is_file()
     assert model == "small" or "msdc-mini" in measured.read_text(encoding="utf-8")
 

@@ -229,6 +229,10 @@ class NativeIndex:
     def unread(self) -> int:
         return self._state()["unread"]
 
+    @property
+    def relevant_cosine(self) -> float | None:
+        return self._state()["relevant"]
+
     def ids(self) -> list[str]:
         return json.loads(self.core.texts("index_ids", self.handle)[0])
 

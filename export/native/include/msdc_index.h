@@ -47,7 +47,8 @@ MSDC_API msdc_status msdc_index_open(const char *path, const msdc_index_options 
 /* The file alone holds everything then, unless another process has it open. */
 MSDC_API void msdc_index_close(msdc_index *index);
 
-/* {"documents": their number, "unread": how many are found by their words only, "model": its name or null} */
+/* {"documents": their number, "unread": how many are found by their words only, "model": its name or null,
+ * "relevant": the least cosine of a relevant entry, a threshold for msdc_index_search, or null} */
 MSDC_API msdc_status msdc_index_state(msdc_index *index, msdc_on_text json, void *context, char *error, size_t error_size);
 
 /* The ids of all documents as a JSON list, in the order in which they were added. */

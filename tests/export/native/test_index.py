@@ -128,6 +128,7 @@ def test_documents_and_answers_of_a_phone(opened, model, tmp_path):
         for index in (native, exchanged):
             assert same_hits(expected, index.search(query, top, **options).hits), (query, options)
     assert [native.ids(), native.unread, len(native)] == [oracle.ids(), oracle.unread, len(oracle)]
+    assert native.relevant_cosine == oracle.relevant_cosine
     for key in ("d5", "none"):
         assert native.get(key) == oracle.get(key)
     oracle.close()

@@ -95,6 +95,8 @@ export class SearchIndex {
   readonly storageError: string | null;
   /** Number of documents. */
   count(): Promise<number>;
+  /** The least cosine of a relevant entry by this model, a threshold for `search`; null in an empty index. */
+  relevantCosine(): Promise<number | null>;
   /** Add documents; an id that is there already is an error. Returns their number. */
   add(documents: string | Document | Iterable<string | Document>, options?: WriteOptions): Promise<number>;
   /** `add` that replaces documents of the same id; an unchanged text is not encoded again. */

@@ -208,6 +208,10 @@ export class SearchIndex {
     return (await this.#read("index_state")).documents;
   }
 
+  async relevantCosine() {
+    return (await this.#read("index_state")).relevant;
+  }
+
   async add(documents, options) {
     return this.#put(documents, false, options);
   }

@@ -85,7 +85,8 @@ msdc_status msdc_index_state(msdc_index* index, msdc_on_text json, void* context
     const msdc::SearchIndex::State state = index->index.state();
     const std::string out = "{\"documents\":" + std::to_string(state.documents) +
                             ",\"unread\":" + std::to_string(state.unread) +
-                            ",\"model\":" + (state.model ? msdc::json_quote(*state.model) : "null") + "}";
+                            ",\"model\":" + (state.model ? msdc::json_quote(*state.model) : "null") +
+                            ",\"relevant\":" + state.relevant.value_or("null") + "}";
     json(context, out.data(), out.size());
   });
 }

@@ -81,6 +81,7 @@ SearchIndex::State SearchIndex::state() {
                               "IS NOT NULL)")
                      .value_or(0);
     out.model = database().text("SELECT value FROM facts WHERE name = 'name'");
+    out.relevant = database().text("relevant");
   }
   transaction.commit();
   return out;

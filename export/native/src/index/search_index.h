@@ -30,6 +30,7 @@ class SearchIndex {
     int64_t documents = 0;
     int64_t unread = 0;  // documents that are found by their words only
     std::optional<std::string> model;
+    std::optional<std::string> relevant;  // the least cosine of a relevant entry, as JSON
   };
   State state();
   std::vector<std::string> ids();

@@ -39,11 +39,14 @@ public actor SearchIndex {
   public func check() throws { try checked { line, size in msdc_index_check(handle, line, size) } }
 
   /// Number of documents.
-  public func count() throws -> Int {
-    struct State: Decodable { let documents: Int }
-    let state: State = try decoded(try received { msdc_index_state(handle, $0, $1, $2, $3) }[0])
-    return state.documents
-  }
+  public func count() throws -> Int { try state().documents }
+
+  /// The least cosine of a relevant entry by this model, a threshold for `search`; nil in an empty index.
+  public func relevantCosine() throws -> Double? { try state().relevant }
+
+  private struct State: Decodable { let documents: Int, relevant: Double? }
+
+  private func state() throws -> State { try decoded(try received { msdc_index_state(handle, $0, $1, $2, $3) }[0]) }
 
   /// Adds documents and returns their number; an id that is there already is an error, an empty one is given by the index.
   /// They are written in blocks of 256: what was added before an error or a cancellation stays.

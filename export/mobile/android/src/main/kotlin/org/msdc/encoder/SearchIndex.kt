@@ -34,6 +34,9 @@ class SearchIndex private constructor(private val handle: Long, @Volatile privat
     /** Number of documents. */
     suspend fun count(): Int = read { (valueOf(core.indexState(it)) as Map<*, *>)["documents"] as Double }.toInt()
 
+    /** The least cosine of a relevant entry by this model, a threshold for [search]; null in an empty index. */
+    suspend fun relevantCosine(): Double? = read { (valueOf(core.indexState(it)) as Map<*, *>)["relevant"] as Double? }
+
     /**
      * Adds [documents] and returns their number; an id that is there already is an error, an empty one is given by the
      * index. They are written in blocks of 256: what was added before an error or a cancellation stays.
