@@ -297,7 +297,7 @@ def command(
         readings = [reading for file in files for reading in described(file, settings)]
     else:
         require("pyarrow", "`write`")
-        with staged_folder(write) as folder:
+        with staged_folder(write, force=None) as folder:
             writer = CorpusWriter(folder)
             readings = [reading for file in files for reading in described(file, settings, writer=writer)]
             if error := next((reading.error for reading in readings if reading.error), ""):

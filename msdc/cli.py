@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import logging
@@ -10,6 +11,7 @@ import re
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any, cast
 
 import click
@@ -137,6 +139,10 @@ def _keep_quota() -> None:
             os.environ.setdefault(name, str(threads))
 
 
+# Signals that were to end this process.
+_received = list[int]()
+
+
 def _end_by_signals() -> None:
     """Turn SIGTERM, and SIGHUP of a closed terminal, into an exception, so that child processes are stopped.
 
@@ -144,16 +150,36 @@ def _end_by_signals() -> None:
     """
 
     def end(number: int, frame: object) -> None:
+        _received.append(number)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
         signal.signal(number, signal.SIG_IGN)  # a second signal must not interrupt the clean-up
         raise SystemExit(128 + number)
 
     if threading.current_thread() is not threading.main_thread():
         return
-    for name in ("SIGTERM", "SIGHUP"):
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         # A signal that is ignored (nohup) or has a handler keeps its setting.
-        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+        if number is not None and signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, end)
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """End by the signal that was received where its exception became another one, as inside an import of a compiled
+    library, or none, as inside a destructor. Commands that go on after Ctrl-C do."""
+    del _received[:]
+    try:
+        yield
+    except Exception as error:
+        if signal.SIGINT in _received:
+            raise KeyboardInterrupt from error
+        if not _received:
+            raise
+    for number in _received:
+        if number != signal.SIGINT:
+            raise SystemExit(128 + number)
 
 
 def _write_utf8() -> None:
@@ -208,7 +234,7 @@ def main(arguments: list[str] | None = None) -> None:
     _end_by_signals()
     _write_utf8()
     try:
-        with named_extras(called := f"msdc {verb}".strip(), verb), named_memory(called):
+        with named_extras(called := f"msdc {verb}".strip(), verb), named_memory(called), _ended_by_signals():
             code: Any = msdc.main(words, prog_name="msdc", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except click.exceptions.Exit as error:

@@ -431,8 +431,9 @@ def _home() -> str:
         return ""
 
 
-def refuse_existing(target: Path, force: bool, marks: tuple[str, ...] = ()) -> None:
-    """Refuse to overwrite `target` without `force`, and with it anything that msdc has not written.
+def refuse_existing(target: Path, force: bool | None, marks: tuple[str, ...] = ()) -> None:
+    """Refuse to overwrite `target` without `force` (None: the caller has no such option), and with it anything that
+    msdc has not written.
 
     Without `marks` a regular file may be replaced; with them an empty folder, or one that has all these files, but
     never the working directory.
@@ -441,7 +442,8 @@ def refuse_existing(target: Path, force: bool, marks: tuple[str, ...] = ()) -> N
         if not target.exists():
             return
     if not force:
-        raise InputError(f"{target} exists already: choose another path or pass `force`")
+        option = "" if force is None else " or pass `force`"
+        raise InputError(f"{target} exists already: choose another path{option}")
     if not marks:
         if not target.is_file():
             raise InputError(f"{target}: not a regular file, it is not replaced; choose another path")
@@ -501,7 +503,9 @@ def _clean_left_over(target: Path) -> None:
 
 
 @contextlib.contextmanager
-def staged_folder(target: str | os.PathLike[str], force: bool = False, marks: tuple[str, ...] = ()) -> Iterator[Path]:
+def staged_folder(
+    target: str | os.PathLike[str], force: bool | None = False, marks: tuple[str, ...] = ()
+) -> Iterator[Path]:
     """Yield an empty folder next to `target`; on success it becomes `target`, on failure it is removed.
 
     With `force` an existing folder is hidden by a rename once the new one is complete; if the process is killed between

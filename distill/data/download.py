@@ -5,6 +5,8 @@ Only data files are downloaded (parquet, tsv, zip of two text files); no code of
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import lzma
 import re
 import shutil
@@ -23,7 +25,7 @@ import huggingface_hub
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError, first_line
 from msdc.extras import require
-from msdc.files import atomic_path, disk_errors, user_cache, without_system_files
+from msdc.files import atomic_path, disk_errors, locked, user_cache, without_system_files
 from msdc.progress import say, warn
 from msdc.text.tabular import BATCH_ROWS, arrow_table
 from msdc.text.text_files import TabularFile
@@ -46,41 +48,61 @@ class NotServed(InputError):
 def download(url: str, target: Path) -> Path:
     """Download `url` to `target`; an interrupted download continues if the server supports ranges.
 
+    Processes that download to the same path wait for the first of them.
+
     Raises:
         NotServed: the server does not have it.
         InputError: the server does not answer, or the connection ended early.
     """
     if target.is_file():
         return target
-    part, mark = (target.with_name(f".{target.name}.{end}") for end in ("part", "version"))
-    with disk_errors(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        # Continued only if the server still has the version that the part is of: `If-Range` sends the whole otherwise.
-        version = mark.read_text(encoding="utf-8") if mark.is_file() else ""
-        have = part.stat().st_size if version and part.is_file() else 0
-        request = urllib.request.Request(url, headers={"Range": f"bytes={have}-", "If-Range": version} if have else {})
-        say(f"downloading {url}")
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                # A server without ranges sends the whole file.
-                begun = have if answer.status == 206 else 0
-                if not begun:
-                    tag = answer.headers.get("ETag") or ""
-                    mark.write_text(tag if tag.startswith('"') else answer.headers.get("Last-Modified") or "", "utf-8")
-                with open(part, "ab" if begun else "wb") as out:
-                    shutil.copyfileobj(answer, out)
-                length = answer.headers.get("Content-Length")
-                if length is not None and part.stat().st_size != begun + int(length):
-                    raise InputError(f"{url}: the connection ended early; run again to continue")
-        except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
-            code = error.code if isinstance(error, urllib.error.HTTPError) else 0
-            if code == 416:  # the partial file was complete
-                part.unlink(missing_ok=True)
-            refused = NotServed if code in (403, 404, 410) else InputError
-            raise refused(f"{url}: cannot be fetched ({error})") from error
-        part.replace(target)
+    part, mark, lock = (target.with_name(f".{target.name}.{end}") for end in ("part", "version", "lock"))
+    with disk_errors(target), locked(lock):
+        if not target.is_file():
+            say(f"downloading {url}")
+            try:
+                _fetch(url, part, mark)
+            except (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException) as error:
+                code = error.code if isinstance(error, urllib.error.HTTPError) else 0
+                refused = NotServed if code in (403, 404, 410) else InputError
+                raise refused(f"{url}: cannot be fetched ({error})") from error
+            part.replace(target)
         mark.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # who waited for it finds the file; Windows removes no open file
+            lock.unlink()
     return target
+
+
+def _fetch(url: str, part: Path, mark: Path) -> None:
+    """Complete the file `part`, whose version as the server names it is in the file `mark`."""
+    # Continued only if the server still has the version that the part is of: `If-Range` sends the whole otherwise.
+    version = mark.read_text(encoding="utf-8") if mark.is_file() else ""
+    have = part.stat().st_size if version and part.is_file() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-", "If-Range": version} if have else {})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            # A server without ranges sends the whole file.
+            begun = have if answer.status == 206 else 0
+            sent = answer.headers.get("Content-Range") or f"bytes {begun}-"
+            if begun and not sent.startswith(f"bytes {begun}-"):
+                part.unlink()
+                raise InputError(f"{url}: the server sent another part of the file; run again")
+            if not begun:
+                tag = answer.headers.get("ETag") or ""
+                mark.write_text(tag if tag.startswith('"') else answer.headers.get("Last-Modified") or "", "utf-8")
+            with open(part, "ab" if begun else "wb") as out:
+                shutil.copyfileobj(answer, out)
+            length = answer.headers.get("Content-Length")
+            if length is not None and part.stat().st_size != begun + int(length):
+                raise InputError(f"{url}: the connection ended early; run again to continue")
+    except http.client.IncompleteRead as error:
+        raise InputError(f"{url}: the connection ended early; run again to continue") from error
+    except urllib.error.HTTPError as error:
+        if error.code != 416 or not have:
+            raise
+        if error.headers.get("Content-Range") != f"bytes */{have}":  # else the part is complete
+            part.unlink(missing_ok=True)
+            _fetch(url, part, mark)
 
 
 # --- OPUS -------------------------------------------------------------------------------------------------------------

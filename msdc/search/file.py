@@ -248,7 +248,7 @@ class IndexFile:
             InputError: `path` exists.
         """
         target = Path(path)
-        refuse_existing(target, force=False)
+        refuse_existing(target, force=None)
         with atomic_path(target) as stage, self._lock, self._errors():
             stage.touch()
             if not self._empty():

@@ -166,10 +166,8 @@ class GrowingTexts:
             for number, matches in zip(numbers, part.matches([texts[number] for number in numbers]), strict=True):
                 is_new[number] = not matches
             part.forget()
-        added: dict[str, bool] = {}  # whether a text is new, until it is met
         distinct = list(dict.fromkeys(text for number, text in enumerate(texts) if text and is_new[number]))
-        for text, matches in zip(distinct, NearIndex(distinct, self.near).matches(distinct), strict=True):
-            added[text] = not any(added.get(other, False) for other, _ in matches)
+        added = self._first_of_near(distinct)
         part = NearIndex([text for text, is_first in added.items() if is_first], self.near)
         while self._parts and len(self._parts[-1].texts) < 2 * len(part.texts):
             self._parts[-1].extend(part)
@@ -178,4 +176,25 @@ class GrowingTexts:
         for number, text in enumerate(texts):
             if text and is_new[number]:
                 is_new[number], added[text] = added[text], False
+        return is_new
+
+    def _first_of_near(self, distinct: Sequence[str]) -> dict[str, bool]:
+        """Whether each text is near no earlier one that is itself new.
+
+        Each is compared with new ones only: of ten thousand lines of one pattern all pairs would be a hundred million.
+        """
+        is_new: dict[str, bool] = {}
+        if not distinct:
+            return is_new
+        by_key: list[dict[int, list[str]]] = [{} for _ in range(BANDS)]
+        parts: dict[str, set[str]] = {}
+        for text, keys in zip(distinct, NearIndex([], self.near)._band_keys(distinct).T.tolist(), strict=True):
+            others = {other for texts, key in zip(by_key, keys, strict=True) for other in texts.get(key, ())}
+            grams = shingles(text) if others else set()
+            for other in others - parts.keys():
+                parts[other] = shingles(other)
+            is_new[text] = all(jaccard(grams, parts[other]) < self.near for other in others)
+            if is_new[text]:
+                for texts, key in zip(by_key, keys, strict=True):
+                    texts.setdefault(key, []).append(text)
         return is_new

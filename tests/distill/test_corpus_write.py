@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from msdc.cli import msdc as cli
+from msdc.text import duplicates
 from msdc.text.duplicates import NEAR, GrowingTexts, jaccard, normalise, shingles
 
 
@@ -100,3 +101,15 @@ def test_near_texts_are_those_of_all_pairs():
             kept_texts += [text] if new else []
     assert 100 < len(kept_texts) < 250
     assert len(growing._parts) < np.log2(len(texts)) + 2
+
+
+def test_texts_of_one_pattern_are_compared_with_those_that_stay(monkeypatch):
+    """Log lines, templates: all pairs of a block would be millions."""
+    pairs = []
+    monkeypatch.setattr(duplicates, "jaccard", lambda first, second: pairs.append(1) or jaccard(first, second))
+    texts = [f"the house number {number} in the street" for number in range(2000)]
+    growing = GrowingTexts()
+    is_new = growing.add(texts[:1500]) + growing.add(texts[1500:])
+    assert is_new[0]
+    assert sum(is_new) < 200
+    assert len(pairs) < len(texts) ** 2 / 8

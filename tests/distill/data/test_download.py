@@ -1,5 +1,6 @@
 """OPUS over a real HTTP server on the loopback, the hub by its own cache; what a run downloads is recorded."""
 
+import concurrent.futures
 import functools
 import hashlib
 import http.server
@@ -28,6 +29,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
     """Sends files, and their ends; keeps what was asked for."""
 
     asked: ClassVar[list[str | None]] = []
+    fault: ClassVar[str] = ""  # "cut" or "chunked": the connection ends early; "shifted": from another position
 
     def do_GET(self) -> None:
         requested_range, file = self.headers.get("Range"), Path(self.translate_path(self.path))
@@ -37,14 +39,25 @@ class Handler(http.server.SimpleHTTPRequestHandler):
             return self.send_error(404)
         if self.headers.get("If-Range", tag) != tag:
             requested_range = None
-        rest = file.read_bytes()[
-            int(requested_range.removeprefix("bytes=").removesuffix("-")) if requested_range else 0 :
-        ]
+        raw = file.read_bytes()
+        start = int(requested_range.removeprefix("bytes=").removesuffix("-")) if requested_range else 0
+        if start and start >= len(raw):
+            self.send_response(416)
+            self.send_header("Content-Range", f"bytes */{len(raw)}")
+            return self.end_headers()
+        start -= start > 0 and self.fault == "shifted"
+        rest = raw[start:]
         self.send_response(206 if requested_range else 200)
-        self.send_header("Content-Length", str(len(rest)))
         self.send_header("ETag", tag)
+        if requested_range:
+            self.send_header("Content-Range", f"bytes {start}-{len(raw) - 1}/{len(raw)}")
+        if self.fault == "chunked":
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            return self.wfile.write(b"%x\r\n%s\r\n" % (len(rest) // 2, rest[: len(rest) // 2]))
+        self.send_header("Content-Length", str(len(rest)))
         self.end_headers()
-        self.wfile.write(rest)
+        return self.wfile.write(rest[: len(rest) // 2] if self.fault == "cut" else rest)
 
 
 @pytest.fixture
@@ -60,6 +73,7 @@ def opus(tmp_path, monkeypatch):
     moses = folder / "OPUS-Talks" / "v1" / "moses"
     moses.mkdir(parents=True)
     yield moses
+    Handler.fault = ""
     server.shutdown()
     server.server_close()
 
@@ -86,6 +100,50 @@ def test_a_download_goes_on_where_it_stopped(opus, tmp_path):
         assert Handler.asked == [asked]
         assert [path.name for path in tmp_path.glob(".text*")] == []
         (tmp_path / "text.txt").unlink()
+
+
+@pytest.mark.parametrize(
+    ("fault", "problem"), [("cut", "ended early"), ("chunked", "ended early"), ("shifted", "another part of the file")]
+)
+def test_a_download_that_fails_is_one_line_and_the_next_is_right(opus, tmp_path, monkeypatch, fault, problem):
+    (opus / "text.txt").write_bytes(raw := bytes(range(256)) * 40)
+    url, target = remote.OPUS_URL.partition("/OPUS-")[0] + "/OPUS-Talks/v1/moses/text.txt", tmp_path / "text.txt"
+    monkeypatch.setattr(Handler, "protocol_version", "HTTP/1.1")
+    tag = f'"{hashlib.md5(raw).hexdigest()}"'
+    (tmp_path / ".text.txt.part").write_bytes(raw[:100])
+    (tmp_path / ".text.txt.version").write_text(tag)
+    Handler.fault = fault
+    for _ in range(2 if fault != "shifted" else 1):
+        with pytest.raises(InputError, match=problem) as error:
+            remote.download(url, target)
+        assert "\n" not in str(error.value)
+        assert not target.exists()
+    Handler.fault = ""
+    assert remote.download(url, target).read_bytes() == raw
+
+
+def test_a_part_that_is_complete_needs_no_second_download(opus, tmp_path):
+    """A process killed before the last rename; and a part that is longer than the file."""
+    (opus / "text.txt").write_bytes(b"0123456789")
+    url, target = remote.OPUS_URL.partition("/OPUS-")[0] + "/OPUS-Talks/v1/moses/text.txt", tmp_path / "text.txt"
+    tag = f'"{hashlib.md5(b"0123456789").hexdigest()}"'
+    for part, asked in ((b"0123456789", ["bytes=10-"]), (b"0123456789ab", ["bytes=12-", None])):
+        (tmp_path / ".text.txt.part").write_bytes(part)
+        (tmp_path / ".text.txt.version").write_text(tag)
+        Handler.asked.clear()
+        assert remote.download(url, target).read_bytes() == b"0123456789"
+        assert Handler.asked == asked
+        target.unlink()
+
+
+def test_processes_that_download_to_one_path_wait_for_the_first(opus, tmp_path):
+    (opus / "text.txt").write_bytes(raw := bytes(range(256)) * 20_000)
+    url, target = remote.OPUS_URL.partition("/OPUS-")[0] + "/OPUS-Talks/v1/moses/text.txt", tmp_path / "text.txt"
+    Handler.asked.clear()
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        paths = [*pool.map(lambda _: remote.download(url, target), range(4))]
+    assert [path.read_bytes() == raw for path in paths] == [True] * 4
+    assert Handler.asked == [None]
 
 
 def test_damaged_archives_are_one_line(opus, tmp_path):
