@@ -21,7 +21,7 @@ from msdc.distill.data.corpora import NLI_CLASSES, TextSource, open_corpora, unr
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
 from msdc.distill.data.tables import SourceTable, open_source_table, reading_lines, tables_folder
 from msdc.distill.recipe import KINDS, Corpus, parse
-from msdc.errors import InputError, printable
+from msdc.errors import InputError, printable, shortage
 from msdc.extras import installed, require
 from msdc.files import plain_name, staged_folder
 from msdc.text.duplicates import GrowingTexts, normalise
@@ -151,6 +151,8 @@ def _read_source(
                 hashes.append(hash((row.source, row.target, *row.negatives, source.language, row.label)))
             dropped = source.drops()
     except InputError as error:
+        if shortage(error):
+            raise
         return replace(part, rows=source.taken, dropped=source.drops(), error=str(error))
     shown = [[text for text in (row.source, row.target, *row.negatives) if text] for row in first]
     before, rows = len(seen_hashes), len(hashes)
@@ -242,6 +244,8 @@ def describe_corpus(
             parts += [_read_source(source, folder, examples, rows, seen_hashes, graded, writer) for source in sources]
             parts += [Part(corpus.origin, error=error) for error in unread(corpus, sources)]
         except InputError as error:
+            if shortage(error):
+                raise
             parts.append(Part(corpus.origin, error=str(error)))
     return parts
 

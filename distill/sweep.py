@@ -37,7 +37,7 @@ from msdc.distill.sweep_table import (
     table_of,
     to_csv,
 )
-from msdc.errors import DiskFullError, InputError, MsdcError, first_line, named_memory, printable
+from msdc.errors import DiskFullError, InputError, MsdcError, first_line, named_shortage, printable
 from msdc.files import held, plain_name, read_json, write_json, write_text
 from msdc.progress import say, warn
 from msdc.tables import escape_line, to_latex, to_markdown
@@ -330,7 +330,7 @@ def _reason(error: Exception | None) -> str:
     if error is None:
         return ""
     try:
-        with named_memory("training"):
+        with named_shortage("training"):
             raise error
     except MsdcError as named:
         text = " ".join(printable(str(named)).split()) or type(named).__name__

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from msdc.arguments import checked
 from msdc.encoders.encoder import SentenceEncoder
 from msdc.encoders.folder import EncodeDefaults
-from msdc.errors import InputError, named_memory
+from msdc.errors import InputError, named_shortage
 from msdc.export.manifest import Manifest, check_files, locate_bundle, read_manifest
 from msdc.export.runtimes import RUNTIMES
 from msdc.export.schema import Runner
@@ -140,7 +140,7 @@ def open_tokenizer(folder: Path, manifest: Manifest) -> Tokenizer:
 
 
 @named_extras("msdc.load_bundle")
-@named_memory("msdc.load_bundle")
+@named_shortage("msdc.load_bundle")
 @checked
 def load_bundle(
     folder: str | Path,

@@ -17,7 +17,7 @@ from typing import Any, cast
 import click
 
 from msdc import __version__
-from msdc.errors import MsdcError, did_you_mean, named_memory, printable
+from msdc.errors import MsdcError, did_you_mean, named_shortage, printable
 from msdc.extras import named_extras
 from msdc.lazy import load
 from msdc.progress import print_messages
@@ -234,7 +234,7 @@ def main(arguments: list[str] | None = None) -> None:
     _end_by_signals()
     _write_utf8()
     try:
-        with named_extras(called := f"msdc {verb}".strip(), verb), named_memory(called), _ended_by_signals():
+        with named_extras(called := f"msdc {verb}".strip(), verb), named_shortage(called), _ended_by_signals():
             code: Any = msdc.main(words, prog_name="msdc", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except click.exceptions.Exit as error:

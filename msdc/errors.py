@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import errno
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -81,24 +82,34 @@ class GateError(MsdcError):
 
 # A thread that finds no memory for its stack is a resource that is "temporarily unavailable".
 _NO_MEMORY = re.compile(
-    r"bad.alloc|out of memory|not enough memory|(can't|cannot|failed to) allocate memory|resource temporarily unavail",
+    r"bad.alloc|out of memory|not enough memory|(can't|cannot|failed to) allocate memory|resource temporarily unavail|"
+    "failed to map segment",  # of a shared library
     re.I,
 )
 
 
+def shortage(error: Exception) -> str:
+    """What the process lacked, memory or file descriptors, whatever that led to: libraries report it as a fault of a
+    file. Empty if neither."""
+    cause: BaseException | None = error
+    while cause is not None:
+        # An error of our own may quote the words of a child process, whose memory is bounded.
+        if isinstance(cause, MemoryError) or (not isinstance(cause, MsdcError) and _NO_MEMORY.search(str(cause))):
+            return "out of memory" + (f" ({first_line(cause)})" if str(cause) else "")
+        if isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE):
+            return "too many open files: raise the limit (`ulimit -n`) and run again"
+        cause = cause.__cause__
+    return ""
+
+
 @contextlib.contextmanager
-def named_memory(what: str) -> Iterator[None]:
-    """One line that names the lack of memory, whatever it led to: libraries report it as a fault of a file."""
+def named_shortage(what: str) -> Iterator[None]:
+    """One line that names the lack of memory or of file descriptors."""
     try:
         yield
     except Exception as error:
-        cause: BaseException | None = error
-        while cause is not None:
-            # An error of our own may quote the words of a child process, whose memory is bounded.
-            if isinstance(cause, MemoryError) or (not isinstance(cause, MsdcError) and _NO_MEMORY.search(str(cause))):
-                detail = f" ({first_line(cause)})" if str(cause) else ""
-                raise MsdcError(f"{what}: out of memory{detail}") from error
-            cause = cause.__cause__
+        if reason := shortage(error):
+            raise MsdcError(f"{what}: {reason}") from error
         raise
 
 

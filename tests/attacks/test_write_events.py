@@ -16,6 +16,7 @@ from write_events import contents, differences, no_clock, recipe_tree, run_until
 from msdc.bench.quickstart import prepare_folder
 from msdc.distill import distill
 from msdc.distill.sweep import run_sweep
+from msdc.export.bundle import load_bundle
 from msdc.files import HOLDER_FILE, LOCK_FILE
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked child; this system has no fork")
@@ -194,14 +195,22 @@ def test_evaluate(windows, tmp_path, tiny_student):
 
 @pytest.mark.parametrize("windows", [ALL])
 def test_export(windows, tmp_path, tiny_student):
+    """With --force, over another bundle: at every moment one of both opens."""
     root = tmp_path / "root"
+    out = root / "out"
+    words = ("export", tiny_student, "--target", "linux", "--runtime", "onnx", "--no-gates", "--force", "-o", out)
 
-    words = ("export", tiny_student, "--target", "linux", "--runtime", "onnx", "--no-gates", "--force")
+    def before():
+        verb(*words, "--precision", "fp32")
 
     def work():
-        verb(*words, "-o", root / "out")
+        verb(*words)
 
-    Work(work, work).audit(root, windows)
+    def after_kill():
+        remaining = out if os.path.lexists(out) else next(root.glob(".out.*.old"))
+        assert load_bundle(remaining, "onnx").encode(["a text"]).shape == (1, 32)
+
+    Work(work, work, before, after_kill).audit(root, windows)
 
 
 def test_quickstart_again_over_a_finished_run(tmp_path):

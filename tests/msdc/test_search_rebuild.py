@@ -70,7 +70,9 @@ def test_a_killed_rebuild_goes_on_where_it_stopped(models, path, monkeypatch):
         "msdc.open_index(sys.argv[1], None).rebuild(msdc.load_encoder(sys.argv[2]), stop)\n"
     )
     words = [sys.executable, "-c", program, str(path), str(tiny.student_folder(4)), os.getcwd()]
-    assert subprocess.run(words).returncode == -signal.SIGKILL
+    with Index(models[0], path) as reader:
+        assert subprocess.run(words).returncode == -signal.SIGKILL
+        assert len(cosines(reader)) == 40
     monkeypatch.setattr(indexes, "BLOCK", 5)
     with Index(models[0], path) as former:  # still one of the former model
         assert len(cosines(former)) == 40
