@@ -93,6 +93,8 @@ HIT_FIELDS: list[Field[Hit]] = [
               help="Show entries of this cosine (default: the model's own), or with every word of QUERY.")  # fmt: skip
 @click.option("--where", multiple=True, metavar="COLUMN=VALUE",
               help="Only entries with this value, in the range LEAST..MOST, or (!=) without it.")  # fmt: skip
+@click.option("--order", multiple=True, metavar="COLUMN",
+              help="Sort what matches by this column, -COLUMN: greatest first; up to three.")  # fmt: skip
 @click.option("--duplicates", is_flag=True, help="List entries with the same words one by one.")
 @click.option("--syntax", type=click.Choice(["operators", "plain"]), default="operators", show_default=True,
               help='With operators, "quotes" and -word have a meaning.')  # fmt: skip
@@ -121,6 +123,7 @@ def command(
     offset: int,
     threshold: float | None,
     where: tuple[str, ...],
+    order: tuple[str, ...],
     duplicates: bool,
     syntax: Any,
     column: str | None,
@@ -187,6 +190,7 @@ def command(
                 offset=offset,
                 distinct=not duplicates,
                 syntax=syntax,
+                order=order,
             )
             for query in queries
         ]

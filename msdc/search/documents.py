@@ -9,7 +9,7 @@ import itertools
 import json
 import math
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -176,9 +176,45 @@ def _filter(where: object, depth: int = 0) -> list[Any]:
     return parts
 
 
-def _condition(name: object, required: object) -> list[Any]:
+Boosts = Sequence[tuple[Mapping[str, object], float]]
+MAX_ORDER = 3  # columns
+MAX_BOOSTS = 16  # each reads the metadata of all candidates
+
+
+def order_columns(order: str | Sequence[str]) -> str | None:
+    """An order for the statement `ranked`, from columns, each with a minus before it for the largest value first; None
+    without columns."""
+    names = one_or_more(order, "`order`") if order else []
+    columns = [_column(name, "order") for name in names]
+    if len(columns) > MAX_ORDER:
+        raise InputError(f"`order` has {len(columns)} columns; at most {MAX_ORDER}")
+    parts = [[name.removeprefix("-"), int(name.startswith("-"))] for name in columns]
+    return json.dumps(parts, ensure_ascii=False) if parts else None
+
+
+def boost_conditions(boost: Boosts) -> list[tuple[str, float]]:
+    """Filters for the statements `filter` and `branches`, each with what it adds to the score."""
+    if not isinstance(boost, Sequence) or len(boost) > MAX_BOOSTS:
+        raise InputError(f"`boost` is a list of at most {MAX_BOOSTS} pairs of a filter and a number")
+    parts = []
+    for part in boost:
+        if not isinstance(part, Sequence) or len(part) != 2 or not isinstance(part[0], Mapping) or not part[0]:
+            raise InputError(f"`boost` {part!r}: expected a pair of a filter and a number")
+        (bonus,) = _plain([part[1]], "`boost`", "refuse")
+        if isinstance(bonus, bool) or not isinstance(bonus, int | float):
+            raise InputError(f"`boost` {bonus!r}: expected a number")
+        parts.append((conditions(part[0]), float(bonus)))
+    return parts
+
+
+def _column(name: object, what: str) -> str:
     if not isinstance(name, str) or '"' in name or "\0" in name:
-        raise InputError(f"filter {name!r}: a column name with a double quote or NUL cannot be filtered by")
+        raise InputError(f"{what} {name!r}: a column is a name without a double quote or NUL")
+    return require_characters(name, what)
+
+
+def _condition(name: object, required: object) -> list[Any]:
+    name = _column(name, "filter")
     excluded = isinstance(required, Mapping)
     if isinstance(required, Mapping):
         if list(required) != ["not"]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby, islice
 from pathlib import Path
@@ -29,14 +29,17 @@ from msdc.progress import track, warn
 from msdc.scores import unit_rows
 from msdc.search.blocks import Block, Passage, add_passages, passage_crc, read_blocks, remove_documents
 from msdc.search.documents import (
+    Boosts,
     Document,
     Found,
     Hit,
     Missing,
     as_document,
+    boost_conditions,
     conditions,
     numbered_rows,
     one_or_more,
+    order_columns,
     require_key,
 )  # fmt: skip
 from msdc.search.file import IndexFile, is_index, read_document, require_index, stored_documents
@@ -351,26 +354,28 @@ class Index(IndexFile):
         offset: int = 0,
         distinct: bool = True,
         syntax: Syntax = "operators",
+        order: str | Sequence[str] = (),
+        boost: Boosts = (),
     ) -> Found:
         """The entries nearest to a query, best first.
 
-        The last word of a query without a blank behind it also matches words that begin with it. If no entry has a word
-        of the query, the most similar words of the index are looked for.
-
         Args:
-            query: the text, in any of the model's languages.
+            query: the text, in any of the model's languages; the last word may be the beginning of one.
             top: maximum number of hits.
-            threshold: minimum cosine of a hit; entries in which every word of the query matches are hits all the same.
+            threshold: minimum cosine of hits without every word of the query.
             mode: rank by the words (BM25), by the vectors (cosine of the best passage), or by both.
             where: required metadata by name: a value, a list of alternatives, (least, most) with None for no bound,
                 None for no value, {"not": any of these}. "and" and "or" have a list of such filters, "not" has one.
             offset: the number of hits to skip, for pages.
-            distinct: entries with the same words (whatever their case, blanks and punctuation) are one hit, the best.
-            syntax: with "operators", entries with "words in quotes" come first, and entries with -excluded words or
-                -"phrases" are no hits; "plain" takes quotes and minus as text.
+            distinct: entries with the same words are one hit, the best.
+            syntax: with "operators" a query may have "words in quotes" and -excluded words; "plain" takes quotes and
+                minus as text.
+            order: columns that sort the hits which match, at most three; "-date" has the greatest value first. A hit
+                matches by every word, or by a cosine of `threshold` (None: three deviations above unrelated sentences).
+            boost: pairs of a filter and a number that its entries get on their score.
 
         Raises:
-            InputError: an empty query, an argument out of range, a name in `where` that no entry has.
+            InputError: an empty query, an argument out of range, a column that no entry has.
         """
         if not require_characters(query, "the query").strip():
             raise InputError("a query is empty")
@@ -386,6 +391,7 @@ class Index(IndexFile):
                 raise InputError(f"`{name}` {value!r} is unknown; known: {', '.join(allowed_values)}")
         began = time.perf_counter()
         filtered = conditions(where) if where else None
+        columns, boosts = order_columns(order), boost_conditions(boost)
         with self._lock, self._errors():
             plan = read_plan(self._db, parse_query(query, syntax))
         if self._model_source is None and mode == "both":
@@ -398,13 +404,16 @@ class Index(IndexFile):
                 if query_D is not None:
                     self._require_same_model()
                 allowed = self._allowed(filtered, plan)
-                cosines, words, plan = self._candidates(plan, query_D, mode, offset + top, allowed)
-                ranked = rank(db, cosines, words, mode, threshold)
+                if columns is not None:
+                    self._require_columns(columns, "order")
+                cosines, words, plan = self._candidates(plan, query_D, mode, offset + top, allowed, columns is not None)
+                bonuses = self._bonuses(boosts, plan, {*cosines, *words})
+                ranked = rank(db, cosines, words, mode, threshold, bonuses, columns)
                 page = islice(self._distinct(ranked) if distinct else ranked, offset, offset + top)
                 inside = None if allowed is None else json.dumps(allowed)
                 for scores in page:
-                    count = self._value("equal", scores[0], inside) if distinct else 1
-                    hits.append(self._hit(*scores, plan.terms, mode, count))
+                    count = self._value("equal", scores.document, inside) if distinct else 1
+                    hits.append(self._hit(scores, plan.terms, mode, count))
         return Found(query, hits, 1e3 * (encoded - began), 1e3 * (time.perf_counter() - encoded))
 
     def _query_vector(self, query: str) -> NDArray[np.float32] | None:
@@ -423,20 +432,40 @@ class Index(IndexFile):
             return None
         return self._filtered(filtered or "[]", plan)
 
-    def _filtered(self, filtered: str, plan: Plan) -> list[int]:
-        allowed = [row for (row,) in self._db.execute(sql("filter"), (filtered, plan.plan))]
-        if not allowed and (unknown := self._db.execute(sql("unknown"), (filtered,)).fetchone()):
-            raise InputError("no column {!r} to filter by (columns: {})".format(*unknown))
+    def _filtered(self, filtered: str, plan: Plan, inside: str | None = None) -> list[int]:
+        """The documents of a filter, of all or of those `inside` (ids as JSON)."""
+        allowed = [row for (row,) in self._db.execute(sql("filter"), (filtered, plan.plan, inside))]
+        if not allowed:
+            self._require_columns(filtered, "filter")
         branches = self._db.execute(sql("branches"), (filtered,)).fetchall()
         for (_, name), parts in groupby(branches, key=lambda branch: branch[:2]):
-            rows = {row for *_, part in parts for row in self._filtered(part, plan)}
+            rows = {row for *_, part in parts for row in self._filtered(part, plan, inside)}
             allowed = [row for row in allowed if (row in rows) == (name == "or")]
         return allowed
 
+    def _require_columns(self, columns: str, purpose: str) -> None:
+        if unknown := self._db.execute(sql("unknown"), (columns,)).fetchone():
+            raise InputError(f"no column {unknown[0]!r} to {purpose} by (columns: {unknown[1]})")
+
+    def _bonuses(self, boosts: Iterable[tuple[str, float]], plan: Plan, documents: Collection[int]) -> dict[int, float]:
+        """What filters add to the scores of these documents."""
+        bonuses = dict[int, float]()
+        for filtered, bonus in boosts:
+            for row in self._filtered(filtered, plan, json.dumps([*documents])):
+                bonuses[row] = bonuses.get(row, 0.0) + bonus
+        return bonuses
+
     def _candidates(
-        self, plan: Plan, query_D: NDArray[np.float32] | None, mode: Mode, hits: int, allowed: list[int] | None
+        self,
+        plan: Plan,
+        query_D: NDArray[np.float32] | None,
+        mode: Mode,
+        hits: int,
+        allowed: list[int] | None,
+        all_words: bool,
     ) -> tuple[dict[int, float], dict[int, WordMatch], Plan]:
-        """The documents nearest by vectors and by words, for `rank`, and the plan that found the latter.
+        """The documents nearest by vectors and by words (`all_words`: all of these), for `rank`, and the plan that
+        found the latter.
 
         As many for every page of the first 1,000 hits, so that pages agree.
         """
@@ -451,7 +480,8 @@ class Index(IndexFile):
             cosines = self._vectors.nearest(most, allowed)
         if mode == "vectors":
             return cosines, {}, plan
-        words, plan = match_words(self._db, plan, allowed, most, cosines, bool(cosines))
+        most_words = max(most, len(self)) if all_words else most
+        words, plan = match_words(self._db, plan, allowed, most_words, cosines, bool(cosines))
         if query_D is not None:
             cosines |= self._vectors.of(words)
         return cosines, words, plan
@@ -460,27 +490,19 @@ class Index(IndexFile):
         """Of documents with the same words the first."""
         forms = set[int]()
         for scores in ranked:
-            form = self._value("form", scores[0])
+            form = self._value("form", scores.document)
             if form not in forms:
                 forms.add(form)
                 yield scores
 
-    def _hit(
-        self,
-        row: int,
-        score: float,
-        cosine: float | None,
-        words: float | None,
-        terms: str,
-        mode: Mode,
-        count: int,
-    ) -> Hit:
+    def _hit(self, scores: Ranked, terms: str, mode: Mode, count: int) -> Hit:
+        row = scores.document
         fields = self._db.execute(sql("hit"), (row,)).fetchone()
         if fields is None:
             raise ValueError(f"document {row}")
         entry = read_document(fields)
         places = find_terms(entry.text, terms)
-        cosines = self._vectors.cosines_of(row) if cosine is not None else {}
+        cosines = self._vectors.cosines_of(row) if scores.cosine is not None else {}
         stored = self._db.execute(sql("passages_of"), (row,)).fetchall()
         if any(passage_crc(row, start, end) != crc for _, start, end, crc in stored):
             raise ValueError(f"a passage of document {entry.id}")
@@ -497,9 +519,9 @@ class Index(IndexFile):
         shown = merged([span for spans in places for span in spans])
         return Hit(
             entry.id,
-            score,
-            cosine,
-            words,
+            scores.score,
+            scores.cosine,
+            scores.words,
             entry.text,
             start,
             end,

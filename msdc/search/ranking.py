@@ -1,7 +1,7 @@
 """The ranking of a search: the statements of search.sql, which every platform runs alike.
 
-relevance = bm25 x coverage + 4 x matched + 1.84 x (cosine - mean) / deviation + 100 x quoted phrases (search.sql,
-`words` and `ranked`), with the mean and standard deviation of the model's cosines of unrelated sentences.
+relevance = bm25 x coverage + 4 x matched + 1.84 x (cosine - mean) / deviation + 100 x quoted phrases + bonus
+(search.sql, `words` and `ranked`), with the mean and standard deviation of the model's cosines of unrelated sentences.
 """
 
 from __future__ import annotations
@@ -23,7 +23,16 @@ from msdc.search.words import index_words
 SEARCH_SQL = Path(__file__).with_name("search.sql")
 NEAREST = 100  # documents without a word of the query that are ranked first: most pages need no more
 Mode = Literal["words", "vectors", "both"]
-Ranked = tuple[int, float, float | None, float | None]  # document, score, cosine, words part
+
+
+class Ranked(NamedTuple):
+    """A document and its parts of the score; `match` is for the order (search.sql, `ranked`)."""
+
+    document: int
+    score: float
+    cosine: float | None
+    words: float | None
+    match: int
 
 
 class Connection(sqlite3.Connection):
@@ -106,6 +115,9 @@ class WordMatch(NamedTuple):
     quoted: int
 
 
+NO_WORDS = {mode: (None if mode == "vectors" else 0.0, 0, 0, 0) for mode in ("words", "vectors", "both")}
+
+
 def match_words(
     db: sqlite3.Connection,
     plan: Plan,
@@ -134,29 +146,39 @@ def match_words(
 
 def rank(
     db: sqlite3.Connection, cosines: Mapping[int, float], words: Mapping[int, WordMatch], mode: Mode,
-    threshold: float | None = None,
+    threshold: float | None = None, bonuses: Mapping[int, float] | None = None, order: str | None = None,
 ) -> Iterator[Ranked]:  # fmt: skip
-    """Documents best first. A document without a vector has no cosine.
+    """Documents best first, with `bonuses` on their scores, or in an `order` (search.sql, `ordered`).
+
+    One without a vector has no cosine.
 
     Those without a word are ranked by their cosine: the nearest of them decide alone, down to the score of the last.
     """
-    rows = json.dumps([(document, cosines.get(document), *match) for document, match in words.items()])
-    others = {document: cosine for document, cosine in cosines.items() if document not in words}
+    bonuses = bonuses or {}
+    matches = {**words, **{document: NO_WORDS[mode] for document in bonuses if document not in words}}
+    rows = json.dumps([(document, cosines.get(document), *match, bonuses.get(document, 0))
+                       for document, match in matches.items()])  # fmt: skip
+    others = {document: cosine for document, cosine in cosines.items() if document not in matches}
 
     def ranked(others: Mapping[int, float]) -> Iterator[Ranked]:
-        return db.execute(sql("ranked"), (rows, json.dumps(others), mode, threshold))
+        return map(Ranked._make, db.execute(sql("ranked"), (rows, json.dumps(others), mode, threshold)))
 
+    if order is not None:
+        page = list(ranked(others))
+        for (position,) in db.execute(sql("ordered"), (json.dumps([(entry[0], entry[-1]) for entry in page]), order)):
+            yield page[position]
+        return
     count = 0
     if len(others) > 2 * NEAREST:
         nearest = dict(heapq.nlargest(NEAREST, others.items(), key=lambda pair: pair[1]))
         page = list(ranked(nearest))
-        scores_of_nearest = [score for document, score, *_ in page if document in nearest]
+        scores_of_nearest = [entry.score for entry in page if entry.document in nearest]
         certain = -math.inf  # a threshold that drops some of the nearest drops all others
         if len(scores_of_nearest) == NEAREST:
             certain = min(scores_of_nearest)
-        for scores in page:
-            if scores[1] <= certain:
+        for entry in page:
+            if entry.score <= certain:
                 break
             count += 1
-            yield scores
+            yield entry
     yield from islice(ranked(others), count, None)

@@ -216,7 +216,8 @@ WHERE node.type = 'object' ORDER BY node.key, part.key
 -- column one of the alternatives, or none of them if they are excluded: a value, [least, most] with null for no bound, or
 -- null for no value (missing, null or an empty text). Of a list one item is enough. Numbers, and texts that are plain
 -- decimal numbers, compare as numbers; times (2031-05-31T10:00+02:00; without a zone UTC) as instants; a date is its whole
--- day, as it was written; others as text. Documents with the words that the plan excludes are not among them.
+-- day, as it was written; others as text. Documents with the words that the plan excludes are not among them. ?3: only
+-- documents of these ids, as JSON; null for all.
 WITH conditions AS MATERIALIZED (
   SELECT key AS condition, '$."' || json_extract(value, '$[0]') || '"' AS path, json_extract(value, '$[2]') AS excluded,
     json_extract(value, '$[1]') AS alternatives
@@ -267,13 +268,14 @@ SELECT id FROM documents WHERE NOT EXISTS (
     END))
 AND (json_extract(?2, '$.without') IS NULL
   OR id NOT IN (SELECT rowid FROM words WHERE words MATCH json_extract(?2, '$.without')))
+AND (?3 IS NULL OR id IN (SELECT value FROM json_each(?3)))
 
 -- name: unknown
--- ?1: conditions. One of their columns that no document has, and those that they have.
-WITH columns AS MATERIALIZED (
-  SELECT DISTINCT cell.key AS name FROM documents, json_each(documents.metadata) AS cell ORDER BY 1)
-SELECT json_extract(value, '$[0]'), coalesce((SELECT group_concat(name, ', ') FROM columns), 'none') FROM json_each(?1)
-WHERE type = 'array' AND json_extract(value, '$[0]') NOT IN (SELECT name FROM columns) AND EXISTS (SELECT 1 FROM documents) LIMIT 1
+-- ?1: conditions, or columns: [[column, ...], ...]. One of the columns that no document has, and those that they have.
+SELECT json_extract(value, '$[0]'), coalesce((SELECT group_concat(name, ', ') FROM (
+  SELECT DISTINCT cell.key AS name FROM documents, json_each(documents.metadata) AS cell ORDER BY 1)), 'none') FROM json_each(?1)
+WHERE type = 'array' AND EXISTS (SELECT 1 FROM documents) AND NOT EXISTS (
+  SELECT 1 FROM documents WHERE json_type(metadata, '$."' || json_extract(value, '$[0]') || '"') IS NOT NULL) LIMIT 1
 
 -- name: plan
 -- ?1: a query's plan, which `parse_query` of words.py describes. What the model encodes, whether words are excluded, whether
@@ -442,26 +444,30 @@ WITH RECURSIVE asked AS MATERIALIZED (
 SELECT json_set(?1, '$.words', json((SELECT json_group_array(json(form)) FROM forms))) WHERE EXISTS (SELECT 1 FROM replaced)
 
 -- name: ranked
--- ?1: [[document, cosine or null, and words, matched, same, quoted of the statement `words`], ...], ?2: {document: cosine} of
--- others, ?3: the mode, ?4: least cosine or null. Numbers have six digits, sums four decimals, so that devices that round
+-- ?1: [[document, cosine or null, and words, matched, same, quoted of the statement `words`, bonus], ...], ?2: {document: cosine}
+-- of others, ?3: the mode, ?4: least cosine or null. Numbers have six digits, sums four decimals, so that devices that round
 -- differently rank alike. Relevance is the words part + 4 where every word matches + 1.84 for each standard deviation that the cosine of the
 -- best passage is above the mean of the model's cosines (for an equal title a cosine of 1, and 4 more) + 100 for each quoted
--- phrase. Cosines of msdc-mini have a deviation of 0.092: a weight of 20, which is also that of an index without the fact.
+-- phrase + the bonus. Cosines of msdc-mini have a deviation of 0.092: a weight of 20, which is also that of an index without the
+-- fact. The last column is for `ordered`: whether a document matches the query, by every word or by a cosine of ?4 (null: three
+-- deviations above the mean), + 2 for each quoted phrase.
 WITH spread AS (
   SELECT coalesce(json_extract(value, '$[0]'), 0) AS mean, 1.84 / max(coalesce(json_extract(value, '$[1]'), 0.092), 0.005) AS weight
   FROM (SELECT max(value) AS value FROM facts WHERE name = 'cosines' AND json_valid(value))
 ), candidates AS (
   SELECT json_extract(value, '$[0]') AS document, json_extract(value, '$[1]') AS cosine, json_extract(value, '$[2]') AS words,
-    json_extract(value, '$[3]') AS matched, json_extract(value, '$[4]') AS same, json_extract(value, '$[5]') AS quoted
+    json_extract(value, '$[3]') AS matched, json_extract(value, '$[4]') AS same, json_extract(value, '$[5]') AS quoted,
+    json_extract(value, '$[6]') AS bonus
   FROM json_each(?1)
-  UNION ALL SELECT CAST(key AS INTEGER), value, CASE WHEN ?3 <> 'vectors' THEN 0.0 END, 0, 0, 0 FROM json_each(?2)
+  UNION ALL SELECT CAST(key AS INTEGER), value, CASE WHEN ?3 <> 'vectors' THEN 0.0 END, 0, 0, 0, 0 FROM json_each(?2)
 )
 SELECT document, CAST(printf(CASE ?3 WHEN 'both' THEN '%.4f' ELSE '%.6g' END, CASE WHEN ?3 = 'vectors' THEN cosine
     ELSE words + 4 * matched + 100 * quoted
       + CASE WHEN ?3 = 'both' THEN weight * (CASE WHEN same THEN 1 ELSE coalesce(cosine, mean) END - mean) + 4 * same
-        ELSE 0 END END) AS REAL) AS score,
+        ELSE 0 END END + bonus) AS REAL) AS score,
   CASE WHEN cosine IS NOT NULL THEN CAST(printf('%.6g', cosine) AS REAL) END,
-  CASE WHEN words IS NOT NULL THEN CAST(printf('%.6g', words) AS REAL) END
+  CASE WHEN words IS NOT NULL THEN CAST(printf('%.6g', words) AS REAL) END,
+  2 * quoted + (matched >= 0.5 OR coalesce(cosine >= coalesce(?4, mean + 3 * 1.84 / weight), 0))
 FROM candidates, spread WHERE ?4 IS NULL OR ?3 = 'words' OR coalesce(cosine, -1) >= ?4 OR matched >= 0.5
 ORDER BY score DESC, document
 
@@ -469,6 +475,35 @@ ORDER BY score DESC, document
 -- The least cosine of a relevant entry, six digits: 1.5 standard deviations above the mean of unrelated sentences.
 SELECT printf('%.6g', json_extract(value, '$[0]') + 1.5 * json_extract(value, '$[1]')) FROM facts
 WHERE name = 'cosines' AND json_valid(value)
+
+-- name: ordered
+-- ?1: [[document, last column], ...] of `ranked`, ?2: at most three columns: [[column, descending], ...]. The positions in ?1 of the
+-- documents in order: by the last column of `ranked`, then, of those that match, by their columns, then as in ?1. Numbers, and
+-- texts that are plain decimal numbers, are before times (as instants) and other texts, documents without a value last; of a
+-- list the value counts that is first in this order.
+SELECT position FROM (
+  SELECT position, matches, number,
+    dense_rank() OVER (PARTITION BY number ORDER BY value IS NULL, CASE WHEN NOT descending THEN value END,
+      CASE WHEN descending THEN value END DESC) AS place
+  FROM (
+    SELECT entry.key AS position, json_extract(entry.value, '$[1]') AS matches, part.key AS number,
+      json_extract(part.value, '$[1]') AS descending, (
+        SELECT CASE WHEN json_extract(part.value, '$[1]') THEN max(value) ELSE min(value) END FROM (
+          SELECT CASE
+            WHEN type IN ('integer', 'real', 'true', 'false') OR (
+              value GLOB '*[0-9]*' AND length(value) < 16 AND NOT (value GLOB '*[^0-9.-]*'
+              OR value GLOB '?*-*' OR value GLOB '*.*.*' OR value GLOB '0[0-9]*' OR value GLOB '-0[0-9]*')) THEN value + 0
+            WHEN value GLOB '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9]'
+              OR value GLOB '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9]*'
+              THEN coalesce(strftime('%Y-%m-%dT%H:%M:%f', value), value)
+            ELSE value END AS value
+          FROM json_each(documents.metadata, '$."' || json_extract(part.value, '$[0]') || '"')
+          WHERE type <> 'null' AND value <> '' AND json_extract(entry.value, '$[1]') % 2)) AS value
+    FROM json_each(?2) AS part CROSS JOIN json_each(?1) AS entry CROSS JOIN documents
+    WHERE documents.id = json_extract(entry.value, '$[0]')))
+GROUP BY position
+ORDER BY matches DESC, max(place) FILTER (WHERE number = 0), max(place) FILTER (WHERE number = 1),
+  max(place) FILTER (WHERE number = 2), position
 
 -- name: form
 -- ?1: a document. What it has in common with those with the same words: of them only the best is a hit.

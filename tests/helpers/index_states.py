@@ -4,6 +4,7 @@ A state machine for the Python package's engine, and with other `opened` and `fu
 """
 
 import contextlib
+import math
 import os
 import shutil
 import signal
@@ -42,6 +43,15 @@ values = st.one_of(
 rows = st.fixed_dictionaries(
     {"text": texts}, optional={"id": st.sampled_from("abcdef"), "title": st.sampled_from(WORDS), "n": values}
 )
+
+
+def order_key(hit: Any, is_descending: bool) -> tuple[bool, float]:
+    """Where a hit is by its value of `n`: numbers, then texts, then none."""
+    if "n" not in hit.metadata:
+        return True, 0
+    value = hit.metadata["n"]
+    number = math.inf if value == "a, b" else float(value)
+    return False, -number if is_descending else number
 
 
 class States(RuleBasedStateMachine):
@@ -258,6 +268,7 @@ class States(RuleBasedStateMachine):
             assert self.ids(index, where={"n": (None, 2)}) == low
             assert self.ids(index, where={"n": {"not": 4}}) == self.truth.keys() - four
             assert self.ids(index, where={"n": None}) == {key for key, row in self.truth.items() if "n" not in row}
+            self.check_options(index)
         elif self.truth:
             with pytest.raises(InputError, match="no column 'n'"):
                 index.search(word, mode="words", where={"n": 4})
@@ -279,6 +290,19 @@ class States(RuleBasedStateMachine):
             vectors_ND = self.model.encode([self.truth[key]["text"] for key in untitled])
             own_N = vectors_ND @ query_D / np.linalg.norm(vectors_ND, axis=1) / np.linalg.norm(query_D)
             np.testing.assert_allclose([cosines[key] for key in untitled], own_N, atol=0.02)
+
+    def check_options(self, index: Index) -> None:
+        """Orders, and a boost, of all documents by `n`."""
+        plain = index.search(EVERY, 1000, mode="words", distinct=False).hits
+        for sign in ("", "-"):
+            hits = index.search(EVERY, 1000, mode="words", distinct=False, order=f"{sign}n").hits
+            assert [hit.id for hit in hits] == [
+                hit.id for hit in sorted(plain, key=lambda hit: order_key(hit, sign == "-"))
+            ]
+        high = {"n": (2, None)}
+        boosted = index.search(EVERY, 1000, mode="words", distinct=False, boost=[(high, 50)]).hits
+        keys = self.ids(index, where=high)
+        assert [hit.id for hit in boosted] == [hit.id for hit in sorted(plain, key=lambda hit: hit.id not in keys)]
 
     @rule(number=st.integers(0, 1), word=st.sampled_from(WORDS))
     def search(self, number, word):

@@ -178,6 +178,8 @@ def request_of(query: str, options: Mapping[str, object]) -> dict[str, object]:
     request: dict[str, object] = {"query": query, **options}
     where = request.pop("where", None)
     request["where"] = conditions(where) if where else None
+    request["order"] = [order] if isinstance(order := request.get("order") or [], str) else order
+    request["boost"] = [(conditions(part), bonus) for part, bonus in request.get("boost") or []]
     return {name: value for name, value in request.items() if value is not None}
 
 

@@ -92,6 +92,10 @@ QUERIES = [
     "car conference"),
     ("words", 9, "when=2031-06-01", "error conference"), ("words", 9, "when>2031-06-01T06:00+02:00",
     "error conference"),
+    ("words", 9, "", "car", "order=-when"), ("words", 9, "", "the ticket", "order=lang,-year offset=1"),
+    ("both", 9, "", "the ticket", "order=day"), ("vectors", 9, "", "the ticket", "each order=-stars,quote"),
+    ("both", 9, "", "the ticket", "boost=lang=en@2.5"),
+    ("words", 9, "lang+", "car ticket", "boost=when+@-3 order=done"),
 ]  # fmt: skip
 
 
@@ -106,13 +110,19 @@ def filter_of(where: str) -> dict[str, object]:
 
 
 def options_of(text: str) -> dict[str, object]:
-    """The options of a query: offset=N, `each` of equal entries, `plain` without operators."""
+    """The options of a query: offset=N, `each` of equal entries, `plain` without operators, order=COLUMN,COLUMN,
+    boost=FILTER@NUMBER."""
     options: dict[str, object] = {}
     for option in text.split():
-        name, _, number = option.partition("=")
-        options |= {"offset": {"offset": int(number or 0)}, "each": {"distinct": False}, "plain": {"syntax": "plain"}}[
-            name
-        ]
+        name, _, value = option.partition("=")
+        where, _, bonus = value.partition("@")
+        options |= {
+            "offset": lambda number=value: {"offset": int(number)},
+            "each": lambda: {"distinct": False},
+            "plain": lambda: {"syntax": "plain"},
+            "order": lambda columns=value: {"order": columns.split(",")},
+            "boost": lambda part=(where, bonus): {"boost": [(filter_of(part[0]), float(part[1]))]},
+        }[name]()
     return options
 
 

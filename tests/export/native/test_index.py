@@ -60,6 +60,8 @@ def random_documents(count: int) -> list[dict]:
     for number in range(count):
         text = ". ".join(" ".join(chance.choices(WORDS, k=chance.randint(1, 30))) for _ in range(chance.randint(1, 4)))
         row = {"text": f"{text}.", "year": chance.randint(2000, 2010), "lang": chance.choice(["de", "en", None])}
+        day = chance.choice([None, "", 5, "5.0", "2031-05-31", "2031-05-31T01:00+02:00", ["2031-06-01", "x"], "ä"])
+        row |= {"größe": day} if chance.random() < 0.9 else {}
         if chance.random() < 0.5:
             row["title"] = " ".join(chance.choices(WORDS, k=2))
         if chance.random() < 0.7:
@@ -143,7 +145,7 @@ def test_random_documents_and_queries(opened, model, tmp_path):
         index.remove([f"d{number}" for number in range(0, 700, 9)])
     assert phone_search.contents(native.path) == phone_search.contents(oracle.path)
     chance = random.Random(1)
-    for number in range(60):
+    for number in range(120):
         query = " ".join(chance.choices(WORDS, k=chance.randint(1, 4)))
         options = {
             "mode": ("words", "vectors", "both")[number % 3],
@@ -153,6 +155,9 @@ def test_random_documents_and_queries(opened, model, tmp_path):
             ]),
             "offset": chance.choice([0, 0, 7]), "distinct": chance.random() < 0.7,
             "threshold": chance.choice([None, None, 0.3]),
+            "order": chance.choice([(), (), "year", ["-größe"], ["größe", "-year"], ["-lang", "größe", "year"]]),
+            "boost": chance.choice([(), [({"year": (2005, None)}, 3), ({"not": {"lang": "de"}}, -1.5)],
+                                    [({"größe": "ä"}, 0.25)]]),
         }  # fmt: skip
         expected, hits = (index.search(query, 8, **options).hits for index in (oracle, native))
         assert same_hits(expected, hits), (query, options)
@@ -520,10 +525,19 @@ def test_bad_requests_are_named(opened):
         ({"query": "x", "where": '[{"xor":[[]]}]'}, "where: no operator 'xor'"),
         ({"query": "x", "where": '[{"or":[3]}]'}, "where.or: not a list"),
         ({"query": "x", "where": "[" + '{"not":[[' * 9 + "]]}" * 9 + "]"}, "where: more than 8 levels"),
-        ({"query": "x", "where": '[["a\\"b",[1],0]]'}, "a column name with a double quote"),
+        ({"query": "x", "where": '[["a\\"b",[1],0]]'}, "a column is a name without a double quote"),
         ({"query": "x", "where": '[["n",[[null,null]],0]]'}, "filter 'n': expected a text"),
         ({"query": "x", "where": '[["n",["a\\u0000"],0]]'}, "filter 'n': a value with a NUL character"),
         ({"query": "x", "where": '[["n",[1]]]'}, "a condition has a column, alternatives"),
+        ({"query": "x", "order": "n"}, "search.order: not a list"), ({"query": "x", "order": [1]}, "not a string"),
+        ({"query": "x", "order": ["n", "-n", "n", "n"]}, "`order` has 4 columns; at most 3"),
+        ({"query": "x", "order": ['a"b']}, "order 'a\"b': a column is a name without a double quote or NUL"),
+        ({"query": "x", "order": ["n", "-m"]}, r"no column 'm' to order by \(columns: n\)"),
+        ({"query": "x", "boost": [['[["n",[1],0]]']]}, "`boost`: expected a pair of a filter and a number"),
+        ({"query": "x", "boost": [["[]", 1]]}, "`boost`: a filter without conditions"),
+        ({"query": "x", "boost": [['[["n",[1],0]]', "1"]]}, "not a number"),
+        ({"query": "x", "boost": [['[["n",[1],0]]', 1]] * 17}, "`boost` has 17 pairs; at most 16"),
+        ({"query": "one", "boost": [['[["m",[1],0]]', 1]]}, r"no column 'm' to filter by \(columns: n\)"),
         ({"query": "x", "where": '[["m",[1],0]]'}, r"no column 'm' to filter by \(columns: n\)"),
     ):  # fmt: skip
         raw = json.dumps(request).encode()
@@ -549,7 +563,8 @@ def fuzz(index: NativeIndex, rounds: int) -> None:
     seeds = [
         json.dumps([{"id": "f1", "text": "a fuzzed text", "title": "t", "metadata": '{"n": 1}'}]).encode(),
         json.dumps({"query": 'one "ticket" -x', "top": 3, "where": '[["n",[1,[null,2],null],1]]', "offset": 1,
-                    "threshold": 0.1, "distinct": False, "syntax": "operators"}).encode(),
+                    "threshold": 0.1, "distinct": False, "syntax": "operators", "order": ["-n"],
+                    "boost": [['[["n",[1],0]]', 2]]}).encode(),
         json.dumps(["a", "b"]).encode(),
     ]  # fmt: skip
     parts = [

@@ -66,6 +66,14 @@ export interface SearchOptions {
    * -"phrases" are no hits; "plain" takes quotes and minus as text.
    */
   syntax?: "operators" | "plain";
+  /**
+   * Up to three columns that sort the hits which match: "day" has the least value first, "-day" the greatest; documents without
+   * a value are last. A hit matches if it has every word of the query, or a cosine of `threshold` (without: three deviations
+   * above that of unrelated sentences). The others follow by score.
+   */
+  order?: string | readonly string[];
+  /** Pairs of a filter as in `where` and a number that its documents get on their score. */
+  boost?: readonly (readonly [Filter, number])[];
 }
 
 /** Of blocks of 256 documents, each of which is written completely or not at all; an abort ends before the next one. */
@@ -116,7 +124,7 @@ export class SearchIndex {
   /**
    * The documents nearest to a query, best first. Its last word without a blank behind it also matches words that begin with
    * it. If no document has a word of the query, the most similar words of the index are looked for.
-   * @throws RangeError an empty query, an option out of range, a name in `where` that no document has.
+   * @throws RangeError an empty query, an option out of range, a column that no document has.
    */
   search(query: string, options?: SearchOptions): Promise<Hit[]>;
   /** Gives the space of removed documents back: `bytes()` is smaller then. */

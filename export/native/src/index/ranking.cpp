@@ -48,7 +48,9 @@ Ranking::Ranking(Database* database, const PassageVectors* vectors, const Search
 
 std::vector<SearchHit> Ranking::hits() {
   filter();
+  if (request_.order) require_columns(*request_.order, "order");
   find_candidates();
+  find_bonuses();
   std::vector<SearchHit> out;
   std::unordered_set<int64_t> forms;
   size_t position = 0;
@@ -68,19 +70,15 @@ std::vector<SearchHit> Ranking::hits() {
 
 void Ranking::filter() {
   if (!request_.filter && !plan_.excludes) return;
-  allowed_ = filtered(request_.filter.value_or("[]"));
+  allowed_ = filtered(request_.filter.value_or("[]"), std::nullopt);
   allowed_json_ = json_list(*allowed_);
 }
 
-// The documents that a filter and the excluded words leave, in order.
-std::vector<int64_t> Ranking::filtered(const std::string& filter) {
+// The documents that a filter and the excluded words leave, of all or of those `inside` (ids as JSON), in order.
+std::vector<int64_t> Ranking::filtered(const std::string& filter, const std::optional<std::string>& inside) {
   std::vector<int64_t> out;
-  database_.each("filter", {filter, plan_.json}, [&](const Row& row) { out.push_back(row.integer(0)); });
-  if (out.empty()) {
-    database_.each("unknown", {filter}, [](const Row& row) {
-      fail(MSDC_BAD_ARGUMENT, "no column " + quoted(row.bytes(0)) + " to filter by (columns: " + row.text(1) + ")");
-    });
-  }
+  database_.each("filter", {filter, plan_.json, inside}, [&](const Row& row) { out.push_back(row.integer(0)); });
+  if (out.empty()) require_columns(filter, "filter");
   std::sort(out.begin(), out.end());
   struct Branch {
     std::string name;
@@ -95,7 +93,7 @@ std::vector<int64_t> Ranking::filtered(const std::string& filter) {
   for (const auto& [number, branch] : branches) {
     std::unordered_set<int64_t> rows;
     for (const std::string& part : branch.parts) {
-      for (const int64_t row : filtered(part)) rows.insert(row);
+      for (const int64_t row : filtered(part, inside)) rows.insert(row);
     }
     const bool includes = branch.name == "or";
     const auto is_left_out = [&](int64_t row) { return (rows.count(row) != 0) != includes; };
@@ -104,12 +102,36 @@ std::vector<int64_t> Ranking::filtered(const std::string& filter) {
   return out;
 }
 
-// As many for every page of the first 1,000 hits, so that pages agree.
+void Ranking::require_columns(const std::string& columns, const char* purpose) {
+  database_.each("unknown", {columns}, [&](const Row& row) {
+    fail(MSDC_BAD_ARGUMENT,
+         "no column " + quoted(row.bytes(0)) + " to " + purpose + " by (columns: " + row.text(1) + ")");
+  });
+}
+
+// What filters add to the scores of the candidates.
+void Ranking::find_bonuses() {
+  if (request_.boosts.empty()) return;
+  std::vector<int64_t> documents = documents_of(cosines_);
+  for (const auto& entry : words_) documents.push_back(entry.first);
+  const std::string inside = json_list(documents);
+  for (const auto& [filter, bonus] : request_.boosts) {
+    for (const int64_t document : filtered(filter, inside)) bonuses_[document] += bonus;
+  }
+  const auto words = request_.mode == "vectors" ? std::nullopt : std::optional<double>(0);
+  for (const auto& entry : bonuses_) words_.try_emplace(entry.first, WordMatch{words});
+}
+
+// With an order all documents by words, else as many for every page of the first 1,000 hits, so that pages agree.
 void Ranking::find_candidates() {
   size_t most = search_constants().candidates;
   while (most < request_.offset + request_.top) most *= 4;
   if (vectors_ != nullptr) cosines_ = vectors_->nearest(most, allowed_ ? &*allowed_ : nullptr);
   if (request_.mode == "vectors") return;
+  if (request_.order) {
+    const int64_t documents = database_.integer("SELECT count(*) FROM documents").value_or(0);
+    most = std::max(most, static_cast<size_t>(documents));
+  }
   match_words(most);
   if (vectors_ == nullptr) return;
   for (const auto& [document, match] : words_) {
@@ -144,14 +166,20 @@ void Ranking::rank(const OnRanked& on_ranked) {
   for (const auto& [document, match] : words_) {
     const auto cosine = cosines_.find(document);
     matches += (matches.size() > 1 ? ",[" : "[") + std::to_string(document) + "," +
-               (cosine == cosines_.end() ? "null" : json_number(cosine->second)) + "," + json_number(match.words) +
-               "," + json_number(match.matched) + "," + std::to_string(match.same) + "," +
-               std::to_string(match.quoted) + "]";
+               (cosine == cosines_.end() ? "null" : json_number(cosine->second)) + "," +
+               (match.words ? json_number(*match.words) : "null") + "," + json_number(match.matched) + "," +
+               std::to_string(match.same) + "," + std::to_string(match.quoted);
+    const auto bonus = bonuses_.find(document);
+    matches += "," + (bonus == bonuses_.end() ? "0" : json_number(bonus->second)) + "]";
   }
   matches += "]";
   std::vector<std::pair<int64_t, double>> others;
   for (const auto& entry : cosines_) {
     if (words_.count(entry.first) == 0) others.push_back(entry);
+  }
+  if (request_.order) {
+    rank_in_order(ranked(matches, others), on_ranked);
+    return;
   }
   size_t count = 0;
   if (others.size() > 2 * kNearest) {
@@ -183,6 +211,16 @@ void Ranking::rank(const OnRanked& on_ranked) {
   }
 }
 
+void Ranking::rank_in_order(const std::vector<RankedDocument>& documents, const OnRanked& on_ranked) {
+  std::string entries = "[";
+  for (const RankedDocument& entry : documents) {
+    entries += (entries.size() > 1 ? ",[" : "[") + std::to_string(entry.document) + "," + std::to_string(entry.match) + "]";
+  }
+  entries += "]";
+  database_.each("ordered", {entries, request_.order},
+                 [&](const Row& row) { return on_ranked(documents[static_cast<size_t>(row.integer(0))]); });
+}
+
 std::vector<RankedDocument> Ranking::ranked(const std::string& matches,
                                             const std::vector<std::pair<int64_t, double>>& others) {
   std::string cosines = "{";
@@ -196,7 +234,7 @@ std::vector<RankedDocument> Ranking::ranked(const std::string& matches,
   };
   std::vector<RankedDocument> out;
   database_.each("ranked", {matches, cosines, request_.mode, threshold}, [&](const Row& row) {
-    out.push_back({row.integer(0), row.real(1), part(row, 2), part(row, 3)});
+    out.push_back({row.integer(0), row.real(1), part(row, 2), part(row, 3), row.integer(4)});
   });
   return out;
 }

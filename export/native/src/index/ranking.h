@@ -27,6 +27,7 @@ struct RankedDocument {
   int64_t document = 0;
   double score = 0;
   std::optional<double> cosine, words;
+  int64_t match = 0;  // for the order: search.sql, `ranked`
 };
 
 class Ranking {
@@ -39,16 +40,20 @@ class Ranking {
  private:
   // How a document matches the words of a query: columns of the statement `words`.
   struct WordMatch {
-    double words, matched;
-    int64_t same, quoted;
+    std::optional<double> words;
+    double matched = 0;
+    int64_t same = 0, quoted = 0;
   };
   using OnRanked = std::function<bool(const RankedDocument&)>;
 
   void filter();
-  std::vector<int64_t> filtered(const std::string& filter);
+  std::vector<int64_t> filtered(const std::string& filter, const std::optional<std::string>& inside);
+  void require_columns(const std::string& columns, const char* purpose);
+  void find_bonuses();
   void find_candidates();
   void match_words(size_t most);
   void rank(const OnRanked& on_ranked);
+  void rank_in_order(const std::vector<RankedDocument>& documents, const OnRanked& on_ranked);
   std::vector<RankedDocument> ranked(const std::string& matches, const std::vector<std::pair<int64_t, double>>& others);
   SearchHit hit(const RankedDocument& scores);
   size_t passage_of(const std::vector<int64_t>& numbers, const std::vector<Span>& spans, const RankedDocument& scores,
@@ -62,6 +67,7 @@ class Ranking {
   std::optional<std::string> allowed_json_;
   Cosines cosines_;
   std::unordered_map<int64_t, WordMatch> words_;
+  std::unordered_map<int64_t, double> bonuses_;
 };
 
 }  // namespace msdc

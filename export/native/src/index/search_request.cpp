@@ -14,6 +14,8 @@ namespace {
 
 constexpr double kMost = 1 << 30;  // of hits and of those that are skipped
 constexpr int kFilterDepth = 8;    // filters inside of filters
+constexpr size_t kMostOrder = 3;   // columns
+constexpr size_t kMostBoosts = 16;  // each reads the metadata of all candidates
 
 size_t whole_number(const Json& object, const char* name, size_t least) {
   const double number = object.at(name).number();
@@ -62,18 +64,23 @@ void require_alternative(const Json& alternative, const std::string& origin) {
   }
 }
 
+// Returns the column's name for messages.
+std::string require_column(std::string_view column, const char* what) {
+  const std::string origin = what + quoted(column);
+  if (column.find_first_of(std::string_view("\"\0", 2)) != column.npos) {
+    fail(MSDC_BAD_ARGUMENT, origin + ": a column is a name without a double quote or NUL");
+  }
+  if (!is_valid_utf8(column)) fail(MSDC_BAD_ARGUMENT, origin + ": not valid UTF-8");
+  return origin;
+}
+
 void require_condition(const Json& condition) {
   std::vector<Json> parts;
   for (const Json part : condition.array()) parts.push_back(part);
   if (parts.size() != 3) {
     fail(MSDC_BAD_ARGUMENT, "where: a condition has a column, alternatives, and whether they are excluded");
   }
-  const std::string column(parts[0].text());
-  const std::string origin = "filter " + quoted(column);
-  if (column.find_first_of(std::string_view("\"\0", 2)) != column.npos) {
-    fail(MSDC_BAD_ARGUMENT, origin + ": a column name with a double quote or NUL cannot be filtered by");
-  }
-  if (!is_valid_utf8(column)) fail(MSDC_BAD_ARGUMENT, origin + ": not valid UTF-8");
+  const std::string origin = require_column(parts[0].text(), "filter ");
   bool has_alternative = false;
   for (const Json alternative : parts[1].array()) {
     require_alternative(alternative, origin);
@@ -106,6 +113,41 @@ std::optional<std::string> read_filter(std::string_view conditions) {
   const JsonDocument document(std::string(conditions), "where");
   if (require_filter(document.root(), 0) == 0) return std::nullopt;
   return std::string(conditions);
+}
+
+// Columns of the statement `ordered`: a minus before one means its largest value first. None for an empty list.
+std::optional<std::string> read_order(const Json& columns) {
+  std::string out;
+  size_t count = 0;
+  for (const Json column : columns.array()) {
+    std::string_view name = column.text();
+    require_column(name, "order ");
+    const bool is_descending = !name.empty() && name[0] == '-';
+    if (is_descending) name.remove_prefix(1);
+    out += (count++ == 0 ? "[" : ",[") + json_quote(name) + (is_descending ? ",1]" : ",0]");
+  }
+  if (count > kMostOrder) {
+    fail(MSDC_BAD_ARGUMENT, "`order` has " + std::to_string(count) + " columns; at most " + std::to_string(kMostOrder));
+  }
+  if (count == 0) return std::nullopt;
+  return "[" + out + "]";
+}
+
+// Pairs of a filter and a number.
+std::vector<std::pair<std::string, double>> read_boosts(const Json& boost) {
+  std::vector<std::pair<std::string, double>> out;
+  for (const Json pair : boost.array()) {
+    std::vector<Json> parts;
+    for (const Json part : pair.array()) parts.push_back(part);
+    if (parts.size() != 2) fail(MSDC_BAD_ARGUMENT, "`boost`: expected a pair of a filter and a number");
+    std::optional<std::string> filter = read_filter(parts[0].text());
+    if (!filter) fail(MSDC_BAD_ARGUMENT, "`boost`: a filter without conditions");
+    out.emplace_back(std::move(*filter), parts[1].number());
+  }
+  if (out.size() > kMostBoosts) {
+    fail(MSDC_BAD_ARGUMENT, "`boost` has " + std::to_string(out.size()) + " pairs; at most " + std::to_string(kMostBoosts));
+  }
+  return out;
 }
 
 // Positions in UTF-16 of the characters of a text, and of its end.
@@ -141,7 +183,7 @@ SearchRequest SearchRequest::read(std::string_view json) {
     SearchRequest out;
     for (const auto& [name, value] : request.object()) {
       if (!is_choice(std::string(name), {"query", "mode", "where", "top", "offset", "threshold", "distinct", "syntax",
-                                         "offsets"})) {
+                                         "offsets", "order", "boost"})) {
         fail(MSDC_BAD_ARGUMENT, "search: no option " + quoted(name));
       }
     }
@@ -164,6 +206,8 @@ SearchRequest SearchRequest::read(std::string_view json) {
     out.has_operators = choice("syntax", "operators", {"operators", "plain"}) == "operators";
     out.is_utf16 = choice("offsets", "characters", {"characters", "utf16"}) == "utf16";
     if (has("where")) out.filter = read_filter(request.at("where").text());
+    if (has("order")) out.order = read_order(request.at("order"));
+    if (has("boost")) out.boosts = read_boosts(request.at("boost"));
     return out;
   });
 }

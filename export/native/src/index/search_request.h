@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "index_file.h"
@@ -18,6 +19,8 @@ struct SearchRequest {
   std::optional<std::string> filter;  // conditions of the statement `filter`
   size_t top = 5, offset = 0;
   std::optional<double> threshold;  // least cosine
+  std::optional<std::string> order;                    // columns of the statement `ordered`
+  std::vector<std::pair<std::string, double>> boosts;  // conditions, and what they add to a score
   bool is_distinct = true;          // entries with the same words are one hit
   bool has_operators = true;
   bool is_utf16 = false;  // offsets in code units of UTF-16, not in code points

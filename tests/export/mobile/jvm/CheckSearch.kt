@@ -34,6 +34,9 @@ fun filter(text: String): Map<String, Any?> {
     return mapOf(name to wanted)
 }
 
+/** The value of an option of phone_search.py; null without it. */
+fun option(options: String, name: String) = options.split(" ").firstOrNull { it.startsWith("$name=") }?.substringAfter("=")
+
 fun same(wanted: List<String>, hit: Found): Boolean {
     val text = hit.document.text
     val spans = hit.matches.joinToString(",") { listOf(it.first, it.last + 1).joinToString("-") { "${text.codePointCount(0, it)}" } }
@@ -48,7 +51,9 @@ suspend fun checkAnswers(index: SearchIndex, answers: List<String>) {
         val (mode, top, where, query, options) = cells
         val hits = index.search(
             query, top.toInt(), Mode.valueOf(mode.uppercase()), where = filter(where),
-            offset = options.substringAfter("offset=", "0").toInt(), distinct = "each" !in options, operators = "plain" !in options
+            offset = option(options, "offset")?.toInt() ?: 0, distinct = "each" !in options, operators = "plain" !in options,
+            order = option(options, "order")?.split(",") ?: emptyList(),
+            boost = listOfNotNull(option(options, "boost")?.split("@")?.let { (part, bonus) -> Pair(filter(part), bonus.toDouble()) })
         )
         val wanted = cells[5].split(" ").filter { it.isNotEmpty() }.map { it.split(":") }
         val same = wanted.size == hits.size && wanted.zip(hits).all { (want, hit) -> same(want, hit) }

@@ -137,15 +137,19 @@ public actor SearchIndex {
   /// must have by name; a name that no document has is an error. `prompt` is put before the query; nil takes the bundle's
   /// default. `mode`: without an encoder `.both` is by words. `distinct`: documents with the same words are a single hit,
   /// the best. `operators`: "words in quotes" come first, and documents with -excluded words are no hits; else quotes and
-  /// minus are text.
+  /// minus are text. `order`: up to three columns that sort the documents which match ("-day": the greatest first), as in
+  /// Python. `boost`: filters, and a number that their documents get on their score.
   public func search(
     _ query: String, top: Int = 5, mode: Mode = .both, threshold: Float? = nil, where filter: [String: Filter] = [:],
-    prompt: String? = nil, offset: Int = 0, distinct: Bool = true, operators: Bool = true
+    prompt: String? = nil, offset: Int = 0, distinct: Bool = true, operators: Bool = true,
+    order: [String] = [], boost: [(where: [String: Filter], bonus: Double)] = []
   ) async throws -> [Found] {
     var options: [String: Any] = [
       "query": query, "top": top, "mode": mode.rawValue, "offset": offset, "distinct": distinct,
-      "syntax": operators ? "operators" : "plain", "where": json(try Filter.conditions(filter)),
+      "syntax": operators ? "operators" : "plain", "where": json(try Filter.conditions(filter)), "order": order,
     ]
+    guard boost.allSatisfy({ $0.bonus.isFinite }) else { throw EncoderError.badArgument("a boost that JSON cannot hold") }
+    options["boost"] = try boost.map { [json(try Filter.conditions($0.where)), $0.bonus] as [Any] }
     if let threshold { options["threshold"] = Double(threshold) }
     let (request, encoder) = (json(options), self.encoder)
     var model = msdc_index_model(encoder: encoder?.handle, tokenizer: nil)

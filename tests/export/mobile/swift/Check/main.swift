@@ -83,6 +83,11 @@ func filter(_ text: String) -> [String: Filter] {
   }
 }
 
+/// The value of an option of phone_search.py; nil without it.
+func option(_ options: String, _ name: String) -> String? {
+  options.split(separator: " ").first { $0.hasPrefix("\(name)=") }.map { String($0.dropFirst(name.count + 1)) }
+}
+
 func same(_ wanted: [String], _ hit: Found) -> Bool {
   let bytes = Array(hit.passage.utf8)
   let spans = hit.matches.map { "\($0.lowerBound)-\($0.upperBound)" }.joined(separator: ",")
@@ -93,10 +98,13 @@ func same(_ wanted: [String], _ hit: Found) -> Bool {
 
 func checkAnswers(_ index: SearchIndex, _ answers: [[String]]) async throws {
   for line in answers {
-    let offset = line[4].components(separatedBy: "offset=").dropFirst().first.flatMap { Int($0) } ?? 0
+    let offset = option(line[4], "offset").flatMap { Int($0) } ?? 0
+    let boost = option(line[4], "boost")?.components(separatedBy: "@")
     let hits = try await index.search(
       line[3], top: Int(line[1])!, mode: Mode(rawValue: line[0])!, where: filter(line[2]), offset: offset,
-      distinct: !line[4].contains("each"), operators: !line[4].contains("plain"))
+      distinct: !line[4].contains("each"), operators: !line[4].contains("plain"),
+      order: option(line[4], "order")?.components(separatedBy: ",") ?? [],
+      boost: boost.map { [(where: filter($0[0]), bonus: Double($0[1])!)] } ?? [])
     let wanted = line[5].split(separator: " ").map { $0.split(separator: ":", omittingEmptySubsequences: false).map(String.init) }
     let agrees = wanted.count == hits.count && zip(wanted, hits).allSatisfy(same)
     if !agrees { print("  \(hits) where \(line[5])") }

@@ -123,7 +123,9 @@ class SearchIndex private constructor(private val handle: Long, @Volatile privat
      * @param distinct documents with the same words are a single hit, the best.
      * @param operators "words in quotes" come first, and documents with -excluded words are no hits; else quotes and
      * minus are text.
-     * @throws IllegalArgumentException an empty query, a name in [where] that no document has.
+     * @param order up to three columns that sort the documents which match ("-day": the greatest first), as in Python.
+     * @param boost pairs of a filter as in [where] and a number that its documents get on their score.
+     * @throws IllegalArgumentException an empty query, a column that no document has.
      */
     suspend fun search(
         query: String,
@@ -134,12 +136,15 @@ class SearchIndex private constructor(private val handle: Long, @Volatile privat
         prompt: String? = null,
         offset: Int = 0,
         distinct: Boolean = true,
-        operators: Boolean = true
+        operators: Boolean = true,
+        order: List<String> = emptyList(),
+        boost: List<Pair<Map<String, Any?>, Number>> = emptyList()
     ): List<Found> {
         val request = utf8(json(mapOf(
             "query" to query, "top" to top, "mode" to mode.name.lowercase(), "threshold" to threshold,
             "where" to json(conditions(where)), "offset" to offset, "distinct" to distinct,
-            "syntax" to if (operators) "operators" else "plain", "offsets" to "utf16"
+            "syntax" to if (operators) "operators" else "plain", "offsets" to "utf16",
+            "order" to order, "boost" to boost.map { (filter, bonus) -> Pair(json(conditions(filter)), bonus) }
         )))
         val encoder = encoder
         val text = read { index ->
