@@ -95,6 +95,7 @@ HIT_FIELDS: list[Field[Hit]] = [
               help="Only entries with this value, in the range LEAST..MOST, or (!=) without it.")  # fmt: skip
 @click.option("--order", multiple=True, metavar="COLUMN",
               help="Sort what matches by this column, -COLUMN: greatest first; up to three.")  # fmt: skip
+@click.option("--group", metavar="COLUMN", help="Show one entry of each value of this column.")
 @click.option("--duplicates", is_flag=True, help="List entries with the same words one by one.")
 @click.option("--syntax", type=click.Choice(["operators", "plain"]), default="operators", show_default=True,
               help='With operators, "quotes" and -word have a meaning.')  # fmt: skip
@@ -124,6 +125,7 @@ def command(
     threshold: float | None,
     where: tuple[str, ...],
     order: tuple[str, ...],
+    group: str | None,
     duplicates: bool,
     syntax: Any,
     column: str | None,
@@ -191,6 +193,7 @@ def command(
                 distinct=not duplicates,
                 syntax=syntax,
                 order=order,
+                group=group,
             )
             for query in queries
         ]

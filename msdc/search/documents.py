@@ -192,6 +192,14 @@ def order_columns(order: str | Sequence[str]) -> str | None:
     return json.dumps(parts, ensure_ascii=False) if parts else None
 
 
+def require_groups(group: str | None, size: int) -> None:
+    """Refuse a wrong column to group by, or a size without one."""
+    if group is not None:
+        _column(group, "group")
+    if size < 1 or (group is None and size > 1):
+        raise InputError(f"`group_size` {size}: must be at least 1, and is for `group` only")
+
+
 def boost_conditions(boost: Boosts) -> list[tuple[str, float]]:
     """Filters for the statements `filter` and `branches`, each with what it adds to the score."""
     if not isinstance(boost, Sequence) or len(boost) > MAX_BOOSTS:

@@ -12,9 +12,9 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import groupby, islice
+from itertools import islice
 from pathlib import Path
 from typing import cast
 
@@ -40,33 +40,18 @@ from msdc.search.documents import (
     numbered_rows,
     one_or_more,
     order_columns,
+    require_groups,
     require_key,
 )  # fmt: skip
 from msdc.search.file import IndexFile, is_index, read_document, require_index, stored_documents
 from msdc.search.folder import folder_documents
-from msdc.search.matches import find_terms, merged, passage_to_show
+from msdc.search.hits import Ranking, SearchRequest
 from msdc.search.passages import IndexFacts, PassageEncoder, StoredPassages, model_facts
-from msdc.search.ranking import (
-    BLOCK,
-    CANDIDATES,
-    Mode,
-    Plan,
-    Ranked,
-    WordMatch,
-    add_document,
-    form_of,
-    match_words,
-    rank,
-    read_plan,
-    run_all,
-    sql,
-)
+from msdc.search.ranking import BLOCK, Mode, add_document, form_of, read_plan, run_all, sql
 from msdc.search.rebuild import rebuild_passages
 from msdc.search.vectors import PassageVectors
 from msdc.search.words import Syntax, index_words, parse_query
-from msdc.text.passages import passages as split_passages
 
-SNIPPET_WORDS = 32  # of the passage that is shown of a text that was not encoded
 Model = SentenceEncoder | Callable[[], SentenceEncoder]
 Progress = Callable[[int, int | None], None]
 Rows = str | Mapping[str, object] | Iterable[str | Mapping[str, object]]  # one document, or several
@@ -356,6 +341,8 @@ class Index(IndexFile):
         syntax: Syntax = "operators",
         order: str | Sequence[str] = (),
         boost: Boosts = (),
+        group: str | None = None,
+        group_size: int = 1,
     ) -> Found:
         """The entries nearest to a query, best first.
 
@@ -371,8 +358,10 @@ class Index(IndexFile):
             syntax: with "operators" a query may have "words in quotes" and -excluded words; "plain" takes quotes and
                 minus as text.
             order: columns that sort the hits which match, at most three; "-date" has the greatest value first. A hit
-                matches by every word, or by a cosine of `threshold` (None: three deviations above unrelated sentences).
+                matches by every word, or by a cosine three deviations above unrelated sentences.
             boost: pairs of a filter and a number that its entries get on their score.
+            group: a column of which each value has at most `group_size` hits; an entry without a value is a group.
+                `top` and `offset` count groups.
 
         Raises:
             InputError: an empty query, an argument out of range, a column that no entry has.
@@ -391,11 +380,15 @@ class Index(IndexFile):
                 raise InputError(f"`{name}` {value!r} is unknown; known: {', '.join(allowed_values)}")
         began = time.perf_counter()
         filtered = conditions(where) if where else None
-        columns, boosts = order_columns(order), boost_conditions(boost)
         with self._lock, self._errors():
             plan = read_plan(self._db, parse_query(query, syntax))
         if self._model_source is None and mode == "both":
             mode = "words"
+        require_groups(group, group_size)
+        request = SearchRequest(
+            mode, top, offset, threshold, filtered, order_columns(order), boost_conditions(boost), group, group_size,
+            distinct,
+        )  # fmt: skip
         query_D = self._query_vector(plan.text) if mode != "words" else None
         encoded = time.perf_counter()
         with self._transaction("DEFERRED") as db:  # one state of the file for the whole search
@@ -403,17 +396,8 @@ class Index(IndexFile):
             if not self._empty():
                 if query_D is not None:
                     self._require_same_model()
-                allowed = self._allowed(filtered, plan)
-                if columns is not None:
-                    self._require_columns(columns, "order")
-                cosines, words, plan = self._candidates(plan, query_D, mode, offset + top, allowed, columns is not None)
-                bonuses = self._bonuses(boosts, plan, {*cosines, *words})
-                ranked = rank(db, cosines, words, mode, threshold, bonuses, columns)
-                page = islice(self._distinct(ranked) if distinct else ranked, offset, offset + top)
-                inside = None if allowed is None else json.dumps(allowed)
-                for scores in page:
-                    count = self._value("equal", scores.document, inside) if distinct else 1
-                    hits.append(self._hit(scores, plan.terms, mode, count))
+                vectors = None if query_D is None else self._compared_vectors(query_D)
+                hits = Ranking(db, vectors, request, plan, len(self)).hits()
         return Found(query, hits, 1e3 * (encoded - began), 1e3 * (time.perf_counter() - encoded))
 
     def _query_vector(self, query: str) -> NDArray[np.float32] | None:
@@ -426,110 +410,12 @@ class Index(IndexFile):
             warn(f"the query has {tokens} tokens; {self.query_model.name} reads the first {encoder.most}")
         return np.asarray(unit_rows(self.query_model.encode([query]))[0])
 
-    def _allowed(self, filtered: str | None, plan: Plan) -> list[int] | None:
-        """The documents that a filter and the excluded words leave; None without either."""
-        if not filtered and not plan.excludes:
-            return None
-        return self._filtered(filtered or "[]", plan)
-
-    def _filtered(self, filtered: str, plan: Plan, inside: str | None = None) -> list[int]:
-        """The documents of a filter, of all or of those `inside` (ids as JSON)."""
-        allowed = [row for (row,) in self._db.execute(sql("filter"), (filtered, plan.plan, inside))]
-        if not allowed:
-            self._require_columns(filtered, "filter")
-        branches = self._db.execute(sql("branches"), (filtered,)).fetchall()
-        for (_, name), parts in groupby(branches, key=lambda branch: branch[:2]):
-            rows = {row for *_, part in parts for row in self._filtered(part, plan, inside)}
-            allowed = [row for row in allowed if (row in rows) == (name == "or")]
-        return allowed
-
-    def _require_columns(self, columns: str, purpose: str) -> None:
-        if unknown := self._db.execute(sql("unknown"), (columns,)).fetchone():
-            raise InputError(f"no column {unknown[0]!r} to {purpose} by (columns: {unknown[1]})")
-
-    def _bonuses(self, boosts: Iterable[tuple[str, float]], plan: Plan, documents: Collection[int]) -> dict[int, float]:
-        """What filters add to the scores of these documents."""
-        bonuses = dict[int, float]()
-        for filtered, bonus in boosts:
-            for row in self._filtered(filtered, plan, json.dumps([*documents])):
-                bonuses[row] = bonuses.get(row, 0.0) + bonus
-        return bonuses
-
-    def _candidates(
-        self,
-        plan: Plan,
-        query_D: NDArray[np.float32] | None,
-        mode: Mode,
-        hits: int,
-        allowed: list[int] | None,
-        all_words: bool,
-    ) -> tuple[dict[int, float], dict[int, WordMatch], Plan]:
-        """The documents nearest by vectors and by words (`all_words`: all of these), for `rank`, and the plan that
-        found the latter.
-
-        As many for every page of the first 1,000 hits, so that pages agree.
-        """
-        most = CANDIDATES
-        while most < hits:
-            most *= 4
-        cosines = dict[int, float]()
-        if query_D is not None:
-            self._vectors.refresh(self._db, self._stale)
-            self._stale = False
-            self._vectors.compare(query_D)
-            cosines = self._vectors.nearest(most, allowed)
-        if mode == "vectors":
-            return cosines, {}, plan
-        most_words = max(most, len(self)) if all_words else most
-        words, plan = match_words(self._db, plan, allowed, most_words, cosines, bool(cosines))
-        if query_D is not None:
-            cosines |= self._vectors.of(words)
-        return cosines, words, plan
-
-    def _distinct(self, ranked: Iterable[Ranked]) -> Iterator[Ranked]:
-        """Of documents with the same words the first."""
-        forms = set[int]()
-        for scores in ranked:
-            form = self._value("form", scores.document)
-            if form not in forms:
-                forms.add(form)
-                yield scores
-
-    def _hit(self, scores: Ranked, terms: str, mode: Mode, count: int) -> Hit:
-        row = scores.document
-        fields = self._db.execute(sql("hit"), (row,)).fetchone()
-        if fields is None:
-            raise ValueError(f"document {row}")
-        entry = read_document(fields)
-        places = find_terms(entry.text, terms)
-        cosines = self._vectors.cosines_of(row) if scores.cosine is not None else {}
-        stored = self._db.execute(sql("passages_of"), (row,)).fetchall()
-        if any(passage_crc(row, start, end) != crc for _, start, end, crc in stored):
-            raise ValueError(f"a passage of document {entry.id}")
-        spans = [span for *span, _ in stored]
-        if not spans:  # not encoded
-            (parts,) = split_passages([entry.text], lambda texts: [len(text.split()) for text in texts], SNIPPET_WORDS)
-            spans = [[0, *part] for part in parts]
-        if mode == "vectors":
-            best = max(range(len(spans)), key=lambda number: cosines.get(spans[number][0], -2.0))
-        else:
-            near = [cosines.get(passage, 0.0) for passage, _, _ in spans]
-            best = passage_to_show([(start, end) for _, start, end in spans], near, terms, places)
-        _, start, end = spans[best]
-        shown = merged([span for spans in places for span in spans])
-        return Hit(
-            entry.id,
-            scores.score,
-            scores.cosine,
-            scores.words,
-            entry.text,
-            start,
-            end,
-            entry.title,
-            json.loads(entry.metadata),
-            shown,
-            count,
-        )
+    def _compared_vectors(self, query_D: NDArray[np.float32]) -> PassageVectors:
+        """The vectors of the file's present state, with their cosines with a query."""
+        self._vectors.refresh(self._db, self._stale)
+        self._stale = False
+        self._vectors.compare(query_D)
+        return self._vectors
 
 
 @checked

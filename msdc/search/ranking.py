@@ -165,6 +165,7 @@ def rank(
 
     if order is not None:
         page = list(ranked(others))
+        db.execute(sql("cells"))
         for (position,) in db.execute(sql("ordered"), (json.dumps([(entry[0], entry[-1]) for entry in page]), order)):
             yield page[position]
         return

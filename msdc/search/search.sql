@@ -449,8 +449,8 @@ SELECT json_set(?1, '$.words', json((SELECT json_group_array(json(form)) FROM fo
 -- differently rank alike. Relevance is the words part + 4 where every word matches + 1.84 for each standard deviation that the cosine of the
 -- best passage is above the mean of the model's cosines (for an equal title a cosine of 1, and 4 more) + 100 for each quoted
 -- phrase + the bonus. Cosines of msdc-mini have a deviation of 0.092: a weight of 20, which is also that of an index without the
--- fact. The last column is for `ordered`: whether a document matches the query, by every word or by a cosine of ?4 (null: three
--- deviations above the mean), + 2 for each quoted phrase.
+-- fact. The last column is for `ordered`: whether a document matches the query, by every word or by a cosine three deviations
+-- above the mean, + 2 for each quoted phrase.
 WITH spread AS (
   SELECT coalesce(json_extract(value, '$[0]'), 0) AS mean, 1.84 / max(coalesce(json_extract(value, '$[1]'), 0.092), 0.005) AS weight
   FROM (SELECT max(value) AS value FROM facts WHERE name = 'cosines' AND json_valid(value))
@@ -467,7 +467,7 @@ SELECT document, CAST(printf(CASE ?3 WHEN 'both' THEN '%.4f' ELSE '%.6g' END, CA
         ELSE 0 END END + bonus) AS REAL) AS score,
   CASE WHEN cosine IS NOT NULL THEN CAST(printf('%.6g', cosine) AS REAL) END,
   CASE WHEN words IS NOT NULL THEN CAST(printf('%.6g', words) AS REAL) END,
-  2 * quoted + (matched >= 0.5 OR coalesce(cosine >= coalesce(?4, mean + 3 * 1.84 / weight), 0))
+  2 * quoted + (matched >= 0.5 OR coalesce(cosine >= mean + 3 * 1.84 / weight, 0))
 FROM candidates, spread WHERE ?4 IS NULL OR ?3 = 'words' OR coalesce(cosine, -1) >= ?4 OR matched >= 0.5
 ORDER BY score DESC, document
 
@@ -476,34 +476,47 @@ ORDER BY score DESC, document
 SELECT printf('%.6g', json_extract(value, '$[0]') + 1.5 * json_extract(value, '$[1]')) FROM facts
 WHERE name = 'cosines' AND json_valid(value)
 
+-- name: cells
+-- The values of documents by column, each of a list; none that is missing, null or an empty text. They compare as in
+-- `filter`: numbers, and texts that are plain decimal numbers, before times (as instants) and other texts.
+CREATE TEMP VIEW IF NOT EXISTS cells AS
+SELECT documents.id AS document, columns.key AS name, cell.key AS item, CASE
+  WHEN cell.type IN ('integer', 'real', 'true', 'false') OR (
+    cell.value GLOB '*[0-9]*' AND length(cell.value) < 16 AND NOT (cell.value GLOB '*[^0-9.-]*'
+    OR cell.value GLOB '?*-*' OR cell.value GLOB '*.*.*' OR cell.value GLOB '0[0-9]*' OR cell.value GLOB '-0[0-9]*'))
+    THEN cell.value + 0
+  WHEN cell.value GLOB '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9]'
+    OR cell.value GLOB '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9]*'
+    THEN coalesce(strftime('%Y-%m-%dT%H:%M:%f', cell.value), cell.value)
+  ELSE cell.value END AS value
+FROM documents CROSS JOIN json_each(documents.metadata) AS columns
+  CROSS JOIN json_each(CASE WHEN columns.type IN ('array', 'object') THEN columns.value ELSE json_array(columns.value) END) AS cell
+WHERE cell.type <> 'null' AND cell.value <> ''
+
 -- name: ordered
--- ?1: [[document, last column], ...] of `ranked`, ?2: at most three columns: [[column, descending], ...]. The positions in ?1 of the
--- documents in order: by the last column of `ranked`, then, of those that match, by their columns, then as in ?1. Numbers, and
--- texts that are plain decimal numbers, are before times (as instants) and other texts, documents without a value last; of a
--- list the value counts that is first in this order.
+-- After `cells`. ?1: [[document, last column], ...] of `ranked`, ?2: at most three columns: [[column, descending], ...]. The
+-- positions in ?1 of the documents in order: by the last column of `ranked`, then, of those that match, by their columns, then as
+-- in ?1. Documents without a value are last; of a list the value counts that is first in this order.
 SELECT position FROM (
   SELECT position, matches, number,
     dense_rank() OVER (PARTITION BY number ORDER BY value IS NULL, CASE WHEN NOT descending THEN value END,
       CASE WHEN descending THEN value END DESC) AS place
   FROM (
     SELECT entry.key AS position, json_extract(entry.value, '$[1]') AS matches, part.key AS number,
-      json_extract(part.value, '$[1]') AS descending, (
-        SELECT CASE WHEN json_extract(part.value, '$[1]') THEN max(value) ELSE min(value) END FROM (
-          SELECT CASE
-            WHEN type IN ('integer', 'real', 'true', 'false') OR (
-              value GLOB '*[0-9]*' AND length(value) < 16 AND NOT (value GLOB '*[^0-9.-]*'
-              OR value GLOB '?*-*' OR value GLOB '*.*.*' OR value GLOB '0[0-9]*' OR value GLOB '-0[0-9]*')) THEN value + 0
-            WHEN value GLOB '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9]'
-              OR value GLOB '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9]*'
-              THEN coalesce(strftime('%Y-%m-%dT%H:%M:%f', value), value)
-            ELSE value END AS value
-          FROM json_each(documents.metadata, '$."' || json_extract(part.value, '$[0]') || '"')
-          WHERE type <> 'null' AND value <> '' AND json_extract(entry.value, '$[1]') % 2)) AS value
-    FROM json_each(?2) AS part CROSS JOIN json_each(?1) AS entry CROSS JOIN documents
-    WHERE documents.id = json_extract(entry.value, '$[0]')))
+      json_extract(part.value, '$[1]') AS descending, CASE WHEN json_extract(entry.value, '$[1]') % 2 THEN (
+        SELECT CASE WHEN json_extract(part.value, '$[1]') THEN max(value) ELSE min(value) END FROM cells
+        WHERE document = json_extract(entry.value, '$[0]') AND name = json_extract(part.value, '$[0]')) END AS value
+    FROM json_each(?2) AS part CROSS JOIN json_each(?1) AS entry))
 GROUP BY position
 ORDER BY matches DESC, max(place) FILTER (WHERE number = 0), max(place) FILTER (WHERE number = 1),
   max(place) FILTER (WHERE number = 2), position
+
+-- name: group
+-- After `cells`. ?1: a document, ?2: a column. What documents with the same value have in common, a list as a whole; no row without
+-- a value.
+SELECT json_group_array(value) FROM (
+  SELECT CASE WHEN typeof(value) = 'real' AND value = CAST(value AS INTEGER) THEN CAST(value AS INTEGER) ELSE value END AS value
+  FROM cells WHERE document = ?1 AND name = ?2 ORDER BY item) HAVING count(*)
 
 -- name: form
 -- ?1: a document. What it has in common with those with the same words: of them only the best is a hit.

@@ -54,6 +54,12 @@ def order_key(hit: Any, is_descending: bool) -> tuple[bool, float]:
     return False, -number if is_descending else number
 
 
+def group_of(hit: Any) -> object:
+    """What hits with the same value of `n` have in common; one without has its id."""
+    value = hit.metadata.get("n")
+    return hit.id if value is None else value if value == "a, b" else float(value)
+
+
 class States(RuleBasedStateMachine):
     """Documents by id as a dictionary, and two open indexes of one file."""
 
@@ -300,6 +306,9 @@ class States(RuleBasedStateMachine):
                 hit.id for hit in sorted(plain, key=lambda hit: order_key(hit, sign == "-"))
             ]
         high = {"n": (2, None)}
+        threads = index.search(EVERY, 1000, mode="words", distinct=False, group="n").hits
+        firsts = {group_of(hit): hit.id for hit in reversed(plain)}
+        assert sorted(hit.id for hit in threads) == sorted(firsts.values())
         boosted = index.search(EVERY, 1000, mode="words", distinct=False, boost=[(high, 50)]).hits
         keys = self.ids(index, where=high)
         assert [hit.id for hit in boosted] == [hit.id for hit in sorted(plain, key=lambda hit: hit.id not in keys)]

@@ -96,6 +96,8 @@ QUERIES = [
     ("both", 9, "", "the ticket", "order=day"), ("vectors", 9, "", "the ticket", "each order=-stars,quote"),
     ("both", 9, "", "the ticket", "boost=lang=en@2.5"),
     ("words", 9, "lang+", "car ticket", "boost=when+@-3 order=done"),
+    ("words", 2, "", "car ticket", "group=lang@1 offset=1"), ("both", 3, "", "the ticket", "group=lang@2 order=-day"),
+    ("vectors", 9, "", "the ticket", "group=when@1"),
 ]  # fmt: skip
 
 
@@ -111,7 +113,7 @@ def filter_of(where: str) -> dict[str, object]:
 
 def options_of(text: str) -> dict[str, object]:
     """The options of a query: offset=N, `each` of equal entries, `plain` without operators, order=COLUMN,COLUMN,
-    boost=FILTER@NUMBER."""
+    boost=FILTER@NUMBER, group=COLUMN@SIZE."""
     options: dict[str, object] = {}
     for option in text.split():
         name, _, value = option.partition("=")
@@ -121,6 +123,7 @@ def options_of(text: str) -> dict[str, object]:
             "each": lambda: {"distinct": False},
             "plain": lambda: {"syntax": "plain"},
             "order": lambda columns=value: {"order": columns.split(",")},
+            "group": lambda part=(where, bonus): {"group": part[0], "group_size": int(part[1])},
             "boost": lambda part=(where, bonus): {"boost": [(filter_of(part[0]), float(part[1]))]},
         }[name]()
     return options

@@ -206,6 +206,7 @@ class WebIndex:
 
     def search(self, query: str, top: int = 5, where: Any = None, **options: object) -> Found:
         request = {"top": top, "where": for_page(where or {}), **options}
+        request["groupSize"] = request.pop("group_size", None)
         request["boost"] = [(for_page(part), bonus) for part, bonus in options.get("boost", [])]  # type: ignore[attr-defined]
         rows = self._call("search", query, request, needs_model=options.get("mode") != "words")
         for row in rows:

@@ -23,6 +23,7 @@ import msdc
 from msdc.commands.search import command
 from msdc.errors import InputError, MsdcError, ReplacedIndex
 from msdc.search import blocks, vectors
+from msdc.search import hits as hits_of_a_search
 from msdc.search import index as indexes
 from msdc.search.documents import Document, as_document
 from msdc.search.index import Index
@@ -191,7 +192,7 @@ def test_large_indexes_are_ranked_alike(model, monkeypatch):
     plain = [(hit.id, hit.cosine) for hit in msdc.open_index(texts, model).search("the apple 7", 9).hits]
     monkeypatch.setattr(blocks, "MOST", 7)
     monkeypatch.setattr(vectors, "ROWS", 9)
-    monkeypatch.setattr(indexes, "CANDIDATES", 40)
+    monkeypatch.setattr(hits_of_a_search, "CANDIDATES", 40)
     ranking = [(hit.id, hit.cosine) for hit in msdc.open_index(texts, model).search("the apple 7", 9).hits]
     assert [key for key, _ in ranking] == [key for key, _ in plain]
     assert np.allclose([c for _, c in ranking], [c for _, c in plain], atol=1e-4)
@@ -202,7 +203,7 @@ def test_more_hits_than_candidates_are_all_hits(model, monkeypatch):
     index = msdc.open_index(texts, model)
     expected_ids = [hit.id for hit in index.search("the apple 7", 60, mode="vectors").hits]
     assert len(expected_ids) == 60
-    monkeypatch.setattr(indexes, "CANDIDATES", 3)
+    monkeypatch.setattr(hits_of_a_search, "CANDIDATES", 3)
     for top in (3, 4, 13, 60):
         assert [hit.id for hit in index.search("the apple 7", top, mode="vectors").hits] == expected_ids[:top]
 

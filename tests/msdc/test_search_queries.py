@@ -15,7 +15,7 @@ import tiny_models as tiny
 
 import msdc
 from msdc.errors import InputError
-from msdc.search import index as indexes
+from msdc.search import hits as hits_of_a_search
 from msdc.search.index import Index
 from msdc.search.ranking import Connection, WordMatch, rank, run_all
 
@@ -317,7 +317,7 @@ def test_of_frequent_words_the_rarest_choose_what_is_scored(monkeypatch):
     ]  # fmt: skip
     hits_by_limit = []
     for candidates in (1000, 4):
-        monkeypatch.setattr(indexes, "CANDIDATES", candidates)
+        monkeypatch.setattr(hits_of_a_search, "CANDIDATES", candidates)
         hits_by_limit.append(
             [index.search(query, 4, mode=mode, where=where, distinct=False).hits for query, mode, where in cases]
         )

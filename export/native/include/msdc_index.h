@@ -95,6 +95,7 @@ MSDC_API msdc_status msdc_index_remove(msdc_index *index, const char *ids, size_
  *            value, null for no value, or [least, most] with null for no bound; excluded (0 or 1): none of them
  *   "order": columns that sort the hits which match, at most three: ["-day", ...], a minus for the greatest value first
  *   "boost": [[conditions, bonus], ...]: what documents that conditions hold for get on their score, at most 16
+ *   "group": null, or a column of which each value has at most "group_size" (1) hits; "top" and "offset" count groups
  *   "distinct": true    documents with the same words are one hit
  *   "syntax": "operators" ("words in quotes" first, none with -excluded words) or "plain"
  *   "offsets": "characters" (code points) or "utf16"

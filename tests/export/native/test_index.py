@@ -158,6 +158,8 @@ def test_random_documents_and_queries(opened, model, tmp_path):
             "order": chance.choice([(), (), "year", ["-größe"], ["größe", "-year"], ["-lang", "größe", "year"]]),
             "boost": chance.choice([(), [({"year": (2005, None)}, 3), ({"not": {"lang": "de"}}, -1.5)],
                                     [({"größe": "ä"}, 0.25)]]),
+            "group": (group := chance.choice([None, None, "year", "größe", "lang"])),
+            "group_size": 1 if group is None else chance.choice([1, 2]),
         }  # fmt: skip
         expected, hits = (index.search(query, 8, **options).hits for index in (oracle, native))
         assert same_hits(expected, hits), (query, options)
@@ -537,6 +539,11 @@ def test_bad_requests_are_named(opened):
         ({"query": "x", "boost": [["[]", 1]]}, "`boost`: a filter without conditions"),
         ({"query": "x", "boost": [['[["n",[1],0]]', "1"]]}, "not a number"),
         ({"query": "x", "boost": [['[["n",[1],0]]', 1]] * 17}, "`boost` has 17 pairs; at most 16"),
+        ({"query": "x", "group": "m"}, r"no column 'm' to group by \(columns: n\)"),
+        ({"query": "x", "group": 'a"b'}, "group 'a\"b': a column is a name"),
+        ({"query": "x", "group": 1}, "not a string"),
+        ({"query": "x", "group": "n", "group_size": 0}, "`group_size` 0: must be at least 1"),
+        ({"query": "x", "group_size": 2}, "`group_size` is for `group` only"),
         ({"query": "one", "boost": [['[["m",[1],0]]', 1]]}, r"no column 'm' to filter by \(columns: n\)"),
         ({"query": "x", "where": '[["m",[1],0]]'}, r"no column 'm' to filter by \(columns: n\)"),
     ):  # fmt: skip
@@ -564,7 +571,7 @@ def fuzz(index: NativeIndex, rounds: int) -> None:
         json.dumps([{"id": "f1", "text": "a fuzzed text", "title": "t", "metadata": '{"n": 1}'}]).encode(),
         json.dumps({"query": 'one "ticket" -x', "top": 3, "where": '[["n",[1,[null,2],null],1]]', "offset": 1,
                     "threshold": 0.1, "distinct": False, "syntax": "operators", "order": ["-n"],
-                    "boost": [['[["n",[1],0]]', 2]]}).encode(),
+                    "boost": [['[["n",[1],0]]', 2]], "group": "n", "group_size": 2}).encode(),
         json.dumps(["a", "b"]).encode(),
     ]  # fmt: skip
     parts = [

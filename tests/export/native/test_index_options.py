@@ -1,7 +1,8 @@
-"""Order and boost of a search, by the native index and the Python package's on one file."""
+"""Order, boost and groups of a search, by the native index and the Python package's on one file."""
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -100,7 +101,7 @@ def test_hits_that_match_are_in_order_and_others_follow_by_score(searched):
 
 
 def test_hits_match_by_their_cosine(searched):
-    """Of the threshold, or three deviations above the model's cosines of unrelated sentences."""
+    """Three deviations above the model's cosines of unrelated sentences; a threshold only hides hits."""
     ask = searched(
         [{"id": f"{n}", "text": f"{WORDS[n % 7]} {n} of {WORDS[n % 5]}", "n": n * 7 % 40} for n in range(40)]
     )
@@ -108,14 +109,13 @@ def test_hits_match_by_their_cosine(searched):
     mean, deviation = (plain[15].cosine + plain[16].cosine) / 2 - 0.03, 0.01
     with closing(sqlite3.connect(ask.engines[0].path)) as db, db:
         db.execute("INSERT OR REPLACE INTO facts VALUES ('cosines', ?)", [json.dumps([mean, deviation])])
-    for threshold in (None, (plain[25].cosine + plain[26].cosine) / 2):
-        level = mean + 3 * deviation if threshold is None else threshold
+    level = mean + 3 * deviation
+    for threshold in (None, (plain[25].cosine + plain[26].cosine) / 2, (plain[4].cosine + plain[5].cosine) / 2):
         hits = ask("apple", mode="vectors", order="-n", threshold=threshold)
-        matching = [hit for hit in plain if hit.cosine >= level]
+        not_hidden = [hit for hit in plain if hit.cosine >= (threshold or -1)]
+        matching = [hit for hit in not_hidden if hit.cosine >= level]
         in_order = sorted(matching, key=lambda hit: -hit.metadata["n"])
-        others = [hit for hit in plain if hit.cosine < level] if threshold is None else []
-        assert 1 < len(matching) < 40
-        assert ids(hits) == ids([*in_order, *others])
+        assert ids(hits) == ids([*in_order, *(hit for hit in not_hidden if hit.cosine < level)])
         hits = ask("apple 7", mode="both", order="-n", threshold=threshold)
         count = sum(hit.cosine >= level for hit in hits) + sum(hit.cosine < level and hit.id == "7" for hit in hits)
         numbers = [hit.metadata["n"] for hit in hits[:count]]
@@ -166,6 +166,63 @@ def test_boosted_entries_beyond_the_nearest_are_ranked(searched):
     assert ids(ask("fire", 300, mode="both", boost=[({"n": (0, None)}, 1)])) == ids(ask("fire", 300, mode="both"))
 
 
+def test_each_value_has_one_hit(searched):
+    """Equal values are alike, lists as a whole; an entry without a value is a group."""
+    added = {"again": 5.0, "same day": "2031-05-31T02:00+02:00", "lists": ["2031-06-02", "7"]}
+    ask = searched(rows_of("größe", VALUES | added), encode=False)
+    assert ids(ask("ticket ", group="größe")) == " ".join(VALUES).replace(" text", "")
+    last_of_a_group = ask("ticket ", group="größe", order="größe", where={"größe": [5, "2031-05-31"]})
+    assert ids(last_of_a_group) == "int early day noon"
+
+
+@pytest.mark.parametrize("mode", ["words", "vectors", "both"])
+def test_top_and_offset_count_groups(searched, mode):
+    rows = [{"id": f"{n}", "text": f"mail {n} {'urgent ' * (n % 4)}", "thread": f"t{n % 7}" if n % 9 else None, "n": n}
+            for n in range(60)]  # fmt: skip
+    ask = searched(rows)
+    plain = ask("urgent mail", 60, mode=mode)
+    for size, order, where in (
+        (1, (), None),
+        (3, "-n", None),
+        (2, (), {"n": (10, 50)}),
+        (99, "thread", {"thread": "t3"}),
+    ):
+        ranked = ask("urgent mail", 60, mode=mode, order=order, where=where)
+        keys = [hit.metadata["thread"] or hit.id for hit in ranked]
+        groups = list(dict.fromkeys(keys))
+        for offset, top in ((0, 60), (0, 1), (2, 3), (5, 4), (70, 5)):
+            counts, expected = Counter(), []
+            for hit, key in zip(ranked, keys, strict=True):
+                counts[key] += 1
+                if key in groups[offset : offset + top] and counts[key] <= size:
+                    expected.append(hit.id)
+            hits = ask(
+                "urgent mail", top, mode=mode, order=order, where=where, group="thread", group_size=size, offset=offset
+            )
+            assert [hit.id for hit in hits] == expected
+    assert len(plain) > 50
+
+
+def test_a_large_group_hides_no_other(searched):
+    """Of 1,300 entries the best 1,250 are of a single thread."""
+    rows = [{"id": f"{n}", "text": f"invoice{' and other words' * (n >= 1250)} {n}",
+             "thread": "a" if n < 1250 else f"{n % 5}"} for n in range(1300)]  # fmt: skip
+    ask = searched(rows, encode=False)
+    hits = ask("invoice ", 4, group="thread")
+    assert [hit.metadata["thread"] for hit in hits] == ["a", "0", "1", "2"]
+    assert len(ask("invoice ", 9, group="thread", group_size=2)) == 12
+
+
+def test_entries_with_the_same_words_and_removed_ones_are_no_hits_of_a_group(searched):
+    rows = [{"id": f"{n}", "text": "the same" if n < 3 else f"the same {n}", "thread": "a"} for n in range(5)]
+    ask = searched(rows)
+    for index in ask.engines:
+        index.remove(["3"])
+    assert ids(ask("same ", group="thread", group_size=3)) == "0 4"
+    assert ids(ask("same ", group="thread", group_size=3, distinct=False)) == "0 1 2"
+    assert ids(ask("same ", group="thread", group_size=3, where={"thread": {"not": "a"}})) == ""
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -174,6 +231,10 @@ def test_boosted_entries_beyond_the_nearest_are_ranked(searched):
         ({"order": 'a"b'}, "a column is a name without a double quote"),
         ({"boost": [({"x": 1}, 1)]}, r"no column 'x' to filter by \(columns: n\)"),
         ({"boost": [({"n": 1}, 1)] * 17}, "16"),
+        ({"group": "x"}, r"no column 'x' to group by \(columns: n\)"),
+        ({"group": 'a"b'}, "a column is a name without"),
+        ({"group_size": 2}, "is for `group` only"),
+        ({"group": "n", "group_size": 0}, "`group_size` 0: must be at least 1"),
     ],
 )
 def test_wrong_options(searched, options, words):

@@ -68,12 +68,16 @@ export interface SearchOptions {
   syntax?: "operators" | "plain";
   /**
    * Up to three columns that sort the hits which match: "day" has the least value first, "-day" the greatest; documents without
-   * a value are last. A hit matches if it has every word of the query, or a cosine of `threshold` (without: three deviations
-   * above that of unrelated sentences). The others follow by score.
+   * a value are last. A hit matches if it has every word of the query, or a cosine three deviations above unrelated
+   * sentences. The others follow by score.
    */
   order?: string | readonly string[];
   /** Pairs of a filter as in `where` and a number that its documents get on their score. */
   boost?: readonly (readonly [Filter, number])[];
+  /** A column of which each value has at most `groupSize` hits; `top` and `offset` count groups. */
+  group?: string | null;
+  /** Default: 1. */
+  groupSize?: number;
 }
 
 /** Of blocks of 256 documents, each of which is written completely or not at all; an abort ends before the next one. */

@@ -253,11 +253,12 @@ export class SearchIndex {
     }
   }
 
-  async search(query, { where = {}, order = [], boost = [], ...options } = {}) {
+  async search(query, { where = {}, order = [], boost = [], groupSize, ...options } = {}) {
     requireText(query, "the query");
     const filter = Object.keys(where).length ? json(conditions(where)) : null, encoder = this.#encoder;
-    const changed = { order: oneOrMore(order), boost: boost.map(([part, bonus]) => [json(conditions(part)), bonus]) };
-    const request = JSON.stringify({ ...JSON.parse(json({ ...options, ...changed })), query, where: filter, offsets: "utf16" });
+    const parts = boost.map(([part, bonus]) => [json(conditions(part)), bonus]);
+    const changed = { ...options, order: oneOrMore(order), boost: parts, group_size: groupSize };
+    const request = JSON.stringify({ ...JSON.parse(json(changed)), query, where: filter, offsets: "utf16" });
     if (options.mode === "vectors") this.#requireEncoder();
     const [text] = textsOf(await this.#store.run("index_query", [INDEX, MODEL, request, RECEIVER], { encoder, isRepeated: true }));
     const vector = text === undefined ? null : await encoder.encode(text);

@@ -8,6 +8,7 @@
 
 #include "batch.h"
 #include "failure.h"
+#include "json.h"
 #include "search.h"
 
 namespace msdc {
@@ -47,23 +48,75 @@ Ranking::Ranking(Database* database, const PassageVectors* vectors, const Search
     : database_(*database), vectors_(vectors), request_(request), plan_(std::move(plan)) {}
 
 std::vector<SearchHit> Ranking::hits() {
-  filter();
   if (request_.order) require_columns(*request_.order, "order");
-  find_candidates();
-  find_bonuses();
+  if (request_.group) require_columns("[[" + json_quote(*request_.group) + "]]", "group");
+  filter();
   std::vector<SearchHit> out;
-  std::unordered_set<int64_t> forms;
-  size_t position = 0;
-  rank([&](const RankedDocument& scores) {
-    if (request_.is_distinct && !forms.insert(database_.integer("form", {scores.document}).value_or(0)).second) {
-      return true;
-    }
-    if (position++ < request_.offset) return true;
+  for (const RankedDocument& scores : page()) {
     out.push_back(hit(scores));
     if (request_.is_distinct) {
       out.back().count = database_.integer("equal", {scores.document, allowed_json_}).value_or(0);
     }
+  }
+  return out;
+}
+
+// As many are ranked for every page of the first 1,000 hits, so that pages agree; more where these are of too few groups.
+std::vector<RankedDocument> Ranking::page() {
+  size_t most = search_constants().candidates;
+  while (most < request_.offset + request_.top) most *= 4;
+  document_count_ = static_cast<size_t>(database_.integer("SELECT count(*) FROM documents").value_or(0));
+  while (true) {
+    find_candidates(most);
+    find_bonuses();
+    if (!request_.group) return page_of_hits();
+    bool is_full = false;
+    std::vector<RankedDocument> out = page_of_groups(&is_full);
+    if (is_full || most >= document_count_) return out;
+    most *= 4;
+    cosines_.clear();
+    words_.clear();
+    bonuses_.clear();
+  }
+}
+
+// Of documents with the same words only the first is a hit.
+bool Ranking::is_first_of_its_form(std::unordered_set<int64_t>* forms, int64_t document) {
+  return !request_.is_distinct || forms->insert(database_.integer("form", {document}).value_or(0)).second;
+}
+
+std::vector<RankedDocument> Ranking::page_of_hits() {
+  std::vector<RankedDocument> out;
+  std::unordered_set<int64_t> forms;
+  size_t position = 0;
+  rank([&](const RankedDocument& scores) {
+    if (!is_first_of_its_form(&forms, scores.document)) return true;
+    if (position++ >= request_.offset) out.push_back(scores);
     return out.size() < request_.top;
+  });
+  return out;
+}
+
+// `is_full`: whether there are as many groups. A document without a value is one.
+std::vector<RankedDocument> Ranking::page_of_groups(bool* is_full) {
+  std::vector<RankedDocument> out;
+  std::unordered_set<int64_t> forms;
+  std::unordered_map<std::string, size_t> numbers;  // of groups, by their value
+  std::unordered_map<size_t, size_t> sizes;
+  size_t groups = 0, full = 0;
+  database_.run("cells");
+  rank([&](const RankedDocument& scores) {
+    if (!is_first_of_its_form(&forms, scores.document)) return true;
+    const std::optional<std::string> key = database_.text("group", {scores.document, request_.group});
+    const auto [entry, is_new] = numbers.emplace(key ? *key : std::to_string(scores.document), groups);
+    groups += is_new ? 1 : 0;
+    const size_t number = entry->second;
+    if (number >= request_.offset && number - request_.offset < request_.top && sizes[number] < request_.group_size) {
+      full += ++sizes[number] == request_.group_size ? 1 : 0;
+      out.push_back(scores);
+    }
+    *is_full = groups >= request_.offset + request_.top;
+    return !*is_full || full < request_.top;
   });
   return out;
 }
@@ -122,17 +175,11 @@ void Ranking::find_bonuses() {
   for (const auto& entry : bonuses_) words_.try_emplace(entry.first, WordMatch{words});
 }
 
-// With an order all documents by words, else as many for every page of the first 1,000 hits, so that pages agree.
-void Ranking::find_candidates() {
-  size_t most = search_constants().candidates;
-  while (most < request_.offset + request_.top) most *= 4;
+// The documents nearest by vectors and by words: at most `most` of each, with an order all by words.
+void Ranking::find_candidates(size_t most) {
   if (vectors_ != nullptr) cosines_ = vectors_->nearest(most, allowed_ ? &*allowed_ : nullptr);
   if (request_.mode == "vectors") return;
-  if (request_.order) {
-    const int64_t documents = database_.integer("SELECT count(*) FROM documents").value_or(0);
-    most = std::max(most, static_cast<size_t>(documents));
-  }
-  match_words(most);
+  match_words(request_.order ? std::max(most, document_count_) : most);
   if (vectors_ == nullptr) return;
   for (const auto& [document, match] : words_) {
     const float* cosine = vectors_->cosine_of(document);
@@ -217,6 +264,7 @@ void Ranking::rank_in_order(const std::vector<RankedDocument>& documents, const 
     entries += (entries.size() > 1 ? ",[" : "[") + std::to_string(entry.document) + "," + std::to_string(entry.match) + "]";
   }
   entries += "]";
+  database_.run("cells");
   database_.each("ordered", {entries, request_.order},
                  [&](const Row& row) { return on_ranked(documents[static_cast<size_t>(row.integer(0))]); });
 }

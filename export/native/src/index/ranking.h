@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "database.h"
@@ -50,7 +51,11 @@ class Ranking {
   std::vector<int64_t> filtered(const std::string& filter, const std::optional<std::string>& inside);
   void require_columns(const std::string& columns, const char* purpose);
   void find_bonuses();
-  void find_candidates();
+  std::vector<RankedDocument> page();
+  std::vector<RankedDocument> page_of_hits();
+  std::vector<RankedDocument> page_of_groups(bool* is_full);
+  bool is_first_of_its_form(std::unordered_set<int64_t>* forms, int64_t document);
+  void find_candidates(size_t most);
   void match_words(size_t most);
   void rank(const OnRanked& on_ranked);
   void rank_in_order(const std::vector<RankedDocument>& documents, const OnRanked& on_ranked);
@@ -65,6 +70,7 @@ class Ranking {
   QueryPlan plan_;
   std::optional<std::vector<int64_t>> allowed_;  // that a filter and excluded words leave, in order
   std::optional<std::string> allowed_json_;
+  size_t document_count_ = 0;
   Cosines cosines_;
   std::unordered_map<int64_t, WordMatch> words_;
   std::unordered_map<int64_t, double> bonuses_;

@@ -183,7 +183,8 @@ SearchRequest SearchRequest::read(std::string_view json) {
     SearchRequest out;
     for (const auto& [name, value] : request.object()) {
       if (!is_choice(std::string(name), {"query", "mode", "where", "top", "offset", "threshold", "distinct", "syntax",
-                                         "offsets", "order", "boost"})) {
+                                         "offsets", "order", "boost", "group",
+                                         "group_size"})) {
         fail(MSDC_BAD_ARGUMENT, "search: no option " + quoted(name));
       }
     }
@@ -207,6 +208,12 @@ SearchRequest SearchRequest::read(std::string_view json) {
     out.is_utf16 = choice("offsets", "characters", {"characters", "utf16"}) == "utf16";
     if (has("where")) out.filter = read_filter(request.at("where").text());
     if (has("order")) out.order = read_order(request.at("order"));
+    if (has("group")) {
+      out.group = request.at("group").text();
+      require_column(*out.group, "group ");
+    }
+    if (has("group_size")) out.group_size = whole_number(request, "group_size", 1);
+    if (out.group_size > 1 && !out.group) fail(MSDC_BAD_ARGUMENT, "`group_size` is for `group` only");
     if (has("boost")) out.boosts = read_boosts(request.at("boost"));
     return out;
   });

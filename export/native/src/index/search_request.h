@@ -21,6 +21,8 @@ struct SearchRequest {
   std::optional<double> threshold;  // least cosine
   std::optional<std::string> order;                    // columns of the statement `ordered`
   std::vector<std::pair<std::string, double>> boosts;  // conditions, and what they add to a score
+  std::optional<std::string> group;  // a column of which each value has at most `group_size` hits
+  size_t group_size = 1;
   bool is_distinct = true;          // entries with the same words are one hit
   bool has_operators = true;
   bool is_utf16 = false;  // offsets in code units of UTF-16, not in code points

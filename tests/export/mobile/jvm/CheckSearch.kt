@@ -49,11 +49,13 @@ suspend fun checkAnswers(index: SearchIndex, answers: List<String>) {
     for (line in answers) {
         val cells = line.split("\t")
         val (mode, top, where, query, options) = cells
+        val group = option(options, "group")?.split("@")
         val hits = index.search(
             query, top.toInt(), Mode.valueOf(mode.uppercase()), where = filter(where),
             offset = option(options, "offset")?.toInt() ?: 0, distinct = "each" !in options, operators = "plain" !in options,
             order = option(options, "order")?.split(",") ?: emptyList(),
-            boost = listOfNotNull(option(options, "boost")?.split("@")?.let { (part, bonus) -> Pair(filter(part), bonus.toDouble()) })
+            boost = listOfNotNull(option(options, "boost")?.split("@")?.let { (part, bonus) -> Pair(filter(part), bonus.toDouble()) }),
+            group = group?.get(0), groupSize = group?.get(1)?.toInt() ?: 1
         )
         val wanted = cells[5].split(" ").filter { it.isNotEmpty() }.map { it.split(":") }
         val same = wanted.size == hits.size && wanted.zip(hits).all { (want, hit) -> same(want, hit) }

@@ -138,16 +138,19 @@ public actor SearchIndex {
   /// default. `mode`: without an encoder `.both` is by words. `distinct`: documents with the same words are a single hit,
   /// the best. `operators`: "words in quotes" come first, and documents with -excluded words are no hits; else quotes and
   /// minus are text. `order`: up to three columns that sort the documents which match ("-day": the greatest first), as in
-  /// Python. `boost`: filters, and a number that their documents get on their score.
+  /// Python. `boost`: filters, and a number that their documents get on their score. `group`: a column of which each value
+  /// has at most `groupSize` hits; `top` and `offset` count groups.
   public func search(
     _ query: String, top: Int = 5, mode: Mode = .both, threshold: Float? = nil, where filter: [String: Filter] = [:],
     prompt: String? = nil, offset: Int = 0, distinct: Bool = true, operators: Bool = true,
-    order: [String] = [], boost: [(where: [String: Filter], bonus: Double)] = []
+    order: [String] = [], boost: [(where: [String: Filter], bonus: Double)] = [], group: String? = nil, groupSize: Int = 1
   ) async throws -> [Found] {
     var options: [String: Any] = [
       "query": query, "top": top, "mode": mode.rawValue, "offset": offset, "distinct": distinct,
       "syntax": operators ? "operators" : "plain", "where": json(try Filter.conditions(filter)), "order": order,
+      "group_size": groupSize,
     ]
+    if let group { options["group"] = group }
     guard boost.allSatisfy({ $0.bonus.isFinite }) else { throw EncoderError.badArgument("a boost that JSON cannot hold") }
     options["boost"] = try boost.map { [json(try Filter.conditions($0.where)), $0.bonus] as [Any] }
     if let threshold { options["threshold"] = Double(threshold) }

@@ -99,12 +99,14 @@ func same(_ wanted: [String], _ hit: Found) -> Bool {
 func checkAnswers(_ index: SearchIndex, _ answers: [[String]]) async throws {
   for line in answers {
     let offset = option(line[4], "offset").flatMap { Int($0) } ?? 0
+    let group = option(line[4], "group")?.components(separatedBy: "@")
     let boost = option(line[4], "boost")?.components(separatedBy: "@")
     let hits = try await index.search(
       line[3], top: Int(line[1])!, mode: Mode(rawValue: line[0])!, where: filter(line[2]), offset: offset,
       distinct: !line[4].contains("each"), operators: !line[4].contains("plain"),
       order: option(line[4], "order")?.components(separatedBy: ",") ?? [],
-      boost: boost.map { [(where: filter($0[0]), bonus: Double($0[1])!)] } ?? [])
+      boost: boost.map { [(where: filter($0[0]), bonus: Double($0[1])!)] } ?? [],
+      group: group?[0], groupSize: group.flatMap { Int($0[1]) } ?? 1)
     let wanted = line[5].split(separator: " ").map { $0.split(separator: ":", omittingEmptySubsequences: false).map(String.init) }
     let agrees = wanted.count == hits.count && zip(wanted, hits).allSatisfy(same)
     if !agrees { print("  \(hits) where \(line[5])") }

@@ -125,6 +125,7 @@ class SearchIndex private constructor(private val handle: Long, @Volatile privat
      * minus are text.
      * @param order up to three columns that sort the documents which match ("-day": the greatest first), as in Python.
      * @param boost pairs of a filter as in [where] and a number that its documents get on their score.
+     * @param group a column of which each value has at most [groupSize] hits; [top] and [offset] count groups.
      * @throws IllegalArgumentException an empty query, a column that no document has.
      */
     suspend fun search(
@@ -138,13 +139,16 @@ class SearchIndex private constructor(private val handle: Long, @Volatile privat
         distinct: Boolean = true,
         operators: Boolean = true,
         order: List<String> = emptyList(),
-        boost: List<Pair<Map<String, Any?>, Number>> = emptyList()
+        boost: List<Pair<Map<String, Any?>, Number>> = emptyList(),
+        group: String? = null,
+        groupSize: Int = 1
     ): List<Found> {
         val request = utf8(json(mapOf(
             "query" to query, "top" to top, "mode" to mode.name.lowercase(), "threshold" to threshold,
             "where" to json(conditions(where)), "offset" to offset, "distinct" to distinct,
             "syntax" to if (operators) "operators" else "plain", "offsets" to "utf16",
-            "order" to order, "boost" to boost.map { (filter, bonus) -> Pair(json(conditions(filter)), bonus) }
+            "order" to order, "boost" to boost.map { (filter, bonus) -> Pair(json(conditions(filter)), bonus) },
+            "group" to group, "group_size" to groupSize
         )))
         val encoder = encoder
         val text = read { index ->
