@@ -277,7 +277,9 @@ def test_search_prompts_of_queries_and_of_lines(folder, encoder, tmp_path):
     file.write_text("\n".join(lines) + "\n")
     for query, line in (({}, {}), ({"prompt": "a "}, {"prompt": ""}), ({}, {"prompt_name": "passage"})):
         words = [*options(query), *options(line, "line-")]
-        (answer,) = json.loads(run("search", file, "the cat", "-m", folder, "--json", "--threshold", "-1", *words).stdout)["queries"]
+        (answer,) = json.loads(
+            run("search", file, "the cat", "-m", folder, "--json", "--threshold", "-1", *words).stdout
+        )["queries"]
         expected = cosine_rows(encoder.encode(["the cat"] * 3, **query), encoder.encode(lines, **line))
         cosines = {hit["text"]: hit["cosine"] for hit in answer["hits"]}
         np.testing.assert_allclose([cosines[text] for text in lines], expected, atol=2e-3)
