@@ -25,7 +25,17 @@ from msdc.distill import vocabulary_transfer as transfer
 from msdc.distill.added_language import add_language
 from msdc.distill.data import Row
 from msdc.distill.data.text import StageText
-from msdc.distill.recipe import TEACHER, Assistant, NamedModel, Recipe, StudentShape, VocabularyTraining, model_name
+from msdc.distill.recipe import (
+    TEACHER,
+    Assistant,
+    NamedModel,
+    Recipe,
+    StudentShape,
+    VocabularyTraining,
+    is_external,
+    model_name,
+)
+from msdc.distill.teacher import open_external
 from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import EncodeDefaults, read_defaults
 from msdc.encoders.source import ModelSource
@@ -203,7 +213,11 @@ def cut_from_assistant(recipe: Recipe, assistant_folder: Path, text: StageText) 
 def _head_width(recipe: Recipe) -> int | None:
     """The width of a student's vectors that `head` of its shape asks for."""
     shape = recipe.student
-    return load_named(recipe.teacher).width if isinstance(shape, StudentShape) and shape.head is not None else None
+    if not isinstance(shape, StudentShape) or shape.head is None:
+        return None
+    if is_external(model_name(recipe.teacher)):
+        return open_external(model_name(recipe.teacher), None).width
+    return load_named(recipe.teacher).width
 
 
 def _from_scratch(recipe: Recipe, text: StageText, folder: Path) -> None:

@@ -45,7 +45,7 @@ from msdc.files import PACKAGE, regular_size
 RECIPES = Path(__file__).resolve().parent / "recipes"
 EMBEDDED = PACKAGE / "data"
 NAMED = ("corpora", "stages")  # lists whose entries are addressed by name
-PATHS = ("path", "files", "file", "graded", "report", "cache", "exclude")
+PATHS = ("path", "files", "file", "graded", "report", "cache", "exclude", "vectors")
 MODELS = ("teacher", "assistant", "student", "body", "model")
 OBJECTIVES = ("objective", "name")  # keys of what may be a function in a file: FILE.py:FUNCTION
 NamedEntries = dict[str, list[Any]]  # entries of the lists in NAMED
@@ -253,7 +253,10 @@ def read_tree(path: Path) -> dict[str, Any]:
 def _change_texts(value: Any, change: Callable[[str, str], str], key: str = "") -> Any:
     """A part of a recipe's mapping with `change(text, key)` for each text in it, in place: entries keep their names."""
     if isinstance(value, dict):
-        value.update({name: _change_texts(inner, change, name) for name, inner in value.items()})
+        changed = {name: _change_texts(inner, change, name) for name, inner in value.items()}
+        value.clear()
+        # The names of several teachers are names of models too.
+        value.update({change(name, key) if key == "teacher" else name: inner for name, inner in changed.items()})
         return value
     if isinstance(value, list):
         value[:] = [_change_texts(inner, change, key) for inner in value]
@@ -263,7 +266,9 @@ def _change_texts(value: Any, change: Callable[[str, str], str], key: str = "") 
 
 def is_function(text: object, key: str) -> bool:
     """Whether the value of a key names a function in a file, FILE.py:FUNCTION."""
-    return key in OBJECTIVES and isinstance(text, str) and ".py:" in text and not text.startswith(("{", "~"))
+    return (
+        key in (*OBJECTIVES, "teacher") and isinstance(text, str) and ".py:" in text and not text.startswith(("{", "~"))
+    )
 
 
 def set_paths(value: Any, folder: Path) -> Any:
@@ -277,6 +282,7 @@ def set_paths(value: Any, folder: Path) -> Any:
     def absolute(text: str, key: str) -> str:
         relative = key in PATHS and not text.startswith(("{", "~"))
         relative = relative or (key in MODELS and text.startswith(("./", "../"))) or is_function(text, key)
+        relative = relative or (key == "teacher" and text.endswith(".parquet") and not text.startswith(("{", "~")))
         return os.path.abspath(folder / text) if text and relative else text
 
     return _change_texts(value, absolute)

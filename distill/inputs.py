@@ -17,7 +17,16 @@ from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.download import fetch_hub, fetch_opus, load_hub
 from msdc.distill.data.exclusion import excluded_files
 from msdc.distill.data.tables import file_hash, source_key, tables_folder
-from msdc.distill.recipe import Assistant, Corpus, NamedModel, Recipe, StudentShape, model_name
+from msdc.distill.recipe import (
+    Assistant,
+    Corpus,
+    NamedModel,
+    Recipe,
+    StudentShape,
+    external_file,
+    is_external,
+    model_name,
+)
 from msdc.encoders.source import ModelSource
 from msdc.files import matching_files, read_json, sha256_file, write_json
 from msdc.progress import warn
@@ -60,7 +69,9 @@ def read_inputs(recipe: Recipe) -> Inputs:
         if objective.file is not None:
             inputs[f"file {objective.file}"] = objective.content
     for name in _models(recipe):
-        if Path(name).expanduser().is_dir():
+        if is_external(name):
+            inputs[f"file {name}"] = sha256_file(external_file(name))
+        elif Path(name).expanduser().is_dir():
             inputs[f"model {name}"] = ModelSource(find_model(name)).identity()
     return inputs
 
@@ -131,7 +142,7 @@ def find_downloads(recipe: Recipe) -> dict[str, Any]:
         elif corpus.opus is not None:
             paths = [path for source_file, target_file, _ in fetch_opus(corpus) for path in (source_file, target_file)]
             add(f"opus {corpus.opus}", {"files": {path.name: sha256_file(path) for path in paths}})
-    for name in _models(recipe):
+    for name in filter(lambda name: not is_external(name), _models(recipe)):
         folder = find_model(name)
         if revision := _revision(folder):
             paths = [p for p in sorted(folder.rglob("*")) if p.is_file() and _MODEL_FILES.match(p.name)]

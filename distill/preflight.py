@@ -45,10 +45,13 @@ from msdc.distill.recipe import (
     StagePlan,
     StudentShape,
     corpus_label,
+    is_external,
+    is_table,
     model_name,
 )
 from msdc.distill.tasks import task_kind
 from msdc.distill.tasks.sentence import SCORES, TASK_OPTIONS, compares_targets
+from msdc.distill.teacher import open_external
 from msdc.distill.training.trainer import check_frozen, check_warmup
 from msdc.encoders.folder import Layout, find_offline, read_layout
 from msdc.errors import InputError
@@ -149,7 +152,7 @@ def _check_samples(
             models[role] = model_name(learner)
         targets = compares_targets(plan)
         for who, model in models.items():
-            if (folder := _find_model(model, False)) is None:
+            if is_external(model) or (folder := _find_model(model, False)) is None:
                 continue
             tokenizer = load_tokenizer(folder)
             for source, _ in samples:
@@ -274,12 +277,21 @@ def _check_models(recipe: Recipe, download: bool) -> list[str]:
     absent: dict[str, None] = {}
 
     def layout(model: NamedModel | str) -> Layout | None:
+        if is_external(model_name(model)):
+            open_external(model_name(model), None)
+            return None
         if (folder := _find_model(model_name(model), download)) is not None:
             return read_layout(folder)
         absent[model_name(model)] = None
         return None
 
     teacher, body = layout(recipe.teacher), None
+    assistant = recipe.assistant
+    is_teacher = assistant.body == TEACHER if isinstance(assistant, Assistant) else assistant == TEACHER
+    if is_external(model_name(recipe.teacher)) and is_teacher:
+        raise InputError(
+            f"assistant: its layers are those of the teacher, and {model_name(recipe.teacher)} has none: name a model"
+        )
     positions: dict[str, int | None] = {"assistant": None, "student": None}
     scratch = recipe.student.scratch if isinstance(recipe.student, StudentShape) else None
     for key, owner in (("assistant", recipe.assistant), ("student.scratch", scratch)):
@@ -305,7 +317,9 @@ def _check_models(recipe: Recipe, download: bool) -> list[str]:
     for plan in recipe.plans:
         stage = plan.stage
         for model in plan.teachers.values():
-            if (model_layout := teacher if model == recipe.teacher else layout(model)) is not None:
+            if is_external(model_name(model)):
+                _check_external(stage, model_name(model))
+            elif (model_layout := teacher if model == recipe.teacher else layout(model)) is not None:
                 _check_languages(plan, model_layout.folder)
                 if model_layout.max_length < stage.max_length:
                     warn(
@@ -319,6 +333,17 @@ def _check_models(recipe: Recipe, download: bool) -> list[str]:
                 f"stage {stage.name}: max_length {stage.max_length} is more than the {stage.role}'s {most} positions"
             )
     return list(absent)
+
+
+def _check_external(stage: Stage, teacher: str) -> None:
+    """Refuse what a teacher without layers and prompts cannot give."""
+    compared = [use.label for use in stage.objective if use.options.get("layers", "none") != "none"]
+    inside = {"teacher_states_BLH", "teacher_BTH"}
+    compared += [use.label for use in stage.objective if inside & set(find_objective(use.name).inputs)]
+    if compared:
+        raise InputError(f"stage {stage.name}: {compared[0]} compares layers, and the teacher {teacher} has none")
+    if is_table(teacher) and stage.teacher_prompts is not None:
+        raise InputError(f"stage {stage.name}: teacher_prompts: {teacher} has the vectors of texts without prompts")
 
 
 def _check_shape(recipe: Recipe, shape: StudentShape, body: Layout | None, longest: int | None) -> int:

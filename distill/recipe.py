@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -239,9 +240,36 @@ class NamedModel(Strict):
     vocabulary: AddedVocabulary | None = None  # of the student
 
 
+TABLE, FUNCTION = ".parquet", ".py:"
+
+
+def is_table(name: str) -> bool:
+    """Whether a teacher is a table of texts and vectors."""
+    return name.endswith(TABLE)
+
+
+def is_external(name: str) -> bool:
+    """Whether a teacher is a table, or a function in a file (FILE.py:FUNCTION): it has no model folder."""
+    return is_table(name) or FUNCTION in name
+
+
+def external_file(name: str) -> Path:
+    """The file of an external teacher."""
+    return Path(name if is_table(name) else f"{name.rpartition(FUNCTION)[0]}.py").expanduser().absolute()
+
+
 def model_name(model: NamedModel | str) -> str:
     """The name or folder of a model."""
     return model if isinstance(model, str) else model.model
+
+
+def _vectors_file(value: Any) -> Any:
+    """`{vectors: FILE}` is the teacher FILE, as `FILE` alone is where it ends in .parquet."""
+    if isinstance(value, dict) and value.keys() == {"vectors"} and isinstance(value["vectors"], str):
+        if not is_table(value["vectors"]):
+            raise ValueError(f"vectors: {value['vectors']!r}: expected a Parquet file (.parquet)")
+        return value["vectors"]
+    return value
 
 
 class StudentShape(Strict):
@@ -294,7 +322,7 @@ def _as_it_is(model: NamedModel) -> NamedModel:
 
 _Named = Annotated[NamedModel, AfterValidator(_as_it_is), Tag("=named")]
 _Name = Annotated[str, Tag("=name")]
-_Teacher = Annotated[_Named | _Name, Discriminator(_member)]
+_Teacher = Annotated[_Named | _Name, Discriminator(_member), BeforeValidator(_vectors_file)]
 _Assistant = Annotated[Annotated[Assistant, Tag("=made")] | _Named | _Name, Discriminator(_member)]
 _Student = Annotated[
     Annotated[StudentShape, Tag("=made")] | Annotated[NamedModel, Tag("=named")] | _Name, Discriminator(_member)
@@ -329,7 +357,8 @@ class Stage(Strict):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")  # of its folder, and in overrides
     # all of a model, or the student's token table alone
     train: Literal["assistant", "student", "student.embedding"] = "student"
-    # teacher, assistant, assistant.embedding, or another model; several with weights: `{teacher: 2, MODEL: 1}`
+    # teacher, assistant, assistant.embedding, or another teacher, as in a recipe; several with weights:
+    # `{teacher: 2, MODEL: 1}`
     teacher: str | Annotated[dict[str, PositiveFloat], Field(min_length=1)] | None = "teacher"
     objective: tuple[ObjectiveUse, ...] = Field(min_length=1)  # also one name, or a list of names
     start: Literal["keep", "svd", "random"] = "keep"  # keep the embedding, or reset it
@@ -413,6 +442,11 @@ class Stage(Strict):
         }
         return [sentence for sentence, applies in sentences.items() if applies]
 
+    @field_validator("teacher", mode="before")
+    @classmethod
+    def _table(cls, value: Any) -> Any:
+        return _vectors_file(value)
+
     @field_validator("dimensions", mode="after")
     @classmethod
     def _different(cls, dimensions: tuple[int, ...]) -> tuple[int, ...]:
@@ -456,7 +490,8 @@ class Recipe(Strict):
     # of the run: in its default folder and in the model card
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     about: str = ""  # what it trains, for `msdc distill --list`
-    teacher: _Teacher = "all-MiniLM-L6-v2"  # name at the hub, or folder
+    # name at the hub, folder, `{vectors: FILE.parquet}` (columns `vector` and `text`), or FILE.py:FUNCTION
+    teacher: _Teacher = "all-MiniLM-L6-v2"
     assistant: _Assistant | None = Assistant()  # what the student is cut from; None: there is none
     # what is trained: a shape, or an existing model; None: the assistant is the result
     student: _Student | None = StudentShape()

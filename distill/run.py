@@ -54,12 +54,31 @@ from msdc.distill.inputs import is_folder, read_inputs, record_downloads
 from msdc.distill.model_card import model_card
 from msdc.distill.objectives import find_objective
 from msdc.distill.preflight import check_recipe, require_languages
-from msdc.distill.recipe import Corpus, HeldOut, NamedModel, Recipe, Stage, StagePlan, StudentShape
+from msdc.distill.recipe import (
+    Corpus,
+    HeldOut,
+    NamedModel,
+    Recipe,
+    Stage,
+    StagePlan,
+    StudentShape,
+    is_external,
+    is_table,
+    model_name,
+)
 from msdc.distill.run_folder import RunFolder, damaged_file, has_hashes, leaves, note_hashes
 from msdc.distill.tasks import EmbeddingTask, make_task
 from msdc.distill.tasks.hidden_states import layer_pairs
 from msdc.distill.tasks.sentence import compares_targets, reads_targets
-from msdc.distill.teacher import CachedTeacher, JoinedTeacher, Teacher, default_cache
+from msdc.distill.teacher import (
+    CachedTeacher,
+    JoinedTeacher,
+    TableTeacher,
+    Teacher,
+    default_cache,
+    open_external,
+    require_vectors,
+)
 from msdc.distill.training.checkpoint import newest, step_of
 from msdc.distill.training.feed import BatchFeed
 from msdc.distill.training.progress import Trackers, require_trackers
@@ -156,6 +175,7 @@ class Run:
         with self.open, torch.random.fork_rng(), warnings_to(self._note_warning):
             torch.manual_seed(self.recipe.seed)
             self.prepare()
+            self._require_vectors()
             # The student is cut when its first stage begins: from the assistant that the earlier stages trained.
             results = {plan.stage.name: self.run_stage(plan) for plan in self.recipe.plans}
             return self.finish(results)
@@ -363,12 +383,23 @@ class Run:
                 student.load_state_dict(student.state_dict() | embedding)
         return learner
 
+    def _require_vectors(self) -> None:
+        """Demand, before the first stage, that tables of vectors have all texts of their stages."""
+        for plan in self.recipe.plans:
+            for name in filter(is_table, map(model_name, plan.teachers.values())):
+                table = open_external(name, None)
+                assert isinstance(table, TableTeacher)
+                require_vectors(table, self.text(plan), reads_targets(plan))
+
     def _load_teacher(self, plan: StagePlan, student: Any) -> Teacher | None:
         """The stage's teacher, or several as one; its outputs include the layers that the stage compares."""
-        stage, loaded = plan.stage, {}
+        stage, loaded = plan.stage, dict[CachedTeacher, float]()
         for name, weight in stage.teachers.items():
             if name == "assistant":
                 teacher = load_torch_encoder(self._model("assistant"))
+            elif is_external(model_name(plan.teachers[name])):
+                loaded[open_external(model_name(plan.teachers[name]), self.cache)] = weight
+                continue
             else:
                 teacher = load_named(plan.teachers[name])
                 self._check_vocabulary(

@@ -40,7 +40,8 @@ def load_function(name: str, fresh: bool = False) -> Function | None:
     """
     if FILE in name:
         stem, _, function = name.rpartition(FILE)
-        return _from_file(_path(stem), function, fresh)
+        path = _path(stem)
+        return _as_objective(f"{path.name}:{function}", read_function(path, function, fresh))
     if name not in (entry_points := plugins()):
         return None
     try:
@@ -76,7 +77,8 @@ def _path(stem: str) -> Path:
     return Path(f"{stem}.py").expanduser().absolute()
 
 
-def _from_file(path: Path, name: str, fresh: bool) -> Function:
+def read_function(path: Path, name: str, fresh: bool = False) -> Any:
+    """A function of a file, which is run once; with `fresh` again if it has changed. Errors as of `load_function`."""
     if path not in _modules or fresh:
         regular_size(path)
         content = path.read_bytes()
@@ -89,7 +91,9 @@ def _from_file(path: Path, name: str, fresh: bool) -> Function:
             key for key, value in vars(module).items() if inspect.isfunction(value) and not key.startswith("_")
         ]
         raise InputError(f"{path}: no function {name!r}{did_you_mean(name, function_names)}")
-    return _as_objective(f"{path.name}:{name}", function)
+    if not callable(function):
+        raise InputError(f"{path}: {name} is a {type(function).__name__}, not a function")
+    return function
 
 
 def _run(path: Path, content: bytes) -> types.ModuleType:

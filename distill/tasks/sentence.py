@@ -22,7 +22,7 @@ from msdc.distill.data import Batch
 from msdc.distill.data.corpora import NLI_CLASSES
 from msdc.distill.data.text import StageText
 from msdc.distill.parallel import gather, weighted
-from msdc.distill.recipe import ObjectiveUse, Stage, StagePlan
+from msdc.distill.recipe import ObjectiveUse, Stage, StagePlan, is_table, model_name
 from msdc.distill.teacher import CachedTeacher, Teacher
 from msdc.errors import InputError
 
@@ -57,8 +57,9 @@ def compares_targets(plan: StagePlan) -> bool:
 
 
 def reads_targets(plan: StagePlan) -> bool:
-    """Whether the teacher encodes the target side too: an assistant, which is multilingual, does."""
-    return list(plan.stage.teachers) == ["assistant"] or compares_targets(plan)
+    """Whether the teacher has vectors of the target side too: an assistant, which is multilingual, and a table."""
+    own_sides = [name == "assistant" or is_table(model_name(plan.teachers[name])) for name in plan.stage.teachers]
+    return (bool(own_sides) and all(own_sides)) or compares_targets(plan)
 
 
 def encode_sides(student: Any, sides: Sequence[tuple[Tensor, Tensor]], mini_batch: int | None = None) -> list[Tensor]:

@@ -78,7 +78,7 @@ class CachedTeacher:
         self._student = to_student(encoder) if layers else None
         encoder.module = self._student or encoder.module
         encoder.module.eval().requires_grad_(False)
-        self.encoder, self.precision, self.layers = encoder, precision, layers
+        self.encoder, self.precision, self.layers, self.name = encoder, precision, layers, encoder.name
         self.width = encoder.width
         self.hidden = 0 if self._student is None else self._student.config.hidden
         name = f"{fingerprint[:32]}-{encoder.max_length}"
@@ -106,9 +106,7 @@ class CachedTeacher:
         Raises:
             MsdcError: an output is not finite.
         """
-        # The published DistilCSE code left its teacher in train mode.
-        if self.encoder.module.training or any(p.requires_grad for p in self.encoder.module.parameters()):
-            raise InputError(f"teacher {self.encoder.name} is not frozen: it must be in eval mode without gradients")
+        self._require_frozen()
         keys = np.fromiter((text_key(text) for text in texts), dtype=np.uint64, count=len(texts))
         _, first, back = np.unique(keys, return_index=True, return_inverse=True)
         rows_UW = self.stored(keys[first])
@@ -123,7 +121,7 @@ class CachedTeacher:
         fresh_MW = self._compute([texts[first[index]] for index in mine], progress)
         if not np.isfinite(fresh_MW).all():
             wrong = texts[first[mine[np.flatnonzero(~np.isfinite(fresh_MW).all(1))[0]]]]
-            raise MsdcError(f"teacher {self.encoder.name}: its output for {wrong[:60]!r} is not finite")
+            raise MsdcError(f"teacher {self.name}: its output for {wrong[:60]!r} is not finite")
         for part, rows_MW in enumerate(parallel.exchange(fresh_MW) if world > 1 else [fresh_MW]):
             rows_UW[missing[part::world]] = rows_MW
         if self.store is not None and len(absent):
@@ -137,6 +135,11 @@ class CachedTeacher:
         if self.store is None:
             return np.full((len(keys), self.row_width), np.nan, np.float32)
         return self.store.read(keys)
+
+    def _require_frozen(self) -> None:
+        # The published DistilCSE code left its teacher in train mode.
+        if self.encoder.module.training or any(p.requires_grad for p in self.encoder.module.parameters()):
+            raise InputError(f"teacher {self.name} is not frozen: it must be in eval mode without gradients")
 
     def _compute(self, texts: Sequence[str], progress: bool) -> np.ndarray:
         """Rows of the store: the sentence vector, then the states, float32 [N, D + L x H]."""

@@ -125,7 +125,7 @@ def test_a_file_that_is_changed_during_a_run_changes_nothing(recipe):
     [
         (KD.replace("):", ")"), r"my_losses\.py, line 1: SyntaxError: expected ':'"),
         ("import torch\nimport nosuch\n" + KD, r"my_losses\.py, line 2: ModuleNotFoundError: No module named 'nosuch'"),
-        ("kd = 3\n", r"objective my_losses\.py:kd: a int, not a function"),
+        ("kd = 3\n", r"my_losses\.py: kd is a int, not a function"),
         (KD.replace("def kd", "def kdd"), r"my_losses\.py: no function 'kd'; did you mean 'kdd'\?"),
         ("def kd(teacher_BD, student_BD):\n    x = 1\n    return x.nothing\n",
          r"stage train: .*my_losses\.py, line 3: AttributeError: 'int' object has no attribute 'nothing'"),
