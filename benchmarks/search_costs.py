@@ -45,6 +45,9 @@ class RandomVectors:
     def fingerprint(self) -> str:
         return self.source
 
+    def cosines(self) -> tuple[float, float]:
+        return 0.0, self.width**-0.5
+
     def encode(self, texts: Any) -> np.ndarray:
         return self._chance.standard_normal((len(texts), self.width), dtype=np.float32)
 
