@@ -192,12 +192,15 @@ def order_columns(order: str | Sequence[str]) -> str | None:
     return json.dumps(parts, ensure_ascii=False) if parts else None
 
 
-def require_groups(group: str | None, size: int) -> None:
-    """Refuse a wrong column to group by, or a size without one."""
-    if group is not None:
-        _column(group, "group")
+def group_column(group: str | None, size: int) -> str | None:
+    """A column to group by.
+
+    Raises:
+        InputError: a wrong name, a wrong size, or a size without a column.
+    """
     if size < 1 or (group is None and size > 1):
         raise InputError(f"`group_size` {size}: must be at least 1, and is for `group` only")
+    return None if group is None else _column(group, "group")
 
 
 def boost_conditions(boost: Boosts) -> list[tuple[str, float]]:

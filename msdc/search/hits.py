@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import Any
+from typing import Any, Self
 
 from msdc.errors import InputError
 from msdc.search.blocks import passage_crc
-from msdc.search.documents import Hit
+from msdc.search.documents import Boosts, Hit, boost_conditions, conditions, group_column, order_columns
 from msdc.search.file import read_document
 from msdc.search.matches import find_terms, merged, passage_to_show
 from msdc.search.ranking import CANDIDATES, Mode, Plan, Ranked, WordMatch, match_words, rank, sql
@@ -36,18 +36,38 @@ class SearchRequest:
     group_size: int
     distinct: bool
 
+    @classmethod
+    def of(
+        cls, mode: Mode, top: int, offset: int, threshold: float | None, where: Mapping[str, object] | None,
+        order: str | Sequence[str], boost: Boosts, group: str | None, group_size: int, distinct: bool,
+    ) -> Self:  # fmt: skip
+        """From the arguments of `Index.search`.
+
+        Raises:
+            InputError: an argument out of range.
+        """
+        if top < 1:
+            raise InputError(f"`top` {top}: must be at least 1")
+        if offset < 0:
+            raise InputError(f"`offset` {offset}: must be at least 0")
+        filtered, column = conditions(where) if where else None, group_column(group, group_size)
+        boosts = boost_conditions(boost)
+        return cls(mode, top, offset, threshold, filtered, order_columns(order), boosts, column, group_size, distinct)
+
 
 class Ranking:
     """One search in a file that does not change meanwhile.
 
-    `vectors` have the query's cosines; None where it is not compared with them. `documents` is their number.
+    `vectors` have the query's cosines; None where it is not compared with them. `documents` is their number, `source`
+    the one whose vectors are the query.
     """
 
     def __init__(
-        self, db: sqlite3.Connection, vectors: PassageVectors | None, request: SearchRequest, plan: Plan, documents: int
-    ) -> None:
+        self, db: sqlite3.Connection, vectors: PassageVectors | None, request: SearchRequest, plan: Plan,
+        documents: int, source: int | None = None,
+    ) -> None:  # fmt: skip
         self._db, self._vectors, self._request, self._plan = db, vectors, request, plan
-        self._documents = documents
+        self._documents, self._source = documents, source
         self._allowed: list[int] | None = None
 
     def hits(self) -> list[Hit]:
@@ -124,6 +144,8 @@ class Ranking:
         words."""
         request, vectors = self._request, self._vectors
         cosines = {} if vectors is None else vectors.nearest(most, self._allowed)
+        if self._source is not None:
+            cosines.pop(self._source, None)
         if request.mode == "vectors":
             return cosines, {}
         most_words = most if request.order is None else max(most, self._documents)
@@ -133,8 +155,8 @@ class Ranking:
         return cosines, words
 
     def _distinct(self, ranked: Iterable[Ranked]) -> Iterator[Ranked]:
-        """Of documents with the same words the first."""
-        forms = set[int]()
+        """Of documents with the same words the first, none of those with the words of the source."""
+        forms = set[int]() if self._source is None else {self._value("form", self._source)}
         for scores in ranked:
             form = self._value("form", scores.document)
             if form not in forms:

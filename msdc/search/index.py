@@ -35,12 +35,8 @@ from msdc.search.documents import (
     Hit,
     Missing,
     as_document,
-    boost_conditions,
-    conditions,
     numbered_rows,
     one_or_more,
-    order_columns,
-    require_groups,
     require_key,
 )  # fmt: skip
 from msdc.search.file import IndexFile, is_index, read_document, require_index, stored_documents
@@ -128,7 +124,7 @@ class Index(IndexFile):
 
     @cached_property
     def _vectors(self) -> PassageVectors:
-        return PassageVectors(self.model.width)
+        return PassageVectors()
 
     @cached_property
     def _encoder(self) -> PassageEncoder:
@@ -368,10 +364,6 @@ class Index(IndexFile):
         """
         if not require_characters(query, "the query").strip():
             raise InputError("a query is empty")
-        if top < 1:
-            raise InputError(f"`top` {top}: must be at least 1")
-        if offset < 0:
-            raise InputError(f"`offset` {offset}: must be at least 0")
         for name, value, allowed_values in (
             ("mode", mode, ("words", "vectors", "both")),
             ("syntax", syntax, ("operators", "plain")),
@@ -379,16 +371,11 @@ class Index(IndexFile):
             if value not in allowed_values:
                 raise InputError(f"`{name}` {value!r} is unknown; known: {', '.join(allowed_values)}")
         began = time.perf_counter()
-        filtered = conditions(where) if where else None
-        with self._lock, self._errors():
-            plan = read_plan(self._db, parse_query(query, syntax))
         if self._model_source is None and mode == "both":
             mode = "words"
-        require_groups(group, group_size)
-        request = SearchRequest(
-            mode, top, offset, threshold, filtered, order_columns(order), boost_conditions(boost), group, group_size,
-            distinct,
-        )  # fmt: skip
+        request = SearchRequest.of(mode, top, offset, threshold, where, order, boost, group, group_size, distinct)
+        with self._lock, self._errors():
+            plan = read_plan(self._db, parse_query(query, syntax))
         query_D = self._query_vector(plan.text) if mode != "words" else None
         encoded = time.perf_counter()
         with self._transaction("DEFERRED") as db:  # one state of the file for the whole search
@@ -396,9 +383,48 @@ class Index(IndexFile):
             if not self._empty():
                 if query_D is not None:
                     self._require_same_model()
-                vectors = None if query_D is None else self._compared_vectors(query_D)
+                vectors = None if query_D is None else self._present_vectors()
+                if vectors is not None and query_D is not None:
+                    vectors.compare(query_D)
                 hits = Ranking(db, vectors, request, plan, len(self)).hits()
         return Found(query, hits, 1e3 * (encoded - began), 1e3 * (time.perf_counter() - encoded))
+
+    def similar(
+        self,
+        key: str | int,
+        top: int = 5,
+        threshold: float | None = None,
+        *,
+        where: Mapping[str, object] | None = None,
+        offset: int = 0,
+        distinct: bool = True,
+        order: str | Sequence[str] = (),
+        boost: Boosts = (),
+        group: str | None = None,
+        group_size: int = 1,
+    ) -> Found:
+        """The entries nearest to the one of an id, by the stored vectors: nothing is encoded, no model is needed.
+
+        An entry's vector is the mean of its passages', compared with each passage of the others. The entry itself is no
+        hit, nor, with `distinct`, are those with the same words. The other arguments are those of `search`.
+
+        Raises:
+            InputError: an unknown id, an entry that the model could not read, an argument out of range.
+        """
+        began = time.perf_counter()
+        request = SearchRequest.of("vectors", top, offset, threshold, where, order, boost, group, group_size, distinct)
+        key = require_key(key, "similar")
+        with self._transaction("DEFERRED") as db:
+            row = None if self._empty() else self._value("number", key)
+            if row is None:
+                raise InputError(f"no document {key!r} in the index")
+            vectors = self._present_vectors()
+            mean_D = vectors.mean_of(row)
+            if mean_D is None:
+                raise InputError(f"document {key!r} has no vector: the model could not read it")
+            vectors.compare(mean_D)
+            hits = Ranking(db, vectors, request, read_plan(db, parse_query("", "plain")), len(self), row).hits()
+        return Found("", hits, 0.0, 1e3 * (time.perf_counter() - began))
 
     def _query_vector(self, query: str) -> NDArray[np.float32] | None:
         """The unit vector of a query; None if the model cannot read it."""
@@ -410,11 +436,10 @@ class Index(IndexFile):
             warn(f"the query has {tokens} tokens; {self.query_model.name} reads the first {encoder.most}")
         return np.asarray(unit_rows(self.query_model.encode([query]))[0])
 
-    def _compared_vectors(self, query_D: NDArray[np.float32]) -> PassageVectors:
-        """The vectors of the file's present state, with their cosines with a query."""
+    def _present_vectors(self) -> PassageVectors:
+        """The vectors of the file's present state."""
         self._vectors.refresh(self._db, self._stale)
         self._stale = False
-        self._vectors.compare(query_D)
         return self._vectors
 
 

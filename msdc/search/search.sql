@@ -96,6 +96,10 @@ SELECT id, document, start, end, crc FROM passages
 -- name: ids
 SELECT key FROM documents ORDER BY id
 
+-- name: number
+-- ?1: a key.
+SELECT id FROM documents WHERE key = ?1
+
 -- name: document
 -- ?1: a key.
 SELECT key, text, title, metadata, crc FROM documents WHERE key = ?1
@@ -192,7 +196,8 @@ DROP TABLE rebuilt;
 DELETE FROM facts WHERE name <> 'format'
 
 -- name: block_checksums
-SELECT id, crc, length(passages) / 8 FROM blocks ORDER BY id
+-- With the number of vectors and their width.
+SELECT id, crc, length(passages) / 8, length(vectors) * 8 / length(passages) FROM blocks ORDER BY id
 
 -- name: blocks
 SELECT id, crc, passages, documents, scales, vectors FROM blocks ORDER BY id

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from msdc.scores import unit_rows
 from msdc.search.blocks import read_blocks
 from msdc.search.ranking import sql
 
@@ -28,12 +29,12 @@ class _Span(NamedTuple):
 
 
 class PassageVectors:
-    """Vectors of `width` dimensions of an index's passages, and their cosines with the query of `compare`."""
+    """Vectors of an index's passages, of the width of its blocks, and their cosines with the query of `compare`."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self) -> None:
         kind = [("passage", np.int64), ("document", np.int64), ("scale", np.float32)]
         self._version, self._spans, self._passages_N = -1, dict[int, _Span](), np.zeros(0, kind)
-        self._codes_ND = np.zeros((0, width), np.int8)
+        self._codes_ND = np.zeros((0, 0), np.int8)
         self.documents_M = self._starts_M = np.zeros(0, np.int64)
         self._cosine_N = self.best_M = np.zeros(0, np.float32)
 
@@ -46,11 +47,14 @@ class PassageVectors:
         version = db.execute("PRAGMA data_version").fetchone()[0]
         if version == self._version and not changed:
             return
-        spans, stop = dict[int, _Span](), 0
-        for row, crc, count in db.execute(sql("block_checksums")):
+        rows = db.execute(sql("block_checksums")).fetchall()
+        spans, stop, width = dict[int, _Span](), 0, rows[0][3] if rows else 0
+        for row, crc, count, _ in rows:
             spans[row] = _Span(crc, stop, stop := stop + count)
+        if width != self._codes_ND.shape[1]:  # another model's
+            self._spans = {}
         passages_N = np.empty(stop, self._passages_N.dtype)
-        codes_ND = np.empty((stop, self._codes_ND.shape[1]), np.int8)
+        codes_ND = np.empty((stop, width), np.int8)
         for row, span in spans.items():
             part, former = slice(span.start, span.stop), self._spans.get(row)
             if former is not None and former.crc == span.crc:
@@ -71,7 +75,13 @@ class PassageVectors:
         self._version, self._spans, self._passages_N, self._codes_ND = version, spans, passages_N, codes_ND
 
     def compare(self, query_D: NDArray[np.float32]) -> None:
-        """Cosines of a unit vector with every passage, and of each document the highest."""
+        """Cosines of a unit vector with every passage, and of each document the highest.
+
+        Raises:
+            ValueError: vectors of another width.
+        """
+        if len(self._codes_ND) and self._codes_ND.shape[1] != len(query_D):
+            raise ValueError("the width of its vectors")
         self._cosine_N = np.empty(len(self._passages_N), np.float32)
         floats_RD = np.empty((ROWS, len(query_D)), np.float32)
         for start in range(0, len(self._cosine_N), ROWS):
@@ -104,9 +114,21 @@ class PassageVectors:
 
     def cosines_of(self, document: int) -> dict[int, float]:
         """The cosines of a document's passages that have a vector, by row."""
+        part = self._part(document)
+        rows_N = self._passages_N["passage"][part]
+        return dict(zip(rows_N.tolist(), self._cosine_N[part].tolist(), strict=True))
+
+    def mean_of(self, document: int) -> NDArray[np.float32] | None:
+        """The mean of a document's vectors, of length 1; None if it has none."""
+        part = self._part(document)
+        if part.start == part.stop:
+            return None
+        mean_D = (self._codes_ND[part] * self._passages_N["scale"][part, None].astype(np.float64)).mean(0)
+        return np.asarray(unit_rows(mean_D[None])[0], np.float32)
+
+    def _part(self, document: int) -> slice:
+        """Which passages are those of a document."""
         position = int(np.searchsorted(self.documents_M, document))
         if position == len(self.documents_M) or self.documents_M[position] != document:
-            return {}
-        first, last = [*self._starts_M[position : position + 2].tolist(), len(self._cosine_N)][:2]
-        rows_N = self._passages_N["passage"][first:last]
-        return dict(zip(rows_N.tolist(), self._cosine_N[first:last].tolist(), strict=True))
+            return slice(0, 0)
+        return slice(*[*self._starts_M[position : position + 2].tolist(), len(self._codes_ND)][:2])

@@ -288,6 +288,13 @@ class States(RuleBasedStateMachine):
         cosines = {hit.id: hit.cosine for hit in near}
         assert cosines.keys() == read
         assert index.unread == len(self.truth) - len(read)
+        for key in "a1":
+            if key in read:
+                assert {hit.id for hit in index.similar(key, 1000, distinct=False).hits} == read - {key}
+            else:
+                words = "has no vector" if key in self.truth else f"no document '{key}'"
+                with pytest.raises(InputError, match=words):
+                    index.similar(key)
         both = index.search(f"{EVERY} {word}.", 1000, distinct=False).hits
         assert {hit.id: hit.cosine for hit in both} == dict.fromkeys(self.truth) | cosines
         query_D = self.model.encode([f"{EVERY} {word}."])[0]

@@ -305,6 +305,11 @@ class NativeIndex:
         request = _bytes(request_of(query, {"top": top, "threshold": threshold, **options}))
         return Found(query, [as_hit(row) for row in self.search_json(*request)], 0, 0)
 
+    def similar(self, key: str, top: int = 5, threshold: float | None = None, **options: object) -> Found:
+        request = request_of("", {"like": key, "top": top, "threshold": threshold, **options})
+        del request["query"]
+        return Found("", [as_hit(row) for row in self.search_json(*_bytes(request))], 0, 0)
+
     def search_json(self, raw: bytes, size: ctypes.c_size_t) -> list[dict]:
         texts = self.core.texts("index_query", self.handle, self._reader(self.model), raw, size)
         vector_D, width = None, 0

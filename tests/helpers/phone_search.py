@@ -7,6 +7,7 @@ import sqlite3
 import zlib
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import native_core
 
@@ -98,6 +99,7 @@ QUERIES = [
     ("words", 9, "lang+", "car ticket", "boost=when+@-3 order=done"),
     ("words", 2, "", "car ticket", "group=lang@1 offset=1"), ("both", 3, "", "the ticket", "group=lang@2 order=-day"),
     ("vectors", 9, "", "the ticket", "group=when@1"),
+    ("like", 3, "", "d1"), ("like", 5, "lang=en", "d8", "group=day@2"), ("like", 9, "", "d19", "order=-year offset=1"),
 ]  # fmt: skip
 
 
@@ -109,6 +111,14 @@ def filter_of(where: str) -> dict[str, object]:
     texts = text.split("|")
     return {name: {"=": texts, "!": {"not": texts}, ">": (value, None), "<": (None, value), "-": None,
                    "+": {"not": None}}[sign]} if name else {}  # fmt: skip
+
+
+def answer(index: Any, mode: str, top: int, where: str, query: str, options: str = "") -> list[Hit]:
+    """The hits of one of QUERIES; with the mode "like" those near to a document."""
+    arguments = {"where": filter_of(where), **options_of(options)}
+    if mode == "like":
+        return index.similar(query, top, **arguments).hits
+    return index.search(query, top, mode=mode, **arguments).hits
 
 
 def options_of(text: str) -> dict[str, object]:
@@ -124,7 +134,7 @@ def options_of(text: str) -> dict[str, object]:
             "plain": lambda: {"syntax": "plain"},
             "order": lambda columns=value: {"order": columns.split(",")},
             "group": lambda part=(where, bonus): {"group": part[0], "group_size": int(part[1])},
-            "boost": lambda part=(where, bonus): {"boost": [(filter_of(part[0]), float(part[1]))]},
+            "boost": lambda part=(where, bonus): {"boost": [[filter_of(part[0]), float(part[1])]]},
         }[name]()
     return options
 
@@ -149,9 +159,9 @@ def write_data(bundle, folder: Path, assets: Path) -> None:
     with open_index(assets / "desktop.sqlite", bundle) as index:
         index.add(DOCUMENTS)
         lines = []
-        for mode, top, where, query, *rest in QUERIES:
-            options = "".join(rest)
-            hits = index.search(query, top, mode=mode, where=filter_of(where), **options_of(options)).hits
+        for question in QUERIES:
+            mode, top, where, query, options = (*question, "")[:5]
+            hits = answer(index, *question)
             lines.append("\t".join([mode, str(top), where, query, options, " ".join(map(shown, hits))]))
     folder.mkdir()
     (folder / "answers.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -205,10 +205,18 @@ class WebIndex:
         return count_rebuilt
 
     def search(self, query: str, top: int = 5, where: Any = None, **options: object) -> Found:
+        return self._hits("search", query, top, where, options, needs_model=options.get("mode") != "words")
+
+    def similar(self, key: str, top: int = 5, where: Any = None, **options: object) -> Found:
+        return self._hits("similar", key, top, where, options, needs_model=False)
+
+    def _hits(
+        self, method: str, query: str, top: int, where: Any, options: dict[str, object], needs_model: bool
+    ) -> Found:
         request = {"top": top, "where": for_page(where or {}), **options}
-        request["groupSize"] = request.pop("group_size", None)
+        request["groupSize"] = request.pop("group_size", 1)
         request["boost"] = [(for_page(part), bonus) for part, bonus in options.get("boost", [])]  # type: ignore[attr-defined]
-        rows = self._call("search", query, request, needs_model=options.get("mode") != "words")
+        rows = self._call(method, query, request, needs_model=needs_model)
         for row in rows:
             del row["passage"]
             row["metadata"] = json.dumps(row["metadata"])

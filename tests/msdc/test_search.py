@@ -626,8 +626,18 @@ def test_the_command_searches_tables_and_indexes(model, tmp_path):
     assert "soup" not in ranged.stdout
     shown = CliRunner().invoke(command, [*words, "-k", "2", "--mode", "vectors"]).stdout
     assert "The soup, again, needs salt." in shown  # a line break inside a cell does not tear the table
+    thread = [str(path), "the ", "--column", "note", "--mode", "words", "--json"]
+    for options, lines in (
+        (["--order", "rating"], [4, 2]),
+        (["--order", "-lang", "--order", "-rating"], [2, 4]),
+        (["--order", "rating", "--group", "lang"], [4]),
+    ):
+        (answer,) = json.loads(CliRunner().invoke(command, [*thread, *options]).stdout)["queries"]
+        assert [hit["line"] for hit in answer["hits"]] == lines
     for bad, message in (
         (["--where", "lang"], "expected COLUMN=VALUE"),
+        (["--order", "-nope"], "no column 'nope' to order by (columns: id, lang, rating)"),
+        (["--group", "nope"], "no column 'nope' to group by (columns: id, lang, rating)"),
         (["--where", "ratng=3"], "no column 'ratng' to filter by (columns: id, lang, rating)"),
         (["--id", "nope"], "`id_column` 'nope' is not another column"),
     ):

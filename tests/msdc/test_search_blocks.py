@@ -62,7 +62,7 @@ def passage(number: int) -> Passage:
 def test_blocks_are_those_of_a_list(monkeypatch, most):
     """Added and removed at random: in memory as in a plain list, each block full but for removed ones."""
     monkeypatch.setattr(blocks, "MOST", most)
-    chance, expected, read = np.random.default_rng(most), list[tuple[int, int, bytes]](), PassageVectors(WIDTH)
+    chance, expected, read = np.random.default_rng(most), list[tuple[int, int, bytes]](), PassageVectors()
     with closing(sqlite3.connect(":memory:", isolation_level=None, factory=Connection)) as db:
         db.execute("PRAGMA foreign_keys = ON")
         run_all(db, "schema")

@@ -89,10 +89,11 @@ MSDC_API void msdc_index_batch_close(msdc_index_batch *batch);
 MSDC_API msdc_status msdc_index_remove(msdc_index *index, const char *ids, size_t ids_size, int64_t *removed, char *error,
                                        size_t error_size);
 
-/* A request is a JSON object; only `query` is required:
+/* A request is a JSON object; only `query`, or `like` in its place, is required:
  *   "query": text   "top": 5   "offset": 0   "mode": "both", "words" or "vectors"   "threshold": null, or least cosine
  *   "where": conditions that all hold, as a string of JSON: [[column, [alternative, ...], excluded], ...]; an alternative is a
  *            value, null for no value, or [least, most] with null for no bound; excluded (0 or 1): none of them
+ *   "like": the id of a document: those nearest to it, by the mean of its stored vectors; no text is encoded
  *   "order": columns that sort the hits which match, at most three: ["-day", ...], a minus for the greatest value first
  *   "boost": [[conditions, bonus], ...]: what documents that conditions hold for get on their score, at most 16
  *   "group": null, or a column of which each value has at most "group_size" (1) hits; "top" and "offset" count groups

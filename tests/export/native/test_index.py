@@ -124,11 +124,10 @@ def test_documents_and_answers_of_a_phone(opened, model, tmp_path):
     assert native.add(phone_search.DOCUMENTS) == oracle.add(phone_search.DOCUMENTS)
     assert phone_search.contents(native.path) == phone_search.contents(oracle.path)
     exchanged = opened("python.sqlite")
-    for mode, top, where, query, *rest in phone_search.QUERIES:
-        options = {"mode": mode, "where": phone_search.filter_of(where), **phone_search.options_of("".join(rest))}
-        expected = oracle.search(query, top, **options).hits
+    for question in phone_search.QUERIES:
+        expected = phone_search.answer(oracle, *question)
         for index in (native, exchanged):
-            assert same_hits(expected, index.search(query, top, **options).hits), (query, options)
+            assert same_hits(expected, phone_search.answer(index, *question)), question
     assert [native.ids(), native.unread, len(native)] == [oracle.ids(), oracle.unread, len(oracle)]
     assert native.relevant_cosine == oracle.relevant_cosine
     for key in ("d5", "none"):
@@ -531,6 +530,9 @@ def test_bad_requests_are_named(opened):
         ({"query": "x", "where": '[["n",[[null,null]],0]]'}, "filter 'n': expected a text"),
         ({"query": "x", "where": '[["n",["a\\u0000"],0]]'}, "filter 'n': a value with a NUL character"),
         ({"query": "x", "where": '[["n",[1]]]'}, "a condition has a column, alternatives"),
+        ({"like": "1", "query": "x"}, "`like` is in place of `query`, `mode` and `syntax`"),
+        ({"like": 1}, "not a string"),
+        ({"like": "x"}, "no document 'x' in the index"),
         ({"query": "x", "order": "n"}, "search.order: not a list"), ({"query": "x", "order": [1]}, "not a string"),
         ({"query": "x", "order": ["n", "-n", "n", "n"]}, "`order` has 4 columns; at most 3"),
         ({"query": "x", "order": ['a"b']}, "order 'a\"b': a column is a name without a double quote or NUL"),

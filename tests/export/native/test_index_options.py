@@ -1,4 +1,4 @@
-"""Order, boost and groups of a search, by the native index and the Python package's on one file."""
+"""Order, boost, groups and similar entries, by the native index and the Python package's on one file."""
 
 import json
 import sqlite3
@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import Any
 
 import native_index
+import numpy as np
 import pytest
 import tiny_models as tiny
 from native_index import NativeCore, NativeIndex, same_hits
@@ -221,6 +222,68 @@ def test_entries_with_the_same_words_and_removed_ones_are_no_hits_of_a_group(sea
     assert ids(ask("same ", group="thread", group_size=3)) == "0 4"
     assert ids(ask("same ", group="thread", group_size=3, distinct=False)) == "0 1 2"
     assert ids(ask("same ", group="thread", group_size=3, where={"thread": {"not": "a"}})) == ""
+
+
+# --- entries that are like one ----------------------------------------------------------------------------------------
+
+
+def test_the_entries_nearest_to_the_mean_of_an_entry(searched, model):
+    """Against the cosines of NumPy, with and without a model; the entry and its copies are no hits."""
+    texts = [". ".join(f"{WORDS[(n * part) % 7]} {n} and {WORDS[n % 3]} number {part}" for part in range(1 + n % 4))
+             for n in range(40)]  # fmt: skip
+    rows = [{"id": f"{n}", "text": text, "n": n, "thread": n % 6} for n, text in enumerate(texts)]
+    ask = searched([*rows, {"id": "copy", "text": texts[5].upper(), "n": 50, "thread": 9}])
+    python, native = ask.engines
+    bare = Index(None, python.path)
+    parts = dict[str, list]()
+    for key, text, start, end in bare._db.execute(
+        "SELECT key, text, start, end FROM passages JOIN documents ON document = documents.id"
+    ):
+        parts.setdefault(key, []).append(text[start:end])
+    vectors = {key: model.encode(texts_of_one) for key, texts_of_one in parts.items()}
+    for key in ("5", "7", "13"):
+        mean_D = sum(vector_D / np.linalg.norm(vector_D) for vector_D in vectors[key])
+        mean_D /= np.linalg.norm(mean_D)
+        cosines = {other: max(vector_D @ mean_D / np.linalg.norm(vector_D) for vector_D in vectors_PD)
+                   for other, vectors_PD in vectors.items() if other != key}  # fmt: skip
+        hits = python.similar(key, 50, distinct=False).hits
+        assert {hit.id for hit in hits} == cosines.keys()
+        np.testing.assert_allclose([hit.cosine for hit in hits], [cosines[hit.id] for hit in hits], atol=0.02)
+        assert [hit.cosine for hit in hits] == sorted((hit.cosine for hit in hits), reverse=True)
+        for options in (
+            {"distinct": False}, {}, {"where": {"n": (3, 20)}, "offset": 2}, {"group": "thread", "group_size": 2},
+            {"threshold": hits[20].cosine}, {"order": "-n"}, {"boost": [({"thread": 3}, 1)]},
+        ):  # fmt: skip
+            for top in (4, 50):
+                expected = python.similar(key, top, **options).hits
+                assert same_hits(expected, native.similar(key, top, **options).hits)
+                assert same_hits(expected, bare.similar(key, top, **options).hits)
+                assert key not in {hit.id for hit in expected}
+    assert "copy" in {hit.id for hit in python.similar("5", 50, distinct=False).hits}
+    assert "copy" not in {hit.id for hit in python.similar("5", 50).hits}
+    bare.close()
+
+
+def test_an_id_that_is_unknown_or_has_no_vector(searched):
+    ask = searched([{"id": "1", "text": "one ticket"}, {"id": "2", "text": "\U00012000\U00012001"}])
+    for index in ask.engines:
+        index.add([{"id": "3", "text": "another ticket"}])
+        assert ids(index.similar("1").hits) == "3"
+        index.remove(["3"])
+        assert index.similar("1").hits == []
+        with pytest.raises(InputError, match="no document '3' in the index"):
+            index.similar("3")
+        with pytest.raises(InputError, match="document '2' has no vector: the model could not read it"):
+            index.similar("2")
+        with pytest.raises(InputError, match="`top` 0: must be at least 1"):
+            index.similar("1", 0)
+
+
+def test_an_empty_index_has_no_id(core, tmp_path):
+    with Index(None) as python, NativeIndex(core, None, None, tmp_path) as native:
+        for index in (python, native):
+            with pytest.raises(InputError, match="no document '1' in the index"):
+                index.similar("1")
 
 
 @pytest.mark.parametrize(

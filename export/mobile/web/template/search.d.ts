@@ -131,6 +131,12 @@ export class SearchIndex {
    * @throws RangeError an empty query, an option out of range, a column that no document has.
    */
   search(query: string, options?: SearchOptions): Promise<Hit[]>;
+  /**
+   * The documents nearest to the one of an id, by the stored vectors: the mean of its passages against the best passage of each.
+   * Nothing is encoded. The document itself is no hit, nor, with `distinct`, are those with the same words.
+   * @throws RangeError an unknown id, a document that the model could not read.
+   */
+  similar(id: string | number, options?: Omit<SearchOptions, "mode" | "syntax">): Promise<Hit[]>;
   /** Gives the space of removed documents back: `bytes()` is smaller then. */
   compact(): Promise<void>;
   /** Compare the whole file with its checksums, as `openIndex` does. @throws Damaged */

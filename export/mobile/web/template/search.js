@@ -187,6 +187,14 @@ function conditions(where) {
   });
 }
 
+// A request of the core.
+function requestOf(asked, { where = {}, order = [], boost = [], groupSize = 1, ...options }) {
+  const filter = Object.keys(where).length ? json(conditions(where)) : null;
+  const parts = boost.map(([part, bonus]) => [json(conditions(part)), bonus]);
+  const others = JSON.parse(json({ group_size: groupSize, ...options, order: oneOrMore(order), boost: parts }));
+  return JSON.stringify({ ...others, ...asked, where: filter, offsets: "utf16" });
+}
+
 // --- the index ----------------------------------------------------------------------------------------------------------
 
 const textsOf = ({ received }) => received.map((bytes) => decoder.decode(bytes));
@@ -253,15 +261,18 @@ export class SearchIndex {
     }
   }
 
-  async search(query, { where = {}, order = [], boost = [], groupSize, ...options } = {}) {
-    requireText(query, "the query");
-    const filter = Object.keys(where).length ? json(conditions(where)) : null, encoder = this.#encoder;
-    const parts = boost.map(([part, bonus]) => [json(conditions(part)), bonus]);
-    const changed = { ...options, order: oneOrMore(order), boost: parts, group_size: groupSize };
-    const request = JSON.stringify({ ...JSON.parse(json(changed)), query, where: filter, offsets: "utf16" });
+  async search(query, options = {}) {
+    const request = requestOf({ query: requireText(query, "the query") }, options), encoder = this.#encoder;
     if (options.mode === "vectors") this.#requireEncoder();
     const [text] = textsOf(await this.#store.run("index_query", [INDEX, MODEL, request, RECEIVER], { encoder, isRepeated: true }));
-    const vector = text === undefined ? null : await encoder.encode(text);
+    return this.#hits(request, text === undefined ? null : await encoder.encode(text), encoder);
+  }
+
+  async similar(id, options = {}) {
+    return this.#hits(requestOf({ like: requireText(String(id), "the id") }, options), null, null);
+  }
+
+  async #hits(request, vector, encoder) {
     return (await this.#read("index_search", [request, vector ?? 0, vector?.length ?? 0], encoder)).map(({ metadata, ...hit }) =>
       ({ ...hit, passage: hit.text.slice(hit.start, hit.end), metadata: JSON.parse(metadata) }));
   }

@@ -44,8 +44,9 @@ QueryPlan read_plan(Database* database, std::string json) {
   return out;
 }
 
-Ranking::Ranking(Database* database, const PassageVectors* vectors, const SearchRequest& request, QueryPlan plan)
-    : database_(*database), vectors_(vectors), request_(request), plan_(std::move(plan)) {}
+Ranking::Ranking(Database* database, const PassageVectors* vectors, const SearchRequest& request, QueryPlan plan,
+                 std::optional<int64_t> source)
+    : database_(*database), vectors_(vectors), request_(request), plan_(std::move(plan)), source_(source) {}
 
 std::vector<SearchHit> Ranking::hits() {
   if (request_.order) require_columns(*request_.order, "order");
@@ -80,6 +81,12 @@ std::vector<RankedDocument> Ranking::page() {
   }
 }
 
+// Documents with the words of the source are no hits.
+std::unordered_set<int64_t> Ranking::first_forms() {
+  if (!source_ || !request_.is_distinct) return {};
+  return {database_.integer("form", {*source_}).value_or(0)};
+}
+
 // Of documents with the same words only the first is a hit.
 bool Ranking::is_first_of_its_form(std::unordered_set<int64_t>* forms, int64_t document) {
   return !request_.is_distinct || forms->insert(database_.integer("form", {document}).value_or(0)).second;
@@ -87,7 +94,7 @@ bool Ranking::is_first_of_its_form(std::unordered_set<int64_t>* forms, int64_t d
 
 std::vector<RankedDocument> Ranking::page_of_hits() {
   std::vector<RankedDocument> out;
-  std::unordered_set<int64_t> forms;
+  std::unordered_set<int64_t> forms = first_forms();
   size_t position = 0;
   rank([&](const RankedDocument& scores) {
     if (!is_first_of_its_form(&forms, scores.document)) return true;
@@ -100,7 +107,7 @@ std::vector<RankedDocument> Ranking::page_of_hits() {
 // `is_full`: whether there are as many groups. A document without a value is one.
 std::vector<RankedDocument> Ranking::page_of_groups(bool* is_full) {
   std::vector<RankedDocument> out;
-  std::unordered_set<int64_t> forms;
+  std::unordered_set<int64_t> forms = first_forms();
   std::unordered_map<std::string, size_t> numbers;  // of groups, by their value
   std::unordered_map<size_t, size_t> sizes;
   size_t groups = 0, full = 0;
@@ -178,6 +185,7 @@ void Ranking::find_bonuses() {
 // The documents nearest by vectors and by words: at most `most` of each, with an order all by words.
 void Ranking::find_candidates(size_t most) {
   if (vectors_ != nullptr) cosines_ = vectors_->nearest(most, allowed_ ? &*allowed_ : nullptr);
+  if (source_) cosines_.erase(*source_);
   if (request_.mode == "vectors") return;
   match_words(request_.order ? std::max(most, document_count_) : most);
   if (vectors_ == nullptr) return;

@@ -34,7 +34,9 @@ struct RankedDocument {
 class Ranking {
  public:
   // `vectors` are null where the query is not compared with them, and have its cosines otherwise.
-  Ranking(Database* database, const PassageVectors* vectors, const SearchRequest& request, QueryPlan plan);
+  // `source`: the document whose vectors are the query.
+  Ranking(Database* database, const PassageVectors* vectors, const SearchRequest& request, QueryPlan plan,
+          std::optional<int64_t> source = std::nullopt);
 
   std::vector<SearchHit> hits();
 
@@ -52,6 +54,7 @@ class Ranking {
   void require_columns(const std::string& columns, const char* purpose);
   void find_bonuses();
   std::vector<RankedDocument> page();
+  std::unordered_set<int64_t> first_forms();
   std::vector<RankedDocument> page_of_hits();
   std::vector<RankedDocument> page_of_groups(bool* is_full);
   bool is_first_of_its_form(std::unordered_set<int64_t>* forms, int64_t document);
@@ -68,6 +71,7 @@ class Ranking {
   const PassageVectors* vectors_;
   const SearchRequest& request_;
   QueryPlan plan_;
+  std::optional<int64_t> source_;
   std::optional<std::vector<int64_t>> allowed_;  // that a filter and excluded words leave, in order
   std::optional<std::string> allowed_json_;
   size_t document_count_ = 0;

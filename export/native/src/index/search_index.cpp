@@ -54,7 +54,7 @@ SearchIndex::SearchIndex(const OpenOptions& options, std::optional<Model> model)
 
 void SearchIndex::adopt(const Model& model) {
   model_ = model;
-  vectors_ = std::make_unique<PassageVectors>(model.width);
+  vectors_.expire();
 }
 
 // Compares the model again if another connection has written or rebuilt the file since.
@@ -67,7 +67,7 @@ void SearchIndex::require_model(const Model& model) {
                                "; open it with that model, or without one and rebuild it");
   });
   compared_ = stored;
-  if (vectors_ != nullptr) vectors_->expire();
+  vectors_.expire();
 }
 
 SearchIndex::State SearchIndex::state() {
@@ -189,7 +189,7 @@ SearchIndex::Progress SearchIndex::write(const Batch& batch, const float* vector
   bool is_finished = false;
   {
     Transaction transaction(database(), true);
-    if (vectors_ != nullptr) vectors_->expire();
+    vectors_.expire();
     if (batch.kind() == Batch::Kind::rebuild) {
       is_finished = write_rebuilt(batch, passages, &out);
     } else {
@@ -246,7 +246,7 @@ int64_t SearchIndex::remove(const std::vector<std::string>& ids) {
   int64_t count = 0;
   {
     Transaction transaction(database(), true);
-    if (vectors_ != nullptr) vectors_->expire();
+    vectors_.expire();
     count = remove_documents(&database(), msdc::json_list(ids));
     transaction.commit();
   }
@@ -341,7 +341,7 @@ std::string SearchIndex::mode_of(const SearchRequest& request) const {
 
 std::optional<std::string> SearchIndex::query_text(const SearchRequest& request, const TextModel* model) {
   const Lock lock(mutex_);
-  if (mode_of(request) == "words" || model == nullptr) return std::nullopt;
+  if (request.like || mode_of(request) == "words" || model == nullptr) return std::nullopt;
   std::string text = read_plan(&database(), parse_query(request.query, request.has_operators)).text;
   if (!Reader(model->tokenizer).reads(text)) return std::nullopt;
   return text;
@@ -349,8 +349,8 @@ std::optional<std::string> SearchIndex::query_text(const SearchRequest& request,
 
 std::string SearchIndex::search(SearchRequest request, const std::vector<float>& vector) {
   const Lock lock(mutex_);
-  request.mode = mode_of(request);
-  const bool compares = !vector.empty() && request.mode != "words";
+  if (!request.like) request.mode = mode_of(request);
+  const bool compares = !vector.empty() && request.mode != "words" && !request.like;
   if (compares && vector.size() != model_->width) {
     fail(MSDC_BAD_ARGUMENT, "a vector of " + std::to_string(vector.size()) + " numbers; the model's have " +
                                 std::to_string(model_->width));
@@ -359,17 +359,34 @@ std::string SearchIndex::search(SearchRequest request, const std::vector<float>&
   QueryPlan plan = read_plan(&database(), parse_query(request.query, request.has_operators));
   Transaction transaction(database(), false);  // one state of the file for the whole search
   std::vector<SearchHit> hits;
-  if (!file_.is_empty()) {
+  if (request.like) {
+    hits = similar(request, std::move(plan));
+  } else if (!file_.is_empty()) {
     if (compares) {
       require_model(*model_);
-      vectors_->refresh(&database());
-      vectors_->compare(vector);
+      vectors_.refresh(&database());
+      if (vectors_.differs(vector)) database().damaged("the width of its vectors");
+      vectors_.compare(vector);
     }
-    hits = Ranking(&database(), compares ? vectors_.get() : nullptr, request, std::move(plan)).hits();
+    hits = Ranking(&database(), compares ? &vectors_ : nullptr, request, std::move(plan)).hits();
   }
   std::string out = json_of(hits, request.is_utf16, database());
   transaction.commit();
   return out;
+}
+
+// The nearest to a document by the stored vectors, of whatever model.
+std::vector<SearchHit> SearchIndex::similar(const SearchRequest& request, QueryPlan plan) {
+  std::optional<int64_t> source;
+  if (!file_.is_empty()) source = database().integer("number", {*request.like});
+  if (!source) fail(MSDC_BAD_ARGUMENT, "no document " + quoted(*request.like) + " in the index");
+  vectors_.refresh(&database());
+  const std::vector<float> mean = vectors_.mean_of(*source);
+  if (mean.empty()) {
+    fail(MSDC_BAD_ARGUMENT, "document " + quoted(*request.like) + " has no vector: the model could not read it");
+  }
+  vectors_.compare(mean);
+  return Ranking(&database(), &vectors_, request, std::move(plan), source).hits();
 }
 
 // --- the file's life --------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@
 
 #include "batch.h"
 #include "index_file.h"
+#include "ranking.h"
 #include "search_request.h"
 #include "vectors.h"
 
@@ -51,7 +52,7 @@ class SearchIndex {
 
   // The text to encode for a search; none where it is by words, or the model cannot read it.
   std::optional<std::string> query_text(const SearchRequest& request, const TextModel* model);
-  // `vector` is that of `query_text`, empty without one.
+  // `vector` is that of `query_text`, empty without one. A request for what is like a document has none.
   std::string search(SearchRequest request, const std::vector<float>& vector);
 
   void check();
@@ -64,6 +65,7 @@ class SearchIndex {
 
  private:
   Database& database() { return file_.database(); }
+  std::vector<SearchHit> similar(const SearchRequest& request, QueryPlan plan);
   std::string mode_of(const SearchRequest& request) const;
   void require_model(const Model& model);
   void adopt(const Model& model);
@@ -77,7 +79,7 @@ class SearchIndex {
   IndexFile file_;
   std::optional<Model> model_;
   std::optional<std::string> compared_;  // the file's model, once `model_` was compared with it
-  std::unique_ptr<PassageVectors> vectors_;
+  PassageVectors vectors_;
 };
 
 }  // namespace msdc

@@ -184,14 +184,21 @@ SearchRequest SearchRequest::read(std::string_view json) {
     for (const auto& [name, value] : request.object()) {
       if (!is_choice(std::string(name), {"query", "mode", "where", "top", "offset", "threshold", "distinct", "syntax",
                                          "offsets", "order", "boost", "group",
-                                         "group_size"})) {
+                                         "group_size", "like"})) {
         fail(MSDC_BAD_ARGUMENT, "search: no option " + quoted(name));
       }
     }
-    out.query = request.at("query").text();
-    if (!has_text(out.query)) fail(MSDC_BAD_ARGUMENT, "a query is empty");
-    if (!is_valid_utf8(out.query)) fail(MSDC_BAD_ARGUMENT, "the query is not valid UTF-8");
     const auto has = [&](const char* name) { return request.has(name) && !request.at(name).is_null(); };
+    if (has("like")) {
+      if (has("query") || has("mode") || has("syntax")) {
+        fail(MSDC_BAD_ARGUMENT, "`like` is in place of `query`, `mode` and `syntax`");
+      }
+      out.like = request.at("like").text();
+    } else {
+      out.query = request.at("query").text();
+      if (!has_text(out.query)) fail(MSDC_BAD_ARGUMENT, "a query is empty");
+    }
+    if (!is_valid_utf8(out.like.value_or(out.query))) fail(MSDC_BAD_ARGUMENT, "the query is not valid UTF-8");
     if (has("top")) out.top = whole_number(request, "top", 1);
     if (has("offset")) out.offset = whole_number(request, "offset", 0);
     if (has("threshold")) out.threshold = request.at("threshold").number();
@@ -203,7 +210,7 @@ SearchRequest SearchRequest::read(std::string_view json) {
       for (const char* option : choices) line.append(line.empty() ? "" : ", ").append(option);
       fail(MSDC_BAD_ARGUMENT, std::string("`") + name + "` " + quoted(value) + " is unknown; known: " + line);
     };
-    out.mode = choice("mode", "both", {"words", "vectors", "both"});
+    out.mode = choice("mode", out.like ? "vectors" : "both", {"words", "vectors", "both"});
     out.has_operators = choice("syntax", "operators", {"operators", "plain"}) == "operators";
     out.is_utf16 = choice("offsets", "characters", {"characters", "utf16"}) == "utf16";
     if (has("where")) out.filter = read_filter(request.at("where").text());

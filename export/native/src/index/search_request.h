@@ -15,6 +15,7 @@ namespace msdc {
 
 struct SearchRequest {
   std::string query;
+  std::optional<std::string> like;  // the id of a document in place of a query
   std::string mode = "both";          // or words, vectors
   std::optional<std::string> filter;  // conditions of the statement `filter`
   size_t top = 5, offset = 0;

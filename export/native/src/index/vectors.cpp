@@ -1,7 +1,9 @@
 #include "vectors.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "blocks.h"
@@ -15,11 +17,15 @@ void PassageVectors::refresh(Database* database) {
   is_current_ = false;
   std::map<int64_t, BlockSpan> spans;
   size_t count = 0;
+  std::optional<size_t> block_width;
   database->each("block_checksums", {}, [&](const Row& row) {
     const auto passages = static_cast<size_t>(row.integer(2));
+    if (!block_width) block_width = static_cast<size_t>(row.integer(3));
     spans[row.integer(0)] = {row.integer(1), count, passages};
     count += passages;
   });
+  if (block_width.value_or(0) != width_) spans_.clear();  // another model's
+  width_ = block_width.value_or(0);
   std::vector<int64_t> passages(count), owners(count);
   std::vector<float> scales(count);
   std::vector<int8_t> codes(count * width_);
@@ -65,6 +71,22 @@ void PassageVectors::refresh(Database* database) {
   starts_ = std::move(starts);
   version_ = version;
   is_current_ = true;
+}
+
+std::vector<float> PassageVectors::mean_of(int64_t document) const {
+  const size_t position = position_of(document);
+  if (position == documents_.size()) return {};
+  std::vector<double> sum(width_, 0.0);
+  for (size_t passage = starts_[position]; passage < starts_[position + 1]; ++passage) {
+    const double scale = static_cast<double>(scales_[passage]);
+    for (size_t i = 0; i < width_; ++i) sum[i] += scale * codes_[passage * width_ + i];
+  }
+  double squares = 0;
+  for (const double value : sum) squares += value * value;
+  const double length = squares > 0 ? std::sqrt(squares) : 1;
+  std::vector<float> out;
+  for (const double value : sum) out.push_back(static_cast<float>(value / length));
+  return out;
 }
 
 void PassageVectors::compare(const std::vector<float>& query) {

@@ -14,13 +14,15 @@ using Cosines = std::unordered_map<int64_t, double>;  // by document
 
 class PassageVectors {
  public:
-  explicit PassageVectors(size_t width) : width_(width) {}
-
   // Read new blocks, and drop removed ones, if this or another connection changed the file.
   void refresh(Database* database);
   // This connection writes: its own changes have no other sign.
   void expire() { is_current_ = false; }
 
+  // The mean of a document's vectors, of length 1; empty without one.
+  std::vector<float> mean_of(int64_t document) const;
+  // Whether there are vectors, of another width than a query.
+  bool differs(const std::vector<float>& query) const { return !passages_.empty() && query.size() != width_; }
   // Cosines of a query with every passage, and of each document the highest.
   void compare(const std::vector<float>& query);
   // At most `most` of the nearest documents, of those `allowed` (in order), null for all.
@@ -38,7 +40,7 @@ class PassageVectors {
 
   size_t position_of(int64_t document) const;  // the number of documents where it has no vector
 
-  size_t width_;
+  size_t width_ = 0;  // of the blocks
   bool is_current_ = false;
   int64_t version_ = -1;
   std::map<int64_t, BlockSpan> spans_;  // by row

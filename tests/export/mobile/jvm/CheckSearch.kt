@@ -50,12 +50,16 @@ suspend fun checkAnswers(index: SearchIndex, answers: List<String>) {
         val cells = line.split("\t")
         val (mode, top, where, query, options) = cells
         val group = option(options, "group")?.split("@")
-        val hits = index.search(
-            query, top.toInt(), Mode.valueOf(mode.uppercase()), where = filter(where),
-            offset = option(options, "offset")?.toInt() ?: 0, distinct = "each" !in options, operators = "plain" !in options,
-            order = option(options, "order")?.split(",") ?: emptyList(),
-            boost = listOfNotNull(option(options, "boost")?.split("@")?.let { (part, bonus) -> Pair(filter(part), bonus.toDouble()) }),
-            group = group?.get(0), groupSize = group?.get(1)?.toInt() ?: 1
+        val order = option(options, "order")?.split(",") ?: emptyList()
+        val boost = listOfNotNull(option(options, "boost")?.split("@")?.let { (part, bonus) -> Pair(filter(part), bonus.toDouble()) })
+        val (offset, size) = listOf(option(options, "offset")?.toInt() ?: 0, group?.get(1)?.toInt() ?: 1)
+        val hits = if (mode == "like") index.similar(
+            query, top.toInt(), where = filter(where), offset = offset, distinct = "each" !in options, order = order,
+            boost = boost, group = group?.get(0), groupSize = size
+        ) else index.search(
+            query, top.toInt(), Mode.valueOf(mode.uppercase()), where = filter(where), offset = offset,
+            distinct = "each" !in options, operators = "plain" !in options, order = order, boost = boost,
+            group = group?.get(0), groupSize = size
         )
         val wanted = cells[5].split(" ").filter { it.isNotEmpty() }.map { it.split(":") }
         val same = wanted.size == hits.size && wanted.zip(hits).all { (want, hit) -> same(want, hit) }

@@ -239,7 +239,7 @@ SPELLED = [
 TEN = datetime(2025, 3, 1, 10, tzinfo=UTC)
 QUESTIONS = [
     *((query, {"mode": mode, "top": top, "where": filter_of(where)} | options_of(" ".join(option_words)))
-      for mode, top, where, query, *option_words in QUERIES),
+      for mode, top, where, query, *option_words in QUERIES if mode != "like"),
     ("ticket", {"where": {"year": (2025, 2025.5)}}), ("a b OR (c* NEAR", {}),
     ("ticket", {"threshold": 0.5}), ("the blue bicycle", {"threshold": 0.9}),
     ('"blue bicycle"', {}), ("„Blue Bicycle“ garage", {"mode": "words"}), ('bicycle -"blue bicycle" -kubernetes', {}),
@@ -349,7 +349,7 @@ def test_search_index_gives_the_desktops_answers(bundle, tmp_path):
         "offset": "RangeError: `offset` -1: must be at least 0", "top": "RangeError: `top` 0: must be at least 1",
         "no_value": "filter 'lang': an empty list matches nothing", "key": "filter year: expected a value",
         "nested": "filter year: expected a value", "undefined": "filter year: expected a value",
-        "quoted_name": "a column name with a double quote", "bad_date": "is an invalid date",
+        "quoted_name": "a column is a name without a double quote", "bad_date": "is an invalid date",
         "other": "OtherModel: index: made with another", "broken": "the vectors of block 1",
         "unchecked": "the vectors of block 1",
         "none": "Damaged: index: the bytes are no search index", "wasm": "no search.wasm",

@@ -145,20 +145,44 @@ public actor SearchIndex {
     prompt: String? = nil, offset: Int = 0, distinct: Bool = true, operators: Bool = true,
     order: [String] = [], boost: [(where: [String: Filter], bonus: Double)] = [], group: String? = nil, groupSize: Int = 1
   ) async throws -> [Found] {
-    var options: [String: Any] = [
-      "query": query, "top": top, "mode": mode.rawValue, "offset": offset, "distinct": distinct,
-      "syntax": operators ? "operators" : "plain", "where": json(try Filter.conditions(filter)), "order": order,
-      "group_size": groupSize,
-    ]
-    if let group { options["group"] = group }
-    guard boost.allSatisfy({ $0.bonus.isFinite }) else { throw EncoderError.badArgument("a boost that JSON cannot hold") }
-    options["boost"] = try boost.map { [json(try Filter.conditions($0.where)), $0.bonus] as [Any] }
-    if let threshold { options["threshold"] = Double(threshold) }
-    let (request, encoder) = (json(options), self.encoder)
+    let asked = ["query": query, "mode": mode.rawValue, "syntax": operators ? "operators" : "plain"]
+    let request = try SearchIndex.request(asked, top, threshold, filter, offset, distinct, order, boost, group, groupSize)
+    let encoder = self.encoder
     var model = msdc_index_model(encoder: encoder?.handle, tokenizer: nil)
     let texts = try received { msdc_index_query(handle, &model, request, request.utf8.count, $0, $1, $2, $3) }
     var vector: [Float] = []
     if let encoder, let text = texts.first { vector = try await encoder.encode(text, prompt: prompt) }
+    return try hits(request, vector)
+  }
+
+  /// The `top` documents nearest to the one of an id, by the stored vectors: the mean of its passages against the best
+  /// passage of each. Nothing is encoded. The document itself is no hit, nor, with `distinct`, are those with the same words.
+  /// The other parameters are those of `search`.
+  public func similar(
+    _ id: String, top: Int = 5, threshold: Float? = nil, where filter: [String: Filter] = [:], offset: Int = 0,
+    distinct: Bool = true, order: [String] = [], boost: [(where: [String: Filter], bonus: Double)] = [],
+    group: String? = nil, groupSize: Int = 1
+  ) throws -> [Found] {
+    let asked = ["like": id]
+    return try hits(
+      SearchIndex.request(asked, top, threshold, filter, offset, distinct, order, boost, group, groupSize), [])
+  }
+
+  private static func request(
+    _ asked: [String: Any], _ top: Int, _ threshold: Float?, _ filter: [String: Filter], _ offset: Int, _ distinct: Bool,
+    _ order: [String], _ boost: [(where: [String: Filter], bonus: Double)], _ group: String?, _ groupSize: Int
+  ) throws -> String {
+    guard boost.allSatisfy({ $0.bonus.isFinite }) else { throw EncoderError.badArgument("a boost that JSON cannot hold") }
+    var options = asked.merging([
+      "top": top, "offset": offset, "distinct": distinct, "where": json(try Filter.conditions(filter)), "order": order,
+      "boost": try boost.map { [json(try Filter.conditions($0.where)), $0.bonus] as [Any] }, "group_size": groupSize,
+    ]) { $1 }
+    if let threshold { options["threshold"] = Double(threshold) }
+    if let group { options["group"] = group }
+    return json(options)
+  }
+
+  private func hits(_ request: String, _ vector: [Float]) throws -> [Found] {
     let hits: [SearchHit] = try decoded(
       try received { msdc_index_search(handle, request, request.utf8.count, vector, vector.count, $0, $1, $2, $3) }[0])
     return hits.map(\.found)

@@ -101,12 +101,17 @@ func checkAnswers(_ index: SearchIndex, _ answers: [[String]]) async throws {
     let offset = option(line[4], "offset").flatMap { Int($0) } ?? 0
     let group = option(line[4], "group")?.components(separatedBy: "@")
     let boost = option(line[4], "boost")?.components(separatedBy: "@")
-    let hits = try await index.search(
-      line[3], top: Int(line[1])!, mode: Mode(rawValue: line[0])!, where: filter(line[2]), offset: offset,
-      distinct: !line[4].contains("each"), operators: !line[4].contains("plain"),
-      order: option(line[4], "order")?.components(separatedBy: ",") ?? [],
-      boost: boost.map { [(where: filter($0[0]), bonus: Double($0[1])!)] } ?? [],
-      group: group?[0], groupSize: group.flatMap { Int($0[1]) } ?? 1)
+    let boosts = boost.map { [(where: filter($0[0]), bonus: Double($0[1])!)] } ?? []
+    let order = option(line[4], "order")?.components(separatedBy: ",") ?? []
+    let (isDistinct, size) = (!line[4].contains("each"), group.flatMap { Int($0[1]) } ?? 1)
+    let hits = line[0] == "like"
+      ? try await index.similar(
+        line[3], top: Int(line[1])!, where: filter(line[2]), offset: offset, distinct: isDistinct, order: order,
+        boost: boosts, group: group?[0], groupSize: size)
+      : try await index.search(
+        line[3], top: Int(line[1])!, mode: Mode(rawValue: line[0])!, where: filter(line[2]), offset: offset,
+        distinct: isDistinct, operators: !line[4].contains("plain"), order: order, boost: boosts, group: group?[0],
+        groupSize: size)
     let wanted = line[5].split(separator: " ").map { $0.split(separator: ":", omittingEmptySubsequences: false).map(String.init) }
     let agrees = wanted.count == hits.count && zip(wanted, hits).allSatisfy(same)
     if !agrees { print("  \(hits) where \(line[5])") }

@@ -143,20 +143,47 @@ class SearchIndex private constructor(private val handle: Long, @Volatile privat
         group: String? = null,
         groupSize: Int = 1
     ): List<Found> {
-        val request = utf8(json(mapOf(
-            "query" to query, "top" to top, "mode" to mode.name.lowercase(), "threshold" to threshold,
-            "where" to json(conditions(where)), "offset" to offset, "distinct" to distinct,
-            "syntax" to if (operators) "operators" else "plain", "offsets" to "utf16",
-            "order" to order, "boost" to boost.map { (filter, bonus) -> Pair(json(conditions(filter)), bonus) },
-            "group" to group, "group_size" to groupSize
-        )))
+        val asked = mapOf("query" to query, "mode" to mode.name.lowercase(), "syntax" to if (operators) "operators" else "plain")
+        val request = request(asked, top, threshold, where, offset, distinct, order, boost, group, groupSize)
         val encoder = encoder
         val text = read { index ->
             if (encoder == null) core.indexQuery(index, 0, request) else encoder.lend { core.indexQuery(index, it, request) }
         }
-        val vector = text?.let { encoder?.encode(String(it, Charsets.UTF_8), prompt) }
-        return read { index -> (valueOf(core.indexSearch(index, request, vector)) as List<*>).map { found(it as Map<*, *>) } }
+        return hits(request, text?.let { encoder?.encode(String(it, Charsets.UTF_8), prompt) })
     }
+
+    /**
+     * The [top] documents nearest to the one of an [id], by the stored vectors: the mean of its passages against the best
+     * passage of each. Nothing is encoded. The document itself is no hit, nor, with [distinct], are those with the same words.
+     * The other parameters are those of [search].
+     *
+     * @throws IllegalArgumentException an unknown id, a document that the model could not read.
+     */
+    suspend fun similar(
+        id: String,
+        top: Int = 5,
+        threshold: Float? = null,
+        where: Map<String, Any?> = emptyMap(),
+        offset: Int = 0,
+        distinct: Boolean = true,
+        order: List<String> = emptyList(),
+        boost: List<Pair<Map<String, Any?>, Number>> = emptyList(),
+        group: String? = null,
+        groupSize: Int = 1
+    ): List<Found> =
+        hits(request(mapOf("like" to id), top, threshold, where, offset, distinct, order, boost, group, groupSize), null)
+
+    private fun request(
+        asked: Map<String, Any?>, top: Int, threshold: Float?, where: Map<String, Any?>, offset: Int, distinct: Boolean,
+        order: List<String>, boost: List<Pair<Map<String, Any?>, Number>>, group: String?, groupSize: Int
+    ) = utf8(json(asked + mapOf(
+        "top" to top, "threshold" to threshold, "where" to json(conditions(where)), "offset" to offset, "distinct" to distinct,
+        "offsets" to "utf16", "order" to order, "boost" to boost.map { (filter, bonus) -> Pair(json(conditions(filter)), bonus) },
+        "group" to group, "group_size" to groupSize
+    )))
+
+    private suspend fun hits(request: ByteArray, vector: FloatArray?): List<Found> =
+        read { index -> (valueOf(core.indexSearch(index, request, vector)) as List<*>).map { found(it as Map<*, *>) } }
 
     /**
      * Writes a copy of the index to the new [file], while it is used: of one state, without unused space. A copy of the
