@@ -15,7 +15,7 @@ Shapes: N texts, T tokens, D sentence width, H hidden.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from msdc.compress.student.plan import NORM_READERS, PrecisionPlan, QuantizedWeight, reads_int8
 from msdc.compress.student.weights import StudentWeights, integers
+from msdc.encoders.folder import SHIPPED
 from msdc.text.quickstart import parallel_table
 from msdc.text.tokenizer import Tokenizer
 
@@ -180,12 +181,18 @@ def smooth(model: FloatModel, plan: PrecisionPlan, tokenizer: Tokenizer, max_len
     Integers read from an int8 folder are recomputed for the scaled weights; on msdc-mini that costs far less than plain
     activations do (mean cosine on ONNX 0.9995 in place of 0.9978).
     """
-    weights = model.weights
+    return smooth_by(
+        model.weights, plan, lambda: model.channel_sizes(tokenizer.encode(calibration_texts(), max_length))
+    )
+
+
+def smooth_by(weights: StudentWeights, plan: PrecisionPlan, channel_sizes: Callable[[], Sizes]) -> Smoothed:
+    """`smooth` by channel sizes, which are asked for where they are needed."""
     layers = range(weights.config.unit)
     int8 = {state: [reads_int8(plan, index, state) for index in layers] for state in NORM_READERS}
     if not any(int8["entry"] + int8["middle"]):
         return not_smoothed(weights)
-    sizes = dict(zip(NORM_READERS, model.channel_sizes(tokenizer.encode(calibration_texts(), max_length)), strict=True))
+    sizes = dict(zip(NORM_READERS, channel_sizes(), strict=True))
     arrays = dict(weights.arrays)
     scales: dict[str, list[Scale | None]] = {state: [] for state in NORM_READERS}
     for state, readers in NORM_READERS.items():
@@ -202,6 +209,18 @@ def smooth(model: FloatModel, plan: PrecisionPlan, tokenizer: Tokenizer, max_len
     projected = weights.config.place == "embedding" and weights.config.bottleneck is not None
     _divide_outputs(arrays, "embedding.project" if projected else "embedding.norm", scales["entry"][0])
     return Smoothed(replace(weights, arrays=arrays), scales["entry"], scales["middle"])
+
+
+def shipped_sizes(identity: str) -> Sizes | None:
+    """The channel sizes of the shipped model with this identity, as they were measured; None of any other."""
+    from safetensors import safe_open
+
+    with safe_open(SHIPPED / "channel_sizes.safetensors", "np") as file:
+        names = [f"{identity}.{state}" for state in NORM_READERS]
+        if not set(names) <= set(file.keys()):
+            return None
+        entry, middle = ([*file.get_tensor(name).astype(np.float64)] for name in names)
+    return entry, middle
 
 
 def _divide_outputs(arrays: dict[str, NDArray[Any]], module: str, scale_H: Scale | None) -> None:

@@ -270,14 +270,20 @@ def _int8_program(source: ModelSource) -> bytes:
     from msdc.compress.student.weights import read_weights
     from msdc.export.onnx.float_program import FloatProgram
     from msdc.export.onnx.write import build_onnx
-    from msdc.export.smoothing import smooth
+    from msdc.export.smoothing import Sizes, calibration_texts, shipped_sizes, smooth_by
 
     weights = read_weights(source.folder, source.read)
     config = weights.config
     plan = weights.plan or plan_for(config, "int8")
     check_plan(config, plan)
-    tokenizer = load_tokenizer(source.folder, config.pad_id)
-    smoothed = smooth(FloatProgram(weights), plan, tokenizer, config.positions)
+
+    def channel_sizes() -> Sizes:
+        if (shipped := shipped_sizes(source.identity())) is not None:
+            return shipped
+        rows = load_tokenizer(source.folder, config.pad_id).encode(calibration_texts(), config.positions)
+        return FloatProgram(weights).channel_sizes(rows)
+
+    smoothed = smooth_by(weights, plan, channel_sizes)
     model = build_onnx(smoothed, plan, config.positions, "linux")
     set_model_props(model, {key: str(getattr(config, key)) for key in FACTS})
     content: bytes = model.SerializeToString()
