@@ -228,10 +228,10 @@ def main(arguments: list[str] | None = None) -> None:
     # --debug is accepted anywhere on the line, not only before the subcommand.
     debug, words = "--debug" in arguments, [word for word in arguments if word != "--debug"]
     verb = next((word for word in words if word in VERBS), "")
+    _end_by_signals()
     print_messages()
     quiet_libraries()
     _keep_quota()
-    _end_by_signals()
     _write_utf8()
     try:
         with named_extras(called := f"msdc {verb}".strip(), verb), named_shortage(called), _ended_by_signals():
