@@ -39,7 +39,7 @@ from msdc.export.runtimes import RUNTIMES
 from msdc.export.schema import MANIFEST_FILE, READS_PADDING, ProgramStyle, WrittenProgram
 from msdc.export.smoothing import FloatModel, Smoothed, TorchModel, calibration_texts, smooth
 from msdc.export.writer import ExportPlan, write
-from msdc.extras import installed, missing, require
+from msdc.extras import MissingExtra, installed, missing, require
 from msdc.files import refuse_existing, sha256_files, user_cache
 from msdc.options import with_option_keywords
 from msdc.progress import say
@@ -104,7 +104,10 @@ def _export(model: str | Path = "msdc-mini", *, out: str | Path | None = None, o
     if options.module and (package := package_folder(out, options.target)):
         refuse_existing(package, options.force, ("Package.swift",))
     for name in options.runtimes:
-        RUNTIMES[name].require()
+        try:
+            RUNTIMES[name].require()
+        except MissingExtra as error:
+            raise MissingExtra(f"{error}, or take `--runtime onnx`") from error
     if options.core_ml and not installed("coremltools"):
         raise missing("executorch", "`core_ml` (coremltools, which ExecuTorch installs)")
 

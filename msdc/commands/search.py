@@ -82,7 +82,7 @@ HIT_FIELDS: list[Field[Hit]] = [
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.argument("queries", nargs=-1, required=True, metavar="QUERY...")
+@click.argument("queries", nargs=-1, metavar="QUERY...")
 @click.option("--model", "-m", default=DEFAULT_MODEL, show_default=True, help="A shipped name, a folder, or a bundle.")
 @program_options
 @click.option("--top", "-k", type=click.IntRange(1, 1000), default=5, show_default=True, help="Entries shown.")
@@ -153,6 +153,8 @@ def command(
 
     msdc search notes.txt "wo habe ich das Auto geparkt?"
     """
+    if not queries and index is None:
+        raise InputError("name a QUERY, or --index FILE to write an index alone")
     if any(not query.strip() for query in require_utf8(queries, "QUERY")):
         raise InputError("a query is empty")
     if not file.is_dir():

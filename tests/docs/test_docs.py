@@ -120,7 +120,11 @@ def with_current_cells(text: str) -> tuple[str, int]:
     for page, part in zip(parts[::2], parts[1::2], strict=True):
         lines = list(itertools.takewhile(lambda line: line.startswith("|"), part.splitlines()))
         header, _, *rows = ([word.strip() for word in line.strip("|").split("|")] for line in lines)
-        current = [[row, *(cell(ROOT / page, f"{row} > {column}") for column in header[1:])] for row, *_ in rows]
+        # Without its interval, which makes a table too wide.
+        current = [
+            [row, *(re.sub(r" \[.*\]", "", cell(ROOT / page, f"{row} > {column}")) for column in header[1:])]
+            for row, *_ in rows
+        ]
         count += sum(map(len, current)) - len(current)
         table = [*lines[:2], *(f"| {' | '.join(cells)} |" for cells in current)]
         written += f"<!-- figures: {page} -->\n" + "\n".join(table) + part.removeprefix("\n".join(lines))

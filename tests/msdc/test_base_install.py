@@ -201,7 +201,6 @@ LINES = [
     ("distill mkd -o run", "error: msdc distill", "PyTorch", "train"),
     ("compress quantize msdc-mini -o q", "error: msdc compress", "PyTorch", "train"),
     ("quickstart -o q", "error: msdc quickstart", "PyTorch", "all"),
-    ("export msdc-mini --target linux -o b", "error: runtime executorch", "ExecuTorch", "export"),
     ("export ./stock --target linux --runtime onnx -o b", "error: stock, a stock model,", "PyTorch", "export"),
     ("encode ./stock x", "error: stock, a stock model,", "PyTorch", "train"),
     ("encode -i notes.txt -o v.parquet", "error: a parquet file", "pyarrow", "data"),
@@ -212,6 +211,12 @@ RUNTIME_LINES = [
     ("bench both --runtime executorch", "error: runtime executorch", "ExecuTorch", "executorch"),
     ("encode both x --runtime executorch", "error: runtime executorch", "ExecuTorch", "executorch"),
 ]
+
+
+def test_an_export_without_executorch_names_the_other_runtime(base, folder):
+    ((code, output),) = one_after_another(base, folder, ["export msdc-mini --target linux -o b"])
+    command, last = install_command("export"), output.strip().splitlines()[-1]
+    assert (code, last) == (2, f"error: runtime executorch needs ExecuTorch: {command}, or take `--runtime onnx`")
 
 
 def one_after_another(base, folder, lines):

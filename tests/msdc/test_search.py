@@ -371,8 +371,9 @@ def test_a_search_never_writes_to_an_index_and_no_error_deletes_it(model, file, 
     mine.write_text("do not lose me")
     assert "is not a search index" in str(run(file, "line", "--index", mine, "--force").exception)
     assert mine.read_text() == "do not lose me"
-    assert run(file, "line", "--index", index_path, "--force").exit_code == 0
+    assert run(file, "--index", index_path, "--force").exit_code == 0  # no query is needed to write an index
     assert len(msdc.open_index(index_path, model)) == 6
+    assert "name a QUERY, or --index FILE" in str(run(file).exception)
 
 
 def test_a_damaged_index_is_an_error(model, tmp_path):
