@@ -79,7 +79,7 @@ def model_and_texts(words: Sequence[str]) -> tuple[str, list[str]]:
 
 def require_piped() -> None:
     """Refuse to wait for texts from a terminal."""
-    if sys.stdin.isatty():
+    if sys.stdin is None or sys.stdin.isatty():
         raise click.UsageError("pass at least one TEXT or a file with -i, or pipe texts, one per line")
 
 

@@ -435,6 +435,8 @@ def parquet_blocks(
 
 def stdin_texts(column: str | None = None, header: bool | None = None) -> Iterator[tuple[int, str]]:
     """(number from 1, text) of standard input: its lines, or with `column` a column of csv or JSON."""
+    if sys.stdin is None:
+        raise InputError("standard input is closed: pass texts or a file")
     if column is None:
         yield from stream_lines(sys.stdin.buffer, "standard input")
         return

@@ -4,6 +4,8 @@ import gzip
 import itertools
 import json
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -311,3 +313,13 @@ def test_wrong_prompts_are_one_line(folder, words, tmp_path):
         assert done.exit_code != 0
         assert "\n" not in line
         assert "no prompt 'qery'; its prompts: " in line or "not both" in line
+
+
+@pytest.mark.skipif(os.name == "nt", reason="closes a descriptor of POSIX")
+@pytest.mark.parametrize(("words", "problem"), [(["-i", "-"], "standard input is closed"), ([], "pass at least one")])
+def test_a_closed_standard_input_is_one_line(words, problem):
+    command = [sys.executable, "-m", "msdc", "encode", "msdc-nano", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=lambda: os.close(0))
+    assert done.returncode == 2
+    assert problem in done.stderr
+    assert done.stderr.count("error: ") == 1
