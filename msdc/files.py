@@ -19,11 +19,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
-
-from filelock import BaseFileLock, FileLock, Timeout
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msdc.errors import DiskFullError, InputError, InUse, MsdcError
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 # Everything that ships is below this folder, in a checkout (through its links) as in an installed package.
 PACKAGE = Path(__file__).resolve().parent
@@ -199,6 +200,8 @@ def locked(path: str | os.PathLike[str], busy: Callable[[], str] | None = None) 
     While another process or thread holds it: wait, or with `busy` raise an `InputError` with this text. A thread may
     hold it more than once.
     """
+    from filelock import FileLock, Timeout  # a tenth of the time of a first vector, which takes no lock
+
     path = Path(os.path.realpath(Path(path).parent)) / Path(path).name
     lock = FileLock(path, is_singleton=True)
     with disk_errors(path):
