@@ -55,7 +55,8 @@ TEXTS = "Das Haus ist rot.\nThe car is blue.\nשלום עולם\n"
 # Every use of a name that macOS or Windows lacks, which asks first whether it is there.
 GUARDED = {
     ("msdc/files.py", "fcntl"), ("msdc/cli.py", "SIGHUP"), ("msdc/machine.py", "resource"),
-    ("msdc/machine.py", "getloadavg"), ("msdc/processes.py", "killpg"), ("msdc/processes.py", "SIGKILL"),
+    ("msdc/machine.py", "getloadavg"), ("msdc/machine.py", "sched_getaffinity"),
+    ("msdc/processes.py", "killpg"), ("msdc/processes.py", "SIGKILL"),
     ("msdc/processes.py", "geteuid"),
     ("export/executorch/origin.py", "resource"), ("distill/teacher/store.py", "posix_fadvise"),
     ("msdc/files.py", "pwd"), ("msdc/files.py", "getuid"),
