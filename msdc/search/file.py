@@ -233,9 +233,9 @@ class IndexFile:
             with suppress(sqlite3.OperationalError):
                 self._db.execute("PRAGMA journal_mode=WAL")
 
-    def _count(self, documents: str) -> int:
+    def _count(self, statement: str) -> int:
         with self._lock, self._errors():
-            return 0 if self._empty() else int(self._db.execute(f"SELECT count(*) FROM {documents}").fetchone()[0])
+            return 0 if self._empty() else int(self._db.execute(statement).fetchone()[0])
 
     # --- the file's life ----------------------------------------------------------------------------------------------
 

@@ -72,7 +72,7 @@ class Index(IndexFile):
     ) -> None:
         began = time.perf_counter()
         super().__init__(path)
-        self.encoded, self._stale = 0, False
+        self.encoded = 0
         self._model_source, self._query_source, self._keep = model, query_model, keep_vectors
         self._compared: str | None = None  # the file's model, once this index's model was compared with it
         if model is not None and not callable(model):
@@ -87,7 +87,7 @@ class Index(IndexFile):
         return f"Index({str(self.path) if self.path else 'in memory'!r}, {len(self)} texts)"
 
     def __len__(self) -> int:
-        return self._count("documents")
+        return self._count(sql("count"))
 
     @property
     def relevant_cosine(self) -> float | None:
@@ -100,7 +100,9 @@ class Index(IndexFile):
     def unread(self) -> int:
         """Number of documents that the model cannot read (other characters, base64): they are found by their words
         only."""
-        return self._count("documents WHERE id NOT IN (SELECT document FROM passages WHERE block IS NOT NULL)")
+        return self._count(
+            "SELECT count(*) FROM documents WHERE id NOT IN (SELECT document FROM passages WHERE block IS NOT NULL)"
+        )
 
     # --- the model ----------------------------------------------------------------------------------------------------
 
@@ -183,7 +185,6 @@ class Index(IndexFile):
         if not len(self):  # a transaction would write to a file without tables
             return 0
         with self._transaction() as db:
-            self._stale = True
             removed = remove_documents(db, json.dumps(keys))
         self._checkpoint()
         return removed
@@ -217,7 +218,6 @@ class Index(IndexFile):
         keys = json.dumps([entry.id for entry in block if entry.id])
         facts = self._facts()
         with self._transaction() as db:
-            self._stale = True
             self._create(db, facts)
             self._require_same_model()
             if replace:
@@ -438,8 +438,7 @@ class Index(IndexFile):
 
     def _present_vectors(self) -> PassageVectors:
         """The vectors of the file's present state."""
-        self._vectors.refresh(self._db, self._stale)
-        self._stale = False
+        self._vectors.refresh(self._db)
         return self._vectors
 
 

@@ -96,6 +96,16 @@ SELECT id, document, start, end, crc FROM passages
 -- name: ids
 SELECT key FROM documents ORDER BY id
 
+-- name: count
+-- The number of documents: the first number (a varint) of FTS5's record of totals, which its integrity check compares with
+-- the documents. count(*) reads an index of all of them.
+WITH RECURSIVE totals AS MATERIALIZED (SELECT hex(substr(block, 1, 9)) || '00' AS digits FROM words_data WHERE id = 1),
+varint (position, byte, number) AS (
+  SELECT 1, 128, 0
+  UNION ALL SELECT position + 2, 16 * instr('123456789ABCDEF', substr(digits, position, 1))
+    + instr('123456789ABCDEF', substr(digits, position + 1, 1)), number * 128 + byte % 128 FROM varint, totals WHERE byte >= 128
+) SELECT number * 128 + byte FROM varint WHERE byte < 128
+
 -- name: number
 -- ?1: a key.
 SELECT id FROM documents WHERE key = ?1

@@ -6,73 +6,122 @@ Shapes: N passages with a vector, M their documents, R passages that are convert
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from msdc.scores import unit_rows
-from msdc.search.blocks import read_blocks
+from msdc.search.blocks import MOST, read_blocks
 from msdc.search.ranking import sql
 
 # Passages that are converted to float32 together. Copies would take four times the memory and save a tenth of the time.
 ROWS = 2048
+SPARE = 8  # of so many passages there is room for one more, and at most one may be a gap
 
 
 class _Span(NamedTuple):
-    """Where the passages of a block are."""
+    """Where the passages of a block are: `passages` rows from `start`; up to `stop` the last of them again."""
 
     crc: int
     start: int
+    passages: int
     stop: int
 
 
 class PassageVectors:
-    """Vectors of an index's passages, of the width of its blocks, and their cosines with the query of `compare`."""
+    """Vectors of an index's passages, of the width of its blocks, and their cosines with the query of `compare`.
+
+    The arrays have room for further blocks, and a block that loses passages stays where it is: copies of its last one
+    fill the gap, which changes no highest cosine. So a write costs what it changes, not a copy of all vectors.
+    """
 
     def __init__(self) -> None:
         kind = [("passage", np.int64), ("document", np.int64), ("scale", np.float32)]
-        self._version, self._spans, self._passages_N = -1, dict[int, _Span](), np.zeros(0, kind)
-        self._codes_ND = np.zeros((0, 0), np.int8)
+        self._state, self._spans = (-1, -1), dict[int, _Span]()
+        # With the room behind the N passages.
+        self._all_passages, self._all_codes = np.zeros(0, kind), np.zeros((0, 0), np.int8)
+        self._passages_N, self._codes_ND = self._all_passages, self._all_codes
         self.documents_M = self._starts_M = np.zeros(0, np.int64)
         self._cosine_N = self.best_M = np.zeros(0, np.float32)
 
-    def refresh(self, db: sqlite3.Connection, changed: bool) -> None:
-        """Read new blocks, and drop removed ones, if this or another connection `changed` the file.
+    def refresh(self, db: sqlite3.Connection) -> None:
+        """Read new blocks, and drop removed ones, if this or another connection changed the file.
 
         Raises:
             ValueError: a wrong checksum.
         """
-        version = db.execute("PRAGMA data_version").fetchone()[0]
-        if version == self._version and not changed:
+        state = db.execute("PRAGMA data_version").fetchone()[0], db.total_changes
+        if state == self._state:
             return
         rows = db.execute(sql("block_checksums")).fetchall()
-        spans, stop, width = dict[int, _Span](), 0, rows[0][3] if rows else 0
+        former, self._spans = self._spans, {}  # an error leaves none: all are read again
+        if (width := rows[0][3] if rows else 0) != self._all_codes.shape[1]:  # another model's
+            former, self._all_codes = {}, np.zeros((0, width), np.int8)
+        spans = _in_place(rows, former, len(self._all_codes))
+        moved = spans is None
+        if spans is None:
+            former = self._move(rows, former)
+            spans = _in_place(rows, former, len(self._all_codes)) or {}
+        changed = [row for row, span in spans.items() if span != former.get(row)]
+        for row in changed:
+            self._fill(db, row, spans[row], former.get(row))
+        stop = max((span.stop for span in spans.values()), default=0)
+        self._passages_N, self._codes_ND = self._all_passages[:stop], self._all_codes[:stop]
+        if moved or not changed:
+            self._find_documents(0 if moved else stop, stop)
+        else:
+            self._find_documents(spans[changed[0]].start, spans[changed[-1]].stop)
+        self._state, self._spans = state, spans
+
+    def _move(self, rows: Sequence[tuple[int, int, int, int]], former: Mapping[int, _Span]) -> dict[int, _Span]:
+        """Put the blocks that have not changed into arrays with more room, one after another; returns their spans."""
+        count = sum(count for _, _, count, _ in rows)
+        size = count + count // SPARE + MOST
+        passages = np.empty(size, self._all_passages.dtype)
+        codes = np.empty((size, self._all_codes.shape[1]), np.int8)
+        spans, stop = dict[int, _Span](), 0
         for row, crc, count, _ in rows:
-            spans[row] = _Span(crc, stop, stop := stop + count)
-        if width != self._codes_ND.shape[1]:  # another model's
-            self._spans = {}
-        passages_N = np.empty(stop, self._passages_N.dtype)
-        codes_ND = np.empty((stop, width), np.int8)
-        for row, span in spans.items():
-            part, former = slice(span.start, span.stop), self._spans.get(row)
-            if former is not None and former.crc == span.crc:
-                passages_N[part] = self._passages_N[former.start : former.stop]
-                codes_ND[part] = self._codes_ND[former.start : former.stop]
-                continue
+            start, stop = stop, stop + count
+            span = former.get(row)
+            if span is not None and (span.crc, span.passages) == (crc, count):
+                passages[start:stop] = self._all_passages[span.start : span.start + count]
+                codes[start:stop] = self._all_codes[span.start : span.start + count]
+                spans[row] = _Span(crc, start, count, stop)
+        self._all_passages, self._all_codes = passages, codes
+        return spans
+
+    def _fill(self, db: sqlite3.Connection, row: int, span: _Span, former: _Span | None) -> None:
+        """Put a block that has changed, or the gap behind it, into the arrays."""
+        start, end = span.start, span.start + span.passages
+        if former is None or (former.crc, former.passages) != (span.crc, span.passages):
             (block,) = read_blocks(db, "block", row)
-            if block.codes_ND.shape != codes_ND[part].shape:
+            if block.codes_ND.shape != self._all_codes[start:end].shape:
                 raise ValueError(f"the vectors of block {row}")
-            own_N = passages_N[part]
-            own_N["passage"], own_N["document"], own_N["scale"] = block.passages_N, block.documents_N, block.scales_N
-            codes_ND[part] = block.codes_ND
-        steps_N = np.diff(passages_N["document"], prepend=0)
-        if (steps_N < 0).any() or (np.diff(passages_N["passage"]) <= 0).any():
+            if (np.diff(block.passages_N) <= 0).any():
+                raise ValueError("passages in another order")
+            part_N = self._all_passages[start:end]
+            part_N["passage"], part_N["document"], part_N["scale"] = block.passages_N, block.documents_N, block.scales_N
+            self._all_codes[start:end] = block.codes_ND
+        self._all_passages[end : span.stop] = self._all_passages[end - 1]
+        self._all_codes[end : span.stop] = self._all_codes[end - 1]
+
+    def _find_documents(self, start: int, stop: int) -> None:
+        """Find where documents start, of which rows of `start:stop` have changed."""
+        first = max(start - 1, 0)
+        near_N = self._passages_N[first : stop + 1]
+        steps_N = np.diff(near_N["document"])
+        if (steps_N < 0).any() or (np.diff(near_N["passage"]) < 0).any():
             raise ValueError("passages in another order")
-        self._starts_M = np.flatnonzero(steps_N)
-        self.documents_M = passages_N["document"][self._starts_M]
-        self._version, self._spans, self._passages_N, self._codes_ND = version, spans, passages_N, codes_ND
+        starts = first + 1 + np.flatnonzero(steps_N)
+        if not start and len(near_N):
+            starts = np.concatenate([[0], starts])
+        low, high, end = np.searchsorted(self._starts_M, [start, stop + 1, len(self._passages_N)])
+        documents = self._passages_N["document"][starts]
+        after = slice(high, max(high, end))  # unchanged
+        self._starts_M = np.concatenate([self._starts_M[:low], starts, self._starts_M[after]])
+        self.documents_M = np.concatenate([self.documents_M[:low], documents, self.documents_M[after]])
 
     def compare(self, query_D: NDArray[np.float32]) -> None:
         """Cosines of a unit vector with every passage, and of each document the highest.
@@ -123,7 +172,10 @@ class PassageVectors:
         part = self._part(document)
         if part.start == part.stop:
             return None
-        mean_D = (self._codes_ND[part] * self._passages_N["scale"][part, None].astype(np.float64)).mean(0)
+        _, first_rows = np.unique(self._passages_N["passage"][part], return_index=True)
+        mean_D = (
+            self._codes_ND[part][first_rows] * self._passages_N["scale"][part][first_rows, None].astype(np.float64)
+        ).mean(0)
         return np.asarray(unit_rows(mean_D[None])[0], np.float32)
 
     def _part(self, document: int) -> slice:
@@ -132,3 +184,24 @@ class PassageVectors:
         if position == len(self.documents_M) or self.documents_M[position] != document:
             return slice(0, 0)
         return slice(*[*self._starts_M[position : position + 2].tolist(), len(self._codes_ND)][:2])
+
+
+def _in_place(
+    rows: Sequence[tuple[int, int, int, int]], former: Mapping[int, _Span], size: int
+) -> dict[int, _Span] | None:
+    """The spans of blocks (`block_checksums`) that stay where they were, new ones behind them; None if they do not fit
+    in arrays of a size, or leave large gaps."""
+    starts, stop, count = list[int](), 0, sum(count for _, _, count, _ in rows)
+    for row, _, passages, _ in rows:
+        start = former[row].start if row in former else stop
+        if start < stop or (start and not starts):
+            return None
+        starts.append(start)
+        stop = start + passages
+    if stop > size or stop - count > count // SPARE:
+        return None
+    ends = [*starts, stop][1:]
+    return {
+        row: _Span(crc, start, passages, end)
+        for (row, crc, passages, _), start, end in zip(rows, starts, ends, strict=True)
+    }

@@ -19,7 +19,7 @@ from msdc.errors import InputError
 from msdc.search import blocks, file, vectors
 from msdc.search.blocks import Passage, add_passages, read_blocks, remove_documents
 from msdc.search.index import Index
-from msdc.search.ranking import Connection, add_document, run_all
+from msdc.search.ranking import Connection, add_document, run_all, sql
 from msdc.search.vectors import PassageVectors
 
 WIDTH = 4
@@ -58,10 +58,11 @@ def passage(number: int) -> Passage:
     return Passage(0, 1, 0.5, bytes([number % 100 + 1] * WIDTH))
 
 
-@pytest.mark.parametrize("most", [1, 3, 256])
-def test_blocks_are_those_of_a_list(monkeypatch, most):
+@pytest.mark.parametrize(("most", "spare"), [(1, 8), (3, 1), (3, 8), (256, 8)])
+def test_blocks_are_those_of_a_list(monkeypatch, most, spare):
     """Added and removed at random: in memory as in a plain list, each block full but for removed ones."""
     monkeypatch.setattr(blocks, "MOST", most)
+    monkeypatch.setattr(vectors, "SPARE", spare)
     chance, expected, read = np.random.default_rng(most), list[tuple[int, int, bytes]](), PassageVectors()
     with closing(sqlite3.connect(":memory:", isolation_level=None, factory=Connection)) as db:
         db.execute("PRAGMA foreign_keys = ON")
@@ -94,12 +95,16 @@ def test_blocks_are_those_of_a_list(monkeypatch, most):
             assert {block for (block,) in db.execute("SELECT block FROM passages WHERE block IS NOT NULL")} == {
                 block.row for block in stored
             }
-            read.refresh(db, changed=True)
+            read.refresh(db)
             read.compare(np.ones(WIDTH, np.float32))
             best = {
                 row: max(0.5 * sum(code) for _, document, code in expected if document == row) for _, row, _ in expected
             }
             assert read.nearest(10**6, None) == pytest.approx(best)
+            opened = PassageVectors()
+            opened.refresh(db)
+            for row in best:
+                np.testing.assert_array_equal(read.mean_of(row), opened.mean_of(row))
             assert not db.execute("SELECT * FROM blocks WHERE id NOT IN (SELECT block FROM passages)").fetchall()
 
 
@@ -117,6 +122,32 @@ def test_only_changed_blocks_are_read_again(model, path, monkeypatch):
         index.search("cat", mode="vectors")
         assert index._db.execute("SELECT count(*) FROM blocks").fetchone() == (5,)
     assert read == [2, 5]
+
+
+def test_a_write_moves_no_vectors(model, path):
+    with Index(model, path) as index:
+        index.search("cat", mode="vectors")
+        codes = index._vectors._all_codes
+        index.remove(["n15", "n39"])
+        index.add(["A late cat."])
+        hits = index.search("cat", 100, mode="vectors").hits
+        assert index._vectors._all_codes is codes
+    with Index(model, path) as index:
+        assert [hit.id for hit in hits] == [hit.id for hit in index.search("cat", 100, mode="vectors").hits]
+        assert len(index) == len(hits) == 39
+
+
+@pytest.mark.parametrize("count", [0, 1, 127, 128, 129, 300])
+def test_documents_are_counted_without_reading_them(tmp_path, count):
+    """The number at which FTS5's record takes another byte, also after removals and in a copy."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None, factory=Connection)) as db:
+        run_all(db, "schema")
+        for number in range(count + 2):
+            add_document(db, str(number), "text", "", "{}", 0)
+        assert remove_documents(db, '["0", "1"]') == 2
+        db.execute("VACUUM INTO ?", (str(tmp_path / "copy.sqlite"),))
+        with closing(sqlite3.connect(tmp_path / "copy.sqlite", factory=Connection)) as copy:
+            assert [database.execute(sql("count")).fetchone() for database in (db, copy)] == [(count,)] * 2
 
 
 # --- the full check ---------------------------------------------------------------------------------------------------

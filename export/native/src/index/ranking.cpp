@@ -66,7 +66,7 @@ std::vector<SearchHit> Ranking::hits() {
 std::vector<RankedDocument> Ranking::page() {
   size_t most = search_constants().candidates;
   while (most < request_.offset + request_.top) most *= 4;
-  document_count_ = static_cast<size_t>(database_.integer("SELECT count(*) FROM documents").value_or(0));
+  document_count_ = static_cast<size_t>(database_.integer("count").value_or(0));
   while (true) {
     find_candidates(most);
     find_bonuses();

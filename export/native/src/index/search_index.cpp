@@ -54,7 +54,6 @@ SearchIndex::SearchIndex(const OpenOptions& options, std::optional<Model> model)
 
 void SearchIndex::adopt(const Model& model) {
   model_ = model;
-  vectors_.expire();
 }
 
 // Compares the model again if another connection has written or rebuilt the file since.
@@ -67,7 +66,6 @@ void SearchIndex::require_model(const Model& model) {
                                "; open it with that model, or without one and rebuild it");
   });
   compared_ = stored;
-  vectors_.expire();
 }
 
 SearchIndex::State SearchIndex::state() {
@@ -75,7 +73,7 @@ SearchIndex::State SearchIndex::state() {
   State out;
   Transaction transaction(database(), false);
   if (!file_.is_empty()) {
-    out.documents = database().integer("SELECT count(*) FROM documents").value_or(0);
+    out.documents = database().integer("count").value_or(0);
     out.unread = database()
                      .integer("SELECT count(*) FROM documents WHERE id NOT IN (SELECT document FROM passages WHERE block "
                               "IS NOT NULL)")
@@ -189,7 +187,6 @@ SearchIndex::Progress SearchIndex::write(const Batch& batch, const float* vector
   bool is_finished = false;
   {
     Transaction transaction(database(), true);
-    vectors_.expire();
     if (batch.kind() == Batch::Kind::rebuild) {
       is_finished = write_rebuilt(batch, passages, &out);
     } else {
@@ -246,7 +243,6 @@ int64_t SearchIndex::remove(const std::vector<std::string>& ids) {
   int64_t count = 0;
   {
     Transaction transaction(database(), true);
-    vectors_.expire();
     count = remove_documents(&database(), msdc::json_list(ids));
     transaction.commit();
   }
