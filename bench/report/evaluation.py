@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import PurePath
 from typing import Any, NamedTuple, TypeVar
 
 from msdc.bench.accuracy import document as scored
@@ -336,6 +337,42 @@ def _spread(results: Sequence[Score], names: Sequence[str], model: str) -> str:
     return f" ({lowest} to {highest})"
 
 
+def _with_labels(document: Evaluation) -> Evaluation:
+    """The document with files of the user's own by their names, and a note of their paths: TASK=PATH is no heading."""
+    labels = {name: PurePath(name).stem for name in (result.name for result in document.results) if "=" in name}
+    if len(set(labels.values())) < len(labels):  # of two folders
+        return document
+    results = [
+        result.model_copy(update={
+            "name": labels[result.name], "notes": (f"`{result.name.partition('=')[2]}`", *result.notes)
+        })
+        if result.name in labels
+        else result
+        for result in document.results
+    ]  # fmt: skip
+    return document.model_copy(update={"results": tuple(results)})
+
+
+def _verdict(document: Evaluation) -> str:
+    """Which model is better, by how much, and whether that is certain; empty without paired tests."""
+    sentences = []
+    for result in document.results:
+        test = result.against
+        if test is None or test.p is None or test.difference is None or result.task not in HUNDREDS:
+            continue
+        better, worse = (result.model, test.model) if test.difference > 0 else (test.model, result.model)
+        tested = _Tested(result, test, test.p)
+        is_certain = test.p < ALPHA and not tested.undecided
+        sign = 1 if test.difference > 0 else -1
+        bounds = sorted(sign * bound for bound in test.interval or () if bound is not None)
+        interval = f" [{', '.join(fixed(bound, 1) for bound in bounds)}]" if bounds else ""
+        certainty = "certain at 95 %" if is_certain else "not certain"
+        points = f"{fixed(abs(test.difference), 1)}{interval} points"
+        sentences.append(f"{better} is ahead of {worse} by {points} on {result.name} ({certainty}).")
+    remainder = f" {len(sentences) - MAX_WORDS} more differences are below." if len(sentences) > MAX_WORDS else ""
+    return " ".join(sentences[:MAX_WORDS]) + remainder
+
+
 def _summary(document: Evaluation) -> ReportSection | None:
     """The scores of the first model in a sentence; the sets of the first task in a chart, with all models if few."""
     if not document.results:
@@ -366,7 +403,8 @@ def _summary(document: Evaluation) -> ReportSection | None:
     caption = ("Lines: 95 % bootstrap interval." if any(row[2] for row in rows) else "") + scope_note
     title = TASKS[results[0].task][2] if results and results[0].task in TASKS else "Scores"
     figures = [charts.dots(title, rows, caption.strip(), labels=labels)] if rows and results[0].task in HUNDREDS else []
-    return ReportSection("summary", "Summary", f"{model}: {joined(shown)}." if shown else "", figures)
+    scores = f"{model}: {joined(shown)}." if shown else ""
+    return ReportSection("summary", "Summary", " ".join(filter(None, (_verdict(document), scores))), figures)
 
 
 def _overview(document: Evaluation) -> Table | None:
@@ -475,7 +513,7 @@ def parts(document: Evaluation) -> list[ReportSection]:
     def of_tables(keyed_tables: Sequence[tuple[str, Table | None]]) -> list[ReportSection]:
         return [ReportSection(key, table.caption, tables=[table]) for key, table in keyed_tables if table is not None]
 
-    tasks = []
+    document, tasks = _with_labels(document), []
     for task, results in _by(document.results, "task").items():
         table = _score_table(task, results)
         tables, figures = DETAILS[task](results) if task in DETAILS else ([], [])

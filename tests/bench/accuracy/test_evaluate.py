@@ -286,8 +286,25 @@ def test_retrieval_is_reported_without_the_pairs_of_the_training_text(tiny_stude
     assert 0 < right[25:].mean() != right.mean()
     assert row["unseen"]["interval"][0] <= row["unseen"]["accuracy"] <= row["unseen"]["interval"][1]
     shown = markdown(document)
-    words = (f"{row['name']}, unseen pairs |", "| 35 |", "neither side is in the training")
+    words = ("x.deu-eng, unseen pairs |", "| 35 |", "neither side is in the training")
     assert all(word in shown for word in words)
+
+
+def test_a_file_is_shown_by_its_name_and_the_summary_says_who_is_better(tiny_student, tmp_path):
+    rows = [(i % 6, f"word{i} cat", f"word{i % 3} dog") for i in range(20)]
+    for name in ("one.en-de.tsv", "two.tsv"):
+        write_pairs(tmp_path / name, rows)
+    tasks = [f"sts={tmp_path}/one.en-de.tsv", f"sts={tmp_path}/two.tsv"]
+    document = evaluated(tiny_student, tasks, against="msdc-nano", near=None, resamples=50)
+    assert [row["name"] for row in document["results"]][::2] == tasks  # the document has the paths
+    report = markdown(document)
+    assert "sts=" not in report
+    assert f"one.en-de: `{tmp_path}/one.en-de.tsv`" in report
+    (difference,) = {round(row["against"]["difference"], 1) for row in document["results"] if row.get("against")}
+    names = ["msdc-nano", document["models"][0]["label"]]
+    better, worse = names if difference < 0 else reversed(names)
+    assert f"{better} is ahead of {worse} by {abs(difference):.1f} [" in report
+    assert report.index("is ahead of") < report.index("Semantic textual")
 
 
 ROWS = [(i % 6, f"word{i} cat", f"word{i % 3} dog") for i in range(20)]
