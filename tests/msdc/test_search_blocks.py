@@ -137,6 +137,44 @@ def test_a_write_moves_no_vectors(model, path):
         assert len(index) == len(hits) == 39
 
 
+def test_the_signs_find_the_nearest():
+    """In groups of similar vectors, after removed and added ones, with one to three passages in a document."""
+    chance = np.random.default_rng(0)
+    centers = chance.standard_normal((100, 96))
+
+    def passages(documents):
+        for document in documents:
+            for _ in range(document % 3 + 1):
+                vector = (chance.integers(-10, 10, 96) + 20 * centers[document % 100]).astype(np.int8)
+                scale = float(1 / np.linalg.norm(vector.astype(np.float32)))
+                yield document, Passage(0, 1, scale, vector.tobytes())
+
+    signs, exact = PassageVectors(), PassageVectors()
+    with closing(sqlite3.connect(":memory:", isolation_level=None, factory=Connection)) as db:
+        run_all(db, "schema")
+        for document in range(1, 1001):
+            assert add_document(db, str(document), "text", "", "{}", 0) == document
+        add_passages(db, passages(range(1, 901)))
+        hits = 0
+        for step in range(3):
+            for read in (signs, exact):
+                read.refresh(db)
+            for center in centers[:40]:
+                query_D = (center / np.linalg.norm(center)).astype(np.float32)
+                signs.compare(query_D)
+                exact.compare(query_D)
+                expected = exact.nearest(5, range(1, 1001))  # a filtered search compares all
+                nearest = signs.nearest(10, None)
+                hits += len(expected.keys() & nearest.keys())
+                assert nearest == pytest.approx(exact.of(nearest))
+                assert signs._cosine_N is None
+            if step == 0:
+                remove_documents(db, json.dumps([str(key) for key in range(100, 900, 7)]))
+            elif step == 1:
+                add_passages(db, passages(range(901, 1001)))
+    assert hits >= 0.99 * 3 * 40 * 5
+
+
 @pytest.mark.parametrize("count", [0, 1, 127, 128, 129, 300])
 def test_documents_are_counted_without_reading_them(tmp_path, count):
     """The number at which FTS5's record takes another byte, also after removals and in a copy."""
