@@ -12,6 +12,7 @@ from msdc.command_options import quiet_option
 from msdc.distill import distill
 from msdc.distill.training.progress import TRACKERS
 from msdc.files import read_json
+from msdc.progress import say
 from msdc.tables import Field, draw, filled, terminal_width, text_field, to_text
 
 
@@ -121,8 +122,20 @@ def command(
             extendable=extendable,
             hours=hours,
         )
+        final_stage = next(reversed(result.stages.values()), {})
+        if scores := [text.format(final_stage[key]) for key, text in SCORES.items() if key in final_stage]:
+            say(f"the last stage: {', '.join(scores)}")
+        say(f"next: msdc evaluate {result.student} --against TEACHER; msdc compress quantize; msdc export")
         numbers = {"student": str(result.student), "seconds": result.seconds, "stages": result.stages}
         _print(json.dumps(numbers) if as_json else str(result.student))
+
+
+# What a run ends with, by the key of its last stage's numbers.
+SCORES = {
+    "heldout_accuracy": "held-out pairs found {:.1f} %",
+    "explained_variance": "explained variance of the teacher {:.2f}",
+    "graded": "development Spearman x 100 {:.1f}",
+}
 
 
 def _print(result: str) -> None:

@@ -5,12 +5,14 @@ import json
 from types import SimpleNamespace
 
 import pytest
+import tiny_models
 import yaml
 from click.testing import CliRunner
 from paper_rows import msd_students
 from torch_processes import together
 from weights import same_weights
 
+from msdc.cli import main
 from msdc.commands.distill import command
 from msdc.compress.size import size_plan
 from msdc.compress.student.weights import read_weights
@@ -490,3 +492,18 @@ def test_the_command_line_names_the_data_folder(monkeypatch, tmp_path, parallel_
 def test_no_recipe_names_a_folder_of_a_checkout():
     for path in RECIPES.glob("*.yaml"):
         assert "../" not in path.read_text(encoding="utf-8"), path.name
+
+
+def test_a_run_ends_with_its_scores_and_what_comes_next(tiny_tree, tmp_path, capfd):
+    stage = tiny_tree["stages"][2] | {"steps": 2, "evaluate_every": 2, "teacher": "teacher"}
+    student = str(tiny_models.student_folder())
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(yaml.safe_dump(tiny_tree | {"assistant": None, "student": student, "stages": [stage]}))
+    with pytest.raises(SystemExit) as ended:
+        main(["distill", str(recipe), "-o", str(tmp_path / "run")])
+    assert not ended.value.code
+    out, err = capfd.readouterr()
+    assert out.splitlines() == [str(tmp_path / "run" / "student")]
+    accuracy = json.loads((tmp_path / "run" / "result.json").read_text())["stages"]["three"]["heldout_accuracy"]
+    assert f"the last stage: held-out pairs found {accuracy:.1f} %" in err
+    assert f"next: msdc evaluate {tmp_path / 'run' / 'student'} --against TEACHER" in err
