@@ -142,11 +142,11 @@ class MatchedWords:
         plans = [read_plan(self._database, parse_query(query)) for query in queries]
         self._matches: dict[Mode, list[dict[int, WordMatch]]] = {"words": [], "both": []}
         for plan in plans:
-            matches, used = match_words(self._database, plan, None, len(documents))
+            matches, used = match_words(self._database, plan, None, len(documents), len(documents))
             self._matches["words"].append(matches)
             # The two differ where similar words were looked for, which a query with a vector does less often.
             if used is not plan:
-                matches, _ = match_words(self._database, plan, None, len(documents), has_vector=True)
+                matches, _ = match_words(self._database, plan, None, len(documents), len(documents), has_vector=True)
             self._matches["both"].append(matches)
 
     def close(self) -> None:

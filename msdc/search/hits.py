@@ -149,7 +149,9 @@ class Ranking:
         if request.mode == "vectors":
             return cosines, {}
         most_words = most if request.order is None else max(most, self._documents)
-        words, self._plan = match_words(self._db, self._plan, self._allowed, most_words, cosines, bool(cosines))
+        words, self._plan = match_words(
+            self._db, self._plan, self._allowed, most_words, self._documents, cosines, bool(cosines)
+        )
         if vectors is not None:
             cosines |= vectors.of(words)
         return cosines, words

@@ -123,15 +123,17 @@ def match_words(
     plan: Plan,
     allowed: Collection[int] | None,
     most: int,
+    documents: int,
     near: Iterable[int] = (),
     has_vector: bool = False,
 ) -> tuple[dict[int, WordMatch], Plan]:
-    """At most `most` documents by words, and all of `near` that match; and the plan that found them.
+    """At most `most` of all `documents` (their number) by words, and those of `near` that match; and the plan that
+    found them.
 
     Where no document matches, the words of the index that are similar to those of the query are looked for, if the
     query is short or has no vector.
     """
-    arguments = None if allowed is None else json.dumps([*allowed]), most, json.dumps([*near])
+    arguments = None if allowed is None else json.dumps([*allowed]), most, json.dumps([*near]), documents
     if not plan.has_words:
         return {}, plan
     rows = db.execute(sql("words"), (plan.plan, *arguments)).fetchall()

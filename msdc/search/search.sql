@@ -98,7 +98,7 @@ SELECT key FROM documents ORDER BY id
 
 -- name: count
 -- The number of documents: the first number (a varint) of FTS5's record of totals, which its integrity check compares with
--- the documents. count(*) reads an index of all of them.
+-- the documents; FTS5 writes it when a transaction ends. count(*) reads an index of all of them.
 WITH RECURSIVE totals AS MATERIALIZED (SELECT hex(substr(block, 1, 9)) || '00' AS digits FROM words_data WHERE id = 1),
 varint (position, byte, number) AS (
   SELECT 1, 128, 0
@@ -300,7 +300,8 @@ SELECT json_extract(?1, '$.text'), json_extract(?1, '$.without') IS NOT NULL, js
     FROM json_each(?1, '$.words'))
 
 -- name: words
--- ?1: a plan, ?2: ids of documents as JSON or null for all, ?3: at most so many, and of ?4 (ids as JSON) all.
+-- ?1: a plan, ?2: ids of documents as JSON or null for all, ?3: at most so many, and of ?4 (ids as JSON) all, ?5: the number
+-- of documents of the index.
 -- Of each document: the words part of its score, bm25 x coverage (matched idf of all idf); how much of the query matches if
 -- each word does, in its first form that occurs (1) or another, else 0; whether its title is the query; the number of quoted
 -- phrases. A word in several forms has the idf of the first that occurs; forms that do not occur give their share to the
@@ -321,7 +322,7 @@ WITH RECURSIVE counted AS MATERIALIZED (
 frequencies AS MATERIALIZED (
   SELECT form, word, documents FROM counted WHERE documents AND form IN (SELECT form FROM forms)
 ), logs (word, x, e) AS (
-  SELECT word, ((SELECT count(*) FROM documents) + 1.0) / (coalesce((SELECT documents FROM frequencies
+  SELECT word, (?5 + 1.0) / (coalesce((SELECT documents FROM frequencies
     WHERE frequencies.word = asked.word ORDER BY form LIMIT 1), 0) + 0.5), 0 FROM (SELECT DISTINCT word FROM forms) AS asked
   UNION ALL SELECT word, x / 2, e + 1 FROM logs WHERE x >= 2
 ), scales AS MATERIALIZED (

@@ -201,9 +201,11 @@ void Ranking::match_words(size_t most) {
   if (!plan_.has_words) return;
   const std::string near = json_list(documents_of(cosines_));
   const auto match = [&] {
-    database_.each("words", {plan_.json, allowed_json_, static_cast<int64_t>(most), near}, [&](const Row& row) {
-      words_[row.integer(0)] = {row.real(1), row.real(2), row.integer(3), row.integer(4)};
-    });
+    database_.each("words",
+                   {plan_.json, allowed_json_, static_cast<int64_t>(most), near, static_cast<int64_t>(document_count_)},
+                   [&](const Row& row) {
+                     words_[row.integer(0)] = {row.real(1), row.real(2), row.integer(3), row.integer(4)};
+                   });
   };
   match();
   if (!words_.empty()) return;
