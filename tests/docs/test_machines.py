@@ -36,7 +36,7 @@ def folder(tmp_path):
 def run(folder: Path, *words: str, **variables: str) -> str:
     variables = environment(folder) | variables
     for _ in range(3):
-        done = subprocess.run(words, cwd=folder, env=variables, capture_output=True, text=True, check=False, timeout=600)
+        done = subprocess.run(words, cwd=folder, env=variables, capture_output=True, text=True, timeout=600)
         if "Text file busy" not in done.stderr:  # a child of another thread still has the new script open
             break
     assert done.returncode == 0, done.stderr[-2000:]
