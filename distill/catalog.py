@@ -37,6 +37,7 @@ from msdc.distill.recipe import (
     Strict,
     StudentShape,
     corpus_label,
+    is_table,
     parse,
 )
 from msdc.errors import InputError, did_you_mean
@@ -47,7 +48,7 @@ EMBEDDED = PACKAGE / "data"
 NAMED = ("corpora", "stages")  # lists whose entries are addressed by name
 PATHS = ("path", "files", "file", "graded", "report", "cache", "exclude", "vectors")
 MODELS = ("teacher", "assistant", "student", "body", "model")
-OBJECTIVES = ("objective", "name")  # keys of what may be a function in a file: FILE.py:FUNCTION
+FUNCTIONS = ("objective", "name", "teacher")  # keys of what may be a function in a file: FILE.py:FUNCTION
 NamedEntries = dict[str, list[Any]]  # entries of the lists in NAMED
 
 
@@ -266,9 +267,7 @@ def _change_texts(value: Any, change: Callable[[str, str], str], key: str = "") 
 
 def is_function(text: object, key: str) -> bool:
     """Whether the value of a key names a function in a file, FILE.py:FUNCTION."""
-    return (
-        key in (*OBJECTIVES, "teacher") and isinstance(text, str) and ".py:" in text and not text.startswith(("{", "~"))
-    )
+    return key in FUNCTIONS and isinstance(text, str) and ".py:" in text and not text.startswith(("{", "~"))
 
 
 def set_paths(value: Any, folder: Path) -> Any:
@@ -280,9 +279,9 @@ def set_paths(value: Any, folder: Path) -> Any:
     """
 
     def absolute(text: str, key: str) -> str:
-        relative = key in PATHS and not text.startswith(("{", "~"))
+        is_file = key in PATHS or (key == "teacher" and is_table(text))
+        relative = is_file and not text.startswith(("{", "~"))
         relative = relative or (key in MODELS and text.startswith(("./", "../"))) or is_function(text, key)
-        relative = relative or (key == "teacher" and text.endswith(".parquet") and not text.startswith(("{", "~")))
         return os.path.abspath(folder / text) if text and relative else text
 
     return _change_texts(value, absolute)

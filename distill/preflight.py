@@ -278,13 +278,15 @@ def _check_models(recipe: Recipe, download: bool) -> list[str]:
 
     def layout(model: NamedModel | str) -> Layout | None:
         if is_external(model_name(model)):
-            open_external(model_name(model), None)
             return None
         if (folder := _find_model(model_name(model), download)) is not None:
             return read_layout(folder)
         absent[model_name(model)] = None
         return None
 
+    teachers = (recipe.teacher, *(model for plan in recipe.plans for model in plan.teachers.values()))
+    for name in filter(is_external, dict.fromkeys(map(model_name, teachers))):
+        open_external(name, None)
     teacher, body = layout(recipe.teacher), None
     assistant = recipe.assistant
     is_teacher = assistant.body == TEACHER if isinstance(assistant, Assistant) else assistant == TEACHER

@@ -165,6 +165,7 @@ class Run:
             self.open.callback(torch.set_num_threads, torch.get_num_threads())
             torch.set_num_threads(threads)
         self._tables: dict[tuple[Corpus, ...], list[SourceTable]] = {}
+        self._external: dict[str, CachedTeacher] = {}
         self._warnings: list[str] = []
         self._warned_lines: set[str] = set()
         self._created = False
@@ -383,11 +384,17 @@ class Run:
                 student.load_state_dict(student.state_dict() | embedding)
         return learner
 
+    def _open_external(self, name: str) -> CachedTeacher:
+        """A teacher without a model folder, which is read once for all stages."""
+        if name not in self._external:
+            self._external[name] = open_external(name, self.cache)
+        return self._external[name]
+
     def _require_vectors(self) -> None:
         """Demand, before the first stage, that tables of vectors have all texts of their stages."""
         for plan in self.recipe.plans:
             for name in filter(is_table, map(model_name, plan.teachers.values())):
-                table = open_external(name, None)
+                table = self._open_external(name)
                 assert isinstance(table, TableTeacher)
                 require_vectors(table, self.text(plan), reads_targets(plan))
 
@@ -398,7 +405,7 @@ class Run:
             if name == "assistant":
                 teacher = load_torch_encoder(self._model("assistant"))
             elif is_external(model_name(plan.teachers[name])):
-                loaded[open_external(model_name(plan.teachers[name]), self.cache)] = weight
+                loaded[self._open_external(model_name(plan.teachers[name]))] = weight
                 continue
             else:
                 teacher = load_named(plan.teachers[name])

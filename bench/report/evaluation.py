@@ -356,18 +356,16 @@ def _with_labels(document: Evaluation) -> Evaluation:
 def _verdict(document: Evaluation) -> str:
     """Which model is better, by how much, and whether that is certain; empty without paired tests."""
     sentences = []
-    for result in document.results:
-        test = result.against
-        if test is None or test.p is None or test.difference is None or result.task not in HUNDREDS:
+    for tested in _paired_tests(document):
+        (result, test), difference = tested[:2], tested.test.difference
+        if difference is None or result.task not in HUNDREDS:
             continue
-        better, worse = (result.model, test.model) if test.difference > 0 else (test.model, result.model)
-        tested = _Tested(result, test, test.p)
-        is_certain = test.p < ALPHA and not tested.undecided
-        sign = 1 if test.difference > 0 else -1
+        sign, (better, worse) = (1, (result.model, test.model)) if difference > 0 else (-1, (test.model, result.model))
+        is_certain = tested.p_value < ALPHA and not tested.undecided
         bounds = sorted(sign * bound for bound in test.interval or () if bound is not None)
         interval = f" [{', '.join(fixed(bound, 1) for bound in bounds)}]" if bounds else ""
         certainty = "certain at 95 %" if is_certain else "not certain"
-        points = f"{fixed(abs(test.difference), 1)}{interval} points"
+        points = f"{fixed(abs(difference), 1)}{interval} points"
         sentences.append(f"{better} is ahead of {worse} by {points} on {result.name} ({certainty}).")
     remainder = f" {len(sentences) - MAX_WORDS} more differences are below." if len(sentences) > MAX_WORDS else ""
     return " ".join(sentences[:MAX_WORDS]) + remainder
@@ -445,13 +443,17 @@ class _Tested(NamedTuple):
         return self.test.interval is not None and (self.p_value < ALPHA) == has_zero
 
 
-def _differences(document: Evaluation) -> Table | None:
-    """Paired tests, one row each; where p and the interval disagree, the row is marked as undecided."""
-    rows = [
+def _paired_tests(document: Evaluation) -> list[_Tested]:
+    return [
         _Tested(result, result.against, result.against.p)
         for result in document.results
         if result.against is not None and result.against.p is not None
     ]
+
+
+def _differences(document: Evaluation) -> Table | None:
+    """Paired tests, one row each; where p and the interval disagree, the row is marked as undecided."""
+    rows = _paired_tests(document)
     fields: list[Field[_Tested]] = [
         text_field("set", lambda row: row.score.name),
         text_field("model", lambda row: row.score.model),

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from msdc.distill.data.text import StageText
-from msdc.distill.objectives.own import FILE, located, read_function
-from msdc.distill.recipe import external_file, is_table
+from msdc.distill.objectives.own import located, read_function, source_of
+from msdc.distill.recipe import FUNCTION, external_file, is_table
 from msdc.distill.teacher.cached import CachedTeacher
 from msdc.distill.teacher.store import VectorStore
 from msdc.errors import InputError, MsdcError, first_line
 from msdc.extras import require
-from msdc.files import regular_size, sha256_file
+from msdc.files import regular_size
 from msdc.text.tokenizer import clean, text_key
 
 VECTOR, TEXT, HASH = "vector", "text", "hash"  # columns
@@ -52,15 +52,13 @@ class FunctionTeacher(_ExternalTeacher):
     """
 
     def __init__(self, name: str, cache: Path | None) -> None:
-        self._path = external_file(name)
-        regular_size(self._path)
-        content = sha256_file(self._path)
-        function_name = name.rpartition(FILE)[2]
+        self._path, function_name = external_file(name), name.rpartition(FUNCTION)[2]
         self._function: Callable[[list[str]], Any] = read_function(self._path, function_name)
-        self.name = f"{self._path.name}:{function_name}"
-        width = self._compute(["A sentence."], False).shape[1]
-        store = None if cache is None else VectorStore(cache / f"{content[:32]}-{function_name}", width)
-        super().__init__(self.name, width, store)
+        _, content = source_of(name, self._function)
+        super().__init__(f"{self._path.name}:{function_name}", 0, None)
+        self.width = self.row_width = self._compute(["A sentence."], False).shape[1]
+        if cache is not None:
+            self.store = VectorStore(cache / f"{content[:32]}-{function_name}", self.width)
 
     def _compute(self, texts: Sequence[str], progress: bool) -> np.ndarray:
         if not texts:
@@ -69,7 +67,7 @@ class FunctionTeacher(_ExternalTeacher):
             vectors_ND = np.asarray(self._function(list(texts)), dtype=np.float32)
         except Exception as error:
             raise located(error, self._path) from error
-        width = getattr(self, "width", vectors_ND.shape[-1] if vectors_ND.ndim else 0)
+        width = self.width or (vectors_ND.shape[-1] if vectors_ND.ndim else 0)  # 0 before the first call
         if vectors_ND.shape != (len(texts), width) or not width:
             raise InputError(f"{self.name}: {len(texts)} texts gave an array {vectors_ND.shape}, expected [N, D]")
         return vectors_ND
@@ -86,11 +84,11 @@ class TableTeacher(_ExternalTeacher):
         require("pyarrow", "a teacher's table of vectors")
         regular_size(path)
         keys, self._vectors_ND = _read_table(path)
-        self._keys, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-        differing = np.flatnonzero((self._vectors_ND[first][inverse] != self._vectors_ND).any(1))
+        self._keys, positions, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        differing = np.flatnonzero((self._vectors_ND[positions][inverse] != self._vectors_ND).any(1))
         if len(differing):
             raise InputError(f"{path}: row {differing[0] + 1} has another vector for the text of an earlier row")
-        self._vectors_ND = self._vectors_ND[first]
+        self._vectors_ND = self._vectors_ND[positions]
         super().__init__(path.name, self._vectors_ND.shape[1], None)
 
     def stored(self, keys: np.ndarray) -> np.ndarray:
@@ -116,17 +114,17 @@ def require_vectors(teacher: TableTeacher, text: StageText, targets: bool) -> No
     Raises:
         InputError: how many are missing, with an example.
     """
-    asked, missing, example = 0, 0, ""
+    required, missing, example = 0, 0, ""
     for table, rows in zip(text.tables, text.training_rows, strict=True):
         every_row = np.unique(np.concatenate([rows, table.heldout(text.heldout.share, table.rows)])).astype(np.int64)
         keys_RS = table.keys[every_row][:, : None if targets else 1]
         absent_RS = ~teacher.has(keys_RS)
-        asked, missing = asked + keys_RS.size, missing + int(absent_RS.sum())
+        required, missing = required + keys_RS.size, missing + int(absent_RS.sum())
         if absent_RS.any() and not example:
             row, side = np.argwhere(absent_RS)[0]
             example = f"{table.source.name}: {table.texts(every_row[[row]], int(side))[0][:60]!r}"
     if missing:
-        raise InputError(f"{teacher.name} has no vector for {missing:,} of {asked:,} texts, such as {example}")
+        raise InputError(f"{teacher.name} has no vector for {missing:,} of {required:,} texts, such as {example}")
 
 
 def _read_table(path: Path) -> tuple[np.ndarray, np.ndarray]:

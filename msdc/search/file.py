@@ -14,7 +14,7 @@ from msdc.errors import InputError, MsdcError, ReplacedIndex, first_line
 from msdc.files import atomic_path, refuse_existing, refuse_pointer
 from msdc.search.blocks import check_passages
 from msdc.search.documents import Document
-from msdc.search.ranking import Connection, sql
+from msdc.search.ranking import Connection, sql, value_of
 from msdc.search.verified import State, forget, index_state, is_verified, remember, remember_own
 
 SUFFIXES = (".sqlite", ".db")
@@ -132,7 +132,7 @@ class IndexFile:
 
     def _value(self, name: str, *arguments: object) -> Any:
         """The first value of a statement's first row; None without one."""
-        return (self._db.execute(sql(name), arguments).fetchone() or (None,))[0]
+        return value_of(self._db, name, *arguments)
 
     def check(self) -> None:
         """Compare the whole file with its checksums.

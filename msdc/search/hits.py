@@ -7,14 +7,14 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import Any, Self
+from typing import Self
 
 from msdc.errors import InputError
 from msdc.search.blocks import passage_crc
 from msdc.search.documents import Boosts, Hit, boost_conditions, conditions, group_column, order_columns
 from msdc.search.file import read_document
 from msdc.search.matches import find_terms, merged, passage_to_show
-from msdc.search.ranking import CANDIDATES, Mode, Plan, Ranked, WordMatch, match_words, rank, sql
+from msdc.search.ranking import CANDIDATES, Mode, Plan, Ranked, WordMatch, match_words, rank, sql, value_of
 from msdc.search.vectors import PassageVectors
 from msdc.text.passages import passages as split_passages
 
@@ -86,12 +86,9 @@ class Ranking:
         inside = None if self._allowed is None else json.dumps(self._allowed)
         hits = []
         for scores in self._page():
-            count = self._value("equal", scores.document, inside) if request.distinct else 1
+            count = value_of(self._db, "equal", scores.document, inside) if request.distinct else 1
             hits.append(self._hit(scores, count))
         return hits
-
-    def _value(self, name: str, *arguments: object) -> Any:
-        return (self._db.execute(sql(name), arguments).fetchone() or (None,))[0]
 
     # --- filters ------------------------------------------------------------------------------------------------------
 
@@ -158,28 +155,28 @@ class Ranking:
 
     def _distinct(self, ranked: Iterable[Ranked]) -> Iterator[Ranked]:
         """Of documents with the same words the first, none of those with the words of the source."""
-        forms = set[int]() if self._source is None else {self._value("form", self._source)}
+        forms = set[int]() if self._source is None else {value_of(self._db, "form", self._source)}
         for scores in ranked:
-            form = self._value("form", scores.document)
+            form = value_of(self._db, "form", scores.document)
             if form not in forms:
                 forms.add(form)
                 yield scores
 
     def _grouped(self, ranked: Iterable[Ranked], column: str) -> tuple[list[Ranked], bool]:
         """The documents of the page's groups, and whether there are as many groups. One without a value is a group."""
-        first, last, most = self._request.offset, self._request.offset + self._request.top, self._request.group_size
+        start, stop, most = self._request.offset, self._request.offset + self._request.top, self._request.group_size
         numbers, sizes = dict[str | int, int](), [0] * self._request.top
         page = []
         self._db.execute(sql("cells"))
         for scores in ranked:
-            key = self._value("group", scores.document, column)
+            key = value_of(self._db, "group", scores.document, column)
             number = numbers.setdefault(scores.document if key is None else key, len(numbers))
-            if first <= number < last and sizes[number - first] < most:
-                sizes[number - first] += 1
+            if start <= number < stop and sizes[number - start] < most:
+                sizes[number - start] += 1
                 page.append(scores)
-            if number >= last and (most == 1 or min(sizes) == most):
+            if number >= stop and (most == 1 or min(sizes) == most):
                 break
-        return page, len(numbers) >= last
+        return page, len(numbers) >= stop
 
     # --- a hit --------------------------------------------------------------------------------------------------------
 

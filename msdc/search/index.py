@@ -43,7 +43,7 @@ from msdc.search.file import IndexFile, is_index, read_document, require_index, 
 from msdc.search.folder import folder_documents
 from msdc.search.hits import Ranking, SearchRequest
 from msdc.search.passages import IndexFacts, PassageEncoder, StoredPassages, model_facts
-from msdc.search.ranking import BLOCK, Mode, add_document, form_of, read_plan, run_all, sql
+from msdc.search.ranking import BLOCK, Mode, add_document, form_of, read_plan, run_all, sql, value_of
 from msdc.search.rebuild import rebuild_passages
 from msdc.search.vectors import PassageVectors
 from msdc.search.words import Syntax, index_words, parse_query
@@ -93,8 +93,8 @@ class Index(IndexFile):
     def relevant_cosine(self) -> float | None:
         """The least cosine of an entry worth showing, for `threshold`; None in an empty index."""
         with self._transaction("DEFERRED") as db:
-            row = None if self._empty() else db.execute(sql("relevant")).fetchone()
-            return None if row is None or row[0] is None else float(row[0])
+            least = None if self._empty() else value_of(db, "relevant")
+            return None if least is None else float(least)
 
     @property
     def unread(self) -> int:

@@ -70,6 +70,11 @@ def sql(name: str) -> str:
 BLOCK, CANDIDATES = map(int, re.findall(r"\d+", sql("constants")))
 
 
+def value_of(db: sqlite3.Connection, name: str, *arguments: object) -> Any:
+    """The value that a statement gives first, or None."""
+    return (db.execute(sql(name), arguments).fetchone() or (None,))[0]
+
+
 def run_all(db: sqlite3.Connection, name: str) -> None:
     """Run the statements of search.sql that have one name."""
     for statement in sql(name).split(";\n"):
@@ -139,7 +144,7 @@ def match_words(
     rows = db.execute(sql("words"), (plan.plan, *arguments)).fetchall()
     if not rows:
         db.execute(sql("vocabulary"))
-        similar = (db.execute(sql("similar"), (plan.plan, has_vector, arguments[0])).fetchone() or (None,))[0]
+        similar = value_of(db, "similar", plan.plan, has_vector, arguments[0])
         if similar is not None:
             plan = read_plan(db, similar)
             rows = db.execute(sql("words"), (similar, *arguments)).fetchall()

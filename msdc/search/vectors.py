@@ -120,12 +120,12 @@ class PassageVectors:
 
     def _find_documents(self, start: int, stop: int) -> None:
         """Find where documents start, of which rows of `start:stop` have changed."""
-        first = max(start - 1, 0)
-        near_N = self._passages_N[first : stop + 1]
+        before = max(start - 1, 0)
+        near_N = self._passages_N[before : stop + 1]
         steps_N = np.diff(near_N["document"])
         if (steps_N < 0).any() or (np.diff(near_N["passage"]) < 0).any():
             raise ValueError("passages in another order")
-        starts = first + 1 + np.flatnonzero(steps_N)
+        starts = before + 1 + np.flatnonzero(steps_N)
         if not start and len(near_N):
             starts = np.concatenate([[0], starts])
         low, high, end = np.searchsorted(self._starts_M, [start, stop + 1, len(self._passages_N)])
@@ -176,7 +176,7 @@ class PassageVectors:
         floats_RD = np.empty((min(ROWS, len(scales)), len(self._query_D)), np.float32)
         for start in range(0, len(cosines), ROWS):
             part = slice(start, start + ROWS)
-            codes_RD = self._codes_ND[part if isinstance(rows, slice) else rows[part]]
+            codes_RD = self._codes_ND[rows][part] if isinstance(rows, slice) else self._codes_ND[rows[part]]
             part_RD = floats_RD[: len(codes_RD)]
             part_RD[...] = codes_RD
             np.dot(part_RD, self._query_D, out=cosines[part])
@@ -227,7 +227,7 @@ class PassageVectors:
         """The cosines of a document's passages that have a vector, by row."""
         part = self._part(document)
         rows_N = self._passages_N["passage"][part]
-        return dict(zip(rows_N.tolist(), self._cosines(np.arange(part.start, part.stop)).tolist(), strict=True))
+        return dict(zip(rows_N.tolist(), self._cosines(part).tolist(), strict=True))
 
     def mean_of(self, document: int) -> NDArray[np.float32] | None:
         """The mean of a document's vectors, of length 1; None if it has none."""

@@ -174,6 +174,10 @@ def test_a_teacher_that_gives_no_vectors_is_an_error_before_the_run(tree, tiny_t
     (tmp_path / "text.parquet").write_text("text")
     with pytest.raises(InputError, match=message):
         check_recipe(parse_recipe(tree | {"teacher": f"{tmp_path}/{name}"}, "x"))
+    (stage,) = tree["stages"]
+    of_a_stage = tree | {"stages": [stage | {"teacher": {"teacher": 1, f"{tmp_path}/{name}": 1}}]}
+    with pytest.raises(InputError, match=message):
+        check_recipe(parse_recipe(of_a_stage, "x"))
 
 
 def test_what_such_a_teacher_cannot_give(tree, table):

@@ -17,7 +17,7 @@ import numpy as np
 import phone_search
 import pytest
 import tiny_models as tiny
-from native_index import NativeCore, NativeIndex, same_hits
+from native_index import NativeIndex, same_hits
 
 import msdc
 from msdc.errors import InputError, MsdcError, OtherModel
@@ -27,16 +27,6 @@ WORDS = [
     *("apple", "river", "stone", "naïve", "北京", "Müller", "E-4711", "getUserAddress", "the", "of", "Wi-Fi", "café"),
     *("한국어", "O'Brien", "v1.2"),
 ]
-
-
-@pytest.fixture(scope="module")
-def core():
-    return NativeCore(native_index.library("system"))
-
-
-@pytest.fixture(scope="module")
-def model():
-    return msdc.load_encoder(tiny.student_folder(3))
 
 
 @pytest.fixture

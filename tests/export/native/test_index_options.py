@@ -7,29 +7,16 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-import native_index
 import numpy as np
 import pytest
-import tiny_models as tiny
-from native_index import NativeCore, NativeIndex, same_hits
+from native_index import NativeIndex, same_hits
 
-import msdc
 from msdc.errors import InputError
 from msdc.search.documents import Hit, as_document
 from msdc.search.index import Index
 
 WORDS = ("apple", "river", "stone", "naïve", "北京", "car", "light")
 Ask = Callable[..., list[Hit]]
-
-
-@pytest.fixture(scope="module")
-def core():
-    return NativeCore(native_index.library("system"))
-
-
-@pytest.fixture(scope="module")
-def model():
-    return msdc.load_encoder(tiny.student_folder(3))
 
 
 @pytest.fixture
