@@ -3,6 +3,7 @@
 * `load_encoder(name)`: an `Encoder` with its weights: a shipped name, a folder, a hub id.
 * `load_bundle(folder)`: a `Bundle`, an exported model with its tokenizer.
 * `open_index(file_or_texts)`: an `Index` for search by words and by meaning.
+* `near_pairs(vectors, cosine)`: the pairs of texts that are nearly the same.
 * `markup_document(source, kind)`: the text, title and fields of Markdown, HTML or Org, for an index.
 
 All have `encode(texts)`, float32 [N, D], or use one. They are imported on first use, so that `import msdc` is fast and
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from msdc.export.bundle import load_bundle as load_bundle
     from msdc.loading import load_encoder as load_encoder
     from msdc.loading import open_index as open_index
+    from msdc.scores import near_pairs as near_pairs
     from msdc.search.index import Index as Index
     from msdc.text.markup import markup_document as markup_document
 
@@ -41,6 +43,7 @@ _MODULES = {
     "load_bundle": "msdc.export.bundle",
     "load_encoder": "msdc.loading",
     "markup_document": "msdc.text.markup",
+    "near_pairs": "msdc.scores",
     "open_index": "msdc.loading",
 }
 # Before anything can import onnxruntime.

@@ -1,6 +1,6 @@
 """Scores shared by training, size planning and benchmarks.
 
-Shapes: N pairs or points, D sentence width, K costs of a point.
+Shapes: N pairs or points, D sentence width, K costs of a point, P pairs of rows.
 """
 
 from __future__ import annotations
@@ -45,6 +45,46 @@ def cosine_spread(vectors_ND: np.ndarray) -> tuple[float, float]:
     unit_ND = unit_rows(vectors_ND).astype(np.float64)
     cosines = (unit_ND @ unit_ND.T)[np.triu_indices(len(unit_ND), 1)]
     return round(float(cosines.mean()), 6), round(float(cosines.std()), 6)
+
+
+def near_pairs(vectors_ND: np.ndarray, cosine: float, block: int = 2048) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs of rows whose cosine is at least `cosine`: duplicates, paraphrases, translations.
+
+    Exact; memory for vectors, pairs and `block` x `block` cosines, time for N x N / 2 dot products.
+
+    Args:
+        vectors_ND: floats of any length; a zero row has cosine 0 with everything.
+        cosine: above -1, at most 1.
+        block: rows that are compared at once.
+
+    Returns:
+        Row numbers int64 [P, 2], the smaller one first, and cosines float32 [P]; the most similar pair first.
+
+    Raises:
+        InputError: no [N, D] floats, or `cosine` out of range.
+        MsdcError: a vector has NaN or infinity.
+    """
+    vectors_ND = np.asarray(vectors_ND)
+    if vectors_ND.ndim != 2 or vectors_ND.dtype.kind != "f":
+        raise InputError(f"expected floats [N, D], got {vectors_ND.dtype} {list(vectors_ND.shape)}")
+    if not -1 < cosine <= 1:
+        raise InputError(f"a cosine is above -1 and at most 1, got {cosine}")
+    if block < 1:
+        raise InputError(f"a block has at least 1 row, got {block}")
+    unit_ND = unit_rows(require_finite(vectors_ND, "vectors"))
+    pairs, cosines = [np.zeros((0, 2), np.int64)], [np.zeros(0, np.float32)]
+    for start in range(0, len(unit_ND), block):
+        for other in range(start, len(unit_ND), block):
+            cosine_MM = unit_ND[start : start + block] @ unit_ND[other : other + block].T
+            # Of equal rows float32 may give a little less than 1.
+            rows, columns = np.nonzero(cosine_MM >= np.float32(cosine) - 1e-6)
+            upper = rows + start < columns + other
+            rows, columns = rows[upper], columns[upper]
+            pairs.append(np.stack([rows + start, columns + other], axis=1))
+            cosines.append(cosine_MM[rows, columns])
+    pairs_P2, cosines_P = np.concatenate(pairs), np.concatenate(cosines)
+    order_P = np.lexsort((pairs_P2[:, 1], pairs_P2[:, 0], -cosines_P))
+    return pairs_P2[order_P], cosines_P[order_P]
 
 
 def ranks(values_RN: np.ndarray) -> np.ndarray:

@@ -23,7 +23,7 @@ LIMITS = {
     "CONTRIBUTING.md": 900,
     "CHANGELOG.md": 2_500,
     "docs/guides/": 15_200,
-    "docs/reference/": 7_100,
+    "docs/reference/": 7_150,
     "docs/results/": 12_500,
     "docs/decisions.md": 1_600,
     "docs/architecture.md": 2_700,
