@@ -15,8 +15,8 @@ import pytest
 from msdc.bench.devices.web.browser import engine_of, opened
 from msdc.errors import MsdcError
 
-TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript", ".mjs": "text/javascript", ".json":
-         "application/json", ".wasm": "application/wasm"}  # fmt: skip
+TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/javascript", ".mjs": "text/javascript",
+         ".json": "application/json", ".wasm": "application/wasm"}  # fmt: skip
 ANSWER_S = 900  # only a page that hangs waits for so long; a busy machine may need minutes
 
 

@@ -202,6 +202,26 @@ def test_scripts_from_another_origin(chromium, bundles, tmp_path):
         assert not any("assets" in path for path in opened.asked)
 
 
+def test_the_guides_own_code(chromium, bundles, tmp_path):
+    """Its installation, its JavaScript with an index that lasts, and its line for Vite."""
+    (install,) = re.findall(r"^`npm (install --install-links) msdc-mini-web/web` adds", GUIDE, re.MULTILINE)
+    run("npm", *install.split(), "--offline", bundles[True] / "web", cwd=tmp_path)
+    for package in tools("vite").glob("[!.]*"):
+        (tmp_path / "node_modules" / package.name).symlink_to(package)
+    name = json.loads((bundles[True] / "web/package.json").read_text())["name"]
+    code = "".join(re.findall(r"^```js\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)[:2])
+    code = code.replace("/msdc-mini-web/web/msdc.js", name).replace("/msdc-mini-web/web/search.js", f"{name}/search.js")
+    code += "globalThis.answer = { id: best.id, storage: index.storage, hits: hits.length };"
+    (tmp_path / "app.js").write_text(code)
+    (tmp_path / "index.html").write_text(PAGE % "app.js")
+    done = build(tmp_path, "vite", name)
+    assert done.returncode == 0, done.stdout + done.stderr
+    files = {path.name: path for path in (tmp_path / "dist").iterdir()}
+    with site(**files, **{"msdc-mini-web": bundles[True]}) as opened:
+        answer = answer_of(chromium, opened.url("index.html"))
+        assert answer == {"id": "n1", "storage": "file", "hits": 2}
+
+
 @contextlib.contextmanager
 def vite_server(app: Path) -> Iterator[str]:
     """The address of Vite's server for development."""

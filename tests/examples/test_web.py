@@ -1,0 +1,177 @@
+"""The notes app of examples/web, built with its own commands and used in Chromium."""
+
+import contextlib
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import devtools
+import pytest
+from browser import chromium_or_skip
+from places import ROOT
+from web_pages import Reply, Site, site
+
+from msdc.errors import MsdcError
+from msdc.export import export
+from msdc.export.mobile.web import npm
+
+EXAMPLE = ROOT / "examples/web"
+NOTES = [
+    "The car is on level 2 of the parking garage",
+    "La reunión del lunes empieza a las nueve",
+    "Apfelkuchen: fünfzig Minuten backen",
+    "Le chat doit aller chez le vétérinaire mardi",
+]
+UNREACHED = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENOTCACHED")
+TEXTS = "[...document.querySelectorAll('li p')].map((line) => line.textContent)"
+
+
+def npm_run(app: Path, *words: str) -> None:
+    """Run npm in the app; skips the test where there is no npm, or no registry."""
+    if shutil.which("npm") is None:
+        pytest.skip("npm not found: apt-get install npm")
+    done = subprocess.run(["npm", *words], cwd=app, capture_output=True, text=True, check=False)
+    output = done.stdout + done.stderr
+    if any(code in output for code in UNREACHED):
+        pytest.skip(f"npm {words[0]}: the registry is not reached")
+    assert done.returncode == 0, output
+
+
+def build(app: Path, model: str) -> Path:
+    """The app's `dist` with a shipped model."""
+    export(model, target="web", output=app / "public/model", with_runtime=True, force=True)
+    npm_run(app, "ci", "--no-audit", "--no-fund")
+    npm_run(app, "run", "build")
+    return app / "dist"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """The app with msdc-mini, built."""
+    try:
+        npm.runtime_folder()
+    except MsdcError as error:
+        pytest.skip(str(error))
+    app = tmp_path_factory.mktemp("app")
+    shutil.copytree(EXAMPLE, app, ignore=shutil.ignore_patterns("node_modules", "model", "dist"), dirs_exist_ok=True)
+    build(app, "msdc-mini")
+    return app
+
+
+@contextlib.contextmanager
+def served(dist: Path) -> Iterator[Site]:
+    with site(app=dist) as opened:
+        html = {"Content-Type": "text/html; charset=utf-8"}
+        opened.reply = lambda name, query, headers: (
+            Reply(200, (opened.folders["app"] / "index.html").read_bytes(), html) if name == "app/" else None
+        )
+        yield opened
+
+
+@pytest.fixture
+def chromium() -> Iterator[devtools.Browser]:
+    with chromium_or_skip() as opened:
+        yield opened
+
+
+class App:
+    """A tab with the app, used as a person would."""
+
+    def __init__(self, browser: devtools.Browser, url: str) -> None:
+        self.page = browser.open(url)
+        self.wait("document.querySelector('[type=search]')")
+
+    def wait(self, script: str) -> None:
+        self.page.wait(f"!!({script})", 120)
+
+    def write(self, field: str, text: str) -> None:
+        """Type into a field, in place of what it has."""
+        self.page.run(f"(() => {{ const field = document.querySelector({json.dumps(field)}); field.focus(); "
+                      "field.select(); })()")  # fmt: skip
+        if text:
+            self.page.call("Input.insertText", text=text)
+        else:
+            self.page.run("document.execCommand('delete')")
+
+    def press(self, label: str, number: int = 0) -> None:
+        self.page.run(f"[...document.querySelectorAll('button')].filter((button) => "
+                      f"button.textContent === {json.dumps(label)})[{number}].click()")  # fmt: skip
+
+    def add(self, text: str) -> None:
+        self.write("[aria-label='New note']", text)
+        self.press("Save")
+        self.wait(f"{TEXTS}.includes({json.dumps(text)})")
+
+    def first_is(self, text: str) -> None:
+        self.wait(f"{TEXTS}[0] === {json.dumps(text)}")
+
+    def reload(self) -> None:
+        self.page.call("Page.reload")
+        self.page.run("new Promise((resolve) => setTimeout(resolve, 100))")
+        self.wait("document.querySelector('[type=search]')")
+
+
+def test_notes(folder, chromium):
+    with served(folder / "dist") as opened:
+        app = App(chromium, opened.url("app/"))
+        app.wait("document.querySelector('[role=status]').textContent === 'No notes yet'")
+        for note in NOTES:
+            app.add(note)
+        assert app.page.run(TEXTS) == NOTES[::-1]
+        # As one types, and in another language than the note.
+        app.write("[type=search]", "Wo habe ich das Auto geparkt?")
+        app.first_is(NOTES[0])
+        app.write("[type=search]", "chat vét")
+        app.first_is(NOTES[3])
+        assert app.page.run("[...document.querySelectorAll('mark')].map((mark) => mark.textContent)") == [
+            "chat", "vétérinaire"]  # fmt: skip
+        app.write("[type=search]", "lattice quantum chromodynamics")
+        app.wait("document.querySelector('[role=status]')?.textContent === 'Nothing relevant'")
+        app.write("[type=search]", "")
+        app.first_is(NOTES[3])
+        app.press("Edit", 2)
+        changed = NOTES[1].replace("nueve", "diez")
+        app.write("[aria-label=Note]", changed)
+        app.press("Save", 1)
+        app.wait(f"{TEXTS}.includes({json.dumps(changed)}) && !{TEXTS}.includes({json.dumps(NOTES[1])})")
+        app.page.run("navigator.serviceWorker.ready.then(() => true)")
+        app.reload()
+        app.write("[type=search]", "When does the meeting start?")
+        app.first_is(changed)
+    # The server has ended.
+    app.reload()
+    app.write("[type=search]", "Wo habe ich das Auto geparkt?")
+    app.first_is(NOTES[0])
+    app.press("Delete")
+    app.wait(f"!{TEXTS}.includes({json.dumps(NOTES[0])})")
+    app.reload()
+    app.wait(f"{TEXTS}.length === 3")
+    assert app.page.run("document.querySelector('[role=alert]')") is None
+    assert app.page.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert app.page.run("document.querySelector('[type=search]').offsetWidth") > 300  # styled
+
+
+def test_a_build_with_another_model(folder, chromium, tmp_path):
+    """Notes are encoded again, once the former build's tabs are closed."""
+    other = shutil.copytree(folder, tmp_path / "other", symlinks=True)
+    with served(folder / "dist") as opened:
+        app = App(chromium, opened.url("app/"))
+        for note in NOTES:
+            app.add(note)
+        app.page.run("navigator.serviceWorker.ready.then(() => true)")
+        opened.folders["app"] = build(other, "msdc-nano")
+        app.reload()
+        app.page.wait("navigator.serviceWorker.ready.then((registration) => !!registration.waiting)")
+        app.write("[type=search]", "Wo habe ich das Auto geparkt?")
+        app.first_is(NOTES[0])
+        app.page.call("Page.close")
+        app = App(chromium, opened.url("app/"))
+        app.write("[type=search]", "Apfelkuchen")
+        app.first_is(NOTES[2])
+        assert opened.asked.count("app/model/model.onnx.data") == 2
+    app.reload()
+    app.write("[type=search]", "Apfelkuchen")
+    app.first_is(NOTES[2])
+    assert app.page.run("document.querySelector('[role=alert]')") is None
