@@ -33,10 +33,13 @@ from msdc.bench.accuracy.search import (
 from msdc.bench.accuracy.statistics import Items, interval
 from msdc.bench.accuracy.vectors import CachedEncoder
 from msdc.commands.models import shipped_models
+from msdc.encoders.joined import JOIN
+from msdc.loading import open_model
 from msdc.search.ranking import Mode
 from msdc.search.words import index_words
 
 COLLECTIONS = Path(__file__).parent / "collections"
+JOINED = f"msdc-mini{JOIN}msdc-search"  # for notes and paragraphs in one index
 MODES: tuple[Mode, ...] = ("vectors", "words", "both")
 LANGUAGES = ("en", "de", "es", "tr", "ar")
 POOLS = ("the nine that chose the ranking", "the three that chose nothing")
@@ -49,7 +52,7 @@ def across(options: argparse.Namespace) -> str:
         language: read_collection(options.data / "retrieval" / f"xquad-{language}").content for language in LANGUAGES
     }
     first = collections[LANGUAGES[0]]
-    stores = {name: CachedEncoder(msdc.load_encoder(name)) for name in options.models}
+    stores = {name: CachedEncoder(open_model(name)) for name in options.models}
     cells: dict[tuple[str, str, str], list[str]] = {}
     widest = 0.0
     for asking, asked in collections.items():
@@ -106,7 +109,7 @@ def small(options: argparse.Namespace) -> str:
     """First hits of everyday questions in small collections, those that chose the ranking and the others apart."""
     rows, pools = [], []
     for model in options.models:
-        store = CachedEncoder(msdc.load_encoder(model))
+        store = CachedEncoder(open_model(model))
         ranks_by_pool: dict[str, list[dict[Mode, dict[str, np.ndarray]]]] = {title: [] for title in POOLS}
         for file in sorted(COLLECTIONS.glob("*.json")):
             collection = json.loads(file.read_text(encoding="utf-8"))
@@ -173,7 +176,7 @@ def exact(options: argparse.Namespace) -> str:
     """First hits of codes, dates, titles and first letters of words."""
     rows = []
     for model in options.models:
-        store = CachedEncoder(msdc.load_encoder(model))
+        store = CachedEncoder(open_model(model))
         for name, (documents, asked) in exact_sets().items():
             ranks = _ranks(_scores(store, documents, [query for query, _ in asked]), [answer for _, answer in asked])
             rows.append([name, model, str(len(documents)), str(len(asked)), *_cells(ranks)])
@@ -190,7 +193,7 @@ def relevant(options: argparse.Namespace) -> str:
     files = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(COLLECTIONS.glob("*.json"))]
     rows, folder = [], tempfile.TemporaryDirectory()
     for model in options.models:
-        encoder = msdc.load_encoder(model)
+        encoder = open_model(model)
         above, right_hits, silent, questions = 0, 0, 0, 0
         for file in files:
             index = msdc.open_index(Path(folder.name) / f"{model}-{file['name']}.sqlite", encoder)
@@ -230,15 +233,16 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], str]] = {
 def main() -> None:
     parser = options_for(__doc__, "search")
     parser.add_argument("--data", type=Path, help="folder with retrieval/")
-    parser.add_argument("--models", nargs="+", default=[model.name for model in shipped_models()])
+    parser.add_argument("--models", nargs="+", default=[*(model.name for model in shipped_models()), JOINED])
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=[*SECTIONS])
     options = parser.parse_args()
+    parts = dict.fromkeys(part for name in options.models for part in name.split(JOIN))
     body = """As `msdc search` ranks, by the same statements. Words: SQLite's FTS5 (BM25) x coverage of the query,
 + 4 where every word matches. Vectors: cosine of the best passage. Both: the sum, with 1.84
 for each standard deviation of the model's cosines above their mean.
 
 """ + "\n\n".join(SECTIONS[name](options) for name in options.sections)
-    write_page(options.write, "Search by words and by meaning", "; ".join(map(model_version, options.models)), body,
+    write_page(options.write, "Search by words and by meaning", "; ".join(map(model_version, parts)), body,
                "numpy onnxruntime torch")  # fmt: skip
 
 

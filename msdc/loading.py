@@ -13,6 +13,7 @@ from msdc.arguments import checked
 from msdc.compress.loading import model_source
 from msdc.encoders.encoder import Encoder, Precision, SentenceEncoder, configured
 from msdc.encoders.folder import DEFAULT_MODEL, OWN_TYPE, SHIPPED, is_bundle
+from msdc.encoders.joined import JOIN, JoinedEncoder
 from msdc.encoders.loading import HeadName, PoolingName
 from msdc.errors import InputError
 from msdc.extras import named_extras
@@ -85,9 +86,14 @@ def open_model(
     truncate_dim: int | None = None,
     precision: Precision | None = None,
 ) -> SentenceEncoder:
-    """A bundle if `name` is one (`is_bundle`), else `load_encoder(name)`, with these defaults of `encode`."""
+    """A bundle if `name` is one (`is_bundle`), else `load_encoder(name)`, with these defaults of `encode`.
+
+    `A+B` is both joined (`JoinedEncoder`), where no folder has that name.
+    """
     model: SentenceEncoder
-    if is_bundle(name):
+    if JOIN in name and not Path(name).exists():
+        model = JoinedEncoder([open_model(part, runtime, precision=precision) for part in name.split(JOIN)])
+    elif is_bundle(name):
         if precision is not None:
             raise InputError(f"{name}: a bundle, whose program has a precision of its own; omit `precision`")
         from msdc.export.bundle import load_bundle

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypedDict, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -101,6 +101,14 @@ def unrelated_cosines(
     reader = Reader(tokenizer, max_length)
     sentences = next((texts for texts in unrelated_sentences() if not reader.unread(texts).any()), None)
     return None if sentences is None else cosine_spread(encode(sentences))
+
+
+class Batching(NamedTuple):
+    """How texts are batched: at most so many texts and tokens, with a progress bar or without."""
+
+    texts: int
+    tokens: int
+    progress: bool
 
 
 class SentenceEncoder:
@@ -295,14 +303,19 @@ class SentenceEncoder:
         listed = _listed(chosen)
         first = self.defaults.prompt(prompt, prompt_name)
         width = self.defaults.width(self.full_width, truncate_dim)
-        rows = self.tokenize(with_prompt(first, listed))
-        # Tokens of the prompt that are not pooled.
-        skip = 0 if self.defaults.include_prompt else prompt_tokens(self.tokenizer, first, self.max_length)
-        batches = pack_by_length([len(row) for row in rows], batch_tokens, batch_size or MOST_TEXTS)
-        shown = track(batches, f"encode with {self.name}", enabled=bool(show_progress_bar), requested=True)
-        vectors_ND = require_finite(self._vectors(rows, skip, shown, precision or "float32"), self.name)[:, :width]
+        batching = Batching(batch_size or MOST_TEXTS, batch_tokens, bool(show_progress_bar))
+        vectors_ND = self._encode(listed, first, batching, precision or "float32")[:, :width]
         vectors_ND = unit_rows(vectors_ND) if normalize_embeddings else np.ascontiguousarray(vectors_ND)
         return vectors_ND[0] if isinstance(chosen, str) else vectors_ND
+
+    def _encode(self, texts: list[str], prompt: str, batching: Batching, precision: str) -> NDArray[np.float32]:
+        """Finite vectors [N, D] at full width of `texts` after `prompt`."""
+        rows = self.tokenize(with_prompt(prompt, texts))
+        # Tokens of the prompt that are not pooled.
+        skip = 0 if self.defaults.include_prompt else prompt_tokens(self.tokenizer, prompt, self.max_length)
+        batches = pack_by_length([len(row) for row in rows], batching.tokens, batching.texts)
+        shown = track(batches, f"encode with {self.name}", enabled=batching.progress, requested=True)
+        return require_finite(self._vectors(rows, skip, shown, precision), self.name)
 
     def count_truncated(
         self, texts: Sequence[str] | str, prompt_name: str | None = None, prompt: str | None = None
