@@ -24,8 +24,8 @@ def test_the_cosine_is_the_mean_of_the_models(models):
     assert joined.name == "msdc-nano+msdc-mini"
     vectors_ND = joined.encode(TEXTS)
     assert vectors_ND.shape == (len(TEXTS), joined.width) == (len(TEXTS), sum(model.width for model in models))
-    each = [model.similarity(vectors, vectors) for model in models for vectors in [model.encode(TEXTS)]]
-    assert vectors_ND @ vectors_ND.T == pytest.approx(np.mean(each, axis=0), abs=1e-5)
+    cosines_KNN = [model.similarity(vectors, vectors) for model in models for vectors in [model.encode(TEXTS)]]
+    assert vectors_ND @ vectors_ND.T == pytest.approx(np.mean(cosines_KNN, axis=0), abs=1e-5)
     assert (joined.encode(TEXTS[0]) == joined.encode(TEXTS[:1])[0]).all()
 
 
@@ -58,9 +58,7 @@ def test_every_model_reads_a_passage_to_its_end(models):
 def test_an_index_of_joined_models(tmp_path):
     notes, index, name = tmp_path / "notes.txt", tmp_path / "notes.sqlite", "msdc-nano+msdc-mini"
     notes.write_text("\n".join(TEXTS[:2]), encoding="utf-8")
-    shown = call_msdc(
-        ["search", str(notes), "--index", str(index), "--model", name, TEXTS[2]], tmp_path
-    )
+    shown = call_msdc(["search", str(notes), "--index", str(index), "--model", name, TEXTS[2]], tmp_path)
     assert TEXTS[0] in shown
     with msdc.open_index(index, name) as opened:
         opened.add([{"id": "9", "text": "Der Zug hat Verspätung."}])
