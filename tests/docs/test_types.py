@@ -68,7 +68,7 @@ def test_examples_and_docstrings(tmp_path):
         files[-1].write_text(code, encoding="utf-8")
     wrong = tmp_path / "wrong.py"
     wrong.write_text(f"import msdc\nfrom msdc import bench, compress, distill, export\n{WRONG}", encoding="utf-8")
-    command = [sys.executable, "-m", "mypy", "--no-error-summary", *(ROOT / "examples").glob("*.py"), *files, wrong]
+    command = [sys.executable, "-m", "mypy", "--no-error-summary", *(ROOT / "examples").rglob("*.py"), *files, wrong]
     done = subprocess.run([str(word) for word in command], cwd=ROOT, capture_output=True, text=True, timeout=900)
     errors = [line for line in done.stdout.splitlines() if ": error:" in line]
     unexpected = [line for line in errors if "wrong.py" not in line]
