@@ -18,7 +18,7 @@ from msdc.progress import say, warn
 GROUPS = {
     "Common options": "device runtime tasks data output json_file compare gate force",
     "Measurement": "lengths runs warmup threads affinity cooldown_s cool_below sustain_s timeout_s",
-    "Devices": "runner build_runner address tls expect",
+    "Devices": "runner build_runner address",
     "Text": "prompt_name prompt truncate_dim",
 }
 

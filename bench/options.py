@@ -58,8 +58,6 @@ class BenchSettings(Options):
         default=None,
         description="where a link's server listens (127.0.0.1 with adb reverse); None: the default route's address",
     )
-    tls: bool = Field(default=False, description="serve the link with a self-signed certificate (needs cryptography)")
-    expect: int = Field(default=1, ge=1, le=100, description="phones that answer the link")
     progress: bool = Field(default=False, description="show progress")
     # Of sustained load alone: end the timed runs of a length then; 0: after `runs`.
     stop_after_s: float = Field(default=0.0, ge=0, le=3600)

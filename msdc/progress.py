@@ -69,20 +69,6 @@ def track(
             bar.update(task, completed=done, description=state())
 
 
-@contextmanager
-def live_lines() -> Iterator[Callable[[list[str]], None]]:
-    """A function that shows lines below the output and replaces them at each call; does nothing without a terminal."""
-    if not in_terminal():
-        yield lambda lines: None
-        return
-    from rich.console import Console
-    from rich.live import Live
-    from rich.text import Text
-
-    with Live(console=Console(stderr=True), transient=True, auto_refresh=False) as live:
-        yield lambda lines: live.update(Text("\n".join(map(printable, lines))), refresh=True)
-
-
 _quiet = False
 _prints = False
 

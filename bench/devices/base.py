@@ -202,10 +202,8 @@ def run_devices(
     A single device that measured nothing raises its own error. Else a failure is recorded and the others continue;
     whatever a device raises is its failure, since its answers are not under our control.
     """
-    asked = {"address": settings.address is not None, "tls": settings.tls, "expect": settings.expect != 1}
-    named = [name for name, value in asked.items() if value]
-    if named and not any(device.kind == "link" for device in devices):
-        raise InputError(f"`{named[0]}` is for device link, which is not requested")
+    if settings.address is not None and not any(device.kind == "link" for device in devices):
+        raise InputError("`address` is for device link, which is not requested")
     if settings.cool_below is not None and not any(device.kind == "adb" for device in devices):
         raise InputError("`cool_below` is for device adb, which is not requested")
     lock = Lock()

@@ -4,7 +4,6 @@ import contextlib
 import copy
 import http.client
 import json
-import ssl
 import threading
 from pathlib import Path
 from typing import Any
@@ -41,19 +40,12 @@ class Client:
     def __init__(self, link: str) -> None:
         self.parts = urlsplit(link)
 
-    def connect(self) -> http.client.HTTPConnection:
-        """A connection of several requests."""
-        if self.parts.scheme != "https":
-            return http.client.HTTPConnection(self.parts.netloc, timeout=WAIT_S)
-        trusting = ssl._create_unverified_context()
-        return http.client.HTTPSConnection(self.parts.netloc, timeout=WAIT_S, context=trusting)
-
     def ask(
         self, method: str, path: str, body: bytes | None = None, **headers: str
     ) -> tuple[int, bytes, dict[str, str]]:
         """Status, body and headers for a path below the link, or anywhere with a leading slash."""
         full = path if path.startswith("/") else self.parts.path + path
-        with contextlib.closing(self.connect()) as connection:
+        with contextlib.closing(http.client.HTTPConnection(self.parts.netloc, timeout=WAIT_S)) as connection:
             connection.request(method, full, body, headers)
             answer = connection.getresponse()
             return answer.status, answer.read(), dict(answer.getheaders())
@@ -63,10 +55,11 @@ class Client:
         status, body, _ = self.ask("POST", path, value if isinstance(value, bytes) else json.dumps(value).encode())
         return status, json.loads(body) if body else None
 
-    def join(self, name: str = "", seat: str | None = None) -> str:
-        status, reply = self.post("join", {"name": name, "seat": seat})
+    def start(self, name: str = "") -> int:
+        """The number of a page that starts."""
+        status, reply = self.post("start", {"name": name})
         assert status == 200, reply
-        return reply["seat"]
+        return reply["number"]
 
 
 def phone_answer(bundle: Path, settings: BenchSettings, **changes: Any) -> dict[str, Any]:
@@ -92,23 +85,14 @@ def phone_answer(bundle: Path, settings: BenchSettings, **changes: Any) -> dict[
     return answer
 
 
-def link_server(
-    expect: int = 1,
-    silence_s: float = WAIT_S,
-    accept: Accept | None = None,
-    host: str = "127.0.0.1",
-    tls: ssl.SSLContext | None = None,
-    token_s: float = WAIT_S,
-) -> AnswerServer:
-    """A server of two files that takes answers of 100 bytes; without `accept` it refuses all."""
+def link_server(accept: Accept | None = None, host: str = "127.0.0.1", token_s: float = WAIT_S) -> AnswerServer:
+    """A server of two files that takes an answer of 100 bytes; without `accept` it refuses any."""
 
-    def refuse(answer: dict[str, Any], name: str) -> Any:
-        raise MsdcError(f"refused {answer} of {name}")
+    def refuse(answer: dict[str, Any]) -> Any:
+        raise MsdcError(f"refused {answer}")
 
     files = {"index.html": b"<p>", "about.json": b"{}"}
-    return AnswerServer(
-        files, accept or refuse, 100, link=True, expect=expect, host=host, tls=tls, silence_s=silence_s, token_s=token_s
-    )
+    return AnswerServer(files, accept or refuse, 100, host=host, token_s=token_s)
 
 
 class Link:
@@ -132,7 +116,7 @@ class Link:
         owner = self
 
         class Shown(LinkDevice):
-            def show(self, link: str, port: int, settings: BenchSettings, fingerprint: str | None) -> None:
+            def show(self, link: str, port: int, settings: BenchSettings) -> None:
                 owner.link = link
                 owner._shown.set()
 

@@ -23,7 +23,7 @@ from msdc.bench.devices.base import Device
 from msdc.bench.devices.host import host_info, with_cores
 from msdc.bench.devices.state import Watched
 from msdc.bench.devices.web.measurement import MIB, RUNTIME, Measurement
-from msdc.bench.devices.web.server import AnswerServer
+from msdc.bench.devices.web.server import SILENCE_S, AnswerServer
 from msdc.bench.options import BenchSettings
 from msdc.bench.result import DeviceRun
 from msdc.bench.system_programs import find
@@ -194,26 +194,29 @@ def opened(engine: Engine, address: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def wait_for_answer(
-    engine: Engine, browser: subprocess.Popen[bytes], server: AnswerServer, timeout_s: float
+    engine: Engine,
+    browser: subprocess.Popen[bytes],
+    server: AnswerServer,
+    timeout_s: float,
+    silence_s: float = SILENCE_S,
 ) -> float | None:
     """Wait until the page has answered; returns the renderer's last known PSS in MiB."""
-    (page,) = server.seats
     end = time.monotonic() + timeout_s
-    page.heard = time.monotonic()
+    server.page.heard = time.monotonic()
     pss_mib: float | None = None
     while not server.settled.wait(1.0):
         if browser.poll() is not None and not server.settled.is_set():
             raise MsdcError(f"{engine.title} ended with code {browser.returncode} before the page answered")
-        now = time.monotonic()
+        page, now = server.page, time.monotonic()
         if now > end:
             raise MsdcError(f"no result after {timeout_s:g} s; stopped")
         # A browser's start may take longer than its page's beat.
-        if now - page.heard > (server.silence_s if page.phase else max(server.silence_s, START_S)):
+        if now - page.heard > (silence_s if page.phase else max(silence_s, START_S)):
             raise MsdcError("the page fell silent: its tab has crashed, or the machine is too busy")
         if page.phase == "warm":
             pss_mib = renderer_pss_mib(browser.pid, engine.renderer) or pss_mib
-    if page.state == "failed":
-        raise MsdcError(page.line)
+    if server.page.state == "failed":
+        raise MsdcError(server.page.line)
     return pss_mib
 
 
@@ -239,7 +242,7 @@ class BrowserDevice(Device):
         version, files = engine.version(), measurement.files(PAGE)
         with (
             Watched() as watched,
-            AnswerServer(files, lambda raw, _: (measurement.read(raw), {}), measurement.max_answer) as server,
+            AnswerServer(files, lambda raw: (measurement.read(raw), {}), measurement.max_answer) as server,
             opened(engine, server.address) as browser,
         ):
             pss_mib = wait_for_answer(engine, browser, server, measurement.settings.timeout_s)
@@ -247,7 +250,7 @@ class BrowserDevice(Device):
         number = re.match(engine.release, version or "")
         name = f"{host.name}, {engine.title}" + (f" {number.group()}" if number else "")
         return measurement.run(
-            server.answers[0],
+            server.answer,
             host.model_copy(update={"name": name, "kind": self.kind}),
             engine.name,
             version,

@@ -1,25 +1,21 @@
-"""`link[:NAME]`: the browser of any phone that opens a link, which a server on this machine answers."""
+"""`link[:NAME]`: the browser of a phone that opens a link, which a server on this machine answers."""
 
 from __future__ import annotations
 
 import contextlib
-import datetime
-import functools
-import gzip
 import io
 import ipaddress
 import re
 import socket
-import ssl
 import sys
-import tempfile
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
 
-from msdc.bench.devices.base import Device, Incomplete
+from msdc.bench.devices.base import Device
 from msdc.bench.devices.state import States
 from msdc.bench.devices.web.measurement import RUNTIME, Hints, Measurement, PageAnswer, battery_state
 from msdc.bench.devices.web.server import SILENCE_S, AnswerServer, json_bytes, plain
@@ -27,15 +23,14 @@ from msdc.bench.measure import vectors_agree
 from msdc.bench.options import BenchSettings
 from msdc.bench.result import LINK_NOTE, NOISY, DeviceInfo, DeviceRun
 from msdc.errors import InputError, MsdcError
-from msdc.extras import installed, missing, require
-from msdc.progress import live_lines, say, warn
+from msdc.extras import installed, missing
+from msdc.progress import say, warn
 
 PAGE = {"index.html": "link.html", "link.css": "link.css", "link.js": "link.js"}
-# Files that get much smaller: phones may be on a slow network. Weights hardly do.
-PACKED = (".html", ".css", ".js", ".mjs", ".json", ".wasm")
 # Addresses for documentation: nothing is sent to them, the system only gives the address from which it would send.
 ELSEWHERE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
-VALID = datetime.timedelta(days=2)
+STEP_S = 0.2
+SILENT = "fell silent: its page was closed, its screen locked, or its network lost"
 WHITE_ON_BLACK, PLAIN = "\x1b[97;40m", "\x1b[0m"
 # Engine -> its title and where its version is in a browser's identification. On iOS every browser is WebKit.
 AGENTS = (
@@ -81,41 +76,6 @@ def listening_address(requested: str | None) -> tuple[str, int]:
     return str(address), port
 
 
-def self_signed(host: str) -> tuple[ssl.SSLContext, str]:
-    """A server's context with a new certificate for the IP address `host`, and its SHA-256 fingerprint."""
-    require("cryptography", "tls")
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "msdc bench --device link")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + VALID)
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))]), critical=False)
-        .add_extension(x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # ssl reads certificates from files only; this one is the owner's alone and is gone before the server starts.
-    with tempfile.TemporaryDirectory(prefix="msdc-link-") as folder:
-        path = Path(folder) / "certificate.pem"
-        path.write_bytes(private + certificate.public_bytes(pem))
-        context.load_cert_chain(path)
-    return context, certificate.fingerprint(hashes.SHA256()).hex(":").upper()
-
-
 def qr_code(link: str) -> str:
     """A QR code of `link` in half blocks: light modules are drawn on black, so that no theme inverts it."""
     import segno
@@ -150,65 +110,60 @@ def device_of(answer: PageAnswer) -> DeviceInfo:
 
 
 class LinkDevice(Device):
-    """Phones that open the link; `NAME` is what their owners are offered as the device's name."""
+    """The phone that opens the link; `NAME` is what its owner is offered as the device's name."""
 
     kind = "link"
     silence_s = SILENCE_S
 
     def run(self, bundle: Path, settings: BenchSettings) -> list[DeviceRun]:
-        """See `Device.run`; where fewer phones answered than expected, `Incomplete` has the others' runs."""
+        """See `Device.run`."""
         host, port = listening_address(settings.address)
         measurement = Measurement(bundle, settings, self.spec)
         files = self._files(measurement)
-        packed = {name: _gzip(content(source)) for name, source in files.items() if Path(name).suffix in PACKED}
-        sizes = [len(packed[name]) if name in packed else len(content(source)) for name, source in files.items()]
         about = {
             "model": measurement.manifest.name,
-            "bytes": sum(sizes),
+            "bytes": sum(len(file) if isinstance(file, bytes) else file.stat().st_size for file in files.values()),
             "sentences": len(measurement.texts) + len(measurement.golden["texts"]),
             "name": plain(self.argument or ""),
             "noisy": NOISY,
         }
-        tls, fingerprint = self_signed(host) if settings.tls else (None, None)
-        runs: list[DeviceRun] = []
 
-        def accept(raw: dict[str, Any], name: str) -> tuple[DeviceRun, dict[str, Any]]:
-            run = _run(measurement, measurement.read(raw), {run.device.name for run in runs})
-            runs.append(run)
+        def accept(raw: dict[str, Any]) -> tuple[DeviceRun, dict[str, Any]]:
+            run = _run(measurement, measurement.read(raw))
             return run, _shown(run)
 
+        files["about.json"] = json_bytes(about)
         try:
-            server = AnswerServer(
-                {**files, "about.json": json_bytes(about)}, accept, measurement.max_answer, link=True,
-                expect=settings.expect, host=host, port=port, tls=tls, packed=packed, silence_s=self.silence_s,
-                report=say,
-            )  # fmt: skip
+            server = AnswerServer(files, accept, measurement.max_answer, host=host, port=port, report=say)
         except OSError as error:
             raise InputError(f"`address` {host}: cannot listen there ({error.strerror or error})") from error
-        try:
-            with server:
-                self.show(server.address, server.port, settings, fingerprint)
-                with live_lines() as show:
-                    failures = server.wait(settings.timeout_s, show)
-        except KeyboardInterrupt:
-            if not runs:
-                raise
-            failures = [f"interrupted after {len(runs)} of {settings.expect} devices"]
-        if failures and runs:
-            raise Incomplete("; ".join(failures), runs)
-        if failures:
-            raise MsdcError(f"{RUNTIME} by link: {'; '.join(failures)}")
-        return runs
+        with server:
+            self.show(server.address, server.port, settings)
+            line = self.wait(server, settings.timeout_s)
+        if line:
+            raise MsdcError(f"{RUNTIME} by link: {line}")
+        say(f"{server.answer.device.name} has answered")
+        return [server.answer]
 
-    def show(self, link: str, port: int, settings: BenchSettings, fingerprint: str | None) -> None:
+    def wait(self, server: AnswerServer, timeout_s: float) -> str:
+        """Wait for the answer; returns why there is none, else nothing. A silent page may be opened again."""
+        end, silent = time.monotonic() + timeout_s, 0
+        while not server.settled.wait(STEP_S):
+            page, now = server.page, time.monotonic()
+            is_silent = page.number > 0 and now - page.heard > self.silence_s
+            if now > end:
+                return f"{page.title} {SILENT}" if is_silent else f"no result after {timeout_s:g} s"
+            if is_silent and silent < page.number:
+                silent, minutes = page.number, max(1, round((end - now) / 60))
+                say(f"{page.title} {SILENT}; it may open the link again for {minutes} min, Ctrl-C ends the wait")
+        page = server.page
+        return f"{page.title}: {page.line}" if page.state == "failed" else ""
+
+    def show(self, link: str, port: int, settings: BenchSettings) -> None:
         """Print the link, and its QR code where standard error is a terminal."""
-        devices = "the phone" if settings.expect == 1 else f"{settings.expect} phones"
-        warn(f"open this link on {devices}, within {max(1, round(settings.timeout_s / 60))} min: {link}")
+        warn(f"open this link on the phone, within {max(1, round(settings.timeout_s / 60))} min: {link}")
         if urlsplit(link).hostname == "127.0.0.1":  # adb reaches no other address of this machine
             warn(f"this address is reached from a phone on a cable after: adb reverse tcp:{port} tcp:{port}")
-        if fingerprint is not None:
-            # Nobody makes another certificate with the same 64 bits while the link is open.
-            warn(f"the browser will warn of a certificate; its SHA-256 fingerprint must begin with {fingerprint[:23]}")
         if sys.stderr.isatty() and not installed("segno"):
             warn(str(missing("segno", "its QR code")))
         elif sys.stderr.isatty():
@@ -218,25 +173,11 @@ class LinkDevice(Device):
         return measurement.files(PAGE)
 
 
-def content(source: Path | bytes) -> bytes:
-    """The bytes of a file that is served."""
-    return source if isinstance(source, bytes) else source.read_bytes()
-
-
-@functools.lru_cache(maxsize=32)
-def _gzip(raw: bytes) -> bytes:
-    return gzip.compress(raw, compresslevel=6, mtime=0)
-
-
-def _run(measurement: Measurement, answer: PageAnswer, others: set[str]) -> DeviceRun:
-    device, (engine, version, _) = device_of(answer), browser_of(answer)
-    name, number = device.name, 2
-    # Results are kept by name: another phone of the same name gets a number.
-    while name in others:
-        name, number = f"{device.name} ({number})", number + 1
+def _run(measurement: Measurement, answer: PageAnswer) -> DeviceRun:
+    engine, version, _ = browser_of(answer)
     return measurement.run(
         answer,
-        device.model_copy(update={"name": name}),
+        device_of(answer),
         engine,
         version,
         states=States(battery_state(answer.battery_before), None, battery_state(answer.battery_after)),

@@ -1,14 +1,10 @@
-"""The link: its address, certificate and QR code, the wait for phones, and the record of an answer."""
+"""The link: its address and QR code, the wait for the phone, and the record of its answer."""
 
-import gzip
-import hashlib
 import json
 import socket
-import ssl
 import subprocess
 import sys
-import threading
-from types import SimpleNamespace
+import time
 from urllib.parse import urlsplit
 
 import pytest
@@ -16,7 +12,7 @@ import segno
 from link_phone import ANDROID, SETTINGS, WAIT_S, Client, Link, link_server, phone_answer, tiny_bundle
 
 from msdc.bench.devices import open_devices
-from msdc.bench.devices.base import Incomplete, run_devices
+from msdc.bench.devices.base import run_devices
 from msdc.bench.devices.web import link as link_address
 from msdc.bench.devices.web.browser import BrowserDevice
 from msdc.bench.devices.web.link import (
@@ -26,18 +22,16 @@ from msdc.bench.devices.web.link import (
     device_of,
     listening_address,
     qr_code,
-    self_signed,
 )
 from msdc.bench.devices.web.measurement import PageAnswer
-from msdc.bench.devices.web.server import WORDS, Seat
 from msdc.bench.options import BenchSettings
 from msdc.bench.result import BenchFile, parse_result
 from msdc.cli import main
-from msdc.errors import InputError, MsdcError
+from msdc.errors import InputError
 from msdc.export.mobile.web.npm import SCRIPT
 from msdc.machine import usable_cores
 
-# Address, certificate, QR code
+# Address, QR code
 
 
 @pytest.mark.parametrize(
@@ -92,108 +86,48 @@ def test_qr_code_holds_the_link():
 
 def test_what_is_shown(capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    settings = BenchSettings(expect=3, timeout_s=900)
-    LinkDevice().show("http://127.0.0.1:81/secret/", 81, settings, ":".join(["AB"] * 32))
+    LinkDevice().show("http://127.0.0.1:81/secret/", 81, BenchSettings(timeout_s=900))
     told = capsys.readouterr().err
-    for text in (
-        "3 phones, within 15 min: http://127.0.0.1:81/secret/",
-        "adb reverse tcp:81 tcp:81",
-        f"begin with {'AB:' * 7}AB\n",
-        "█",
-    ):
+    for text in ("the phone, within 15 min: http://127.0.0.1:81/secret/", "adb reverse tcp:81 tcp:81", "█"):
         assert text in told
-
-
-def test_tls_is_served_and_a_silent_client_holds_up_nobody():
-    context, fingerprint = self_signed("127.0.0.2")
-    with link_server(host="127.0.0.2", tls=context) as server, socket.create_connection(("127.0.0.2", server.port)):
-        assert server.address.startswith("https://127.0.0.2:")
-        assert Client(server.address).ask("GET", "")[:2] == (200, b"<p>")
-        pem = ssl.get_server_certificate(("127.0.0.2", server.port), timeout=WAIT_S)
-        der = ssl.PEM_cert_to_DER_cert(pem)
-        assert hashlib.sha256(der).hexdigest() == fingerprint.replace(":", "").lower()
-        # The certificate is for this address and no other.
-        trusting = ssl.create_default_context(cadata=pem)
-        with socket.create_connection(("127.0.0.2", server.port)) as raw:
-            trusting.wrap_socket(raw, server_hostname="127.0.0.2").close()
-        with socket.create_connection(("127.0.0.2", server.port)) as raw, pytest.raises(ssl.SSLCertVerificationError):
-            trusting.wrap_socket(raw, server_hostname="127.0.0.3")
-
-
-def test_tls_without_cryptography_is_one_line(monkeypatch):
-    monkeypatch.setattr("msdc.extras.installed", lambda package: package != "cryptography")
-    with pytest.raises(MsdcError, match=r"tls needs .*: pip install '\.\[signature\]'"):
-        self_signed("127.0.0.1")
 
 
 # The wait
 
 
-def test_a_silent_phone_is_waited_for_and_may_come_back():
-    """One line per phone, with words that its page shows too; a closed page does not end the wait."""
-    run = SimpleNamespace(device=SimpleNamespace(name="Ada's phone"))
-    told, lines = list[str](), list[str]()
-    with link_server(accept=lambda answer, name: (run, {}), silence_s=0.5) as server:
-        server.report = told.append
-        client = Client(server.address)
-        _, shown = client.post("join", {"name": "Ada", "seat": None})
-        assert shown["number"] == 1
-        assert len(shown["words"].split()) == 4
-        assert client.ask("POST", f"{shown['seat']}/alive", b"warm 40 83")[0] == 204
-        back = threading.Event()
-
-        def show(now: list[str]) -> None:
-            lines.extend(now)
-            if now == [f"phone 1 ({shown['words']}) Ada: silent, 40 %, battery 83 %"] and not back.is_set():
-                back.set()
-                # The page was loaded again: the same seat.
-                assert client.join("Ada", shown["seat"]) == shown["seat"]
-                assert client.post(f"{shown['seat']}/answer", {"a": 1})[0] == 200
-
-        assert server.wait(WAIT_S, show) == []
-        assert back.is_set()
-        assert lines[0] == f"phone 1 ({shown['words']}) Ada: measures, 40 %, battery 83 %"
-        assert told[0] == f"Ada has opened the link; its page shows: phone 1, {shown['words']}"
-        assert told[1].startswith("Ada fell silent: its page was closed")
-        assert told[2:] == ["Ada has answered"]
-        assert client.ask("POST", f"{shown['seat']}/alive", b"warm")[0] == 204
-        assert client.post("join", {"name": "late"})[0] == 409
+def test_a_silent_phone_is_waited_for_and_may_come_back(onnxruntime_web, capsys):
+    """A closed page does not end the wait; the page that is opened again answers, the former one no longer."""
+    link = Link(tiny_bundle(), SETTINGS, silence_s=0.5)
+    first = link.client.start("Ada")
+    told = ""
+    while "fell silent" not in told:
+        time.sleep(0.05)
+        told += capsys.readouterr().err
+    assert told.splitlines()[-2] == "Ada has started"
+    assert told.splitlines()[-1].startswith("Ada fell silent: its page was closed")
+    second = link.client.start("Bob")
+    answer = phone_answer(tiny_bundle(), SETTINGS)
+    assert link.client.ask("POST", f"{first}/alive", b"warm")[0] == 410
+    assert link.client.post(f"{first}/answer", answer)[0] == 410
+    assert link.client.post(f"{second}/answer", answer)[0] == 200
+    assert len(link.end()) == 1
+    assert capsys.readouterr().err.splitlines() == ["Bob has started", "Ada's phone, Chromium 140 has answered"]
 
 
-def test_a_phone_that_stays_silent_is_named_when_the_time_is_over():
-    with link_server(silence_s=0.1) as server:
-        seat = Client(server.address).join("Ada")
-        line = "Ada fell silent: its page was closed, its screen locked, or its network lost"
-        assert server.wait(0.5) == [line, "0 of 1 devices answered in 0.5 s"]
-        assert Client(server.address).ask("POST", f"{seat}/alive", b"x \x1b[2J 7777 \xff")[0] == 410
-
-
-def test_words_tell_phones_apart_and_signs_of_life_are_bounded():
-    assert len(set(WORDS)) == 256
-    assert max(map(len, WORDS)) <= 9
-    seats = [Seat(str(token)) for token in range(200)]
-    assert len({seat.words for seat in seats}) == 200
-    for raw in (b"", b" ", b"\x1b[2J 7777 \xff", b"warm 999999999999 -1", "warm \u0663 1e9".encode()):
-        seats[0].beat(raw)
-        assert seats[0].numbers == ()
-        assert "\x1b" not in seats[0].status()
-
-
-def test_a_phone_that_still_measures_at_the_end():
-    with link_server(expect=2) as server:
-        Client(server.address).join("Ada")
-        assert server.wait(0.3) == ["0 of 2 devices answered in 0.3 s"]
-
-
-def test_a_page_may_speak_once_more_after_its_answer():
-    run = SimpleNamespace(device=SimpleNamespace(name="Ada's phone"))
-    with link_server(accept=lambda answer, name: (run, {})) as server:
-        client = Client(server.address)
-        seat = client.join("Ada")
-        assert client.post(f"{seat}/answer", {"a": 1})[0] == 200
-        # On a slow phone a sign of life is under way while the reply is read: it must not say that nobody waits.
-        assert client.ask("POST", f"{seat}/alive", b"done")[0] == 204
-        assert server.wait(WAIT_S) == []
+@pytest.mark.parametrize(
+    "name, line",
+    [
+        (None, "no result after 0.5 s"),
+        ("Ada", "Ada fell silent: its page was closed, its screen locked, or its network lost"),
+    ],
+)
+def test_a_wait_that_is_over_names_the_phone(name, line):
+    with link_server() as server:
+        if name is not None:
+            Client(server.address).start(name)
+        device = LinkDevice()
+        device.silence_s = 0.1
+        assert device.wait(server, 0.5) == line
 
 
 # Answers
@@ -241,22 +175,18 @@ def test_a_phone_answers_and_its_record_is_complete(onnxruntime_web):
     assert about["name"] == "suggested"
     assert about["model"] == "tiny"
     assert about["bytes"] > 3_000_000
-    # Compressed for browsers: the same content, and what the page says that it downloads.
     names = json.loads(link.client.ask("GET", "request.json")[1])["files"]
     page = ("index.html", "link.css", "link.js", "session.js", "measure.js")
     sent = {}
-    for name in (*page, "request.json", "runtime/ort.mjs", f"runtime/{SCRIPT}", *names):
-        status, body, headers = link.client.ask("GET", name, None, **{"Accept-Encoding": "gzip"})
-        plain_body = link.client.ask("GET", name)[1]
+    for name in (*page, "about.json", "request.json", "runtime/ort.mjs", f"runtime/{SCRIPT}", *names):
+        status, body, _ = link.client.ask("GET", name)
         assert status == 200
-        assert len(plain_body) == names.get(name, len(plain_body))
-        assert (gzip.decompress(body) if headers.get("Content-Encoding") == "gzip" else body) == plain_body
+        assert len(body) == names.get(name, len(body))
         sent[name] = len(body)
-    assert sum(sent.values()) == pytest.approx(about["bytes"], abs=1000)
-    assert sum(sent[name] for name in page) < 80_000  # the core's tokenizers are 45 kB of it
+    assert sum(sent.values()) == about["bytes"] + sent["about.json"]
     battery = {"percent": 80, "charging": True}
     answer = phone_answer(tiny_bundle(), SETTINGS, battery_before=battery, page__device_memory_gib=8)
-    status, shown = link.client.post(f"{link.client.join('Ada')}/answer", answer)
+    status, shown = link.client.post(f"{link.client.start('Ada')}/answer", answer)
     assert status == 200
     assert shown["agrees"]
     assert [length for length, _ in shown["latency"]] == [8, 16]
@@ -306,74 +236,26 @@ def test_a_phone_on_a_cable(phone, onnxruntime_web):
     fetch = f"busybox wget -q -O - {link.link}"
     done = subprocess.run([*adb, "shell", fetch], capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert "How fast is this device?" in done.stdout, done.stderr
-    post = f"busybox wget -q -O - --post-data '{{}}' {link.link}join"
+    post = f"busybox wget -q -O - --post-data '{{}}' {link.link}start"
     done = subprocess.run([*adb, "shell", post], capture_output=True, text=True, timeout=WAIT_S, check=False)
-    seat = json.loads(done.stdout)["seat"]
-    assert link.client.post(f"{seat}/answer", phone_answer(tiny_bundle(), SETTINGS))[0] == 200
+    number = json.loads(done.stdout)["number"]
+    assert link.client.post(f"{number}/answer", phone_answer(tiny_bundle(), SETTINGS))[0] == 200
     assert len(link.end()) == 1
 
 
-def test_several_phones_of_one_name(onnxruntime_web):
-    link = Link(tiny_bundle(), SETTINGS.model_copy(update={"expect": 2}))
-    answer = phone_answer(tiny_bundle(), SETTINGS)
-    seats = [link.client.join("Ada"), link.client.join("Ada"), link.client.join("late")]
-    assert link.client.post(f"{seats[0]}/answer", answer)[0] == 200
-    assert link.client.post(f"{seats[0]}/answer", answer)[0] == 409
-    status, reply = link.client.post("join", {"name": "Ada", "seat": seats[0]})
-    assert status == 409
-    assert "received already" in reply["error"]
-    assert link.client.post(f"{seats[1]}/answer", answer)[0] == 200
-    assert [run.device.name for run in link.end()] == ["Ada's phone, Chromium 140", "Ada's phone, Chromium 140 (2)"]
-
-
-def test_an_interrupt_keeps_what_has_been_measured(onnxruntime_web, monkeypatch):
-    good = 0
-
-    def phones(self, link, port, settings, fingerprint):
+def test_results_of_others_are_written(onnxruntime_web, tmp_path, capsys, monkeypatch):
+    def phone(self, link, *_):
         client = Client(link)
-        for _ in range(good):
-            assert client.post(f"{client.join('Ada')}/answer", phone_answer(tiny_bundle(), SETTINGS))[0] == 200
-        raise KeyboardInterrupt
+        client.post(f"{client.start('Bob')}/answer", {"error": "out of memory"})
 
-    monkeypatch.setattr(LinkDevice, "show", phones)
-    device, settings = LinkDevice(), SETTINGS.model_copy(update={"expect": 2})
-    with pytest.raises(KeyboardInterrupt):
-        device.run(tiny_bundle(), settings)
-    good = 1
-    with pytest.raises(Incomplete, match="interrupted after 1 of 2 devices") as stop:
-        device.run(tiny_bundle(), settings)
-    assert len(stop.value.runs) == 1
-
-
-@pytest.mark.parametrize(
-    "devices, good, line",
-    [
-        ("python,link", 0, "error: link: onnx by link: Bob: out of memory"),
-        ("link", 1, "error: link: Bob: out of memory"),
-        ("link", 0, "error: onnx by link: Bob: out of memory"),
-    ],
-)
-def test_results_of_others_are_written(onnxruntime_web, tmp_path, capsys, monkeypatch, devices, good, line):
-    def phones(self, link, *_):
-        client = Client(link)
-        answer = phone_answer(tiny_bundle(), BenchSettings(tasks=(), runs=2, lengths=(8,)))
-        for _ in range(good):
-            assert client.post(f"{client.join('Ada')}/answer", answer)[0] == 200
-        client.post(f"{client.join('Bob')}/answer", {"error": "out of memory"})
-
-    monkeypatch.setattr(LinkDevice, "show", phones)
+    monkeypatch.setattr(LinkDevice, "show", phone)
     target = tmp_path / "result.json"
-    options = f"--address 127.0.0.1 --expect {good + 1} --runs 2 --lengths 8 --tasks none --timeout {WAIT_S}"
+    options = f"--address 127.0.0.1 --runs 2 --lengths 8 --tasks none --timeout {WAIT_S}"
     with pytest.raises(SystemExit) as stop:
-        main(["bench", str(tiny_bundle()), "--device", devices, "--json", str(target), *options.split()])
+        main(["bench", str(tiny_bundle()), "--device", "python,link", "--json", str(target), *options.split()])
     assert stop.value.code == 1
-    assert capsys.readouterr().err.strip().splitlines()[-1] == line
-    harnesses = ["python"] * (devices != "link") + ["browser"] * good
-    assert (
-        [run["harness"] for run in json.loads(target.read_text())["runs"]] == harnesses
-        if harnesses
-        else not target.exists()
-    )
+    assert capsys.readouterr().err.strip().splitlines()[-1] == "error: link: onnx by link: Bob: out of memory"
+    assert [run["harness"] for run in json.loads(target.read_text())["runs"]] == ["python"]
 
 
 # What it cannot do
@@ -394,8 +276,8 @@ def test_what_pages_cannot_do_is_refused_before_work(device, settings, word):
         device.run(tiny_bundle(), SETTINGS.model_copy(update=settings))
 
 
-@pytest.mark.parametrize("settings", [{"address": "127.0.0.1"}, {"tls": True}, {"expect": 2}])
-def test_its_options_need_it(settings):
-    with pytest.raises(InputError, match="is for device link"):
-        run_devices(open_devices("python"), tiny_bundle(), BenchSettings(tasks=(), runs=1, lengths=(8,), **settings))
+def test_its_address_needs_it():
+    settings = BenchSettings(tasks=(), runs=1, lengths=(8,), address="127.0.0.1")
+    with pytest.raises(InputError, match="`address` is for device link"):
+        run_devices(open_devices("python"), tiny_bundle(), settings)
     assert all(device.kind != "link" for device in open_devices("all"))

@@ -3,14 +3,14 @@
 import { Session } from "./session.js";
 
 const BEAT_MS = 3000, RETRY_MS = 2000, MOST_TRIES = 30, DECIDE_MS = 60_000, LEAST_SAMPLES = 10;
-const SEAT = "msdc-seat", NAME = "msdc-name";
-const GONE = "The computer does not wait for this device any more. Ask for a new link.";
+const NAME = "msdc-name";
+const GONE = "The computer does not wait for this device any more: the link was started elsewhere, or its time is over.";
 const HIDDEN = "This page was not in front for a moment. Browsers slow down pages that nobody sees, so the times would be wrong.";
 const $ = (id) => document.getElementById(id);
 const show = (...ids) => {
   for (const id of ["before", "during", "after", "noisy", "failure", "again", "send"]) $(id).hidden = !ids.includes(id);
 };
-// A page that is loaded again continues under its old seat and name; some private windows keep nothing.
+// A page that is loaded again keeps its name; some private windows keep nothing.
 const kept = {
   read: (key) => {
     try {
@@ -72,10 +72,10 @@ function spreadOf(samples) {
 }
 
 // Networks of phones come and go: try for a minute.
-async function send(seat, answer, mine) {
+async function send(number, answer, mine) {
   for (let tries = 1; mine === attempt; ++tries) {
     try {
-      return await post(`${seat}/answer`, answer);
+      return await post(`${number}/answer`, answer);
     } catch (error) {
       if (tries === MOST_TRIES) throw error;
       $("state").textContent = "The computer cannot be reached; trying again";
@@ -114,33 +114,28 @@ async function start() {
   $("progress").removeAttribute("value");
   // Browsers may cut an emoji in half at the longest name.
   const name = $("name").value.replace(/[\ud800-\udfff]/gu, "\ufffd");
-  let joined;
+  let reply;
   try {
-    joined = await post("join", { name, seat: kept.read(SEAT) });
+    reply = await post("start", { name });
   } catch {
     return fail("The computer cannot be reached. Is this device in the same network?", true);
   }
   if (mine !== attempt) return;
-  if (!joined.ok) return fail(joined.status === 409 ? `${(await joined.json()).error}.`.replace(/^t/, "T") : GONE);
-  const { seat, number, words } = await joined.json();
-  kept.write(SEAT, seat);
-  $("who").textContent = `phone ${number}: ${words}`;
+  if (!reply.ok) return fail(GONE);
+  const { number } = await reply.json();
   lock = (await navigator.wakeLock?.request("screen").catch(() => null)) ?? null;
   const before = { hints: await hints(), battery_before: await battery() };
   if (mine !== attempt) return;
   if (document.hidden) return fail(HIDDEN, true);
-  let phase = "load", percent = 0, charge = before.battery_before?.percent ?? "";
+  let phase = "load";
   beat = setInterval(async () => {
-    const sent = fetch(`${seat}/alive`, { method: "POST", body: `${phase} ${percent} ${charge}` });
-    battery().then((now) => (charge = now?.percent ?? ""));
-    const got = await sent.catch(() => null);
+    const got = await fetch(`${number}/alive`, { method: "POST", body: phase }).catch(() => null);
     // While the result is sent there is no session: what becomes of it is the answer's reply.
     if (got && !got.ok && session && mine === attempt) fail(GONE);
   }, BEAT_MS);
   session = new Session((now) => {
     phase = now.phase;
-    percent = Math.floor(100 * now.done);
-    $("state").textContent = `${now.text} (${percent} %)`;
+    $("state").textContent = `${now.text} (${Math.floor(100 * now.done)} %)`;
     $("progress").value = now.done;
   });
   const found = await session.answer;
@@ -160,15 +155,15 @@ async function start() {
   const answer = found.error ? found : { ...found, ...before, name, battery_after: await battery() };
   let got;
   try {
-    got = await send(seat, answer, mine);
+    got = await send(number, answer, mine);
   } catch {
     return fail("The result could not be sent: the computer cannot be reached.", true);
   }
   if (mine !== attempt) return;
   end();
-  const reply = await got.json().catch(() => ({}));
-  if (got.ok) result(reply);
-  else fail(found.error ? `This device cannot run the model: ${found.error}` : `The computer did not take the result: ${reply.error ?? got.status}.`);
+  const shown = await got.json().catch(() => ({}));
+  if (got.ok) result(shown);
+  else fail(found.error ? `This device cannot run the model: ${found.error}` : `The computer did not take the result: ${shown.error ?? got.status}.`);
 }
 
 document.addEventListener("visibilitychange", () => {

@@ -8,12 +8,13 @@ let phase = "start";
 
 const post = (name, body) => fetch(name, { method: "POST", body });
 
-const beat = setInterval(() => post("alive", phase).catch(() => {}), BEAT_MS);
+const { number } = await (await post("start", "{}")).json();
+const beat = setInterval(() => post(`${number}/alive`, phase).catch(() => {}), BEAT_MS);
 const session = new Session((now) => {
   phase = now.phase;
   state.textContent = now.text;
 });
 const answer = await session.answer;
 clearInterval(beat);
-const got = await post("answer", JSON.stringify(answer));
+const got = await post(`${number}/answer`, JSON.stringify(answer));
 state.textContent = got.ok ? "Done" : `Not taken: status ${got.status}`;
