@@ -43,7 +43,7 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	MYPYPATH=benchmarks $(BIN)/mypy benchmarks
+	MYPYPATH=benchmarks $(BIN)/mypy benchmarks/*.py
 	$(BIN)/lint-imports
 	$(BIN)/vulture
 	$(BIN)/python .ci/names

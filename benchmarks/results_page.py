@@ -109,7 +109,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def command_line(argv: Sequence[str]) -> str:
     """The command to repeat the run: local folders by their role, other absolute paths by their last part."""
-    words = ["python", str(Path(argv[0]).resolve().relative_to(ROOT))]
+    script = Path(argv[0]).resolve().relative_to(ROOT)
+    words = ["PYTHONPATH=benchmarks"] * (script.parent.name == "research") + ["python", str(script)]
     rest = iter(argv[1:])
     for word in rest:
         option, equals, _ = word.partition("=")

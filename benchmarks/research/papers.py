@@ -1,11 +1,11 @@
 """The papers' tables at small size: several seeds per row, an interval on each score, a sentence per ordering.
 
-    python benchmarks/papers.py --data DATA --write docs/results/papers.md           # WORK: runs/papers
-    python benchmarks/papers.py --data DATA --work WORK --tables lxs --seeds 1,2 --write PAGE
-    python benchmarks/papers.py --data DATA --work WORK --tables lxs --rows ugt,smlm   # two rows of the table
-    python benchmarks/papers.py --data DATA --work WORK --no-run --write PAGE      # only write the page
+    PYTHONPATH=benchmarks python benchmarks/research/papers.py --data DATA --write docs/results/papers.md           # WORK: runs/papers
+    PYTHONPATH=benchmarks python benchmarks/research/papers.py --data DATA --work WORK --tables lxs --seeds 1,2 --write PAGE
+    PYTHONPATH=benchmarks python benchmarks/research/papers.py --data DATA --work WORK --tables lxs --rows ugt,smlm   # two rows of the table
+    PYTHONPATH=benchmarks python benchmarks/research/papers.py --data DATA --work WORK --no-run --write PAGE      # only write the page
 
-Trains the rows of benchmarks/small_tables.py, seed by seed, and appends each to WORK/rows.jsonl, its answers on the
+Trains the rows of benchmarks/research/small_tables.py, seed by seed, and appends each to WORK/rows.jsonl, its answers on the
 test sets to WORK/answers. Finished rows are not trained again, so a stopped run continues. No test set chooses
 anything: checkpoints are chosen on held-out pairs and STSb dev.
 

@@ -1,6 +1,6 @@
 """The generic exporter over every text encoder of transformers: cosine, delegated operators, bytes, refusals.
 
-    python benchmarks/architectures.py --write docs/results/architectures.md
+    PYTHONPATH=benchmarks python benchmarks/research/architectures.py --write docs/results/architectures.md
 
 Every architecture is a small model with random weights, its reference the unchanged transformers model, text by text.
 The page lists what exports, how exactly, and what is refused and why. A real

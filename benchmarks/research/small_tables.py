@@ -1,4 +1,4 @@
-"""The rows of benchmarks/papers.py: recipes at small size, their settings, and the orderings that are looked at."""
+"""The rows of benchmarks/research/papers.py: recipes at small size, their settings, and the orderings that are looked at."""
 
 import json
 import shutil
