@@ -37,6 +37,7 @@ Scale = NDArray[np.float32]
 Sizes = tuple[list[NDArray[Any]], list[NDArray[Any]]]
 
 CALIBRATION_ROWS = 20
+BATCH_ROWS = 32
 SMALLEST, LARGEST = 2.0**-4, 2.0**8
 # A power mean is close to the largest value of a channel, without depending on one token.
 POWER = 8
@@ -80,7 +81,7 @@ class FloatModel(Protocol):
 
 
 class TorchModel:
-    """A `FloatModel` that PyTorch runs one row at a time, without padding."""
+    """A `FloatModel` that PyTorch runs without padding: a batch has rows of one length."""
 
     def __init__(self, student: Any) -> None:
         self.student = student.eval()
@@ -88,15 +89,22 @@ class TorchModel:
 
     def vectors(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """See `FloatModel`."""
-        return np.stack([self._run(row) for row in rows])
+        vectors: dict[int, NDArray[np.float32]] = {}
+        for length in {len(row) for row in rows}:
+            numbers = [number for number, row in enumerate(rows) if len(row) == length]
+            for start in range(0, len(numbers), BATCH_ROWS):
+                batch = numbers[start : start + BATCH_ROWS]
+                vectors |= zip(batch, self._run([rows[number] for number in batch]), strict=True)
+        return np.stack([vectors[number] for number in range(len(rows))])
 
-    def _run(self, row: Sequence[int]) -> NDArray[np.float32]:
+    def _run(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        """Vectors [B, D] of rows of one length."""
         import torch
 
         with torch.inference_mode():
-            ids_1T = torch.tensor([list(row)], dtype=torch.int64)
-            vector_D: NDArray[np.float32] = self.student(ids_1T, torch.ones_like(ids_1T))[0].float().numpy()
-        return vector_D
+            ids_BT = torch.tensor([list(row) for row in rows], dtype=torch.int64)
+            vectors_BD: NDArray[np.float32] = self.student(ids_BT, torch.ones_like(ids_BT)).float().numpy()
+        return vectors_BD
 
     def channel_sizes(self, rows: Sequence[Sequence[int]]) -> Sizes:
         """See `FloatModel`."""
@@ -111,7 +119,8 @@ class TorchModel:
             for reader, mean in zip(readers, [*entry, *middle], strict=True)
         ]
         try:
-            self.vectors(rows)
+            for row in rows:  # in this order, whose sums are those of every export
+                self._run([row])
         finally:
             for hook in hooks:
                 hook.remove()
