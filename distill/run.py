@@ -526,6 +526,8 @@ class Run:
             warn(line)
         last = number == len(recipe.stages) - 1
         numbers = trainer.run(self.resume, keep_end=self.extendable and last)
+        if last:
+            numbers |= parallel.on_rank_zero(validator.teacher_scores)
 
         def end() -> dict[str, float]:
             """Write the model, then the mark that the stage is finished."""

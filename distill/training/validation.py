@@ -19,6 +19,7 @@ from msdc.distill.recipe import Corpus, StagePlan
 from msdc.distill.tasks.sentence import TrainingTask, reads_targets
 from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import with_prompt
+from msdc.errors import MsdcError
 from msdc.progress import warn
 from msdc.scores import cosine_rows, explained_variance, mse, spearman
 from msdc.text.answers import nearest_accuracy
@@ -134,6 +135,38 @@ class Validator:
         choice = chosen_by(stage.choose, width, *(scores.get(name) for name in means))
         graded_mean = {"graded": scores.pop("graded")} if correlations else {}
         return {**numbers, **scores, "choice": choice, **graded_mean}
+
+    def teacher_scores(self) -> dict[str, float]:
+        """`teacher_heldout_accuracy` and `teacher_graded`: what the teacher reaches on the same pairs.
+
+        Of a teacher that reads both sides; empty for others, and without what a table of vectors does not have.
+        """
+        teacher, prompts = self.task.teacher, self.task.stage.teacher_prompts or NO_PROMPTS
+        sides = [([row.source for row in rows], [row.target or row.source for row in rows])
+                 for rows in self.heldout.values()]  # fmt: skip
+        if teacher is None or not (self.both_sides or all(source == target for source, target in sides)):
+            return {}
+
+        def encode(texts: list[str], side: int) -> np.ndarray:
+            return teacher.vectors(with_prompt(prompts[side], texts))
+
+        scores, accuracies, correlations = {}, [], []
+        try:
+            for sources, targets in sides:
+                if sources == targets:  # texts alone, which all find themselves
+                    continue
+                nearest = nearest_accuracy(encode(sources, 0), encode(targets, 1), sources, targets)
+                accuracies.append(float(np.mean(nearest)))
+            if accuracies:
+                scores["teacher_heldout_accuracy"] = float(np.mean(accuracies))
+            for graded in self.graded:
+                cosines = cosine_rows(encode(graded.first, 0), encode(graded.second, 0))
+                correlations.append(spearman(cosines, graded.gold_N))
+            if correlations:
+                scores["teacher_graded"] = float(np.mean(correlations))
+        except MsdcError:
+            pass  # a table without these texts, or equal cosines, which have no correlation
+        return scores
 
 
 def chosen_by(choose: str, width: int, error: float | None, accuracy: float | None, graded: float | None) -> float:

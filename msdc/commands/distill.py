@@ -123,7 +123,12 @@ def command(
             hours=hours,
         )
         final_stage = next(reversed(result.stages.values()), {})
-        if scores := [text.format(final_stage[key]) for key, text in SCORES.items() if key in final_stage]:
+        scores = []
+        for key, text in SCORES.items():
+            if key in final_stage:
+                teacher = final_stage.get(f"teacher_{key}")
+                scores.append(text.format(final_stage[key]) + (f" (the teacher {teacher:.1f})" if teacher else ""))
+        if scores:
             say(f"the last stage: {', '.join(scores)}")
         say(f"next: msdc evaluate {result.student} --against TEACHER; msdc compress quantize; msdc export")
         numbers = {"student": str(result.student), "seconds": result.seconds, "stages": result.stages}

@@ -22,6 +22,7 @@ from msdc.distill.run import Run
 from msdc.distill.run_folder import Metrics
 from msdc.distill.sweep import FailedPointsError, point_names, points, run_sweep
 from msdc.errors import DiskFullError, InputError
+from msdc.text.quickstart import GRADED_PAIRS
 
 
 def test_the_students_of_a_paper_have_its_shapes():
@@ -507,3 +508,22 @@ def test_a_run_ends_with_its_scores_and_what_comes_next(tiny_tree, tmp_path, cap
     accuracy = json.loads((tmp_path / "run" / "result.json").read_text())["stages"]["three"]["heldout_accuracy"]
     assert f"the last stage: held-out pairs found {accuracy:.1f} %" in err
     assert f"next: msdc evaluate {tmp_path / 'run' / 'student'} --against TEACHER" in err
+    assert "(the teacher" not in err.partition("the last stage")[2]  # an English one: it does not read the translations
+
+
+def test_a_run_ends_with_the_scores_of_a_teacher_that_reads_both_sides(tiny_tree, tmp_path, capfd):
+    """The teacher is its own student, without a step that changes it much: both have the same scores."""
+    student, graded = str(tiny_models.student_folder()), str(GRADED_PAIRS)
+    stage = tiny_tree["stages"][2] | {"steps": 1, "evaluate_every": 1, "learning_rate": 1e-9, "teacher": "assistant"}
+    changes = {"assistant": student, "student": student, "stages": [stage], "heldout": {"graded": [graded]}}
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(yaml.safe_dump(tiny_tree | changes))
+    with pytest.raises(SystemExit) as ended:
+        main(["distill", str(recipe), "-o", str(tmp_path / "run")])
+    assert not ended.value.code
+    numbers = json.loads((tmp_path / "run" / "result.json").read_text())["stages"]["three"]
+    for key in ("heldout_accuracy", "graded"):
+        assert numbers[f"teacher_{key}"] == pytest.approx(numbers[key], abs=0.5)
+    line = capfd.readouterr().err.partition("the last stage")[2]
+    assert f"found {numbers['heldout_accuracy']:.1f} % (the teacher {numbers['teacher_heldout_accuracy']:.1f})" in line
+    assert f"100 {numbers['graded']:.1f} (the teacher {numbers['teacher_graded']:.1f})" in line

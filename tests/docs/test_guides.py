@@ -25,7 +25,7 @@ from msdc.distill.model_card import USE_STOCK
 from msdc.encoders.folder import EncodeDefaults
 from msdc.export.exporters import write_bundle
 from msdc.export.options import ExportSettings
-from msdc.text.quickstart import GRADED_PAIRS
+from msdc.text.quickstart import GRADED_PAIRS, PARALLEL
 
 PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/guides/*.md")])
 LANGUAGES = ("bash", "python")
@@ -58,6 +58,12 @@ def guide_folder(tmp_path_factory) -> Path:
     (folder / "data/some.en-de.tsv.gz").write_bytes(gzip.compress(pairs.encode()))
     recipe = (ROOT / "README.md").read_text(encoding="utf-8").partition("```yaml\n")[2].partition("```")[0]
     (folder / "mine.yaml").write_text(recipe.replace("mine.en-de.tsv", "data/some.en-de.tsv.gz"))
+    # The page's recipe, for a model of one layer, 48 positions and 32 dimensions.
+    page = (ROOT / "docs/guides/own-model.md").read_text(encoding="utf-8")
+    recipe = page.partition("```yaml\n")[2].partition("```")[0].replace("[0, 3, 7, 11]", "[0]")
+    (folder / "own.yaml").write_text(recipe.replace("length: 128", "length: 48").replace("128", "16"))
+    sources = [row.split("\t")[0] for row in PARALLEL.read_text(encoding="utf-8").splitlines()[1:300]]
+    (folder / "own.txt").write_text("\n".join(sources), encoding="utf-8")
     return folder
 
 
