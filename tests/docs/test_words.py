@@ -22,7 +22,7 @@ LIMITS = {
     "README.md": 1_515,
     "CONTRIBUTING.md": 900,
     "CHANGELOG.md": 2_500,
-    "docs/guides/": 15_700,
+    "docs/guides/": 15_900,
     "docs/reference/": 7_150,
     "docs/results/": 12_500,
     "docs/decisions.md": 1_600,
