@@ -37,7 +37,6 @@ GROUPS = {"Common options": "target model_folder runtime precision output max_le
         "flag_value": False,
         "help": "Write no module for apps (android, ios, web), only the rest of the bundle.",
     },
-    sample={"names": ("--with-sample",)},
 )
 @click.option("--sentence-transformers", "model_folder", is_flag=True,
               help="Write no bundle but a model folder of sentence-transformers' own classes.")  # fmt: skip

@@ -64,7 +64,6 @@ class ExportSettings(Options):
         description="fail where the artifact is too far from the float model; False: the manifest records it",
     )
     module: bool = Field(default=True, description="write the target's module for apps (android, ios, web)")
-    sample: bool = Field(default=False, description="write a sample app: search over a list of notes (android, ios)")
     with_runtime: bool = Field(
         default=False, description="copy onnxruntime-web into the bundle (web); npm fetches it otherwise"
     )
@@ -89,13 +88,10 @@ class ExportSettings(Options):
         return TARGETS[self.target].style or self.style or "multi-method"
 
     def check(self) -> None:
-        """Raise an `InputError` where an option does not suit the target: style, sample app, what a web page needs."""
+        """Raise an `InputError` where an option does not suit the target: style, what a web page needs."""
         record = TARGETS[self.target].module
         if self.style not in (None, self.program_style):
             raise InputError(f"`style` {self.style}: target {self.target} takes {self.program_style} programs")
-        if self.sample and (record is None or record.sample is None):
-            target_names = ", ".join(target.name for target in TARGETS if target.module and target.module.sample)
-            raise InputError(f"target {self.target} has no sample app; targets that have one: {target_names}")
         if self.core_ml and self.target != "ios":
             raise InputError(f"`core_ml` is for target ios, not {self.target}")
         name = "with_runtime" if self.with_runtime else "transformers_js" if self.transformers_js else None

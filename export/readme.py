@@ -71,12 +71,12 @@ def render(text: str, values: Mapping[str, object]) -> str:
     return _templates().from_string(text).render(values)
 
 
-def bundle_readme(manifest: Manifest, folders: tuple[str, ...] = ()) -> str:
-    """Markdown for `manifest`. `folders` are those of its native module and of the sample app, as far as written."""
+def bundle_readme(manifest: Manifest, module: str | None = None) -> str:
+    """Markdown for `manifest`. `module` is the folder of its module for apps, as seen from the bundle; None: none."""
     part = manifest.tokenizer
     ids = [("first", part.bos_id), ("last", part.eos_id), ("padding", part.pad_id), ("unknown", part.unk_id)]
     text = _templates().get_template("bundle.md.j2").render(
-        manifest=manifest, folders=folders, golden_file=GOLDEN_FILE, manifest_file=MANIFEST_FILE,
+        manifest=manifest, module=module, golden_file=GOLDEN_FILE, manifest_file=MANIFEST_FILE,
         special_ids=[f"{name} {value}" for name, value in ids if value is not None],
     )  # fmt: skip
     return text.rstrip("\n") + "\n"

@@ -124,7 +124,6 @@ class NativeModule(NamedTuple):
     template: str  # its template folder in export/mobile, and its folder in a bundle
     core: str | None  # path of the core's sources in it; None: the module has none, and a writer of its own
     runtimes: tuple[str, ...]  # that it can call, in order of preference
-    sample: str | None = None  # template folder of an app that uses it, and the app's folder in a bundle
     answers: str = ""  # path in it of what a search should find, for its tests
     apart: bool = False  # in a folder next to the bundle, which an app takes as it is
     own_tokenizer: bool = True  # tokenizes as the core does; False: the app's package reads a tokenizer.json
@@ -164,10 +163,8 @@ class Registry(Generic[_R]):
         return self._records[name]
 
 
-_ANDROID = NativeModule(
-    "android", "src/main/cpp/core", ("executorch", "onnx"), "android-sample", "src/androidTest/assets/search.tsv"
-)
-_IOS = NativeModule("ios", "Sources/MSDCCore", ("executorch",), "ios-sample", "Tests/MSDCTests/search.tsv", apart=True)
+_ANDROID = NativeModule("android", "src/main/cpp/core", ("executorch", "onnx"), "src/androidTest/assets/search.tsv")
+_IOS = NativeModule("ios", "Sources/MSDCCore", ("executorch",), "Tests/MSDCTests/search.tsv", apart=True)
 _REACT_NATIVE = NativeModule("react-native", None, ("executorch",), own_tokenizer=False)
 TARGETS: Registry[Target] = Registry(
     "target",

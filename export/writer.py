@@ -153,12 +153,10 @@ def write(plan: ExportPlan, out: Path, options: ExportSettings, force: bool) -> 
         golden = goldens[0]
         write_golden(stage, golden.texts, golden.rows, {"float": golden.float_ND} | written.vectors)
         manifest = _manifest(plan, part, golden, written, stage, options)
-        folders: tuple[str, ...] = ()
+        module = None
         if options.module:
-            folders = write_native_module(
-                stage, manifest, options, folder=out.name, package=package, model=facts.folder
-            )
-        write_text(stage / "README.md", bundle_readme(manifest, folders))
+            module = write_native_module(stage, manifest, options, folder=out.name, package=package, model=facts.folder)
+        write_text(stage / "README.md", bundle_readme(manifest, module))
         write_manifest(stage, manifest.model_copy(update={"files": list_files(stage)}))
     if written.failed:
         raise GateError(f"{failure}; {out} contains {' and '.join(written.parity)} only")

@@ -33,7 +33,7 @@ from msdc.text.tokenizer import Reader
 HERE = Path(__file__).resolve().parent
 CORE = PACKAGE / "export" / "native"
 # Only these files hold placeholders; in source code double braces mean something else.
-FILLED = ("build.gradle.kts", "settings.gradle.kts", "Package.swift", "NotesApp.swift", "README.md")  # fmt: skip
+FILLED = ("build.gradle.kts", "settings.gradle.kts", "Package.swift", "README.md")  # fmt: skip
 # Runtime -> its library for Android apps on Maven.
 ANDROID_LIBRARIES = {
     "executorch": "org.pytorch:executorch-android",
@@ -160,21 +160,21 @@ def package_folder(out: Path, target: str) -> Path | None:
 def write_native_module(
     stage: Path, manifest: Manifest, options: ExportSettings, *, folder: str = "", package: Path | None = None,
     model: Path | None = None,
-) -> tuple[str, ...]:  # fmt: skip
+) -> str | None:  # fmt: skip
     """Write `stage`/android or /web before the bundle's files are listed, or the folder `package` next to the bundle
     `folder`; nothing for targets without a module. `model` is the model's own folder.
 
-    Returns the folders that were written, as seen from the bundle.
+    Returns the folder that was written, as seen from the bundle.
     """
     options.check()
     module = TARGETS[options.target].module
     if module is None:
-        return ()
+        return None
     out = package or stage / module.template
     require_module(options.target, manifest.tokenizer, manifest.runtimes)
     if module.core is None:
         WRITERS[module.template](stage, manifest, options, model)
-        return (module.template,)
+        return module.template
     names = tuple(name for name in module.runtimes if name in manifest.runtimes)  # in the module's order
     values = _values(stage, manifest, names) | {"folder": folder or manifest.name}
     _write_template(module.template, out, values)
@@ -185,8 +185,4 @@ def write_native_module(
     statements = SEARCH_SQL.read_text(encoding="utf-8")  # as C++, for builds without CMake
     write_text(out / module.core / "src/index/search_sql.h", f'R"sql({statements})sql"\n')
     write_text(out / module.answers, search_answers(stage, manifest, names[0]))
-    if options.sample and module.sample is not None:
-        _write_template(module.sample, (package or stage) / module.sample, values)
-    first = f"../{folder}-package" if package else module.template
-    second = f"{first}/{module.sample}" if package else module.sample
-    return (first, str(second)) if options.sample else (first,)
+    return f"../{folder}-package" if package else module.template

@@ -269,7 +269,7 @@ def test_usage_errors(fails, line, expected, tmp_path, monkeypatch):
     [
         ("bench x", "`warmup` 0: must be at least 1", "--warmup 0: must be at least 1"),
         ("search notes.txt x", "`top` and `model`", "--top and --model"),  # not -k and -m
-        ("export x", 'pass `exporter="generic"` and `sample`', "pass --exporter generic and --with-sample"),
+        ("export x", 'pass `exporter="generic"` and `core_ml`', "pass --exporter generic and --core-ml"),
         ("export x", "`gates=False` writes it", "--no-gates writes it"),
         ("compress plan", "`model` or `repeats`", "MODEL or --repeats"),
         ("encode x", "`elsewhere` stays", "`elsewhere` stays"),

@@ -17,6 +17,7 @@ import hostile_inputs
 import phone_search
 import pytest
 from native_index import sqlite_source
+from places import ROOT
 from programs import run
 
 from msdc.bench.toolchain.packages import cached_folder
@@ -97,16 +98,17 @@ def find_java_headers() -> list[Path]:
 
 
 JVM = Path(__file__).with_name("jvm")
+APP = ROOT / "examples/android"
 ENGINES = ("executorch", "onnx")
 NATIVE_TOOLS = {"cmake": "cmake", "javac": "default-jdk-headless", "g++": "g++"}
 
 
 @pytest.fixture(scope="module")
 def stage(tiny_bundle, tmp_path_factory) -> Path:
-    """The module and the sample as an export of the tiny bundle for android writes them."""
+    """The module as an export of the tiny bundle for android writes it."""
     out = tmp_path_factory.mktemp("stage")
     shutil.copytree(tiny_bundle, out, dirs_exist_ok=True)
-    write_native_module(out, read_manifest(tiny_bundle), ExportSettings(target="android", sample=True))
+    write_native_module(out, read_manifest(tiny_bundle), ExportSettings(target="android"))
     return out
 
 
@@ -151,17 +153,29 @@ def jni_library(jni_libraries) -> Path:
     return jni_libraries["executorch"]
 
 
+def write_signatures(folder: Path) -> None:
+    """Signatures of AndroidX, and the class that Gradle makes of the app's texts."""
+    _, *packages = re.split(r"^package ", (JVM / "androidx.txt").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    for package in packages:
+        (folder / f"{package.split()[0]}.kt").write_text(f"package {package}", encoding="utf-8")
+    texts = ElementTree.parse(APP / "app/src/main/res/values/strings.xml").getroot()
+    numbers = " ".join(f"public static final int {text.get('name')} = {row};" for row, text in enumerate(texts))
+    code = f"package org.msdc.notes; public class R {{ public static class string {{ {numbers} }} }}"
+    (folder / "R.java").write_text(code, encoding="utf-8")
+
+
 @pytest.fixture(scope="module")
 def classes(stage, tmp_path_factory) -> dict[str, str]:
-    """Class path of each engine: all Kotlin sources of module and sample.
+    """Class path of each engine: all Kotlin sources of the module and of the example.
 
     They are compiled against the signatures of Android and of ExecuTorch's library that they use.
     """
     libraries = kotlin_libraries()
-    out, onnx = tmp_path_factory.mktemp("classes"), tmp_path_factory.mktemp("onnx-classes")
-    run("javac", "-d", out, *sorted(JVM.rglob("*.java")))
-    module, sample = stage / "android/src", stage / "android-sample/app/src/main/kotlin"
-    folders = (module / "main/kotlin", module / "executorch/kotlin", sample)
+    out, onnx, signatures = (tmp_path_factory.mktemp(name) for name in ("classes", "onnx-classes", "signatures"))
+    write_signatures(signatures)
+    run("javac", "-d", out, *sorted(JVM.rglob("*.java")), signatures / "R.java")
+    module = stage / "android/src"
+    folders = (module / "main/kotlin", module / "executorch/kotlin", APP / "app/src/main/kotlin", signatures)
     sources = [path for folder in folders for path in sorted(folder.rglob("*.kt"))]
     # The one class that differs; found before the other one of its name.
     other = sorted((module / "onnx/kotlin").rglob("*.kt"))
@@ -175,7 +189,13 @@ def test_classes_run_with_each_runtime(classes, jni_libraries, tiny_bundle, tmp_
     assets = tmp_path / "assets"
     shutil.copytree(tiny_bundle, assets / "msdc/tiny")
     words = (tiny_bundle, assets, tmp_path / "files")
-    assert len(run_checks("CheckKt", classes[engine], [jni_libraries[engine]], *words)) == 73
+    assert len(run_checks("CheckKt", classes[engine], [jni_libraries[engine]], *words)) == 71
+
+
+def test_the_example(classes, jni_libraries, app, tiny_bundle, tmp_path):
+    phone_search.write_other_model(tiny_bundle, tmp_path / "other")
+    lines = run_checks("CheckNotesKt", classes["onnx"], [jni_libraries["onnx"]], *app, tmp_path / "other")
+    assert len(lines) == 29
 
 
 @pytest.fixture
@@ -328,8 +348,12 @@ def test_gradle_files_suit_android_gradle_plugins_8_and_9(stage, module, tiny_bu
     assert 'namespace = "org.msdc.bundle.tiny"' in assets
     assert 'into(assets.dir("msdc/tiny"))' in assets
     assert "kotlin" not in assets
-    gradle = sorted(stage.rglob("*.gradle.kts"))
+    gradle = sorted([*stage.rglob("*.gradle.kts"), *APP.rglob("*.gradle.kts")])
     assert len(gradle) == 6
+    # The example takes the module from where its README exports it to.
+    settings = (APP / "settings.gradle.kts").read_text(encoding="utf-8")
+    folders = re.findall(r'file\("model/(.*)"\)', settings)
+    assert [(stage / folder / "build.gradle.kts").is_file() for folder in folders] == [True, True]
     for path in gradle:
         text = path.read_text(encoding="utf-8")
         assert "kotlinOptions" not in text and "{{" not in text and braces_match(text), path
@@ -345,10 +369,9 @@ def test_gradle_files_suit_android_gradle_plugins_8_and_9(stage, module, tiny_bu
     }
     assert stated
     assert {version for versions in plugin_versions.values() for version in versions} == {stated[1]}
-    for path in (module / "README.md", stage / "android-sample/README.md"):
-        assert "{{" not in path.read_text(encoding="utf-8")
+    assert "{{" not in (module / "README.md").read_text(encoding="utf-8")
     assert "max-page-size=16384" in (module / "src/main/cpp/CMakeLists.txt").read_text(encoding="utf-8")
-    for path in stage.rglob("android*/**/*.xml"):
+    for path in [*module.rglob("*.xml"), *APP.rglob("*.xml")]:
         ElementTree.parse(path)
 
 
@@ -391,7 +414,6 @@ def test_module_of_a_bundle_with_one_program(tiny_bundle, tmp_path, engine):
     assert braces_match(text)
     assert (tmp_path / f"android/src/{engine}/kotlin").is_dir()
     assert not (tmp_path / f"android/src/{other}").exists()
-    assert not (tmp_path / "android-sample").exists()
 
 
 def test_readme_states_what_an_app_grows_by(module, tiny_bundle):
@@ -410,10 +432,10 @@ def test_swift_package_holds_the_core(tiny_bundle, tmp_path):
     out = tmp_path / "package"
     shutil.copytree(tiny_bundle, tmp_path / "stage")
     manifest = read_manifest(tiny_bundle)
-    folders = write_native_module(
-        tmp_path / "stage", manifest, ExportSettings(target="ios", sample=True), folder="tiny-ios", package=out
+    folder = write_native_module(
+        tmp_path / "stage", manifest, ExportSettings(target="ios"), folder="tiny-ios", package=out
     )
-    assert folders == ("../tiny-ios-package", "../tiny-ios-package/ios-sample")
+    assert folder == "../tiny-ios-package"
     # The folder that an app takes as a resource holds the bundle alone.
     assert {path.name for path in (tmp_path / "stage").iterdir()} == {path.name for path in tiny_bundle.iterdir()}
     package = (out / "Package.swift").read_text(encoding="utf-8")
@@ -432,29 +454,20 @@ def test_swift_package_holds_the_core(tiny_bundle, tmp_path):
         assert (core / name).is_file()
     assert 'process("search.tsv")' in package
     assert (out / "Tests/MSDCTests/search.tsv").is_file()
-    readme, app = (out / name for name in ("README.md", "ios-sample/Sources/NotesApp.swift"))
-    for path in (readme, app):
-        text = path.read_text(encoding="utf-8")
-        assert 'forResource: "tiny-ios"' in text
-        assert "{{" not in text
+    readme = (out / "README.md").read_text(encoding="utf-8")
+    assert 'forResource: "tiny-ios"' in readme
+    assert "{{" not in readme
     needed = ["bundle.json", "golden.json", manifest.tokenizer.file, *manifest.program_files("executorch")]
-    assert ", ".join(f"`{name}`" for name in needed) in readme.read_text(encoding="utf-8")
+    assert ", ".join(f"`{name}`" for name in needed) in readme
 
 
 def test_what_cannot_be_written_is_refused_with_the_reason(tiny_bundle, tmp_path):
     manifest = read_manifest(tiny_bundle)
-    with pytest.raises(InputError, match="target linux has no sample app; targets that have one: android, ios"):
-        write_native_module(tmp_path, manifest, ExportSettings(target="linux", sample=True))
     part = manifest.tokenizer.model_copy(
         update={"kind": "tokenizer-json", "refused": "tokenizer.json: no model WordLevel"}
     )
-    for sample in (False, True):
-        with pytest.raises(InputError, match=r"no android module: .*no model WordLevel.*module=False"):
-            write_native_module(
-                tmp_path,
-                manifest.model_copy(update={"tokenizer": part}),
-                ExportSettings(target="android", sample=sample),
-            )
+    with pytest.raises(InputError, match=r"no android module: .*no model WordLevel.*module=False"):
+        write_native_module(tmp_path, manifest.model_copy(update={"tokenizer": part}), ExportSettings(target="android"))
     with pytest.raises(InputError, match=r'no ios module: .*ExecuTorch.*runtime="both"'):
         require_module("ios", manifest.tokenizer, ["onnx"])
     write_native_module(tmp_path, manifest, ExportSettings(target="linux"))

@@ -21,6 +21,10 @@ public class Context {
         return this;
     }
 
+    public File getFilesDir() {
+        return files;
+    }
+
     public File getNoBackupFilesDir() {
         return files;
     }

@@ -1,7 +1,0 @@
-// The one place with the plugins' versions. Version 9 of the Android plugin has Kotlin built in: leave out the third line,
-// and the plugin in app/build.gradle.kts.
-plugins {
-    id("com.android.application") version "8.6.1" apply false
-    id("com.android.library") version "8.6.1" apply false
-    id("org.jetbrains.kotlin.android") version "2.0.21" apply false
-}

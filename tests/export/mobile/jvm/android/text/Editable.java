@@ -1,3 +1,0 @@
-package android.text;
-
-public interface Editable extends CharSequence {}

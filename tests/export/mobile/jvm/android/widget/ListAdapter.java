@@ -1,3 +1,0 @@
-package android.widget;
-
-public interface ListAdapter {}
