@@ -49,6 +49,13 @@ def published_models() -> list[FieldModel]:
     return models
 
 
+# Readers' pages are light or dark, and an image follows what the system asks for.
+STYLE = """<style>text{fill:#24292f}line{stroke:#d0d7de}.ground{fill:#fff}.shipped{fill:#c0392b}.peer{fill:#34495e}
+@media (prefers-color-scheme:dark){text{fill:#c9d1d9}line{stroke:#30363d}.ground{fill:#0d1117}.shipped{fill:#ff7b72}
+.peer{fill:#a5b4c3}}</style>
+"""
+
+
 def plot(models: Sequence[FieldModel]) -> str:
     """Mean Spearman of the tracks against megabytes (logarithmic), as SVG."""
     width, height, margin, bottom = 760, 400, 56, 46
@@ -62,23 +69,23 @@ def plot(models: Sequence[FieldModel]) -> str:
         return float(across), float(height - bottom - (value - floor) / (top - floor) * (height - bottom - 14))
 
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" '
-             f'font-size="11"><rect width="{width}" height="{height}" fill="white"/>']  # fmt: skip
+             f'font-size="13">{STYLE}<rect class="ground" width="{width}" height="{height}"/>']  # fmt: skip
     for tick in (10, 20, 50, 100, 200):
         column, line = position(tick, floor)
-        parts.append(f'<line x1="{column:.0f}" y1="14" x2="{column:.0f}" y2="{line:.0f}" stroke="#ddd"/>'
+        parts.append(f'<line x1="{column:.0f}" y1="14" x2="{column:.0f}" y2="{line:.0f}"/>'
                      f'<text x="{column:.0f}" y="{line + 16:.0f}" text-anchor="middle">{tick} MB</text>')  # fmt: skip
     for tick in range(int(floor) // 5 * 5 + 5, int(top) + 1, 5):
         _, line = position(min(sizes), tick)
-        parts.append(f'<line x1="{margin}" y1="{line:.0f}" x2="{width - 10}" y2="{line:.0f}" stroke="#ddd"/>'
+        parts.append(f'<line x1="{margin}" y1="{line:.0f}" x2="{width - 10}" y2="{line:.0f}"/>'
                      f'<text x="{margin - 6}" y="{line + 4:.0f}" text-anchor="end">{tick}</text>')  # fmt: skip
     for model, mean in points:
         column, line = position(model.megabytes, mean)
-        color = "#c0392b" if model.is_shipped else "#34495e"
+        kind = "shipped" if model.is_shipped else "peer"
         radius = 6 if model.is_shipped else 4
-        parts.append(f'<circle cx="{column:.0f}" cy="{line:.0f}" r="{radius}" fill="{color}"/>')
+        parts.append(f'<circle cx="{column:.0f}" cy="{line:.0f}" r="{radius}" class="{kind}"/>')
         if not model.name.startswith("MSD "):
             end = column > 0.72 * width
-            parts.append(f'<text x="{column - 9 if end else column + 9:.0f}" y="{line + 4:.0f}" fill="{color}" '
+            parts.append(f'<text x="{column - 9 if end else column + 9:.0f}" y="{line + 4:.0f}" class="{kind}" '
                          f'text-anchor="{"end" if end else "start"}">{model.name}</text>')  # fmt: skip
     parts.append(f'<text x="{width / 2:.0f}" y="{height - 6}" text-anchor="middle">Weights and tokenizer, int8; '
                  "mean Spearman x 100, six tracks of STS2017; no name: MSD's students</text></svg>")  # fmt: skip
