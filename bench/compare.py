@@ -161,14 +161,15 @@ def percentile_change(
 
 
 def _timing(what: str, old: list[Timing], new: list[Timing], seed: int) -> Difference:
-    mine, theirs, unit = ([timing.samples for timing in old], [timing.samples for timing in new], old[0].unit)
-    before, after = (float(np.median(np.concatenate(mine))), float(np.median(np.concatenate(theirs))))
+    old_samples, new_samples = ([timing.samples for timing in timings] for timings in (old, new))
+    unit = old[0].unit
+    before, after = (float(np.median(np.concatenate(old_samples))), float(np.median(np.concatenate(new_samples))))
     if unit == "instructions":
         change = after / before - 1.0
         same = abs(change) <= INSTRUCTION_TOLERANCE
         return Difference(what, unit, before, after, change, None, "same" if same else side_of(change))
-    change, interval = percentile_change(mine, theirs, 50, seed=seed)
-    fastest_change, fastest = percentile_change(mine, theirs, FASTEST_PERCENT, seed=seed)
+    change, interval = percentile_change(old_samples, new_samples, 50, seed=seed)
+    fastest_change, fastest = percentile_change(old_samples, new_samples, FASTEST_PERCENT, seed=seed)
     # Both intervals lie on one side of zero, and the fastest runs moved by what matters.
     moved = min(*interval, *fastest) > 0 or max(*interval, *fastest) < 0
     verdict = side_of(interval[0]) if moved and abs(fastest_change) >= MATERIAL else "noise"

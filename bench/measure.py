@@ -143,7 +143,8 @@ def compare_golden(
     cosines_N = parity_cosines(expected_ND, sentence_ND)
     float_ND = golden["vectors"].get("float")
     float_N = parity_cosines(float_ND, sentence_ND) if float_ND is not None else None
-    differ = [i for i, (mine, theirs) in enumerate(zip(ids, golden["ids"], strict=True)) if list(mine) != list(theirs)]
+    pairs = zip(ids, golden["ids"], strict=True)
+    differ = [number for number, (row, golden_row) in enumerate(pairs) if list(row) != list(golden_row)]
     return DeviceParity(
         texts=len(ids),
         mean_cosine=round(float(cosines_N.mean()), 7),

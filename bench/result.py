@@ -225,7 +225,7 @@ class Memory(Record):
 
 
 class DeviceParity(Record):
-    """The artifact's golden vectors on this device against its own of the export and, `float_`, the float model's."""
+    """Golden vectors on this device against those of the export and (`float_mean_cosine`, ...) of the float model."""
 
     texts: Natural
     mean_cosine: Cosine

@@ -3,7 +3,7 @@
     LITERT_PYTHON benchmarks/artifact_litert.py OUT FOLDER LENGTH...
 
 FOLDER is a BERT checkpoint of transformers; mean pooling and normalisation are in the program. OUT becomes one .tflite
-with a signature per LENGTH (`n8`, `n32`, ...), exact shapes: int32 ids and float32 mask [1, LENGTH] -> float32 [1, D].
+with a signature per LENGTH ("n8", "n32", ...), exact shapes: int32 ids and float32 mask [1, LENGTH] -> float32 [1, D].
 All signatures share the stored weights. Prints one line of JSON: recipe, versions, bytes.
 
     python -m venv LITERT && LITERT/bin/pip install litert-torch==0.10.0 ai-edge-quantizer==0.10.0 ai-edge-litert==2.3.0

@@ -20,7 +20,7 @@ from msdc.compress.student.io import save_student
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.stock import decode, to_student
 from msdc.compress.texts import corpus_frequency
-from msdc.compress.vocabulary.train import train_vocabulary, train_whole_words
+from msdc.compress.vocabulary.train import train_mixed_vocabulary, train_vocabulary
 from msdc.distill import vocabulary_transfer as transfer
 from msdc.distill.added_language import add_language
 from msdc.distill.data import Row
@@ -132,7 +132,7 @@ def make_vocabulary(
     texts_of: dict[str, list[str]] = {"": [row.source for row in rows]}
     for row in rows:
         texts_of.setdefault(row.language, []).append(row.target)
-    trained = train_whole_words(
+    trained = train_mixed_vocabulary(
         texts_of, target, size, settings.parts, words=words, prefixes=settings.prefixes, lowercase=lowercase,
         spellings=settings.spellings, simplified=settings.simplified,
     )  # fmt: skip

@@ -5,7 +5,7 @@ reads. Every process computes the loss of the whole global batch from gathered v
 gradients. It scales them by the number of processes W and DistributedDataParallel averages them, so nothing but that
 average is communicated in the backward pass. Means over tokens are sums over those of all processes (`weighted`).
 
-Decisions and files are the first process's: `from_first`.
+Decisions and files are the first process's: `on_rank_zero`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from msdc.errors import InputError, MsdcError, first_line
 from msdc.machine import read_machine
 from msdc.progress import be_quiet
 
-Found = TypeVar("Found")
+Outcome = TypeVar("Outcome")
 
 STEP_LIMIT = timedelta(minutes=30)  # for one exchange within a step; a process that hangs ends the run
 PATIENCE = timedelta(days=7)  # while the first process downloads, trains a vocabulary, validates
-MEETING_LIMIT = timedelta(minutes=2)  # for processes that fail at the same place
+OUTCOME_LIMIT = timedelta(minutes=2)  # for processes that fail at the same place
 _patient: Any = None  # the group with this patience; on CPUs, whatever the device
-_meeting: Any = None  # the group of `meet`, on CPUs too: exchanges of the others may be unfinished
+_outcome_group: Any = None  # the group of `exchange_outcomes`, on CPUs too: exchanges of the others may be unfinished
 
 
 def rank_and_world() -> tuple[int, int]:
@@ -73,7 +73,7 @@ def start() -> torch.device:
         InputError: this process has no GPU of its own.
         MsdcError: the other processes cannot be reached.
     """
-    global _patient, _meeting
+    global _patient, _outcome_group
     device = own_device()
     if device.type == "cuda":
         torch.cuda.set_device(device)
@@ -81,7 +81,7 @@ def start() -> torch.device:
         try:
             dist.init_process_group("cuda:nccl,cpu:gloo" if device.type == "cuda" else "gloo", timeout=STEP_LIMIT)
             _patient = dist.new_group(backend="gloo", timeout=PATIENCE)
-            _meeting = dist.new_group(backend="gloo", timeout=MEETING_LIMIT)
+            _outcome_group = dist.new_group(backend="gloo", timeout=OUTCOME_LIMIT)
         except (ValueError, RuntimeError) as error:
             raise MsdcError(f"the other processes cannot be reached: {first_line(error)}") from error
         atexit.register(_leave)
@@ -92,8 +92,8 @@ def start() -> torch.device:
 
 def _leave() -> None:
     """End the threads of the groups while Python still runs: left to the end of the process, one may abort it."""
-    global _patient, _meeting
-    _patient = _meeting = None
+    global _patient, _outcome_group
+    _patient = _outcome_group = None
     if dist.is_initialized():
         dist.destroy_process_group()
 
@@ -104,7 +104,7 @@ def barrier() -> None:
         dist.barrier(group=_patient)
 
 
-def on_rank_zero(work: Callable[[], Found]) -> Found:
+def on_rank_zero(work: Callable[[], Outcome]) -> Outcome:
     """What `work` returns in the first process, in all of them, which wait for it; its error is raised in all."""
     rank, world = rank_and_world()
     if world == 1:
@@ -122,7 +122,7 @@ def on_rank_zero(work: Callable[[], Found]) -> Found:
         failed = (InputError if shared[1][0] else MsdcError)(shared[1][1])
     if failed is not None:
         raise failed
-    outcome: Found = shared[0]
+    outcome: Outcome = shared[0]
     return outcome
 
 
@@ -135,20 +135,20 @@ def exchange(value: Any) -> list[Any]:
     return values
 
 
-def meet(value: Any) -> list[Any]:
+def exchange_outcomes(value: Any) -> list[Any]:
     """The values of all processes after work that may have failed.
 
     A process that fails alone leaves the others in an exchange of that work.
 
     Raises:
-        MsdcError: not all processes come here within MEETING_LIMIT.
+        MsdcError: not all processes come here within OUTCOME_LIMIT.
     """
     world = rank_and_world()[1]
     values = [value] * world
     if world > 1:
         try:
-            dist.monitored_barrier(_meeting, MEETING_LIMIT)
-            dist.all_gather_object(values, value, group=_meeting)
+            dist.monitored_barrier(_outcome_group, OUTCOME_LIMIT)
+            dist.all_gather_object(values, value, group=_outcome_group)
         except RuntimeError as error:
             raise MsdcError(f"another process failed alone: {first_line(error)}") from error
     return values

@@ -149,7 +149,7 @@ class Corpus(Strict):
     @field_validator("source", "languages", "word_by_word", mode="after")
     @classmethod
     def _lower_case(cls, codes: Any) -> Any:
-        """Language codes are lower case; a region or script (`zh_TW`, `sr_Latn`) is not."""
+        """Language codes are lower case; a region or script ("zh_TW", "sr_Latn") is not."""
         for code in (codes,) if isinstance(codes, str) else codes:
             base = re.split(r"[_-]", code)[0]
             if base != base.lower():

@@ -412,7 +412,7 @@ class Run:
                 self._check_vocabulary(
                     stage, self.text(plan), f"the teacher {teacher.name}", teacher.tokenizer, compares_targets(plan)
                 )
-            layers = tuple(theirs for theirs, _ in layer_pairs(stage, teacher, student))
+            layers = tuple(teacher_layer for teacher_layer, _ in layer_pairs(stage, teacher, student))
             teacher.module.to(self.device)
             prompted = stage.teacher_prompts is not None
             loaded[CachedTeacher(teacher, self.cache, stage.max_length, self.precision, layers, prompted)] = weight

@@ -296,24 +296,24 @@ class RunFolder:
 
     def reuse(self, recipe: Recipe, other: Path) -> list[str]:
         """Link the finished stages of the run in `other` that `recipe` would repeat; returns their names."""
-        theirs, shared = read_recipe(other), RunFolder(other).inputs_file
+        earlier, shared = read_recipe(other), RunFolder(other).inputs_file
         if not shared.is_file() or read_json(shared) != read_json(self.inputs_file):
             return []  # other text, or a run of an earlier version, which did not record it
-        if recipe.model_dump(exclude=INDEPENDENT) != theirs.model_dump(exclude=INDEPENDENT):
+        if recipe.model_dump(exclude=INDEPENDENT) != earlier.model_dump(exclude=INDEPENDENT):
             return []
         for part in ("vocabulary", "assistant-start"):
             _link(other / part, self.path / part)
             _link_hashes(other / part, self.path / part)
         first = next((n for n, stage in enumerate(recipe.stages) if stage.role != "assistant"), len(recipe.stages))
-        if recipe.student == theirs.student and recipe.stages[:first] == theirs.stages[:first]:
+        if recipe.student == earlier.student and recipe.stages[:first] == earlier.stages[:first]:
             _link(other / "student-start", self.path / "student-start")
             _link_hashes(other / "student-start", self.path / "student-start")
         reused = []
-        for number, (stage, same) in enumerate(zip(recipe.stages, theirs.stages, strict=False)):
+        for number, (stage, same) in enumerate(zip(recipe.stages, earlier.stages, strict=False)):
             if stage != same:
                 break
             source, target = RunFolder(other).stage(number, stage), self.stage(number, stage)
-            ends_equal = stage.train == "assistant" or recipe.student == theirs.student
+            ends_equal = stage.train == "assistant" or recipe.student == earlier.student
             if ends_equal and source.done() is not None and not target.path.exists():
                 # Metrics first: the folder, which appears whole, marks the stage as finished.
                 rows = [row for row in RunFolder(other).metrics.rows() if row.get("stage") == stage.name]

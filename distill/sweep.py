@@ -16,6 +16,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -173,6 +174,86 @@ class FailedPointsError(MsdcError):
         self.folder = folder
 
 
+@dataclass
+class _Sweep:
+    """The points of a sweep by label: their recipes, run folders, and the rows of those that have ended."""
+
+    recipe: str
+    axes: str
+    folder: Path
+    recipes: dict[str, Recipe]
+    published: tuple[str, ...] | None
+    draw: Callable[[Path], object] | None
+    measure: Callable[[Path], dict[str, float]] | None
+    rows: dict[str, SweepRow] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.folders = {label: self.folder / name for label, name in point_names(self.recipes).items()}
+
+    def finished_rows(self) -> dict[str, SweepRow]:
+        """The rows of the points that are finished in the locked folder."""
+        for leftover in self.folder.glob(".*.partial"):
+            leftover.unlink(missing_ok=True)  # of a process that was killed while it wrote a table
+        finished = {}
+        for label, recipe in self.recipes.items():
+            # A damaged folder is an error of its point.
+            with suppress(InputError, LookupError, TypeError):
+                if _is_finished(self.folders[label], recipe):
+                    finished[label] = _row(label, recipe, self.folders[label], self.published)
+        for label in finished:
+            RunFolder(self.folders[label]).check_inputs(read_inputs(self.recipes[label]))
+        return finished
+
+    def train(self, label: str) -> None:
+        """Train a point, or continue its run."""
+        from msdc.distill.run import Run
+
+        run_path = self.folders[label]
+        is_started = (run_path / "recipe.yaml").is_file()
+        # A run may be resumed with some other settings; a point is what its label and the recipe say.
+        if is_started and (changed := changed_settings(read_recipe(run_path), self.recipes[label])):
+            raise InputError(f"{run_path} was started with other settings: {changed[0]}; choose another `output`")
+        # Any run of the sweep may have trained a stage that this point shares.
+        others = sorted(path.parent for path in self.folder.glob("*/recipe.yaml") if path.parent != run_path)
+        Run(self.recipes[label], run_path, is_started, list(filter(_is_intact, others))).run()
+
+    def row(self, label: str) -> SweepRow:
+        """The row of a trained point, whose program is measured first."""
+        run_path, failed = self.folders[label], ""
+        if self.measure is not None and not (run_path / PROGRAM_FILE).is_file():
+            try:
+                write_json(run_path / PROGRAM_FILE, self.measure(run_path / "student"))
+            except Exception as error:
+                if _is_full(error):
+                    raise
+                failed = f"its program: {_reason(error)}"
+        return _row(label, self.recipes[label], run_path, self.published).model_copy(update={"failed": failed})
+
+    def failed_row(self, label: str, reason: str) -> SweepRow:
+        """The row of a point that has no result."""
+        paper = self.recipes[label].paper
+        return SweepRow(label=label, row=paper.get("row", ""), paper=_figures(paper, self.published), failed=reason)
+
+    def write(self) -> None:
+        """The table in all its forms, and the report."""
+        rows = tuple(self.rows[label] for label in self.recipes if label in self.rows)
+        table = SweepTable(recipe=self.recipe, sweep=self.axes, rows=rows, points=len(self.recipes))
+        write_json(self.folder / TABLE_FILE, table.model_dump(mode="json"))
+        write_text(self.folder / "table.csv", to_csv(table))
+        text = table_of(table)
+        write_text(self.folder / "table.tex", to_latex(text))
+        parts = [f"# {escape_line(text.caption)}", to_markdown(text), text.note]
+        parts += ["\n".join(f"* {escape_line(line)}" for line in failures(table))]
+        write_text(self.folder / "table.md", "\n\n".join(filter(None, parts)) + "\n")
+        if self.draw is not None:
+            try:
+                self.draw(self.folder)
+            except Exception as error:
+                if _is_full(error):
+                    raise
+                warn(f"{self.folder}: the report was not drawn: {_reason(error)}")
+
+
 def run_sweep(
     recipe: str,
     over: str | Sequence[str],
@@ -192,7 +273,7 @@ def run_sweep(
         over: the points: `table=5`, `variant=one,two`, or `KEY=a,b,c`; several give every combination.
         output: the folder; None: runs/NAME-sweep.
         draw: called with the folder when the table was written, in the first process only.
-        measure: called with each finished student, once: `bytes` and `ms` of its exported program.
+        measure: called with each finished student, once: "bytes" and "ms" of its exported program.
 
     Raises:
         InputError: the recipe is invalid at some point, or text of finished points has changed.
@@ -200,92 +281,38 @@ def run_sweep(
         MsdcError: the disk is full, or one of several processes failed alone.
     """
     from msdc.distill import parallel
-    from msdc.distill.run import Run
 
-    recipes = points(recipe, over, overrides, data)
     base, chosen = split_name(recipe)
     named = "-".join(filter(None, [Path(base).stem, chosen, "sweep"]))
     folder = Path(output) if output is not None else Path("runs") / named
-    folders = {label: folder / name for label, name in point_names(recipes).items()}
-    parallel.start()
-    rows: dict[str, SweepRow] = {}
+    recipes = points(recipe, over, overrides, data)
     axes = over if isinstance(over, str) else " x ".join(over)
-
-    def train(label: str) -> None:
-        run_path = folders[label]
-        # A run may be resumed with some other settings; a point is what its label and the recipe say.
-        if (run_path / "recipe.yaml").is_file() and (
-            changed := changed_settings(read_recipe(run_path), recipes[label])
-        ):
-            raise InputError(f"{run_path} was started with other settings: {changed[0]}; choose another `output`")
-        # Any run of the sweep may have trained a stage that this point shares.
-        others = sorted(path.parent for path in folder.glob("*/recipe.yaml") if path.parent != run_path)
-        Run(recipes[label], run_path, (run_path / "recipe.yaml").is_file(), list(filter(_is_intact, others))).run()
-
-    def result(label: str) -> SweepRow:
-        run_path, failed = folders[label], ""
-        if measure is not None and not (run_path / PROGRAM_FILE).is_file():
-            try:
-                write_json(run_path / PROGRAM_FILE, measure(run_path / "student"))
-            except Exception as error:
-                if _is_full(error):
-                    raise
-                failed = f"its program: {_reason(error)}"
-        return _row(label, recipes[label], run_path, published).model_copy(update={"failed": failed})
-
-    published = _published(recipe, over)
-
-    def write() -> None:
-        finished = tuple(rows[label] for label in recipes if label in rows)
-        table = SweepTable(recipe=recipe, sweep=axes, rows=finished, points=len(recipes))
-        write_json(folder / TABLE_FILE, table.model_dump(mode="json"))
-        write_text(folder / "table.csv", to_csv(table))
-        shown = table_of(table)
-        write_text(folder / "table.tex", to_latex(shown))
-        parts = [f"# {escape_line(shown.caption)}", to_markdown(shown), shown.note]
-        parts += ["\n".join(f"* {escape_line(line)}" for line in failures(table))]
-        write_text(folder / "table.md", "\n\n".join(filter(None, parts)) + "\n")
-        if draw is not None:
-            try:
-                draw(folder)
-            except Exception as error:
-                if _is_full(error):
-                    raise
-                warn(f"{folder}: the report was not drawn: {_reason(error)}")
-
-    def open_folder() -> dict[str, SweepRow]:
-        """Lock the folder; returns the rows of the points that are finished."""
-        stack.enter_context(held(folder))
-        for leftover in folder.glob(".*.partial"):
-            leftover.unlink(missing_ok=True)  # of a process that was killed while it wrote a table
-        finished = {}
-        for label in recipes:
-            # A damaged folder is an error of its point.
-            with suppress(InputError, LookupError, TypeError):
-                if _is_finished(folders[label], recipes[label]):
-                    finished[label] = _row(label, recipes[label], folders[label], published)
-        for label in finished:
-            RunFolder(folders[label]).check_inputs(read_inputs(recipes[label]))
-        return finished
-
+    parallel.start()
+    sweep = _Sweep(recipe, axes, folder, recipes, _published(recipe, over), draw, measure)
+    rows = sweep.rows
     with ExitStack() as stack:
+
+        def open_folder() -> dict[str, SweepRow]:
+            stack.enter_context(held(folder))
+            return sweep.finished_rows()
+
         rows.update(parallel.on_rank_zero(open_folder))
         finished = set(rows)
         for number, label in enumerate(recipes, 1):
+            progress = f"sweep {number}/{len(recipes)}: {label}"
+            reason = ""
             if label not in finished:
-                say(f"sweep {number}/{len(recipes)}: {label}")
-            reason = _failure(partial(train, label)) if label not in finished else ""
+                say(progress)
+                reason = _failure(partial(sweep.train, label))
             if not reason:
-                reason = _failure(lambda name=label: rows.update({name: parallel.on_rank_zero(partial(result, name))}))  # type: ignore[misc]
+                result = partial(parallel.on_rank_zero, partial(sweep.row, label))
+                reason = _failure(lambda name=label, row=result: rows.update({name: row()}))  # type: ignore[misc]
             if reason:
-                paper = recipes[label].paper
-                rows[label] = SweepRow(
-                    label=label, row=paper.get("row", ""), paper=_figures(paper, published), failed=reason
-                )
+                rows[label] = sweep.failed_row(label, reason)
             if rows[label].failed and parallel.rank_and_world()[0] == 0:
-                warn(f"sweep {number}/{len(recipes)}: {label} failed: {rows[label].failed}")
+                warn(f"{progress} failed: {rows[label].failed}")
             if label not in finished or label == list(recipes)[-1]:
-                parallel.on_rank_zero(write)
+                parallel.on_rank_zero(sweep.write)
     if failed := {label: rows[label].failed for label in recipes if rows[label].failed}:
         raise FailedPointsError(folder, failed, len(recipes))
     return folder
@@ -310,7 +337,7 @@ def _failure(work: Callable[[], object]) -> str:
     alone = parallel.rank_and_world()[1] > 1 and not isinstance(error, MsdcError)
     ends = error is not None and (alone or _is_full(error))
     try:
-        reasons: list[tuple[str, bool]] = parallel.meet((_reason(error), ends))
+        reasons: list[tuple[str, bool]] = parallel.exchange_outcomes((_reason(error), ends))
     except MsdcError as missing:
         raise error or missing from missing
     reason = next((text for text, _ in reasons if text), "")

@@ -1,7 +1,7 @@
 """A new vocabulary for the teacher, with rows computed from the teacher's rows: no multilingual pretraining is needed.
 
 Every row of the new table is a mean of the English teacher's rows, weighted by how strongly the new token and each
-English wordpiece are associated in parallel text. `cooccurrence` counts (score c^2 / (c_p c_w)); `alignment` runs a few
+English wordpiece are associated in parallel text. `association` counts (score c^2 / (c_p c_w)); `align` runs a few
 rounds of IBM Model 1 (Brown et al. 1993) in both directions from those counts, which gives a word the rows of its
 translation instead of those of its neighbours.
 

@@ -130,8 +130,9 @@ class NativeModule(NamedTuple):
 
 
 class Target(NamedTuple):
-    """One target: value of `--target`, default runtimes, whether ONNX programs may use operators of the `com.microsoft`
-    domain, the module for apps that is written into the bundle, if any, and the one style of program that it takes."""
+    """One target: value of `--target`, default runtimes, whether ONNX programs may use operators of the domain
+    com.microsoft, the module for apps that is written into the bundle, if any, and the one style of program that it
+    takes."""
 
     name: str
     runtimes: tuple[str, ...]

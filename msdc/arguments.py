@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_
 from msdc.errors import InputError, did_you_mean
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-ONE = {str, Path, os.PathLike, NoneType}
+SINGLE_VALUE = {str, Path, os.PathLike, NoneType}
 
 
 def require_characters(text: str, what: str) -> str:
@@ -41,7 +41,7 @@ def coerce_argument(name: str, value: Any, hint: Any) -> Any:
     lone = isinstance(value, str | os.PathLike | int) and value not in choices
     if Sequence in kinds and str not in kinds and lone:
         return (value,)
-    if kinds <= ONE and not isinstance(value, str | os.PathLike | NoneType):
+    if kinds <= SINGLE_VALUE and not isinstance(value, str | os.PathLike | NoneType):
         raise InputError(f"`{name}` takes one text or path, not {type(value).__name__}")
     return value
 

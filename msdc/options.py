@@ -45,7 +45,7 @@ class Options(BaseModel):
 
 def with_option_keywords(model: type[Options], function: Callable[..., Any]) -> Any:
     """`function`, which takes `options` (a `model`), with the fields of the model as keywords instead: in its
-    signature, and in its docstring behind its own `Args`. An `InputError` names the argument that is out of range.
+    signature, and in its docstring behind its own arguments. An `InputError` names the argument that is out of range.
 
     The static type is declared by the caller: a protocol over the parameters of the model.
     """

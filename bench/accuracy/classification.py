@@ -107,7 +107,7 @@ def _fit(
 def fit_by_minibatches(features_ND: np.ndarray, labels: list[str], strength: float, seed: int) -> Any:
     """The same linear classifier trained by minibatches (Adam) from random weights, which follow from `seed`.
 
-    The logistic regression of `fit_linear` has one optimum whatever the start; what varies between runs of the papers'
+    A logistic regression has one optimum whatever the start; what varies between runs of the papers'
     classifiers is start and order.
     """
     from sklearn.neural_network import MLPClassifier

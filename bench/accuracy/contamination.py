@@ -74,7 +74,7 @@ def _row_sentences(source: TextSource) -> Iterator[tuple[int, str]]:
 
 
 class Findings(NamedTuple):
-    """Results of a check, per test set and per corpus; `seen` are the sentences found, in normal form."""
+    """Results of a check, per test set and per corpus; `matched_sentences` are in normal form."""
 
     by_set: dict[str, dict[str, Any]]
     corpora: list[dict[str, Any]]

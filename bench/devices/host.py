@@ -56,7 +56,7 @@ def host_info() -> DeviceInfo:
 
 
 def with_cores(settings: BenchSettings) -> BenchSettings:
-    """`settings` with the numbers of this machine's `big` cores; threads or CPUs that it may not use are refused."""
+    """`settings` with numbers of this machine's cores in the place of "big"; CPUs that it may not use are refused."""
     if settings.threads > (cores := core_count()):
         raise InputError(f"`threads` {settings.threads}: this process may use {cores} core{'s' if cores > 1 else ''}")
     settings = with_affinity(settings, host_state(), "this machine", usable_cores())

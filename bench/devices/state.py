@@ -225,7 +225,7 @@ def clusters_of(state: DeviceState | None) -> tuple[Cluster, ...]:
 def with_affinity(
     settings: BenchSettings, state: DeviceState | None, where: str, usable: Iterable[int] | None = None
 ) -> BenchSettings:
-    """`settings` with CPU numbers in the place of `big`: those of the fastest clusters, as few as hold the threads.
+    """`settings` with CPU numbers in the place of "big": those of the fastest clusters, as few as hold the threads.
 
     `usable` are the CPUs that the runner may use; None: all.
 

@@ -102,10 +102,10 @@ def _measured(
     """
     measured, task = {}, results[0].task
     for model in models:
-        mine = {score.name: score for score in results if score.model == model and score.name in names}.values()
-        values_and_intervals = [(score.value, score.interval) for score in mine]
+        scores = {score.name: score for score in results if score.model == model and score.name in names}.values()
+        values_and_intervals = [(score.value, score.interval) for score in scores]
         if unseen:
-            values_and_intervals = [(score.unseen.accuracy, score.unseen.interval) for score in mine if score.unseen]
+            values_and_intervals = [(score.unseen.accuracy, score.unseen.interval) for score in scores if score.unseen]
         values = [value for value, _ in values_and_intervals if value is not None]
         if len(names) == 1 and values_and_intervals:
             measured[model] = _Measured(task, *values_and_intervals[0])

@@ -123,10 +123,10 @@ def choose(
     chosen = min(pool, key=lambda shown: data.latency(shown.run) or float("inf"))
     narrowed(pool, lambda shown: shown is chosen, "rejected: no faster")
     valid = [shown for shown in among if reasons.get(shown.style.name) != OTHER_OUTPUT]
-    return chosen, {name: reason + _virtue(data, name, valid, size, mean) for name, reason in reasons.items()}
+    return chosen, {name: reason + _advantages(data, name, valid, size, mean) for name, reason in reasons.items()}
 
 
-def _virtue(
+def _advantages(
     data: ReportData,
     name: str,
     among: Sequence[Shown],
@@ -140,14 +140,14 @@ def _virtue(
         "least memory": lambda shown: math.inf if (rise := rise_mib(shown.run)) is None else rise,
         "highest score": lambda shown: -mean(shown),
     }
-    figures = {virtue: {shown.style.name: figure(shown) for shown in among} for virtue, figure in least.items()}
-    virtues = [
-        virtue
-        for virtue, by_name in figures.items()
+    figures = {advantage: {shown.style.name: figure(shown) for shown in among} for advantage, figure in least.items()}
+    advantages = [
+        advantage
+        for advantage, by_name in figures.items()
         if by_name.get(name, math.inf)
         < min((other for key, other in by_name.items() if key != name), default=-math.inf)
     ]
-    return f"; {joined(virtues)}" if virtues else ""
+    return f"; {joined(advantages)}" if advantages else ""
 
 
 def _rank(shown: Shown) -> tuple[bool, bool, bool]:

@@ -51,8 +51,8 @@ def torchao_weight(part: QuantizedWeight, *, activations: bool = True) -> Tensor
 def quantize_student(student: Student, plan: PrecisionPlan) -> Student:
     """A copy of `student` (eval mode) whose planned weights are torchao tensors, as `torch.export` wants them.
 
-    Equal to `quantize_` with `Int8DynamicActivationIntxWeightConfig` (linears: int8 per row or int4 in groups, with
-    per-token asymmetric int8 activations) and `IntxWeightOnlyConfig` (token table). int8 positions and weights of a
+    Equal to torchao with its Int8DynamicActivationIntxWeightConfig (linears: int8 per row or int4 in groups, with
+    per-token asymmetric int8 activations) and IntxWeightOnlyConfig (token table). int8 positions and weights of a
     code become their dequantized numbers: torchao has no addition for its tensors; `integers` has the integers.
     """
     return with_integers(student, integers(student, plan))

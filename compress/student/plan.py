@@ -41,7 +41,7 @@ NORM_READERS = {"entry": ("query", "key", "value"), "middle": ("up",)}
 
 
 class PrecisionPlan(BaseModel):
-    """Dtype of each named weight (names of `state_dict()`); every tensor that is not named stays float32."""
+    """Dtype of each named weight (names of its `torch.nn.Module`); every tensor that is not named stays float32."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,4 +1,4 @@
-"""Stock encoders as students, and students as stock encoders, so that plain `SentenceTransformer(path)` loads them.
+"""Stock encoders as students, and students as stock encoders, so that plain `sentence_transformers` loads them.
 
 From BERT, RoBERTa / XLM-R / CamemBERT, DistilBERT and ALBERT. Differences between the families are folded in:
 * token types: a sentence encoder uses only type 0, so its row is added to every position;

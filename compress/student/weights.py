@@ -38,7 +38,7 @@ ReadBytes = Callable[[Path], bytes]
 
 @dataclass(frozen=True)
 class StudentWeights:
-    """Everything that fixes a student's function: its config, and its tensors by name (those of `state_dict()`).
+    """Everything that fixes a student's function: its config, and its tensors by name (those of its `torch.nn.Module`).
 
     `arrays` are float32, the indices of a coded table int16 or int32. `scales`, by weight, and `plan` are those that a
     quantized folder was read with; empty and None for a float student.

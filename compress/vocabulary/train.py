@@ -2,9 +2,9 @@
 
 A row for a whole word helps a small student more than steps or layers (docs/decisions.md). A unigram model alone spends
 tokens on a word after a space, after an apostrophe and after a bracket, and does not learn rare words of its corpus. In
-`train_whole_words` marks are words of their own, as in BERT's tokenizers, so that a word has one form; most tokens are
-trained (they split compounds and inflected words), and the rest are whole words: given ones, such as those with rows in
-a teacher, then the most frequent that the trained tokens split.
+`train_mixed_vocabulary` marks are words of their own, as in BERT's tokenizers, so that a word has one form; most tokens
+are trained (they split compounds and inflected words), and the rest are whole words: given ones, such as those with
+rows in a teacher, then the most frequent that the trained tokens split.
 
 The result is an ordinary SentencePiece `.model`: its own character map separates marks.
 """
@@ -121,7 +121,7 @@ def train_vocabulary(
     return target
 
 
-def train_whole_words(
+def train_mixed_vocabulary(
     texts: Mapping[str, Iterable[str]],
     target: Path,
     size: int,

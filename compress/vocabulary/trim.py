@@ -184,7 +184,7 @@ def _smaller(
 
 
 def _size_that_passes(size: int, full_size: int, passing: Callable[[int], bool]) -> int | None:
-    """The smallest of a few sizes between `size` and the `whole` vocabulary for which `passing` holds; None: none."""
+    """The smallest of a few sizes between `size` and `full_size` for which `passing` holds; None: none."""
     steps = sorted({size + (full_size - size) * step // SIZE_STEPS for step in range(1, SIZE_STEPS)} - {size})
     index = bisect.bisect_left(steps, True, key=passing)
     return steps[index] if index < len(steps) else None

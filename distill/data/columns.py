@@ -116,7 +116,7 @@ def fits(code: str, asked: str) -> bool:
 
 
 def code_of(name: str) -> str | None:
-    """The language code of a column named `de`, `zh_CN`, `translation.de` or `German`, or None."""
+    """The language code of a column named "de", "zh_CN", "translation.de" or "German", or None."""
     last = name.rsplit(".", 1)[-1].strip()
     if last.lower() in LANGUAGE_NAMES:
         return LANGUAGE_NAMES[last.lower()]

@@ -199,7 +199,7 @@ def _named_language(path: Path, corpus: Corpus) -> str | None:
 def language_of(path: Path, corpus: Corpus, at_end: bool = False) -> tuple[str | None, str]:
     """(target language, how it was found): the one that the corpus names, else that of the file's name; or None.
 
-    `at_end`: a name like `x.de` also gives the language (one of two aligned files, a catalogue).
+    `at_end`: a name like "x.de" also gives the language (one of two aligned files, a catalogue).
     """
     named = _named_language(path, corpus)
     asked = [code for code in corpus.languages if named is not None and fits(named, code)]

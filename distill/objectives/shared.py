@@ -61,7 +61,7 @@ def objective(*, equal_widths: bool = False) -> Callable[[Callable[P, Tensor]], 
 
 
 def check_shapes(arguments: Mapping[str, Any], equal_widths: bool) -> None:
-    """Check arguments by the axes in their names: `teacher_BD` is [B, D], and a letter has one size in all of them.
+    """Check arguments by the axes in their names: teacher_BD is [B, D], and a letter has one size in all of them.
 
     Without `equal_widths` the teacher's D is its own; `negative_BD` has any number of rows. A temperature is above 0.
     """

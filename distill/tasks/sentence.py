@@ -355,10 +355,10 @@ class EmbeddingTask(TrainingTask):
         if not isinstance(self.teacher, CachedTeacher):
             raise InputError(f"stage {self.stage.name}: train: student.embedding needs one teacher")
         module: Any = self.teacher.encoder.module
-        sides = [self._side(module, *side) for side in (batch.source, batch.target) if side is not None]
+        sides = [self._compare_embeddings(module, *side) for side in (batch.source, batch.target) if side is not None]
         return {key: sum((side[key] for side in sides[1:]), sides[0][key]) for key in sides[0]}
 
-    def _side(self, teacher: Any, ids_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
+    def _compare_embeddings(self, teacher: Any, ids_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
         with torch.no_grad():
             teacher_BTH = teacher.embed(ids_BT)
         student_BTH = self.student.embed(ids_BT)

@@ -117,10 +117,10 @@ class CachedTeacher:
             missing = np.unique(np.concatenate(parallel.exchange(absent)))
         # In the order of the texts, as one process computes them.
         missing = missing[np.argsort(first[missing])]
-        mine = missing[rank::world]
-        fresh_MW = self._compute([texts[first[index]] for index in mine], progress)
+        local = missing[rank::world]
+        fresh_MW = self._compute([texts[first[index]] for index in local], progress)
         if not np.isfinite(fresh_MW).all():
-            wrong = texts[first[mine[np.flatnonzero(~np.isfinite(fresh_MW).all(1))[0]]]]
+            wrong = texts[first[local[np.flatnonzero(~np.isfinite(fresh_MW).all(1))[0]]]]
             raise MsdcError(f"teacher {self.name}: its output for {wrong[:60]!r} is not finite")
         for part, rows_MW in enumerate(parallel.exchange(fresh_MW) if world > 1 else [fresh_MW]):
             rows_UW[missing[part::world]] = rows_MW

@@ -76,8 +76,8 @@ class FunctionTeacher(_ExternalTeacher):
 class TableTeacher(_ExternalTeacher):
     """Vectors in a Parquet file: columns `vector` (lists of D numbers, float16 to float64), and `text` or `hash`.
 
-    `hash` is the 64-bit number of `blake2b(text, digest_size=8)`, little-endian, of the UTF-8 of a cleaned text (NFC,
-    with one space between words).
+    `hash` is the 64-bit number of `hashlib.blake2b(text, digest_size=8)`, little-endian, of the UTF-8 of a cleaned text
+    (NFC, with one space between words).
     """
 
     def __init__(self, path: Path) -> None:

@@ -55,12 +55,12 @@ _PreparedBatch = tuple[Position, Batch, "np.ndarray | None"]
 class _Chunk:
     """The rows R of a chunk, table by table; `read` reads some of them.
 
-    The text of row r and side s has `ids[of_R[r]][start_RS[r, s] :][: length_RS[r, s]]`, `keys_RS` without and
+    The text of row r and side s has `ids[table_R[r]][start_RS[r, s] :][: length_RS[r, s]]`, `keys_RS` without and
     `stored_RS`, in the teacher's store, with its prompt.
     """
 
     ids: list[np.ndarray]
-    of_R: np.ndarray
+    table_R: np.ndarray
     start_RS: np.ndarray
     length_RS: np.ndarray
     keys_RS: np.ndarray
@@ -111,9 +111,7 @@ class BatchFeed:
             counts = {0}  # triples among pairs, in a stage whose objectives read no negatives
         if len(counts) > 1:
             raise InputError(f"rows of one stage have {min(counts)} and {max(counts)} negatives: all must have as many")
-        self.negatives_per_row = (
-            counts.pop() if stage.mined_negatives is None else stage.mined_negatives
-        )  # negatives per row
+        self.negatives_per_row = counts.pop() if stage.mined_negatives is None else stage.mined_negatives
         # Text without translations counts as its own translation if other rows have one.
         self.paired = any(table.sides > 1 for table in tables) or bool(self.negatives_per_row)
         self.sides = 1 + self.paired + self.negatives_per_row
@@ -130,14 +128,10 @@ class BatchFeed:
     # --- a chunk --------------------------------------------------------------------------------------------------
 
     def _chunk(self, epoch: int, number: int) -> _Chunk:
+        """The rows of a chunk with their ids, table by table."""
         drawn = self.text.order.chunk(epoch, number)
-        tables, tokens = (
-            [self.text.tables[table_number] for table_number in drawn],
-            [self._tokens[table_number] for table_number in drawn],
-        )
-        rows = [
-            self.text.training_rows[table_number][places].astype(np.int64) for table_number, places in drawn.items()
-        ]
+        tables, tokens = [self.text.tables[table] for table in drawn], [self._tokens[table] for table in drawn]
+        rows = [self.text.training_rows[table][places].astype(np.int64) for table, places in drawn.items()]
         side_numbers = np.arange(1 + self.paired + (0 if self.stage.mined_negatives else self.negatives_per_row))
         starts, lengths, keys, stored = [], [], [], []
         prompts = self.stage.teacher_prompts if self.teacher is not None else None
@@ -149,32 +143,36 @@ class BatchFeed:
             keys.append(table.keys[rows_of_table][:, sides])
             stored.append(keys[-1] if prompts is None else table.prompted_keys(prompts)[rows_of_table][:, sides])
         counts, row_R = list(map(len, rows)), np.concatenate(rows)
-        of_R = np.repeat(np.arange(len(tables)), counts)
+        table_R = np.repeat(np.arange(len(tables)), counts)
         labels_R = None
         if all(len(table.labels) for table in tables):
-            labels_R = np.concatenate(
-                [table.labels[rows_of_table] for table, rows_of_table in zip(tables, rows, strict=True)]
-            )
+            labels_R = np.concatenate([table.labels[picked] for table, picked in zip(tables, rows, strict=True)])
 
         def read(pick: np.ndarray) -> list[Row]:
             read_rows: dict[int, Row] = {}
-            for table_number in np.unique(of_R[pick]):
-                here = pick[of_R[pick] == table_number]
+            for table_number in np.unique(table_R[pick]):
+                here = pick[table_R[pick] == table_number]
                 read_rows |= zip(here.tolist(), tables[table_number].read(row_R[here]), strict=True)
             return [read_rows[number] for number in pick.tolist()]
 
         return _Chunk(
-            [ids for ids, _ in tokens], of_R, np.concatenate(starts), np.concatenate(lengths),
-            np.concatenate(keys), np.concatenate(stored),
-            np.repeat(np.array([table.source.language for table in tables], object), counts),
-            np.repeat([table.source.domain for table in tables], counts), labels_R, read,
-        )  # fmt: skip
+            ids=[ids for ids, _ in tokens],
+            table_R=table_R,
+            start_RS=np.concatenate(starts),
+            length_RS=np.concatenate(lengths),
+            keys_RS=np.concatenate(keys),
+            stored_RS=np.concatenate(stored),
+            language_R=np.repeat(np.array([table.source.language for table in tables], object), counts),
+            domain_R=np.repeat([table.source.domain for table in tables], counts),
+            labels_R=labels_R,
+            read=read,
+        )
 
     def _mined(self, chunk: _Chunk) -> _Chunk:
         """The rows of a chunk with negatives that the teacher finds in it, tokenized here."""
         stage = self.stage
         assert stage.mined_negatives is not None and self.teacher is not None
-        every = chunk.read(np.arange(len(chunk.of_R)))
+        every = chunk.read(np.arange(len(chunk.table_R)))
         rows = mined(every, self.teacher, stage.mined_negatives, stage.mine_margin, stage.teacher_prompts or NO_PROMPTS)
         texts = [text for row in rows for text in (row.source, row.target or row.source, *row.negatives)]
         prompted, asked = (self._prompted(texts, pair) for pair in (self.prompts, stage.teacher_prompts or NO_PROMPTS))
@@ -182,14 +180,17 @@ class BatchFeed:
         length = np.fromiter(map(len, ids), np.int64, len(ids))
         shape = (len(rows), self.sides)
         return _Chunk(
-            [np.fromiter(chain.from_iterable(ids), np.int64, int(length.sum()))], np.zeros(len(rows), np.int64),
-            (np.cumsum(length) - length).reshape(shape), length.reshape(shape),
-            np.fromiter(map(text_key, texts), np.uint64, len(texts)).reshape(shape),
-            np.fromiter(map(text_key, asked), np.uint64, len(texts)).reshape(shape),
-            np.array([row.language for row in rows], object), np.array([row.domain for row in rows]),
-            None if rows[0].label is None else np.array([row.label for row in rows], np.float32),
-            lambda pick: [rows[index] for index in pick],
-        )  # fmt: skip
+            ids=[np.fromiter(chain.from_iterable(ids), np.int64, int(length.sum()))],
+            table_R=np.zeros(len(rows), np.int64),
+            start_RS=(np.cumsum(length) - length).reshape(shape),
+            length_RS=length.reshape(shape),
+            keys_RS=np.fromiter(map(text_key, texts), np.uint64, len(texts)).reshape(shape),
+            stored_RS=np.fromiter(map(text_key, asked), np.uint64, len(texts)).reshape(shape),
+            language_R=np.array([row.language for row in rows], object),
+            domain_R=np.array([row.domain for row in rows]),
+            labels_R=None if rows[0].label is None else np.array([row.label for row in rows], np.float32),
+            read=lambda pick: [rows[index] for index in pick],
+        )
 
     def _prompted(self, texts: Sequence[str], prompts: tuple[str, str]) -> list[str]:
         """Texts, row after row and side after side, with their prompts."""
@@ -210,7 +211,7 @@ class BatchFeed:
         for number in counted:
             chunk = self._chunk(0, number)
             batches += len(self.cuts(chunk, 0, number))
-            rows += len(chunk.of_R)
+            rows += len(chunk.table_R)
         return batches * self.text.order.epoch_rows / max(1, rows) if len(counted) < chunks else batches
 
     # --- batches ------------------------------------------------------------------------------------------------------
@@ -234,11 +235,11 @@ class BatchFeed:
     def _batches(self, chunk: _Chunk, cuts: list[np.ndarray]) -> Iterator[tuple[Batch, np.ndarray | None]]:
         """Some batches of a chunk: their rows of this process are read together."""
         picks = [batch[self.rank :: self.world] for batch in cuts]
-        mine = np.sort(np.concatenate([np.zeros(0, np.int64), *picks]))
-        length_RS, keys_RS, of_R = chunk.length_RS[mine], chunk.keys_RS[mine], chunk.of_R[mine]
-        stored_RS = chunk.stored_RS[mine]
+        local = np.sort(np.concatenate([np.zeros(0, np.int64), *picks]))
+        length_RS, keys_RS, table_R = chunk.length_RS[local], chunk.keys_RS[local], chunk.table_R[local]
+        stored_RS = chunk.stored_RS[local]
         ids = np.concatenate([
-            _flat(ids, chunk.start_RS[mine[of_R == number]].ravel(), length_RS[of_R == number].ravel())
+            _flat(ids, chunk.start_RS[local[table_R == number]].ravel(), length_RS[table_R == number].ravel())
             for number, ids in enumerate(chunk.ids)
         ])  # fmt: skip
         flat = length_RS.ravel()
@@ -248,7 +249,7 @@ class BatchFeed:
             asked = stored_RS if self.teacher_targets else stored_RS[:, :1]
             stored_rows = self.teacher.stored(asked.ravel()).reshape(*asked.shape, -1)
         for cut_rows, pick in zip(cuts, picks, strict=True):
-            positions = np.searchsorted(mine, pick)
+            positions = np.searchsorted(local, pick)
             pads = [
                 _padded(ids, start_RS[positions, s], length_RS[positions, s], self.tokenizer.pad_id)
                 for s in range(1 + self.paired)

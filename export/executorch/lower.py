@@ -33,7 +33,7 @@ from msdc.compress.student.config import CODE, POSITION, TABLE
 from msdc.compress.student.model import ACTIVATIONS, Layer, Student
 from msdc.compress.student.plan import PrecisionPlan, QuantizedWeight
 from msdc.errors import GateError, MsdcError, printable
-from msdc.export.executorch.origin import remember
+from msdc.export.executorch.origin import record_safe
 from msdc.export.executorch.program import COMPILER_LOCK, ExecutorchRunner, read_pte
 from msdc.export.golden import run_once
 from msdc.export.schema import ExecutorchPart, ProgramStyle, WrittenProgram
@@ -472,7 +472,7 @@ def save_executorch_program(
         program.write_to_file(handle)
     runner = ExecutorchRunner(target, style=style, constants=constants, takes_prompt=takes_prompt)
     run_once(runner.run, constants["vocabulary"], constants["width"], constants["max_length"], target.name)
-    remember(sha256_file(target), "exported")
+    record_safe(sha256_file(target), "exported")
     return runner
 
 

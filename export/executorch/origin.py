@@ -87,7 +87,7 @@ def is_known(sha256: str, package: str = "executorch") -> bool:
     return False
 
 
-def remember(sha256: str, why: str, package: str = "executorch") -> None:
+def record_safe(sha256: str, why: str, package: str = "executorch") -> None:
     """Note that a program needs no child process; without a cache, for this process alone."""
     _safe_programs.add(sha256)
     with contextlib.suppress(MsdcError, OSError):
@@ -105,7 +105,7 @@ def trial_run_if_unknown(path: Path, sha256: str, facts: dict[str, Any], package
     if not is_known(sha256, package):
         if ask_child("msdc.export.executorch.origin", path, "trial run", facts=facts, package=package) != "ran":
             raise InputError(f"{path}: the trial run of the program gave another answer; do not use this file")
-        remember(sha256, "run in a child process", package)
+        record_safe(sha256, "run in a child process", package)
 
 
 def _trial(path: Path, facts: dict[str, Any], package: str) -> str:

@@ -4,8 +4,9 @@ ExecuTorch: one `forward(ids [1, T])`, or with a mask [1, T], lowered to XNNPACK
 delegate runs on portable kernels: slower, not wrong; it is counted and named, where the canonical exporter refuses it.
 
 ONNX: torch's exporter, then every linear map and the token table rewritten to int8. The exporter leaves weights behind
-`Transpose` or in `Gemm`, where `quantize_dynamic` does not find them; here they are followed to their initializers. A
-quantized map: uint8 activations with a scale and a minimum per token, int8 weights with a scale per output channel.
+`Transpose` or in `Gemm`, where `onnxruntime.quantization` does not find them; here they are followed to their
+initializers. A quantized map: uint8 activations with a scale and a minimum per token, int8 weights with a scale per
+output channel.
 
 Shapes: B batch, T tokens, K inputs and N outputs of a linear map, V vocabulary, D sentence width.
 """

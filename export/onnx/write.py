@@ -20,7 +20,7 @@ from onnx import TensorProto, helper
 from msdc.compress.student.config import INDEX, POSITION
 from msdc.compress.student.plan import PrecisionPlan
 from msdc.errors import GateError, InputError
-from msdc.export.executorch.origin import remember
+from msdc.export.executorch.origin import record_safe
 from msdc.export.golden import run_once
 from msdc.export.onnx.graph import FLOORS, HALVES, MICROSOFT, GraphBuilder, Weights, save_external
 from msdc.export.onnx.program import check_onnx_file
@@ -305,5 +305,5 @@ def save_onnx_program(
         raise GateError(f"the written ONNX model is not valid: {error}") from error
     runner = OnnxRunner(target_file, pad_id=pad_id, padded=padded)
     run_once(runner.run, vocabulary, width, max_length, target_file.name)
-    remember(sha256_files([target_file, target_file.with_name(data)]), "exported", "onnxruntime")
+    record_safe(sha256_files([target_file, target_file.with_name(data)]), "exported", "onnxruntime")
     return WrittenProgram(OnnxPart(file=target_file.name, data=data, opset=OPSET), runner, share)

@@ -162,7 +162,7 @@ def stored_vectors(vectors_ND: np.ndarray, dtype: str) -> tuple[np.ndarray, np.n
     """Vectors as they are written [N, W], and the scale of each [N] if they are int8.
 
     `binary` is one bit per dimension, 1 above 0, eight in a byte less 128, as sentence-transformers'
-    `quantize_embeddings(precision="binary")`.
+    `sentence_transformers.quantize_embeddings(precision="binary")`.
     """
     if dtype == "int8":
         return int8_rows(vectors_ND)

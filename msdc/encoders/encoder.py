@@ -208,9 +208,9 @@ class SentenceEncoder:
 
     def fingerprint(self) -> str:
         """Hash of everything that affects a vector: the key under which this model's outputs are cached."""
-        return self._marked(self._fingerprint())
+        return self._with_settings(self._fingerprint())
 
-    def _marked(self, identity: str) -> str:
+    def _with_settings(self, identity: str) -> str:
         """`identity` together with the settings that differ from those that the model was loaded with."""
         mark = self._mark
         (length, named, first), before = (
@@ -503,7 +503,7 @@ class Encoder(SentenceEncoder):
     @property
     def source(self) -> str:
         """The fingerprint of the float model, also of an int8 one."""
-        return self.fingerprint() if self.identity is None else self._marked(self.identity)
+        return self.fingerprint() if self.identity is None else self._with_settings(self.identity)
 
     def cosines(self) -> tuple[float, float] | None:
         """Those of the float model; measured but for a shipped model as it was loaded."""

@@ -49,7 +49,7 @@ class JoinedEncoder(SentenceEncoder):
     @property
     def source(self) -> str:
         """The fingerprint with that of each model's source."""
-        return self._marked(self._joined([model.source for model in self._models]))
+        return self._with_settings(self._joined([model.source for model in self._models]))
 
     def _fingerprint(self) -> str:
         return self._joined([model.fingerprint() for model in self._models])

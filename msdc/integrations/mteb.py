@@ -40,7 +40,7 @@ MSDC_MINI: dict[str, Any] = {
 
 
 def _language_scripts(codes: Iterable[str]) -> list[str]:
-    """`eng-Latn` for `en`, as mteb writes languages."""
+    """Language codes as mteb writes them: "eng-Latn" for "en"."""
     languages = map(langcodes.Language.get, codes)
     return [f"{language.to_alpha3()}-{language.maximize().script}" for language in languages]
 

@@ -74,7 +74,7 @@ class Hit:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """Hits of one query, best first, and the time they took."""
 
     query: str
@@ -151,7 +151,7 @@ def as_document(row: str | Mapping[str, object], origin: str, missing: Missing =
 
 
 def conditions(where: Mapping[str, object]) -> str:
-    """A filter for the statements `filter` and `branches`.
+    """A filter for the statements "filter" and "branches".
 
     Each column has a value, a list of alternatives, (least, most), None for no value, or {"not": any of these}. "and"
     and "or" have a list of filters, "not" has one.
@@ -204,7 +204,7 @@ def group_column(group: str | None, size: int) -> str | None:
 
 
 def boost_conditions(boost: Boosts) -> list[tuple[str, float]]:
-    """Filters for the statements `filter` and `branches`, each with what it adds to the score."""
+    """Filters for the statements "filter" and "branches", each with what it adds to the score."""
     if not isinstance(boost, Sequence) or len(boost) > MAX_BOOSTS:
         raise InputError(f"`boost` is a list of at most {MAX_BOOSTS} pairs of a filter and a number")
     parts = []

@@ -15,7 +15,7 @@ from msdc.files import atomic_path, refuse_existing, refuse_pointer
 from msdc.search.blocks import check_passages
 from msdc.search.documents import Document
 from msdc.search.ranking import Connection, sql, value_of
-from msdc.search.verified import State, forget, index_state, is_verified, remember, remember_own
+from msdc.search.verified import State, forget, index_state, is_verified, record_verified, record_written
 
 SUFFIXES = (".sqlite", ".db")
 MAGIC = b"SQLite format 3\0"
@@ -59,7 +59,7 @@ class IndexFile:
             if self._written and self.path is not None:
                 self._written = False
                 # Another program's change would be taken for checked.
-                (remember_own if is_own else forget)(self.path)
+                (record_written if is_own else forget)(self.path)
 
     # --- the file -----------------------------------------------------------------------------------------------------
 
@@ -84,7 +84,7 @@ class IndexFile:
             self._db.execute("PRAGMA foreign_keys=ON")
         self._file = self._file_at_path()
         if path is not None and full:
-            remember(path, state)
+            record_verified(path, state)
 
     def _file_at_path(self) -> tuple[int, int] | None:
         """Device and number of the file at the path now."""
@@ -146,7 +146,7 @@ class IndexFile:
         with self._lock, self._errors():
             self._check(full=True)
         if self.path is not None:
-            remember(self.path, state)
+            record_verified(self.path, state)
 
     def _check(self, full: bool) -> None:
         """Compare the version, and with `full` all content with its checksums; raise SQLite's error if the file cannot

@@ -31,9 +31,9 @@ from msdc.search.blocks import Block, Passage, add_passages, passage_crc, read_b
 from msdc.search.documents import (
     Boosts,
     Document,
-    Found,
     Hit,
     Missing,
+    SearchResult,
     as_document,
     numbered_rows,
     one_or_more,
@@ -339,7 +339,7 @@ class Index(IndexFile):
         boost: Boosts = (),
         group: str | None = None,
         group_size: int = 1,
-    ) -> Found:
+    ) -> SearchResult:
         """The entries nearest to a query, best first.
 
         Args:
@@ -387,7 +387,7 @@ class Index(IndexFile):
                 if vectors is not None and query_D is not None:
                     vectors.compare(query_D)
                 hits = Ranking(db, vectors, request, plan, len(self)).hits()
-        return Found(query, hits, 1e3 * (encoded - began), 1e3 * (time.perf_counter() - encoded))
+        return SearchResult(query, hits, 1e3 * (encoded - began), 1e3 * (time.perf_counter() - encoded))
 
     def similar(
         self,
@@ -402,7 +402,7 @@ class Index(IndexFile):
         boost: Boosts = (),
         group: str | None = None,
         group_size: int = 1,
-    ) -> Found:
+    ) -> SearchResult:
         """The entries nearest to the one of an id, by the stored vectors: nothing is encoded, no model is needed.
 
         An entry's vector is the mean of its passages', compared with each passage of the others. The entry itself is no
@@ -424,7 +424,7 @@ class Index(IndexFile):
                 raise InputError(f"document {key!r} has no vector: the model could not read it")
             vectors.compare(mean_D)
             hits = Ranking(db, vectors, request, read_plan(db, parse_query("", "plain")), len(self), row).hits()
-        return Found("", hits, 0.0, 1e3 * (time.perf_counter() - began))
+        return SearchResult("", hits, 0.0, 1e3 * (time.perf_counter() - began))
 
     def _query_vector(self, query: str) -> NDArray[np.float32] | None:
         """The unit vector of a query; None if the model cannot read it."""

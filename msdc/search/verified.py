@@ -47,14 +47,14 @@ def is_verified(path: Path, state: State | None) -> bool:
     return False
 
 
-def remember(path: Path, state: State | None) -> None:
+def record_verified(path: Path, state: State | None) -> None:
     """Keep that a file was checked while it had this state, unless it has another or changed a moment ago."""
     if state is None or state != index_state(path) or max(*state[2:4], *state[6:8]) > time.time_ns() - RECENT_NS:
         return
     _keep(path, state)
 
 
-def remember_own(path: Path) -> None:
+def record_written(path: Path) -> None:
     """Keep that a checked file has changed by its index alone, which has written and closed it."""
     with suppress(OSError):
         now = time.time_ns() // 1000 * 1000  # finer than the clock that a later change has its time from

@@ -388,7 +388,7 @@ def test_exported_programs_are_known(tiny_bundle, monkeypatch):
 def test_records_are_bounded(cache, monkeypatch):
     monkeypatch.setattr(origin, "MAX_RECORDS", 3)
     for number in range(6):
-        origin.remember(f"{number:064d}", "exported")
+        origin.record_safe(f"{number:064d}", "exported")
         for age, path in enumerate(sorted(cache.glob("*.json"))):
             os.utime(path, (age, age))
     assert sorted(int(path.name[:64]) for path in cache.glob("*.json")) == [3, 4, 5]
@@ -399,6 +399,6 @@ def test_without_a_cache(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr(origin, "_safe_programs", set())
-    origin.remember("0" * 64, "exported")
+    origin.record_safe("0" * 64, "exported")
     assert origin.is_known("0" * 64)
     assert not origin.is_known("1" * 64)

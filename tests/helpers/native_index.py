@@ -21,7 +21,7 @@ from msdc.bench.toolchain.packages import cached_folder
 from msdc.encoders.encoder import SentenceEncoder
 from msdc.errors import InputError, MsdcError, OtherModel
 from msdc.export.mobile.web.wasm import sqlite_source
-from msdc.search.documents import Document, Found, Hit, as_document, conditions
+from msdc.search.documents import Document, Hit, SearchResult, as_document, conditions
 
 INDEX = CORE / "src" / "index"
 HERE = Path(__file__).resolve().parent
@@ -301,14 +301,14 @@ class NativeIndex:
             if progress is not None and written.total and written.written:
                 progress(written.done, written.total)
 
-    def search(self, query: str, top: int = 5, threshold: float | None = None, **options: object) -> Found:
+    def search(self, query: str, top: int = 5, threshold: float | None = None, **options: object) -> SearchResult:
         request = _bytes(request_of(query, {"top": top, "threshold": threshold, **options}))
-        return Found(query, [as_hit(row) for row in self.search_json(*request)], 0, 0)
+        return SearchResult(query, [as_hit(row) for row in self.search_json(*request)], 0, 0)
 
-    def similar(self, key: str, top: int = 5, threshold: float | None = None, **options: object) -> Found:
+    def similar(self, key: str, top: int = 5, threshold: float | None = None, **options: object) -> SearchResult:
         request = request_of("", {"like": key, "top": top, "threshold": threshold, **options})
         del request["query"]
-        return Found("", [as_hit(row) for row in self.search_json(*_bytes(request))], 0, 0)
+        return SearchResult("", [as_hit(row) for row in self.search_json(*_bytes(request))], 0, 0)
 
     def search_json(self, raw: bytes, size: ctypes.c_size_t) -> list[dict]:
         texts = self.core.texts("index_query", self.handle, self._reader(self.model), raw, size)

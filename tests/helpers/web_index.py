@@ -23,7 +23,7 @@ from msdc.encoders.encoder import SentenceEncoder
 from msdc.errors import InputError, OtherModel
 from msdc.export.mobile.web.wasm import SEARCH, core_wasm
 from msdc.export.mobile.web.write import TEMPLATE, module_source
-from msdc.search.documents import Document, Found
+from msdc.search.documents import Document, SearchResult
 
 SCRIPT = Path(__file__).resolve().parents[1] / "export/mobile/web/index.mjs"
 
@@ -204,15 +204,15 @@ class WebIndex:
         self.model, self._other = model, None
         return count_rebuilt
 
-    def search(self, query: str, top: int = 5, where: Any = None, **options: object) -> Found:
+    def search(self, query: str, top: int = 5, where: Any = None, **options: object) -> SearchResult:
         return self._hits("search", query, top, where, options, needs_model=options.get("mode") != "words")
 
-    def similar(self, key: str, top: int = 5, where: Any = None, **options: object) -> Found:
+    def similar(self, key: str, top: int = 5, where: Any = None, **options: object) -> SearchResult:
         return self._hits("similar", key, top, where, options, needs_model=False)
 
     def _hits(
         self, method: str, query: str, top: int, where: Any, options: dict[str, object], needs_model: bool
-    ) -> Found:
+    ) -> SearchResult:
         request = {"top": top, "where": for_page(where or {}), **options}
         request["groupSize"] = request.pop("group_size", 1)
         request["boost"] = [(for_page(part), bonus) for part, bonus in options.get("boost", [])]  # type: ignore[attr-defined]
@@ -220,7 +220,7 @@ class WebIndex:
         for row in rows:
             del row["passage"]
             row["metadata"] = json.dumps(row["metadata"])
-        return Found(query, [as_hit(row) for row in rows], 0, 0)
+        return SearchResult(query, [as_hit(row) for row in rows], 0, 0)
 
     def check(self) -> None:
         self._call("check")

@@ -66,7 +66,7 @@ class _Page(Record):
 
 
 class Hints(Record):
-    """`navigator.userAgentData`, which Chromium has on https and localhost only."""
+    """User-agent client hints, which Chromium gives on https and localhost only."""
 
     model: str | None = Text
     platform: str | None = Text
@@ -75,7 +75,7 @@ class Hints(Record):
 
 
 class Battery(Record):
-    """`navigator.getBattery()`, which Chromium has on https and localhost only."""
+    """The state of the battery, which Chromium gives on https and localhost only."""
 
     percent: float = Field(ge=0, le=100)
     charging: bool

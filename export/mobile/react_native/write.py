@@ -1,7 +1,7 @@
 """Write a bundle's `react-native/`: a `tokenizer.json` for packages that run any sentence encoder, and a README.
 
 react-native-executorch and executorch_flutter bring ExecuTorch and its tokenizer library; their program takes ids and
-attention mask (the style `masked`). What that library makes of the tokenizer is tried here, on the golden texts, and
+attention mask (the style "masked"). What that library makes of the tokenizer is tried here, on the golden texts, and
 stated in the README.
 """
 

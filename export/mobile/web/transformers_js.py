@@ -77,10 +77,10 @@ def ids_of(folder: Path, texts: list[str]) -> list[list[int]]:
 def differing(golden: dict[str, Any], computed_ids: list[list[int]], max_length: int, eos_id: int | None) -> list[str]:
     """The texts whose ids differ. transformers.js truncates the last special id of a long text, msdc does not."""
     other = []
-    for text, golden_ids, theirs in zip(golden["texts"], golden["ids"], computed_ids, strict=True):
-        cut = len(golden_ids) == max_length and len(theirs) > len(golden_ids) and golden_ids[-1:] == [eos_id]
+    for text, golden_ids, library_ids in zip(golden["texts"], golden["ids"], computed_ids, strict=True):
+        cut = len(golden_ids) == max_length and len(library_ids) > len(golden_ids) and golden_ids[-1:] == [eos_id]
         comparable_ids = golden_ids[:-1] if cut else golden_ids
-        if (theirs if len(theirs) <= max_length else theirs[: len(comparable_ids)]) != comparable_ids:
+        if (library_ids if len(library_ids) <= max_length else library_ids[: len(comparable_ids)]) != comparable_ids:
             other.append(text)
     return other
 

@@ -9,7 +9,7 @@ import sentencepiece
 from msdc.compress.texts import quickstart_texts
 from msdc.compress.vocabulary.spelling import marks_apart, read_character_map, spellings
 from msdc.compress.vocabulary.tokens import read_proto
-from msdc.compress.vocabulary.train import PHRASE, train_vocabulary, train_whole_words
+from msdc.compress.vocabulary.train import PHRASE, train_mixed_vocabulary, train_vocabulary
 from msdc.encoders.folder import SHIPPED, locate_model, shipped_names
 from msdc.errors import InputError
 from msdc.export.golden import golden_texts
@@ -37,7 +37,7 @@ def texts():
 @pytest.fixture(scope="module")
 def whole_word_tokenizer(texts, tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
-    return PieceTokenizer(train_whole_words(texts, folder / "t.model", 2500, 1200, words=["zebra", "photograph"]))
+    return PieceTokenizer(train_mixed_vocabulary(texts, folder / "t.model", 2500, 1200, words=["zebra", "photograph"]))
 
 
 def test_the_character_map_is_read_as_sentencepiece_applies_it(rules):
@@ -90,7 +90,7 @@ def test_the_json_copy_reads_alike(whole_word_tokenizer, tmp_path):
 def test_a_word_has_one_spelling(texts, whole_word_tokenizer, tmp_path):
     words = ["strasse", "istanbul", "كتاب", "احمد", "kirmizi", "2026"]
     respelled = PieceTokenizer(
-        train_whole_words(texts, tmp_path / "one.model", 2500, 1200, words=words, spellings=True)
+        train_mixed_vocabulary(texts, tmp_path / "one.model", 2500, 1200, words=words, spellings=True)
     )
     alike = ["İstanbul istanbul I\u0307stanbul i\u0307stanbul", "STRASSE Straße STRAẞE strasse",
              "كِتَابٌ كتاب كـــتاب", "أَحمد احمد اَحْمَد", "KIRMIZI kırmızı Kirmizi k\u00adırm\u2060ız\u2069ı",
@@ -124,7 +124,7 @@ def test_digits_and_invisible_characters_are_those_of_unicode():
 
 def test_the_json_copy_keeps_every_combining_mark(texts, whole_word_tokenizer, tmp_path):
     """Decomposed letters with one mark and more, after letters with a rule of their own and without."""
-    spelling_model = train_whole_words(texts, tmp_path / "one.model", 2500, 1200, spellings=True)
+    spelling_model = train_mixed_vocabulary(texts, tmp_path / "one.model", 2500, 1200, spellings=True)
     rows = ["Tiếng Việt", "Đường phố Nguyễn Huệ", "một tách cà phê đấy", "Où est né l'enfant ?", "İzmir'e", "Übergröße"]
     rows += [base + marks for base in "aeoßıçz" for marks in ("\u0301", "\u0302\u0301", "\u0323\u0302\u0301")]
     rows = [unicodedata.normalize("NFD", text) for text in rows]
@@ -136,7 +136,7 @@ def test_the_json_copy_keeps_every_combining_mark(texts, whole_word_tokenizer, t
 def test_kana_and_jamo_have_one_form_in_both_files(texts, tmp_path):
     """Decomposed (as macOS writes names of files) and half-width; jamo that are signs of their own stay apart."""
     ja, ko = ["がっこうでパンをたべる", "ガラスとピアノとヴィラ"], ["가나 다라", "나라 가다"]
-    model_file = train_whole_words(
+    model_file = train_mixed_vocabulary(
         {**texts, "ja": ja * 400, "ko": ko * 400}, tmp_path / "t.model", 2500, 1200, spellings=True
     )
     write_fast_copy(model_file, tmp_path / "tokenizer.json")
@@ -157,7 +157,7 @@ def test_kana_and_jamo_have_one_form_in_both_files(texts, tmp_path):
 
 
 def test_the_same_text_gives_the_same_file(texts, whole_word_tokenizer, tmp_path):
-    again = train_whole_words(texts, tmp_path / "t.model", 2500, 1200, words=["zebra", "photograph"])
+    again = train_mixed_vocabulary(texts, tmp_path / "t.model", 2500, 1200, words=["zebra", "photograph"])
     assert again.read_bytes() == whole_word_tokenizer.path.read_bytes()
 
 
@@ -168,7 +168,7 @@ def test_a_word_after_a_clitic_is_the_token_of_that_word(texts, tmp_path):
     rows = [f"{heads[(i + j) % 6]}{noun} {heads[(i * j) % 6]}{nouns[(j + 3) % 8]}" for i in range(60)
             for j, noun in enumerate(nouns)]  # fmt: skip
     corpora = {**texts, "ar": rows}
-    model_file = train_whole_words(
+    model_file = train_mixed_vocabulary(
         corpora, tmp_path / "t.model", 1500, 700, words=nouns, prefixes=["ال", "و", "ب", "وال", "بال"]
     )
     read = sentencepiece.SentencePieceProcessor(model_file=str(model_file)).encode
@@ -194,7 +194,7 @@ def test_chinese_and_japanese_are_cut_into_words_of_one_form(texts, tmp_path):
         "友達は学校で勉強します。",
     ]
     corpora = {**texts, "zh": zh * 40, "ja": ja * 40}
-    model_file = train_whole_words(corpora, tmp_path / "t.model", 2000, 1400, spellings=True, simplified=True)
+    model_file = train_mixed_vocabulary(corpora, tmp_path / "t.model", 2000, 1400, spellings=True, simplified=True)
     tokenizer = PieceTokenizer(model_file)
     names = [tokenizer.processor.id_to_piece(i) for i in range(tokenizer.size)]
     assert not [name for name in names if PHRASE.fullmatch(name)]
@@ -224,7 +224,7 @@ def test_phrases_are_no_tokens(text, phrase):
 )
 def test_too_many_words_are_refused(texts, tmp_path, size, parts, words, message):
     with pytest.raises(InputError, match=message):
-        train_whole_words({"": texts[""][:400]}, tmp_path / "t.model", size, parts, words=words)
+        train_mixed_vocabulary({"": texts[""][:400]}, tmp_path / "t.model", size, parts, words=words)
     assert not list(tmp_path.iterdir())
 
 

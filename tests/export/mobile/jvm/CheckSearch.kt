@@ -11,7 +11,7 @@ import kotlinx.coroutines.launch
 import kotlinx.coroutines.runBlocking
 import org.msdc.encoder.Document
 import org.msdc.encoder.EncoderException
-import org.msdc.encoder.Found
+import org.msdc.encoder.SearchHit
 import org.msdc.encoder.Mode
 import org.msdc.encoder.Not
 import org.msdc.encoder.SearchIndex
@@ -37,7 +37,7 @@ fun filter(text: String): Map<String, Any?> {
 /** The value of an option of phone_search.py; null without it. */
 fun option(options: String, name: String) = options.split(" ").firstOrNull { it.startsWith("$name=") }?.substringAfter("=")
 
-fun same(wanted: List<String>, hit: Found): Boolean {
+fun same(wanted: List<String>, hit: SearchHit): Boolean {
     val text = hit.document.text
     val spans = hit.matches.joinToString(",") { listOf(it.first, it.last + 1).joinToString("-") { "${text.codePointCount(0, it)}" } }
     val passage = CRC32().apply { update(hit.passage.toByteArray()) }.value.toString()

@@ -31,16 +31,16 @@ func received(
 }
 
 /// A hit as the core writes it.
-struct SearchHit: Decodable {
+struct CoreHit: Decodable {
   let id, text, title, metadata: String
   let score: Double
   let cosine, words: Double?
   let start, end, count: Int
   let matches: [[Int]]
 
-  var found: Found {
+  var found: SearchHit {
     let passage = String(String.UnicodeScalarView(text.unicodeScalars.dropFirst(start).prefix(end - start)))
-    return Found(
+    return SearchHit(
       document: Document(id: id, text: text, title: title, metadata: metadata), score: score, cosine: cosine ?? 0,
       words: words ?? 0, passage: passage, matches: matches.map { $0[0]..<$0[1] }, count: count)
   }

@@ -19,7 +19,7 @@ public struct Document: Sendable, Equatable {
 /// `cosine` of its best passage, or the sum, with the cosine scaled. `passage` is the part to show, `matches` are the places of
 /// the query's words as offsets in `document.text.unicodeScalars`, and `count` is the number of documents with the same
 /// words, of which this is the best.
-public struct Found: Sendable, Equatable {
+public struct SearchHit: Sendable, Equatable {
   public let document: Document
   public let score: Double
   public let cosine: Double

@@ -144,7 +144,7 @@ public actor SearchIndex {
     _ query: String, top: Int = 5, mode: Mode = .both, threshold: Float? = nil, where filter: [String: Filter] = [:],
     prompt: String? = nil, offset: Int = 0, distinct: Bool = true, operators: Bool = true,
     order: [String] = [], boost: [(where: [String: Filter], bonus: Double)] = [], group: String? = nil, groupSize: Int = 1
-  ) async throws -> [Found] {
+  ) async throws -> [SearchHit] {
     let asked = ["query": query, "mode": mode.rawValue, "syntax": operators ? "operators" : "plain"]
     let request = try SearchIndex.request(asked, top, threshold, filter, offset, distinct, order, boost, group, groupSize)
     let encoder = self.encoder
@@ -162,7 +162,7 @@ public actor SearchIndex {
     _ id: String, top: Int = 5, threshold: Float? = nil, where filter: [String: Filter] = [:], offset: Int = 0,
     distinct: Bool = true, order: [String] = [], boost: [(where: [String: Filter], bonus: Double)] = [],
     group: String? = nil, groupSize: Int = 1
-  ) throws -> [Found] {
+  ) throws -> [SearchHit] {
     let asked = ["like": id]
     return try hits(
       SearchIndex.request(asked, top, threshold, filter, offset, distinct, order, boost, group, groupSize), [])
@@ -182,8 +182,8 @@ public actor SearchIndex {
     return json(options)
   }
 
-  private func hits(_ request: String, _ vector: [Float]) throws -> [Found] {
-    let hits: [SearchHit] = try decoded(
+  private func hits(_ request: String, _ vector: [Float]) throws -> [SearchHit] {
+    let hits: [CoreHit] = try decoded(
       try received { msdc_index_search(handle, request, request.utf8.count, vector, vector.count, $0, $1, $2, $3) }[0])
     return hits.map(\.found)
   }

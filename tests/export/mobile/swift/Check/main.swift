@@ -88,7 +88,7 @@ func option(_ options: String, _ name: String) -> String? {
   options.split(separator: " ").first { $0.hasPrefix("\(name)=") }.map { String($0.dropFirst(name.count + 1)) }
 }
 
-func same(_ wanted: [String], _ hit: Found) -> Bool {
+func same(_ wanted: [String], _ hit: SearchHit) -> Bool {
   let bytes = Array(hit.passage.utf8)
   let spans = hit.matches.map { "\($0.lowerBound)-\($0.upperBound)" }.joined(separator: ",")
   return wanted[0] == hit.document.id && abs(Double(wanted[1])! - hit.score) < 1e-2

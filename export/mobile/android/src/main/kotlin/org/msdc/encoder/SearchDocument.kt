@@ -9,7 +9,7 @@ data class Document(val id: String, val text: String, val title: String = "", va
  * show, [matches] are the places of the query's words (`document.text.substring(match)`), and [count] is the number of
  * documents with the same words, of which this is the best.
  */
-data class Found(
+data class SearchHit(
     val document: Document,
     val score: Double,
     val cosine: Double,

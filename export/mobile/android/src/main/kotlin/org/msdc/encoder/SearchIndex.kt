@@ -142,7 +142,7 @@ class SearchIndex private constructor(private val handle: Long, @Volatile privat
         boost: List<Pair<Map<String, Any?>, Number>> = emptyList(),
         group: String? = null,
         groupSize: Int = 1
-    ): List<Found> {
+    ): List<SearchHit> {
         val asked = mapOf("query" to query, "mode" to mode.name.lowercase(), "syntax" to if (operators) "operators" else "plain")
         val request = request(asked, top, threshold, where, offset, distinct, order, boost, group, groupSize)
         val encoder = encoder
@@ -170,7 +170,7 @@ class SearchIndex private constructor(private val handle: Long, @Volatile privat
         boost: List<Pair<Map<String, Any?>, Number>> = emptyList(),
         group: String? = null,
         groupSize: Int = 1
-    ): List<Found> =
+    ): List<SearchHit> =
         hits(request(mapOf("like" to id), top, threshold, where, offset, distinct, order, boost, group, groupSize), null)
 
     private fun request(
@@ -182,7 +182,7 @@ class SearchIndex private constructor(private val handle: Long, @Volatile privat
         "group" to group, "group_size" to groupSize
     )))
 
-    private suspend fun hits(request: ByteArray, vector: FloatArray?): List<Found> =
+    private suspend fun hits(request: ByteArray, vector: FloatArray?): List<SearchHit> =
         read { index -> (valueOf(core.indexSearch(index, request, vector)) as List<*>).map { found(it as Map<*, *>) } }
 
     /**
@@ -287,13 +287,13 @@ class SearchIndex private constructor(private val handle: Long, @Volatile privat
         private fun document(row: Map<*, *>) =
             Document(row["id"] as String, row["text"] as String, row["title"] as String, row["metadata"] as String)
 
-        private fun found(row: Map<*, *>): Found {
+        private fun found(row: Map<*, *>): SearchHit {
             fun number(name: String) = row[name] as Double? ?: 0.0
             val matches = (row["matches"] as List<*>).map { span ->
                 val (start, end) = (span as List<*>).map { (it as Double).toInt() }
                 start until end
             }
-            return Found(
+            return SearchHit(
                 document(row), number("score"), number("cosine"), number("words"), number("start").toInt(),
                 number("end").toInt(), matches, number("count").toInt()
             )
