@@ -124,7 +124,5 @@ def test_the_readme_says_what_executorchs_tokenizer_makes_of_it(student_bundle, 
 def test_other_styles_and_prompts_are_refused(tmp_path):
     with pytest.raises(InputError, match="target react-native takes masked programs"):
         ExportSettings(target="react-native", style="forward").check()
-    with pytest.raises(InputError, match="has no sample app"):
-        ExportSettings(target="react-native", sample=True).check()
     with pytest.raises(InputError, match="is for web pages"):
         ExportSettings(target="react-native", with_runtime=True).check()
