@@ -34,6 +34,7 @@ from msdc.distill.sweep_table import (
     CurvePoint,
     SweepRow,
     SweepTable,
+    differences_of,
     failures,
     table_of,
     to_csv,
@@ -243,6 +244,8 @@ class _Sweep:
         text = table_of(table)
         write_text(self.folder / "table.tex", to_latex(text))
         parts = [f"# {escape_line(text.caption)}", to_markdown(text), text.note]
+        if (differences := differences_of(table)) is not None:
+            parts += [f"## {escape_line(differences.caption)}", to_markdown(differences), differences.note]
         parts += ["\n".join(f"* {escape_line(line)}" for line in failures(table))]
         write_text(self.folder / "table.md", "\n\n".join(filter(None, parts)) + "\n")
         if self.draw is not None:

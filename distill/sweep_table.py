@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from msdc.distill.recipe import parse
-from msdc.tables import Column, Table, fixed
+from msdc.tables import Column, Table, fixed, signed
 
 TABLE_FILE = "table.json"
 # What the columns of a sweep's table are.
@@ -121,22 +121,62 @@ def by_setting(sweep: SweepTable) -> dict[str, list[SweepRow]]:
     return rows_by_setting if len(rows_by_setting) < len(sweep.rows) else {row.label: [row] for row in sweep.rows}
 
 
+def _paired(first: Mapping[str, float], second: Mapping[str, float]) -> tuple[float, float] | None:
+    """Mean of first - second over the seeds that both have, and half of its interval; None with fewer than two."""
+    differences = [first[seed] - second[seed] for seed in first if seed in second]
+    mean, half = mean_and_interval(differences) if len(differences) > 1 else (0.0, None)
+    return None if half is None else (mean, half)
+
+
 def leading(sweep: SweepTable) -> tuple[str, float, float | None] | None:
     """Setting, mean and half interval of the highest scores of the last validations; None without curves.
 
-    The setting is empty if its interval overlaps with that of another one. None also where the points have different
-    measures.
+    The setting is empty if another one may be as high: the interval of their difference over the seeds that both have
+    includes 0, or without such seeds their intervals overlap. None also where the points have different measures.
     """
     if len({row.measure for row in sweep.rows if row.curve}) > 1:
         return None
-    ends = {name: [row.curve[-1].score for row in rows if row.curve] for name, rows in by_setting(sweep).items()}
-    intervals = {name: mean_and_interval(scores) for name, scores in ends.items() if scores}
+    ends = {
+        name: {row.seed or str(number): row.curve[-1].score for number, row in enumerate(rows) if row.curve}
+        for name, rows in by_setting(sweep).items()
+    }
+    intervals = {name: mean_and_interval([*scores.values()]) for name, scores in ends.items() if scores}
     if not intervals:
         return None
     best = max(intervals, key=lambda name: intervals[name][0])
     least = intervals[best][0] - (intervals[best][1] or 0)
-    met = any(mean + (half or 0) >= least for name, (mean, half) in intervals.items() if name != best)
+
+    def may_be_as_high(name: str) -> bool:
+        mean, half = intervals[name]
+        difference = None if half is None else _paired(ends[best], ends[name])
+        return mean + (half or 0) >= least if difference is None else difference[0] <= difference[1]
+
+    met = any(may_be_as_high(name) for name in intervals if name != best)
     return "" if met else best, *intervals[best]
+
+
+def differences_of(sweep: SweepTable) -> Table | None:
+    """Each setting less the sweep's first one, on the seeds that both have; None without two such seeds.
+
+    A seed decides start and order of both runs, so that the interval of their difference is narrower than theirs.
+    """
+    (base, base_rows), *others = by_setting(sweep).items()
+    keys = _names(sweep, "ours")
+
+    def scores(rows: Sequence[SweepRow], key: str) -> dict[str, float]:
+        return {row.seed: row.ours[key] for row in rows if row.seed and key in row.ours}
+
+    lines = []
+    for name, rows in others:
+        values = [_paired(scores(rows, key), scores(base_rows, key)) for key in keys]
+        if any(value is not None for value in values):
+            cells = ("" if value is None else f"{signed(value[0], 1)} ± {fixed(value[1], 1)}" for value in values)
+            lines.append((name, *cells))
+    if not lines:
+        return None
+    columns = (Column("setting", align="left"), *(Column(key) for key in keys))
+    note = "Mean over the seeds that both have, ± half of its 95 % interval; larger than that is more than chance."
+    return Table(f"Differences from {base}", columns, tuple(lines), note)
 
 
 def _names(sweep: SweepTable, kind: str) -> list[str]:

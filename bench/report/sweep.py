@@ -8,7 +8,16 @@ from dataclasses import replace
 from msdc.bench.report import charts
 from msdc.bench.report.drawing import Figure, Style
 from msdc.bench.report.model import ReportSection, numbered_style
-from msdc.distill.sweep_table import SweepRow, SweepTable, by_setting, failures, leading, mean_and_interval, table_of
+from msdc.distill.sweep_table import (
+    SweepRow,
+    SweepTable,
+    by_setting,
+    differences_of,
+    failures,
+    leading,
+    mean_and_interval,
+    table_of,
+)
 
 # Measure of a curve -> its axis, and the bounds of the measure, beyond which no interval is drawn.
 MEASURES = {
@@ -33,7 +42,8 @@ def sweep_sections(sweeps: Sequence[SweepTable]) -> list[ReportSection]:
         key = f"sweep-{position}" if len(sweeps) > 1 else "sweep"
         title = f"Sweep: {sweep.recipe}, {sweep.sweep}"
         table = replace(table_of(sweep), caption=title)  # it repeats the heading, so it is not shown
-        sections.append(ReportSection(key, title, f"{lead}.", sweep_figures(sweep), [table], failures(sweep)))
+        tables = [table, *filter(None, [differences_of(sweep)])]
+        sections.append(ReportSection(key, title, f"{lead}.", sweep_figures(sweep), tables, failures(sweep)))
     return sections
 
 

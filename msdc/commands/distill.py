@@ -153,19 +153,20 @@ def _print(result: str) -> None:
 
 def _print_sweep(folder: Path, as_json: bool) -> None:
     """Print the table of a sweep."""
-    from msdc.distill.sweep_table import TABLE_FILE, failures, read_sweep, table_of
+    from msdc.distill.sweep_table import TABLE_FILE, differences_of, failures, read_sweep, table_of
 
     if as_json:
         _print((folder / TABLE_FILE).read_text(encoding="utf-8"))
         return
     sweep, width = read_sweep(read_json(folder / TABLE_FILE), str(folder)), terminal_width()
-    table = table_of(sweep)
+    table, differences = table_of(sweep), differences_of(sweep)
     failed = [filled(line, width) for line in failures(sweep)]
     _print(
         "\n".join(
             [
                 to_text(table, width, "more columns in table.md"),
                 filled(table.note, width),
+                *([] if differences is None else ["", to_text(differences, width), filled(differences.note, width)]),
                 *failed,
                 str(folder / "table.md"),
             ]

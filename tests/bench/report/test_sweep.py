@@ -18,7 +18,7 @@ from msdc.bench.report.model import read_inputs
 from msdc.bench.report.page import build_report, sweep_page, to_html, to_markdown
 from msdc.bench.report.sweep import sweep_figures
 from msdc.bench.result import BenchFile
-from msdc.distill.sweep_table import leading, mean_and_interval, read_sweep, table_of, to_csv
+from msdc.distill.sweep_table import differences_of, leading, mean_and_interval, read_sweep, table_of, to_csv
 from msdc.errors import InputError
 from msdc.tables import to_latex
 
@@ -98,9 +98,32 @@ def test_the_interval_over_seeds_is_students(count):
 
 
 def test_settings_whose_intervals_meet_have_no_winner():
-    """Neither mean is inside the other interval."""
-    assert leading(sweep_of(rows_of({"a=1": (70.0, 70.2), "a=2": (68.0, 68.2)})))[0] == ""
-    assert leading(sweep_of(rows_of({"a=1": (70.0, 70.2), "a=2": (66.0, 66.2)})))[0] == "a=1"
+    """Neither mean is inside the other interval; the settings have no seed in common."""
+
+    def best(lower: tuple[float, float]) -> str:
+        rows = rows_of({"a=1": (70.0, 70.2), "a=2": lower})
+        for number, row in enumerate(rows):
+            row["label"] = f"{row['label'].split()[0]} seed={number}"
+        setting, *_ = leading(sweep_of(rows))
+        return setting
+
+    assert best((68.0, 68.2)) == ""
+    assert best((66.0, 66.2)) == "a=1"
+
+
+def test_differences_are_paired_by_seed():
+    """Seeds that move both settings alike leave a narrow difference between wide intervals."""
+    sweep = sweep_of(rows_of({"a=1": (70.0, 74.0, 66.0), "a=2": (69.0, 73.2, 64.8), "a=3": (70.0, 73.0, 67.5)}))
+    table = differences_of(sweep)
+    assert table.caption == "Differences from a=1"
+    # -1, -0.8, -1.2: 4.303 x 0.2 / sqrt(3); 0, -1, 1.5.
+    assert table.rows == (("a=2", "−1.0 ± 0.5"), ("a=3", "+0.2 ± 3.1"))
+    assert leading(sweep)[0] == ""
+    assert leading(sweep_of(rows_of({"a=1": (70.0, 74.0, 66.0), "a=2": (69.0, 73.2, 64.8)})))[0] == "a=1"
+    alone = sweep_of(rows_of({"a=1": (70.0,), "a=2": (69.0,)}))
+    assert differences_of(alone) is None
+    (section,) = build_report(BenchFile(), sweeps=[sweep]).sections
+    assert [table.caption for table in section.tables][1:] == ["Differences from a=1"]
 
 
 def test_the_page_of_a_sweep_draws_every_point(sweep_folder):
