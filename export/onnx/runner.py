@@ -56,6 +56,8 @@ class OnnxRunner:
 
     def run(self, rows: Sequence[Sequence[int]], prompt_tokens: int = 0) -> np.ndarray:
         """float32 [N, D] of ragged rows of ids; see `Runner.run`."""
+        if len(rows) == 1:
+            return self._batch(rows, prompt_tokens)
         batches, order = [], sorted(range(len(rows)), key=lambda i: -len(rows[i]))
         while order:
             # Rows of similar length, longest first, at most BATCH_TOKENS tokens with padding.
@@ -79,11 +81,15 @@ class OnnxRunner:
 
     def _batch(self, rows: Sequence[Sequence[int]], prompt_tokens: int) -> np.ndarray:
         """Vectors [B, D] of rows that are run together; the first is the longest."""
-        ids_BT = np.full((len(rows), len(rows[0])), self.pad_id, dtype=np.int64)
-        mask_BT = np.zeros_like(ids_BT)
-        for slot, row in enumerate(rows):
-            ids_BT[slot, : len(row)] = row
-            mask_BT[slot, : len(row)] = 1
+        if len(rows) == 1:
+            ids_BT = np.array(rows, dtype=np.int64)
+            mask_BT = np.ones(ids_BT.shape, np.int64)
+        else:
+            ids_BT = np.full((len(rows), len(rows[0])), self.pad_id, dtype=np.int64)
+            mask_BT = np.zeros_like(ids_BT)
+            for slot, row in enumerate(rows):
+                ids_BT[slot, : len(row)] = row
+                mask_BT[slot, : len(row)] = 1
         feed: dict[str, np.ndarray] = {"input_ids": ids_BT, "attention_mask": mask_BT}
         if self.takes_prompt:
             feed["prompt_tokens"] = np.full(len(rows), prompt_tokens, dtype=np.int64)

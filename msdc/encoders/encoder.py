@@ -103,6 +103,10 @@ def unrelated_cosines(
     return None if sentences is None else cosine_spread(encode(sentences))
 
 
+# Of most calls: output_value, convert_to_numpy, convert_to_tensor, device, pool, chunk_size.
+PLAIN = ("sentence_embedding", True, False, None, None, None)
+
+
 class Batching(NamedTuple):
     """How texts are batched: at most so many texts and tokens, with a progress bar or without."""
 
@@ -286,17 +290,18 @@ class SentenceEncoder:
                 that is not supported; more dimensions than the model has; a precision that the model does not run in.
             MsdcError: a vector holds NaN or infinity.
         """
-        for name, value, *supported in (
-            ("output_value", output_value, "sentence_embedding"), ("convert_to_numpy", convert_to_numpy, True),
-            ("convert_to_tensor", convert_to_tensor, False), ("device", device, None, "cpu"), ("pool", pool, None),
-            ("chunk_size", chunk_size, None),
-        ):  # fmt: skip
-            if value not in supported:
-                allowed = " or ".join(map(repr, supported))
-                raise InputError(
-                    f"`{name}` {value!r} is not supported, only {allowed}; "
-                    "msdc.integrations.sentence_transformers.as_sentence_transformer(model) has the rest"
-                )
+        if (output_value, convert_to_numpy, convert_to_tensor, device, pool, chunk_size) != PLAIN:
+            for name, value, *supported in (
+                ("output_value", output_value, "sentence_embedding"), ("convert_to_numpy", convert_to_numpy, True),
+                ("convert_to_tensor", convert_to_tensor, False), ("device", device, None, "cpu"), ("pool", pool, None),
+                ("chunk_size", chunk_size, None),
+            ):  # fmt: skip
+                if value not in supported:
+                    allowed = " or ".join(map(repr, supported))
+                    raise InputError(
+                        f"`{name}` {value!r} is not supported, only {allowed}; "
+                        "msdc.integrations.sentence_transformers.as_sentence_transformer(model) has the rest"
+                    )
         if batch_size is not None and not (isinstance(batch_size, int) and batch_size > 0):
             raise InputError(f"`batch_size` {batch_size!r}: expected a positive integer")
         chosen = next((argument for argument in (inputs, sentences) if argument is not None), texts)
@@ -313,6 +318,8 @@ class SentenceEncoder:
         rows = self.tokenize(with_prompt(prompt, texts))
         # Tokens of the prompt that are not pooled.
         skip = 0 if self.defaults.include_prompt else prompt_tokens(self.tokenizer, prompt, self.max_length)
+        if len(rows) == 1:  # a query, whose batch is made faster than a list is sorted
+            return require_finite(self._vectors(rows, skip, [np.zeros(1, np.int64)], precision), self.name)
         batches = pack_by_length([len(row) for row in rows], batching.tokens, batching.texts)
         shown = track(batches, f"encode with {self.name}", enabled=batching.progress, requested=True)
         return require_finite(self._vectors(rows, skip, shown, precision), self.name)
@@ -517,6 +524,8 @@ class Encoder(SentenceEncoder):
             raise InputError(f"{self.name}: precision {precision!r}; a float model runs in float32 or bfloat16")
         if precision == "bfloat16" and self.precision == "int8":
             raise InputError(f'{self.name}: int8; load_encoder(..., precision="float") runs in bfloat16 too')
+        if len(rows) == 1 and rows[0]:
+            return self._run(rows, skip, precision)
         vectors_ND = np.zeros((len(rows), self.full_width), dtype=np.float32)
         for batch in batches:
             # Without special ids a blank text has no tokens: zeros, as in a bundle.
