@@ -3,40 +3,26 @@
 import contextlib
 import json
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import devtools
 import pytest
 from browser import chromium_or_skip
-from places import ROOT
+from example_apps import copy_example, npm_run
 from web_pages import Reply, Site, site
 
 from msdc.errors import MsdcError
 from msdc.export import export
 from msdc.export.mobile.web import npm
 
-EXAMPLE = ROOT / "examples/web"
 NOTES = [
     "The car is on level 2 of the parking garage",
     "La reunión del lunes empieza a las nueve",
     "Apfelkuchen: fünfzig Minuten backen",
     "Le chat doit aller chez le vétérinaire mardi",
 ]
-UNREACHED = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENOTCACHED")
 TEXTS = "[...document.querySelectorAll('li p')].map((line) => line.textContent)"
-
-
-def npm_run(app: Path, *words: str) -> None:
-    """Run npm in the app; skips the test where there is no npm, or no registry."""
-    if shutil.which("npm") is None:
-        pytest.skip("npm not found: apt-get install npm")
-    done = subprocess.run(["npm", *words], cwd=app, capture_output=True, text=True, check=False)
-    output = done.stdout + done.stderr
-    if any(code in output for code in UNREACHED):
-        pytest.skip(f"npm {words[0]}: the registry is not reached")
-    assert done.returncode == 0, output
 
 
 def build(app: Path, model: str) -> Path:
@@ -54,8 +40,7 @@ def folder(tmp_path_factory) -> Path:
         npm.runtime_folder()
     except MsdcError as error:
         pytest.skip(str(error))
-    app = tmp_path_factory.mktemp("app")
-    shutil.copytree(EXAMPLE, app, ignore=shutil.ignore_patterns("node_modules", "model", "dist"), dirs_exist_ok=True)
+    app = copy_example("web", tmp_path_factory.mktemp("app"))
     build(app, "msdc-mini")
     return app
 
