@@ -22,6 +22,7 @@ NOTES = [
     "Apfelkuchen: fünfzig Minuten backen",
     "Le chat doit aller chez le vétérinaire mardi",
 ]
+SEARCH_BOX = "document.querySelector('[type=search]')"
 TEXTS = "[...document.querySelectorAll('li p')].map((line) => line.textContent)"
 
 
@@ -66,7 +67,7 @@ class App:
 
     def __init__(self, browser: devtools.Browser, url: str) -> None:
         self.page = browser.open(url)
-        self.wait("document.querySelector('[type=search]')")
+        self.wait(SEARCH_BOX)
 
     def wait(self, script: str) -> None:
         self.page.wait(f"!!({script})", 120)
@@ -93,9 +94,11 @@ class App:
         self.wait(f"{TEXTS}[0] === {json.dumps(text)}")
 
     def reload(self) -> None:
-        self.page.call("Page.reload")
-        self.page.run("new Promise((resolve) => setTimeout(resolve, 100))")
-        self.wait("document.querySelector('[type=search]')")
+        # By way of another page: none of the former one is left that could be taken for the new one.
+        url = self.page.run("location.href")
+        for address, condition in (("about:blank", "location.href === 'about:blank'"), (url, SEARCH_BOX)):
+            self.page.call("Page.navigate", url=address)
+            self.wait(condition)
 
 
 def test_notes(folder, chromium):
