@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: quickstart test test-slow check dist setup clean
+.PHONY: quickstart test test-slow check generated dist setup clean
 
 # torch first, by its exact version; the second install finds it satisfied and downloads no CUDA. On Linux it comes from
 # PyTorch's CPU index, where that can be reached. With a GPU: `make GPU=1`. Another index: TORCH_INDEX.
@@ -47,6 +47,11 @@ check: setup
 	$(BIN)/lint-imports
 	$(BIN)/vulture
 	$(BIN)/python .ci/names
+
+# What is made from the code: reference pages, frozen options, figures of the pages, what is measured of shipped models.
+generated: setup
+	MSDC_WRITE=1 $(BIN)/python -m pytest -q tests/docs/test_api.py tests/docs/test_recipe_page.py tests/docs/test_docs.py \
+		tests/msdc/test_command_line.py tests/export/test_shipped_models.py
 
 # Ready-made bundles of msdc-mini for apps, with their hashes.
 dist: setup

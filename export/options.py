@@ -110,7 +110,7 @@ class ExportSettings(Options):
 class ExportOptions(ExportSettings):
     """The arguments of `msdc.export.export` behind its model."""
 
-    target: str = Field(description="android, ios, linux, web or react-native")
+    target: str = Field(description=f"one of {', '.join(TARGETS.names())}")
     output: AnyPath | None = Field(
         default=None, description="bundle folder; None: MODEL-TARGET in the working directory"
     )

@@ -1,4 +1,4 @@
-"""Every objective that a recipe may name. To ship one: a function, and one line in the lists below.
+"""Every objective that a recipe may name: the functions below `@objective()` of the papers' modules.
 
 Others are functions in a file next to a recipe, or of an installed package (msdc.distill.objectives.own).
 
@@ -9,7 +9,7 @@ processes.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -95,23 +95,28 @@ class OwnObjective(Objective):
         return loss
 
 
-_PLAIN = (
-    multi_stage.multilingual_mse, multi_stage.embedding_alignment, multi_stage.multilingual_contrastive,
-    multi_stage.contrastive_cross_entropy, distilcse.contrastive_distillation, distilcse.kd, distilcse.metakd,
-    distilcse.supervised_contrastive, distilcse.pkd, distilcse.domain_adversarial,
-    sbert.softmax_classification, sbert.cosine_regression,
-    retrieval.guided_contrastive, retrieval.margin_mse, retrieval.listwise_kl,
-    lightweight.sentence_alignment, lightweight.sentence_similarity,
-)  # fmt: skip
 _GENERATIVE = {"unified_generative": "ugt", "xtr": "xtr", "smlm": "smlm"}
-_ALL = (
-    *(Objective(function.__name__, function) for function in _PLAIN),
+# Functions with other names in a recipe, or with settings of their own; parts of objectives.
+_NAMED = (
     Objective("similarity_distillation", distilcse.similarity_distillation, one_side=True),
     *(Objective(name, lightweight.unified_generative, {"task": task}) for name, task in _GENERATIVE.items()),
     *(Objective(f"relational_{what}", relational.relational, {"relation": what}) for what in relational.RELATIONS),
     Objective("mlm", lightweight.masked_language_model),
 )
+_PARTS = (distilcse.domain_prototypes, retrieval.candidate_scores)
 
+
+def _plain_objectives() -> Iterator[Objective]:
+    """Every other function below `@objective()` of the papers' modules."""
+    others = {*_PARTS, *(objective.function for objective in _NAMED)}
+    for module in (multi_stage, distilcse, sbert, retrieval, lightweight, relational):
+        for name, function in vars(module).items():
+            is_own = getattr(function, "__module__", "") == module.__name__ and hasattr(function, "equal_widths")
+            if is_own and function not in others:
+                yield Objective(name, function)
+
+
+_ALL = (*_plain_objectives(), *_NAMED)
 OBJECTIVES: Mapping[str, Objective] = {objective.name: objective for objective in _ALL}
 
 

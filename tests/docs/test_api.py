@@ -1,11 +1,11 @@
-"""docs/reference/api.md is made of the public docstrings: `MSDC_WRITE_API=1 pytest tests/docs/test_api.py`."""
+"""docs/reference/api.md is made of the public docstrings."""
 
 import enum
 import inspect
-import os
 import re
 from types import ModuleType
 
+from generated import check_generated
 from places import ROOT
 
 import msdc
@@ -101,6 +101,4 @@ def render() -> str:
 
 
 def test_the_page_is_that_of_the_docstrings():
-    if os.environ.get("MSDC_WRITE_API"):
-        PAGE.write_text(render(), encoding="utf-8")
-    assert render() == PAGE.read_text(encoding="utf-8"), "run: MSDC_WRITE_API=1 python -m pytest tests/docs/test_api.py"
+    check_generated(PAGE, render())

@@ -2,12 +2,12 @@
 
 import importlib
 import itertools
-import os
 import re
 from pathlib import Path
 
 import click
 import pytest
+from generated import WRITES
 from markdown import LINK, blocks, cell, msdc_commands, pages, prose
 from places import ROOT
 
@@ -156,8 +156,7 @@ def without_source(text: str, pages_read: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("page", WITH_FIGURES, ids=map(relative, WITH_FIGURES))
 def test_figures_are_cells_of_the_page_that_is_named(page):
-    """`MSDC_WRITE_FIGURES=1 pytest tests/docs/test_docs.py` writes them."""
-    if os.environ.get("MSDC_WRITE_FIGURES"):
+    if WRITES:
         page.write_text(with_current_cells(page.read_text(encoding="utf-8"))[0], encoding="utf-8")
     assert compared_cells(page.read_text(encoding="utf-8")) > 10
 

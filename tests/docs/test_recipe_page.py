@@ -1,19 +1,16 @@
-"""docs/reference/recipe.md is made of the recipe's schema, the comments of its fields and the objectives.
-
-`MSDC_WRITE_RECIPE=1 pytest tests/docs/test_recipe_page.py` writes it.
-"""
+"""docs/reference/recipe.md is made of the recipe's schema, the comments of its fields and the objectives."""
 
 import ast
 import inspect
 import io
 import json
-import os
 import re
 import textwrap
 import tokenize
 from collections.abc import Mapping
 from typing import Any
 
+from generated import check_generated
 from places import ROOT
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
@@ -161,10 +158,7 @@ def render() -> str:
 
 
 def test_the_page_is_that_of_the_schema():
-    if os.environ.get("MSDC_WRITE_RECIPE"):
-        PAGE.write_text(render(), encoding="utf-8")
-    expected = "run: MSDC_WRITE_RECIPE=1 python -m pytest tests/docs/test_recipe_page.py"
-    assert render() == PAGE.read_text(encoding="utf-8"), expected
+    check_generated(PAGE, render())
 
 
 def test_every_key_has_a_meaning_and_every_model_a_section():

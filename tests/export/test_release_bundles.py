@@ -18,6 +18,7 @@ import msdc
 from msdc import __version__
 from msdc.export.bundle import check_files, load_bundle
 from msdc.export.manifest import read_manifest
+from msdc.export.schema import TARGETS
 from msdc.text.tokenizer import JSON_FILE
 
 pytestmark = pytest.mark.slow  # five exports
@@ -56,7 +57,7 @@ def test_every_file_is_listed_with_its_hash_and_origin(dist):
     assert {entry["file"]: entry["sha256"] for entry in provenance["files"]} == {
         name: digest for name, digest in lines.items() if name != "provenance.json"
     }
-    assert {entry["target"] for entry in provenance["files"]} == {"android", "ios", "web", "react-native", "linux"}
+    assert {entry["target"] for entry in provenance["files"]} == set(TARGETS.names())
     head = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
     assert provenance["commit"] == (head or None)
     assert provenance["versions"]["msdc"] == __version__

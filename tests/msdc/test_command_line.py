@@ -1,12 +1,10 @@
 """The options of every verb, frozen: a change of the command line is a change of `command_line.json`.
 
-Write the file again with `MSDC_WRITE_COMMAND_LINE=1 python -m pytest tests/msdc/test_command_line.py`, and read the
-difference before committing it.
+`make generated` writes the file; read the difference before committing it.
 """
 
 import inspect
 import json
-import os
 import shutil
 import sqlite3
 import subprocess
@@ -18,6 +16,7 @@ import pytest
 import yaml
 from click.shell_completion import shell_complete
 from click.testing import CliRunner
+from generated import check_generated
 from programs import python
 
 from msdc import compress, progress
@@ -49,10 +48,7 @@ def commands(command: click.Command = msdc, path: str = "msdc") -> dict[str, cli
 
 def test_the_options_are_the_frozen_ones():
     options = {path: sorted(map(_parameter, command.params)) for path, command in commands().items()}
-    text = json.dumps(options, indent=1, ensure_ascii=False) + "\n"
-    if os.environ.get("MSDC_WRITE_COMMAND_LINE"):
-        FROZEN.write_text(text, encoding="utf-8")
-    assert json.loads(text) == json.loads(FROZEN.read_text(encoding="utf-8")), "see the head of this file"
+    check_generated(FROZEN, json.dumps(options, indent=1, ensure_ascii=False) + "\n")
 
 
 @pytest.mark.parametrize("verb", ["vocabulary", "student", "code", "quantize"])
