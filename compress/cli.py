@@ -178,7 +178,6 @@ def vocabulary(languages: str, terms: tuple[Path, ...], as_json: bool, **options
 @PLACE
 @click.option("--max-length", type=int, help="Longest input in tokens.")
 @click.option("--corpus", type=FILE, help="Text whose token frequencies weight the bottleneck's SVD.")
-@click.option("--materialise", is_flag=True, help="Write the equal plain BertModel: unrolled, V x H table.")
 @FORCE
 @json_option
 @quiet_option

@@ -290,7 +290,6 @@ def _save(
     card: str,
     *,
     force: bool,
-    stock: bool = False,
     **report_fields: Any,
 ) -> StudentReport:
     """Compare the student with its model on the embedded sentences, write its folder; report also `report_fields`."""
@@ -299,7 +298,7 @@ def _save(
     cosine = float(cosine_rows(encoder.encode(samples), after.encode(samples)).mean())
     card += f"* mean cosine to {encoder.name} on the embedded sentences, before any training: {cosine:.4f}\n"
     save_student(
-        student, encoder.tokenizer, output, card=card, force=force, defaults=encoder.defaults, stock=stock,
+        student, encoder.tokenizer, output, card=card, force=force, defaults=encoder.defaults,
         check=lambda stage: require_written(encoder, after, load_torch_encoder(stage), samples[::10]),
     )  # fmt: skip
     sizes = size_plan(output.name, student.config)
@@ -318,7 +317,6 @@ def cut_student(
     place: Literal["word", "embedding"] = "word",
     max_length: int | None = None,
     corpus: str | Path | None = None,
-    materialise: bool = False,
     force: bool = False,
 ) -> StudentReport:
     """Cut a student from any encoder: its layers become the recurring unit, an SVD of its table the bottleneck.
@@ -338,7 +336,6 @@ def cut_student(
         place: "word" is the paper's bottleneck, "embedding" that of a stock AlbertModel.
         max_length: longest input in tokens; None keeps the model's own.
         corpus: text whose token frequencies weight the SVD; None: the vocabulary's own frequencies, if it has them.
-        materialise: write the equal plain BertModel, recurrence unrolled and table multiplied out.
         force: replace `output` if it exists.
 
     Raises:
@@ -380,19 +377,7 @@ def cut_student(
         share = kept_shares(wide_table(large), [bottleneck], frequency_V)[bottleneck]
         card += f"* token table {bottleneck} wide ({place}), {share:.1%} of its weighted variance kept; "
         card += f"frequencies: {source}\n"
-    if materialise:
-        card += "* written as the equal plain BertModel: recurrence unrolled, table multiplied out\n"
-    return _save(
-        small,
-        encoder,
-        output,
-        card,
-        layers=picked,
-        kept_variance=share,
-        frequency=source,
-        force=force,
-        stock=materialise,
-    )
+    return _save(small, encoder, output, card, layers=picked, kept_variance=share, frequency=source, force=force)
 
 
 @checked

@@ -126,4 +126,4 @@ def count_steps(plan: StagePlan, counted: Sequence[Plan]) -> int | None:
     if None in rows or stage.batch_tokens is not None:
         return None
     # An epoch has as many rows as all sources together, whatever the balance.
-    return max(1, round(stage.epochs * _trained_share(plan, counted) * sum(rows) / (stage.batch * stage.accumulate)))
+    return max(1, round(stage.epochs * _trained_share(plan, counted) * sum(rows) / stage.batch))

@@ -14,7 +14,6 @@ import atexit
 import os
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -173,11 +172,6 @@ def wrap(module: torch.nn.Module, partial: bool = False) -> Any:
         warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
         ddp = torch.nn.parallel.DistributedDataParallel
         return ddp(module, broadcast_buffers=False, find_unused_parameters=partial)
-
-
-def without_sync(model: Any) -> AbstractContextManager[Any]:
-    """Gradients of the passes inside stay in their process, until a pass outside adds its own."""
-    return nullcontext() if rank_and_world()[1] == 1 else model.no_sync()
 
 
 class _Gather(torch.autograd.Function):

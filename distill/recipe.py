@@ -366,7 +366,6 @@ class Stage(Strict):
     steps: Steps | None = None  # instead of epochs
     batch: Batch = 64  # pairs per step (paper: 64)
     batch_tokens: BatchTokens | None = None  # token budget per side; pairs per step vary
-    accumulate: int = Field(default=1, gt=0, le=10_000)  # batches per step: their gradients are averaged
     # Sentences whose activations are kept at once; the backward pass recomputes them, so a large batch needs the memory
     # of a small one (GradCache, Gao et al. 2021).
     mini_batch: Count | None = None
@@ -401,7 +400,6 @@ class Stage(Strict):
     evaluate_every: Count | None = None  # steps; None: four times per stage
     patience: Count | None = None  # stop after this many epochs without gain; with `steps`, this many validations
     quantize: str | None = None  # fake-quantize to this precision while training (QAT)
-    average: float | None = Field(default=None, gt=0, lt=1)  # decay of the weight average to keep
     start_share: Fraction = 0.0  # kept weights are interpolated back by this fraction to those at the start
 
     @property
@@ -505,7 +503,6 @@ class Recipe(Strict):
     threads: int | None = Field(default=None, gt=0, le=1024)  # of the processor; None: all that this machine grants
     # of the forward pass; auto: bfloat16 where the hardware multiplies it
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    compile: bool = False  # torch.compile the student's layers; no faster on a CPU
     # Folder of tables and teacher outputs; None: the user's cache; False: outputs are computed in every epoch and not
     # stored
     cache: str | Literal[False] | None = None

@@ -6,7 +6,6 @@ msdc.distill.run_folder lists the files of a run folder.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from collections import Counter
@@ -88,7 +87,7 @@ from msdc.distill.training.validation import Validator
 from msdc.distill.word_translation import Dictionary, PendingDictionary, learn_dictionary, translate_sources
 from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import with_prompt
-from msdc.errors import InputError, MsdcError
+from msdc.errors import MsdcError
 from msdc.files import HOLDER_FILE, staged_folder, write_json, write_text
 from msdc.machine import quota_threads
 from msdc.progress import say, warn, warnings_to
@@ -102,15 +101,10 @@ DICTIONARY_PAIRS = 60_000  # per language; more pairs add rare words only
 
 
 def _step_size(stage: Stage) -> str:
-    """What a step trains on, in all processes together: `256 pairs (4 batches; 2 processes)`."""
-    of = (
-        f"{stage.batch * stage.accumulate} pairs"
-        if stage.batch_tokens is None
-        else (f"up to {stage.batch_tokens * stage.accumulate} tokens a side")
-    )
+    """What a step trains on, in all processes together: `256 pairs (2 processes)`."""
+    size = f"{stage.batch} pairs" if stage.batch_tokens is None else f"up to {stage.batch_tokens} tokens a side"
     world = parallel.rank_and_world()[1]
-    parts = [f"{stage.accumulate} batches"] * (stage.accumulate > 1) + [f"{world} processes"] * (world > 1)
-    return f"{of} ({'; '.join(parts)})" if parts else of
+    return f"{size} ({world} processes)" if world > 1 else size
 
 
 def _without_paths(settings: Any, key: str = "") -> Any:
@@ -199,9 +193,6 @@ class Run:
 
     def prepare(self) -> None:
         """Create or reopen the run folder, and lock it."""
-        compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
-        if self.recipe.compile and self.device.type == "cpu" and not compiler:
-            raise InputError("compile: true needs a C++ compiler on a CPU (g++), and none is installed")
         require_trackers(self.tracker_names)
         self.resume = parallel.on_rank_zero(self._open_folder)
         settings = self.recipe.model_dump(mode="json", exclude={"threads", "cache"})
@@ -485,10 +476,6 @@ class Run:
             self._fit_head(learner, teacher, plan, text)
         if stage.quantize is not None:
             rounding.prepare_qat(student, stage.quantize)
-        if recipe.compile:
-            # Layer by layer: one graph serves all of them, and lengths stay free.
-            for layer in student.layers:
-                layer.compile(dynamic=True)
         task = make_task(student, stage, teacher, getattr(learner.tokenizer, "unk_id", None)).train()
         task.prepare(text)
         cached = None if isinstance(task, EmbeddingTask) else teacher  # it reads the teacher's embedding layer
@@ -502,7 +489,7 @@ class Run:
         steps = stage.steps
         if steps is None:
             epoch = parallel.on_rank_zero(feed.epoch_batches)
-            steps = max(1, round(stage.epochs * epoch / stage.accumulate))
+            steps = max(1, round(stage.epochs * epoch))
         if stage.steps is None and self.rank == 0:
             check_warmup(stage, steps)
         # Training.
@@ -556,7 +543,7 @@ class Run:
             stage = plan.stage
             batch = stage.batch if stage.batch_tokens is None else max(1, stage.batch_tokens // TOKENS_OF_PAIR)
             trained = sum(map(len, self.text(plan).training_rows))
-            pairs.append(stage.epochs * trained if stage.steps is None else stage.steps * batch * stage.accumulate)
+            pairs.append(stage.epochs * trained if stage.steps is None else stage.steps * batch)
         return max(0.0, self._deadline - time.monotonic()) * pairs[0] / sum(pairs)
 
     # --- finish ---------------------------------------------------------------------------------------------------

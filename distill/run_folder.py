@@ -63,15 +63,10 @@ RESUMED_RECIPE = ("name", "about", "paper", "differs", "report", "data_sources",
                   "cache")  # fmt: skip
 RESUMED_STAGE = ("learning_rate", "table_learning_rate", "code_learning_rate", "schedule", "warmup_ratio",
                  "warmup_steps", "weight_decay", "clip", "steps", "epochs", "evaluate_every", "patience")  # fmt: skip
-REPORTED = (
-    "report",
-    "name",
-    "about",
-    "data_sources",
-    "licenses",
-    "stock_twin",
-    "paper",
-)  # in a finished student's card
+# In a finished student's card
+REPORTED = ("report", "name", "about", "data_sources", "licenses", "stock_twin", "paper")
+# Keys of earlier recipes and stages, with the values that left them unused.
+REMOVED = {"accumulate": 1, "average": None, "compile": False}
 
 
 class Metrics:
@@ -327,10 +322,17 @@ class RunFolder:
 
 
 def read_recipe(folder: Path) -> Recipe:
-    """The recipe of a run folder; keys that the run's version did not have get their defaults."""
+    """The recipe of a run folder; keys that the run's version did not have get their defaults.
+
+    Keys that went since are ignored if they changed nothing.
+    """
     try:
-        return Recipe(**yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8")))
-    except (OSError, TypeError, ValueError, yaml.YAMLError) as error:
+        tree = yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8"))
+        for part in (tree, *tree["stages"]):
+            for key in [key for key, unused in REMOVED.items() if part.get(key, ...) == unused]:
+                del part[key]
+        return Recipe(**tree)
+    except (OSError, AttributeError, LookupError, TypeError, ValueError, yaml.YAMLError) as error:
         raise InputError(f"{folder}/recipe.yaml cannot be read: {str(error).splitlines()[0]}") from error
 
 

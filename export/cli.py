@@ -90,14 +90,13 @@ def _write_model_folder(model: str, out: Path | None, force: bool, as_json: bool
 
 @click.command()
 @click.argument("path", required=False, type=click.Path())
-@click.option("--tensors", type=click.IntRange(min=0), default=12, show_default=True, help="Largest tensors to list.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @quiet_option
-def inspect(path: str | None, tensors: int, as_json: bool) -> None:
+def inspect(path: str | None, as_json: bool) -> None:
     """Show the content of a .pte, an .onnx or a bundle folder without running it: methods, operators, delegates, bytes,
     hashes. Without PATH: the shipped msdc-mini, exported once into the user's cache."""
     from msdc.export.exporters import bundle_or_shipped
     from msdc.export.inspect import as_text, inspect_path
 
     report = inspect_path(bundle_or_shipped(path))
-    click.echo(json.dumps(report, ensure_ascii=False, indent=2) if as_json else as_text(report, tensors))
+    click.echo(json.dumps(report, ensure_ascii=False, indent=2) if as_json else as_text(report))

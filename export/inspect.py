@@ -28,7 +28,7 @@ from msdc.extras import require
 from msdc.files import regular_size, sha256_file
 
 MAX_PTE_BYTES = 4 * 1024**3
-COLUMNS = 100  # of the text for a person
+COLUMNS, LARGEST = 100, 12  # of the text for a person: its width, and the tensors that it lists
 FLOATS = {"float": "float32", "double": "float64"}
 # Float products over weights: an int8 artifact must hold none.
 FLOAT_PRODUCTS = ("MatMul", "Gemm")
@@ -213,8 +213,8 @@ def _wrapped(line: str) -> str:
     )
 
 
-def as_text(report: dict[str, Any], tensors: int = 12) -> str:
-    """The report for a person; `tensors` of the largest tensors are listed."""
+def as_text(report: dict[str, Any]) -> str:
+    """The report for a person, with the largest tensors."""
     if report["kind"] == "bundle":
         manifest = report["manifest"]
         lines = [
@@ -223,7 +223,7 @@ def as_text(report: dict[str, Any], tensors: int = 12) -> str:
             f"  hashes ok, gates {manifest['gates']}",
             *(f"  {name} {number}" for name, number in manifest["versions"].items()),
         ]
-        return "\n".join([*lines, *(as_text(program, tensors) for program in report["programs"])])
+        return "\n".join([*lines, *(as_text(program) for program in report["programs"])])
     payload = report["payload_bytes"]
     around = report["bytes"] - payload
     wasted = sum(entry["wasted_bytes"] for entry in report["duplicates"])
@@ -234,7 +234,7 @@ def as_text(report: dict[str, Any], tensors: int = 12) -> str:
             *map(_wrapped, (_pte_lines if report["kind"] == "executorch" else _onnx_lines)(report)),
             f"  tensors    {payload:,} bytes in {len(report['tensors'])}, {around:,} bytes around them",
             *(f"    {d:<9} {n:>14,}  {100 * n / max(1, payload):5.1f} %" for d, n in report["bytes_by_dtype"].items()),
-            *(f"    {t['bytes']:>14,}  {t['dtype']} {t['shape']}  {t['name']}" for t in report["tensors"][:tensors]),
+            *(f"    {t['bytes']:>14,}  {t['dtype']} {t['shape']}  {t['name']}" for t in report["tensors"][:LARGEST]),
             f"  duplicates {len(report['duplicates'])} groups, {wasted:,} bytes stored twice",
         ]
     )

@@ -197,7 +197,7 @@ def repeated(stage: Stage, order: Order, names: Sequence[str], languages: Sequen
     """Tables that a stage of `steps` reads many times: by its balance, or because they are small."""
     if stage.batch_tokens is not None:
         return []
-    epochs = steps * min(stage.batch, order.epoch_rows) * stage.accumulate / max(1, order.epoch_rows)
+    epochs = steps * min(stage.batch, order.epoch_rows) / max(1, order.epoch_rows)
     often = MANY_PASSES if stage.steps is not None else max(MANY_PASSES, 5 * stage.epochs)
     passes_N = np.where(order.rows > 0, epochs * order.blocks / np.maximum(order.blocks_per_table, 1), 0.0)
     tables = np.flatnonzero(passes_N >= often)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from msdc.distill.training.feed import BatchFeed, Position
 from msdc.errors import InputError, MsdcError
@@ -43,7 +43,6 @@ class TrainState:
     task: nn.Module
     optimizer: torch.optim.Optimizer
     feed: BatchFeed  # has the position in the text
-    average: dict[str, Tensor] | None = None  # averaged weights by name
     best: tuple[float, int, dict[str, float]] | None = None  # choice, step and numbers of the best validation
     history: list[dict[str, Any]] = field(default_factory=list)  # numbers of all validations
     # Since the last row of metrics: losses of the steps, and weighted parts of the loss, summed
@@ -58,7 +57,6 @@ class TrainState:
         return {
             "task": {name: value.detach().clone() for name, value in self.task.state_dict().items()},
             "optimizer": self.optimizer.state_dict(),
-            "average": self.average,
             "random": random_states(),
             "position": list(astuple(self.feed.position)),
             "plain": json.dumps({name: getattr(self, name) for name in PLAIN}),
@@ -73,10 +71,6 @@ class TrainState:
             self.optimizer.load_state_dict(saved["optimizer"])
             for group, settings in zip(self.optimizer.param_groups, rates, strict=True):
                 group.update(settings)
-            self.average = saved["average"]
-            if self.average is not None:
-                parameters = dict(self.task.named_parameters())
-                self.average = {name: v.to(parameters[name].device) for name, v in self.average.items()}
             self.feed.position = Position(*saved["position"])
             for name, value in json.loads(saved["plain"]).items():
                 setattr(self, name, value)
@@ -206,5 +200,4 @@ def load_newest(folder: Path) -> dict[str, Any] | None:
 
 def is_finite(state: dict[str, Any]) -> bool:
     """Whether all weights of a saved state are numbers."""
-    values = [*state["task"].values(), *(state["average"] or {}).values()]
-    return all(bool(value.isfinite().all()) for value in values if value.is_floating_point())
+    return all(bool(value.isfinite().all()) for value in state["task"].values() if value.is_floating_point())

@@ -9,9 +9,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -134,13 +132,13 @@ def make_optimizer(task: TrainingTask) -> torch.optim.Optimizer:
 
 @dataclass
 class _Step:
-    """A step that was taken: its number from 1, batches, learning rate, names and values of the loss and its parts.
+    """A step that was taken: its number from 1, batch, learning rate, names and values of the loss and its parts.
 
     `parts` are the values once they were read.
     """
 
     number: int
-    batches: list[Batch]
+    batch: Batch
     rate: float
     names: list[str]
     values: Tensor
@@ -181,8 +179,6 @@ class Trainer:
         self.state = TrainState(task, make_optimizer(task), feed)
         self._waiting: list[_Step] = []
         self._began = (0.0, 0.0)  # time, and share of the steps, of this session
-        if self.stage.average is not None:
-            self.state.average = {name: p.detach().clone() for name, p in self._trained()}
         # The weights that the stage starts from; a resumed stage loads the same model before its checkpoint.
         self.start = {name: p.detach().clone() for name, p in self._trained()} if self.stage.start_share else None
         # Four times per stage by default; always at the end.
@@ -265,8 +261,7 @@ class Trainer:
         log_every = max(1, self.steps // 100)
         stop = at_end = False
         while not stop and not at_end and self.position.step < self.steps:
-            together = list(islice(batches, stage.accumulate))
-            self._waiting.append(self._step(together))
+            self._waiting.append(self._step(next(batches)))
             step = self.position.step
             at_end = step >= self.steps or self._is_over()
             logs, validates = step % log_every == 0 or at_end, step % self.evaluate_every == 0 or at_end
@@ -310,37 +305,26 @@ class Trainer:
             group["lr"] = group["base"] * factor
         return factor * self.stage.learning_rate
 
-    def _step(self, batches: list[Batch]) -> _Step:
-        """One update by the gradients of some batches: their mean, each weighted by its pairs."""
+    def _step(self, batch: Batch) -> _Step:
+        """One update by the gradient of a batch."""
         rate = self._set_rate()
         # Which steps train the source side follows from the step's number: a resumed run agrees.
         step, stage = self.position.step, self.stage
         train_source = math.floor((step + 1) * stage.source_share) > math.floor(step * stage.source_share)
-        pairs = sum(batch.size for batch in batches)
-        parts: dict[str, Tensor] = {}
         self.state.optimizer.zero_grad(set_to_none=True)
-        for number, batch in enumerate(batches):
-            local, weight = self._local(batch, self._seed(number)), batch.size / pairs
-            last = number == len(batches) - 1
-            with nullcontext() if last else parallel.without_sync(self.model):
-                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
-                    result = self.model(local, train_source)
-                (weight * result["loss"]).backward()
-            self.task.after_backward()
-            for name, value in result.items():
-                parts[name] = weight * value.detach() + parts.get(name, 0.0)
+        local = self._local(batch, self._seed(0))
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
+            result = self.model(local, train_source)
+        result["loss"].backward()
+        self.task.after_backward()
         torch.nn.utils.clip_grad_norm_([p for _, p in self._trained() if p.grad is not None], stage.clip)
         self.state.optimizer.step()
-        if self.state.average is not None and stage.average is not None:
-            # The usual warm-up of an average: it follows quickly at first.
-            decay = min(stage.average, (1 + step) / (10 + step))
-            for name, parameter in self._trained():
-                self.state.average[name].lerp_(parameter.detach(), 1.0 - decay)
         self.position.step += 1
-        return _Step(self.position.step, batches, rate, list(parts), torch.stack(list(parts.values())))
+        values = torch.stack([value.detach() for value in result.values()])
+        return _Step(self.position.step, batch, rate, list(result), values)
 
     def _seed(self, *numbers: int) -> int:
-        """A seed of the next step: for `more`, with any number of processes."""
+        """A seed of the next step, by `numbers`, with any number of processes."""
         return int(np.random.SeedSequence([self.feed.seed, self.position.step, *numbers]).generate_state(1)[0])
 
     def _local(self, batch: Batch, seed: int) -> Batch:
@@ -366,20 +350,20 @@ class Trainer:
         values = iter(parallel.average(torch.cat([step.values for step in self._waiting])).tolist())
         for step in self._waiting:
             step.parts = dict(zip(step.names, values, strict=False))
-            loss, first = step.parts["loss"], step.batches[0]
+            loss, batch = step.parts["loss"], step.batch
             if not math.isfinite(loss):
-                texts = [row.source[:60] for row in first.read()] or [""]
+                texts = [row.source[:60] for row in batch.read()] or [""]
                 raise self._diverged(step.number, f"the loss is {loss}; first sentence of the batch: {texts[0]!r}")
             weighted = {name: weights.get(name, 1.0) * value for name, value in step.parts.items() if name != "loss"}
             state.losses.append(loss)
             for name, value in weighted.items():
                 for sums in (state.recent, state.parts):
                     sums[name] = sums.get(name, 0.0) + abs(value)
-            for code, rows in Counter(code for batch in step.batches for code in batch.languages).items():
+            for code, rows in Counter(batch.languages).items():
                 total, count = state.by_language.get(code, (0.0, 0.0))
                 state.by_language[code] = [total + loss * rows, count + rows]
-            sides = 1 + (first.target is not None) + (0 if first.negatives is None else first.negatives[0].shape[1])
-            progress.step(step.number, loss, step.rate, sides * sum(map(len, step.batches)), weighted)
+            sides = 1 + (batch.target is not None) + (0 if batch.negatives is None else batch.negatives[0].shape[1])
+            progress.step(step.number, loss, step.rate, sides * len(batch), weighted)
         last = self._waiting[-1]
         self._waiting = []
         return last
@@ -400,11 +384,11 @@ class Trainer:
     # --- validation and checkpoints -------------------------------------------------------------------------------
 
     def _to_keep(self) -> dict[str, Tensor]:
-        """Trained weights of the student as they are kept: or their average, interpolated toward the start.
+        """Trained weights of the student as they are kept: interpolated toward the start.
 
         Source of the interpolation by `start_share`: Wortsman et al. 2022 (WiSE-FT).
         """
-        end = self.state.average or {name: p.detach() for name, p in self._trained()}
+        end = {name: p.detach() for name, p in self._trained()}
         if self.start is not None:
             end = {name: value.lerp(self.start[name], self.stage.start_share) for name, value in end.items()}
         return {name.removeprefix("student."): v for name, v in end.items() if name.startswith("student.")}
@@ -434,9 +418,9 @@ class Trainer:
 
     def _score(self) -> dict[str, float]:
         """Numbers of the student as it would be kept; its weights are written if they are the best so far."""
-        state, stage, student = self.state, self.stage, self.task.student
+        stage, student = self.stage, self.task.student
         trained = None
-        if state.average is not None or self.start is not None:
+        if self.start is not None:
             trained = {name: value.detach().clone() for name, value in student.state_dict().items()}
             student.load_state_dict({**trained, **self._to_keep()})
         defaults = EncodeDefaults({"": self.feed.prompts[0]}, "")

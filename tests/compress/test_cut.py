@@ -162,7 +162,6 @@ def folder(tmp_path_factory):
     ("work", "closest"),
     [
         ([(cut_student, {"bottleneck": 32})], 0.9999),
-        ([(cut_student, {"materialise": True})], 0.9999),
         ([(trim, {"size": 60, "least_cosine": 0})], 0.9),
         ([(quantize, {}), (trim, {"size": 60, "least_cosine": 0})], 0.9),
     ],
@@ -184,14 +183,6 @@ def test_compressed_folders_encode_with_the_prompts(folder, tmp_path, work, clos
         assert old_ND.shape == new_ND.shape
         assert cosine_rows(old_ND, new_ND).mean() > closest, settings
     assert np.abs(after.encode(SAMPLE) - after.encode(SAMPLE, prompt="")).max() > 1e-3
-
-
-def test_a_materialised_folder_has_its_prompts_in_sentence_transformers(folder, tmp_path):
-    from sentence_transformers import SentenceTransformer
-
-    cut_student(str(folder), output=tmp_path / "out", materialise=True)
-    ours, theirs = msdc.load_encoder(tmp_path / "out"), SentenceTransformer(str(tmp_path / "out"), device="cpu")
-    assert np.abs(ours.encode(SAMPLE) - theirs.encode(SAMPLE)).max() < 1e-5
 
 
 def test_trimming_keeps_the_lower_casing_that_only_the_settings_state(tmp_path):

@@ -53,7 +53,7 @@ def expected(name: str, chosen: str) -> tuple[dict, dict]:
 
 
 # Settings that change no result of a row, with the values that leave a mechanism of this library unused.
-UNUSED = {"accumulate": 1, "source_share": 1.0, "start": "keep", "sample": 1.0, "weight": 1.0, "train": "student"}
+UNUSED = {"source_share": 1.0, "start": "keep", "sample": 1.0, "weight": 1.0, "train": "student"}
 READING = {"kind", "source", "languages", "on_bad", "most_bad", "columns", "header", "scale", "subset", "tokenized"}
 OF_A_RUN = {
     "precision",
@@ -173,7 +173,7 @@ def test_the_rows_are_the_papers(name, tmp_path):
 @pytest.mark.parametrize("change", [
     "stages.contrast.mined_negatives=3", "corpora.TED2020.max_characters=99", "stages.contrast.freeze=[embedding]",
     "stages.train-student.table_learning_rate=0.01", "student.dropout=0.2", "heldout.graded=[a.tsv]",
-    "stages.contrast.clip=2.0", "stages.contrast.average=0.99", "corpora.WikiMatrix.limit=200000", "sample=0.5",
+    "stages.contrast.clip=2.0", "corpora.WikiMatrix.limit=200000", "sample=0.5",
     "stages.contrast.objective=[{name: multilingual_contrastive, options: {labels: soft}}, multilingual_mse]",
 ])  # fmt: skip
 def test_a_changed_setting_is_not_declared(change, tmp_path):

@@ -31,7 +31,7 @@ from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.model_card import license_of
 from msdc.distill.run import Run
-from msdc.distill.run_folder import RESUMED_STAGE, Metrics
+from msdc.distill.run_folder import RESUMED_STAGE, Metrics, read_recipe
 from msdc.distill.teacher import CachedTeacher
 from msdc.distill.training.feed import BatchFeed
 from msdc.distill.training.trainer import Trainer
@@ -97,7 +97,7 @@ def test_a_coded_table_resumes_to_the_same_bits(tiny_tree, tmp_path, monkeypatch
     tiny_tree["assistant"] |= {"nonzeros": 3}
     first, *_, last = tiny_tree["stages"]
     rates = {"table_learning_rate": 3e-3, "code_learning_rate": 2e-3, "steps": 5}
-    tiny_tree["stages"] = [first | rates, last | rates | {"quantize": "int8", "average": 0.5, "start_share": 0.25}]
+    tiny_tree["stages"] = [first | rates, last | rates | {"quantize": "int8", "start_share": 0.25}]
     recipe = parse_recipe(tiny_tree, "tiny")
     uninterrupted, broken = tmp_path / "whole", tmp_path / "broken"
     assert in_child(recipe, uninterrupted, None, False) == 0
@@ -113,6 +113,19 @@ def test_a_coded_table_resumes_to_the_same_bits(tiny_tree, tmp_path, monkeypatch
     assert torch.equal(trained["embedding.code.index"], start["embedding.code.index"])
     for name in ("embedding.code.weight", "embedding.table.weight"):
         assert not torch.equal(trained[name], start[name])
+
+
+def test_keys_that_went_are_read_if_they_changed_nothing(tiny_tree, tmp_path):
+    recipe = parse_recipe(tiny_tree, "tiny")
+    tree = json.loads(recipe.model_dump_json()) | {"compile": False}
+    for stage in tree["stages"]:
+        stage |= {"accumulate": 1, "average": None}
+    (tmp_path / "recipe.yaml").write_text(json.dumps(tree))
+    assert read_recipe(tmp_path) == recipe
+    tree["stages"][0]["accumulate"] = 4
+    (tmp_path / "recipe.yaml").write_text(json.dumps(tree))
+    with pytest.raises(InputError, match=r"recipe.yaml cannot be read"):
+        read_recipe(tmp_path)
 
 
 def zero(path: Path) -> None:

@@ -10,6 +10,7 @@ import msdc
 from msdc.compress import cut_student, quantize
 from msdc.compress.cut import RARE, shrink
 from msdc.compress.student.io import load_student
+from msdc.compress.student.stock import materialise
 from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.preflight import check_recipe
@@ -105,7 +106,7 @@ def test_a_bottleneck_of_full_width_and_a_cut_in_one_command(tiny_teacher, tmp_p
     assert (report.layers, load_student(tmp_path / "narrow").config.dense) == ([], 32)
     assert again.kept_variance is None
     with pytest.raises(InputError, match="without layers has no equal model of stock classes"):
-        cut_student(tiny_teacher, output=tmp_path / "stock", layers=[], materialise=True)
+        materialise(load_student(tmp_path / "wide"))
 
 
 def test_what_a_static_student_cannot_have_is_one_line(tiny_teacher, tmp_path):

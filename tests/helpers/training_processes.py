@@ -35,7 +35,7 @@ STAGES = {
     "mse": {"objective": ["multilingual_mse", "multilingual_contrastive"], "source_share": 0.5},
     "contrast": {"objective": ["contrastive_cross_entropy"], "source_share": 0.5},  # the map has no gradient in a step
     "bank": {"objective": [{"name": "contrastive_distillation", **BANK}, {"name": "similarity_distillation", **BANK}]},
-    "accumulated": {"objective": ["kd", {"name": "similarity_distillation", **BANK}], "accumulate": 2},
+    "kd": {"objective": ["kd", {"name": "similarity_distillation", **BANK}]},
     "search": {"objective": ["guided_contrastive", "margin_mse", "listwise_kl", "supervised_contrastive"],
                "dimensions": [4, 8], "mini_batch": 2, "mined_negatives": 2},
     "relations": {"objective": ["relational_distance", "relational_angle"]},
@@ -47,8 +47,8 @@ STAGES = {
     "classes": {"objective": ["softmax_classification"]},
     "scores": {"objective": ["cosine_regression", "domain_adversarial"]},
     "one mask": {"objective": ["unified_generative", "smlm", "sentence_alignment", "sentence_similarity"]},
-    "many masks": {"objective": ["mlm", "xtr"], "accumulate": 2},
-    "coded": {"objective": ["multilingual_mse"], "average": 0.5},  # it has an int16 buffer
+    "many masks": {"objective": ["mlm", "xtr"]},
+    "coded": {"objective": ["multilingual_mse"]},  # it has an int16 buffer
 }  # fmt: skip
 
 

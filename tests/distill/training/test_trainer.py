@@ -4,17 +4,14 @@ import dataclasses
 import itertools
 import json
 import math
-import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 import tiny_models
 import torch
 import yaml
 from safetensors.torch import load_file
 from torch_processes import together
-from training_processes import make
 
 from msdc.compress.student.io import save_student
 from msdc.distill import distill
@@ -23,7 +20,6 @@ from msdc.distill.data.graded import read_graded
 from msdc.distill.parallel import resolve_precision
 from msdc.distill.run import Run
 from msdc.distill.run_folder import Metrics
-from msdc.distill.training.trainer import Trainer
 from msdc.distill.training.validation import chosen_by
 from msdc.errors import InputError
 from msdc.machine import read_machine
@@ -84,39 +80,6 @@ def tree(tiny_tree) -> dict:
     student = tiny_tree["student"] | {"dropout": 0.0, "repeats": 1}
     stage = tiny_tree["stages"][3] | {"steps": 4, "objective": "multilingual_mse", "source_share": 1.0}
     return tiny_tree | {"student": student, "stages": [stage]}
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")
-@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
-def test_a_compiled_student_learns_the_same(tree, tmp_path, monkeypatch, backend):
-    """The errors are those of a few steps of Adam, which divides by the size of the gradient.
-
-    `aot_eager` captures the same graphs as the default backend, without compiling them.
-    """
-    compiled: list[bool] = []
-    true_compile = torch.nn.Module.compile
-
-    def noted(self, *args, **kwargs):
-        compiled.append(True)
-        return true_compile(self, *args, **{"backend": backend, **kwargs})
-
-    monkeypatch.setattr(torch.nn.Module, "compile", noted)
-    plain = distill(tree, tmp_path / "plain")
-    assert not compiled
-    other = distill(tree | {"compile": True}, tmp_path / "compiled")
-    assert compiled
-    start = load_file(tmp_path / "plain" / "student-start" / "model.safetensors")
-    expected, got = load_file(plain.student / "model.safetensors"), load_file(other.student / "model.safetensors")
-    assert any(not torch.equal(expected[name], start[name]) for name in expected)
-    for name in expected:
-        torch.testing.assert_close(got[name], expected[name], rtol=1e-3, atol=1e-4, msg=name)
-
-
-def test_without_a_compiler_it_says_so(tree, tmp_path, monkeypatch):
-    monkeypatch.setattr("shutil.which", lambda name: None)
-    monkeypatch.delenv("CXX", raising=False)
-    with pytest.raises(InputError, match=r"compile: true needs a C\+\+ compiler"):
-        distill(tree | {"compile": True}, tmp_path / "run")
 
 
 OBJECTIVES = {
@@ -230,19 +193,3 @@ def test_a_limit_of_time_ends_every_stage_in_good_order(tiny_tree, tmp_path, mon
 def test_a_limit_of_time_is_above_0(tiny_tree, tmp_path, hours):
     with pytest.raises(InputError, match="`hours`"):
         distill(tiny_tree, tmp_path / "run", hours=hours)
-
-
-def test_the_average_of_the_weights_is_that_of_numpy(tmp_path):
-    """After step n, from 0: average <- d average + (1 - d) weights, d the least of `average` and (1 + n) / (10 + n)."""
-    task, feed = make("coded", tmp_path)
-    trainer = Trainer(task, feed, lambda encoder: {"choice": 0.0}, tmp_path, 9, "float32", CPU, lambda row: None)
-    expected = {name: parameter.detach().numpy().copy() for name, parameter in trainer._trained()}
-    start = dict(expected)
-    for number in range(9):
-        trainer._step([feed.batch(number)])
-        decay = min(0.5, (1 + number) / (10 + number))
-        for name, parameter in trainer._trained():
-            expected[name] = decay * expected[name] + (1 - decay) * parameter.detach().numpy()
-    assert any(not np.allclose(start[name], expected[name]) for name in expected)
-    for name, average in trainer.state.average.items():
-        np.testing.assert_allclose(average.numpy(), expected[name], rtol=1e-12, atol=1e-12)
