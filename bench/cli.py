@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from msdc.bench.benchmark import bench
+from msdc.bench.devices import usage
 from msdc.bench.options import BenchOptions
 from msdc.command_options import VerbCommand, encode_options, options_of, quiet_option, wide_option
 from msdc.export.runtimes import runtime_choices
@@ -27,6 +28,7 @@ GROUPS = {
 @options_of(
     BenchOptions,
     ("prompt_name", "prompt", "truncate_dim", "from_text", "progress"),
+    device={"help": f"Comma-separated list of {usage()}; or all."},
     runtime={"type": click.Choice(runtime_choices())},
     sustain_s={"metavar": "SECONDS"},
     cool_below={"type": click.FloatRange(20, 60), "metavar": "CELSIUS"},

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from msdc.bench.devices import usage
 from msdc.export.runtimes import RuntimeChoice, expand
 from msdc.export.schema import RuntimeName
 from msdc.options import AnyPath, Names, Options
@@ -79,7 +78,8 @@ class BenchOptions(BenchSettings):
 
     device: str = Field(
         default="host",
-        description=f"comma-separated list of {usage()}; or all",
+        description="comma-separated list of host, python, adb[:SERIAL], emulator[:CPU], browser[:NAME], link[:NAME]; "
+        "or all",
     )
     compare: AnyPath | None = Field(
         default=None,
