@@ -60,8 +60,12 @@ class ReportSection:
     open: bool = False
 
 
-# A sentence in parts; every second one is emphasized.
-Sentence = Sequence[str]
+class Strong(str):
+    """A part of a sentence that is emphasized."""
+
+
+# A sentence in parts.
+Sentence = Sequence[str | Strong]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,16 @@ from msdc.bench.report.drawing import marker, standalone
 from msdc.bench.report.earlier import comparison, history
 from msdc.bench.report.evaluation import evaluations as evaluation_sections
 from msdc.bench.report.evaluation import parts, subject
-from msdc.bench.report.model import Report, ReportData, ReportSection, StageLog, Twin, read_inputs, read_training
+from msdc.bench.report.model import (
+    Report,
+    ReportData,
+    ReportSection,
+    StageLog,
+    Strong,
+    Twin,
+    read_inputs,
+    read_training,
+)
 from msdc.bench.report.recommendation import artifacts, recommend, warnings
 from msdc.bench.report.rows import to_csv
 from msdc.bench.report.sweep import sweep_figures, sweep_sections
@@ -205,6 +214,7 @@ def _templates() -> Environment:
     environment.filters |= {"code": code, "interval": interval, "interval_columns": interval_columns}
     environment.filters["layout"] = layout
     environment.filters["drawing"] = Markup
+    environment.tests["strong"] = lambda part: isinstance(part, Strong)
     # A number and its unit stay on one line.
     environment.filters["unbroken"] = lambda text: re.sub(
         r"(?<=\d) (?=(?:MB|MiB|ms|%)(?!\w)|\[\d)", "\N{NO-BREAK SPACE}", text

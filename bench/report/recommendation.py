@@ -19,6 +19,7 @@ from msdc.bench.report.model import (
     ReportSection,
     Sentence,
     Shown,
+    Strong,
     bounds_text,
     fields_of,
     interval_of,
@@ -176,40 +177,34 @@ def _take(data: ReportData, app: str, runs: Sequence[Shown], judged: Sequence[Se
     if chosen is None:
         return []
     run, artifact, sizes = chosen.run, chosen.run.artifact, sizes_of(chosen.run)
-    words = ["Take " if app == ANDROID else "In a web page take "]
-    words += [f"{artifact.bundle} {artifact.runtime} {artifact.precision}", ": it adds "]
     contents = (
         "program and tokenizer" if artifact.bundle_bytes is not None else "program (its tokenizer was not counted)"
     )
+    words = ["Take " if app == ANDROID else "In a web page take "]
+    words += [Strong(f"{artifact.bundle} {artifact.runtime} {artifact.precision}"), ": it adds "]
     if sizes.download is not None:
         program_mb, runtime_mb = megabytes(sizes.bundle_compressed), megabytes(sizes.runtime_compressed)
-        parts = f"{program_mb} MB of {contents}, {runtime_mb} MB of runtime"
-        words += [f"{megabytes(sizes.download)} MB", f" to the download of {app} (compressed: {parts})"]
+        words += [Strong(f"{megabytes(sizes.download)} MB"), f" to the download of {app} (compressed: "]
     else:
-        words += [
-            f"{megabytes(sizes.bundle + sizes.runtime)} MB",
-            f" to {app} as installed "
-            f"({megabytes(sizes.bundle)} MB of {contents}, {megabytes(sizes.runtime)} MB of runtime)",
-        ]
+        program_mb, runtime_mb = megabytes(sizes.bundle), megabytes(sizes.runtime)
+        words += [Strong(f"{megabytes(sizes.bundle + sizes.runtime)} MB"), f" to {app} as installed ("]
+    words.append(f"{program_mb} MB of {contents}, {runtime_mb} MB of runtime)")
     if data.latency(run) is not None:
-        verb = ", answers in " if run.clock == "wall" else ", executes "
-        words[-1] += verb
         where = f" on {chosen.device_label}" if len({shown.device_label for shown in runs}) > 1 else ""
-        words += [data.time(run), f" at {data.length} tokens{where}"]
+        words += [", answers in " if run.clock == "wall" else ", executes ", Strong(data.time(run))]
+        words.append(f" at {data.length} tokens{where}")
     if (rise := rise_mib(run)) is not None:
-        words[-1] += ", takes "
-        words += [f"{fixed(rise, 1)} MiB", " of memory"]
+        words += [", takes ", Strong(f"{fixed(rise, 1)} MiB"), " of memory"]
     share, scores = _score_share(data, run)
     if share:
-        words[-1] += " and keeps "
-        words += [share, f" of the float model's Spearman on {scores}."]
+        words += [" and keeps ", Strong(share), f" of the float model's Spearman on {scores}."]
     else:
         parity = run.parity.float_mean_cosine if run.parity is not None else None
         near = f" (its vectors have a mean cosine of {parity:.4f} to the float model's)" if parity is not None else ""
-        words[-1] += f"; whether it keeps the float model's accuracy is not known{near}."
+        words.append(f"; whether it keeps the float model's accuracy is not known{near}.")
     sentences: list[Sentence] = [words]
     if failures := parity_failures([run]):
-        sentences.append(("", "It does not compute what was exported", f": {failures[0]}."))
+        sentences.append((Strong("It does not compute what was exported"), f": {failures[0]}."))
     if judged:
         fails = [
             judgement
@@ -222,7 +217,7 @@ def _take(data: ReportData, app: str, runs: Sequence[Shown], judged: Sequence[Se
         )
         targets = f"{len(fails)} target{'s' if len(fails) > 1 else ''}"
         met = f"It meets all {len(judged[0])} targets." if len(judged[0]) > 1 else "It meets the target."
-        sentences.append((met,) if not fails else (f"Misses {targets}: ", missed, "."))
+        sentences.append((met,) if not fails else (f"Misses {targets}: ", Strong(missed), "."))
     return sentences
 
 
@@ -236,7 +231,7 @@ def recommend(data: ReportData, judged: Sequence[Sequence[Judged]]) -> list[Sent
     counted = list(dict.fromkeys(shown.device_label for shown in data.runs if shown.run.clock != "wall"))
     if data.places:
         sentences.append(
-            (f"Measured on {joined(list(data.places))}", ", not on a phone", ": its times and memory differ.")
+            (f"Measured on {joined(list(data.places))}", Strong(", not on a phone"), ": its times and memory differ.")
         )
         if any(may_be_phone(shown.run) for runs in data.places.values() for shown in runs):
             sentences[-1] = (sentences[-1][0] + ".",)
