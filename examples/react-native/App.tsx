@@ -76,6 +76,6 @@ export default function App() {
 const styles = StyleSheet.create({
   page: { flex: 1, padding: 16, paddingTop: 64 },
   field: { borderWidth: 1, borderRadius: 8, padding: 10, marginVertical: 6 },
-  row: { flexDirection: "row", gap: 12 },
+  row: { flexDirection: "row", gap: 12, marginVertical: 6 },
   note: { borderTopWidth: StyleSheet.hairlineWidth, paddingVertical: 10 },
 });

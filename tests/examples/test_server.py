@@ -47,10 +47,18 @@ class Server:
             status, content = error.code, error.read()
         return status, json.loads(content) if content else None
 
-    def processes(self) -> set[int]:
-        """Ids of workers that answer."""
+    def notes_by_worker(self, log: Path | None = None) -> dict[int, int]:
+        """Process -> its number of notes, asked until every worker has answered."""
+        counts: dict[int, int] = {}
+        end = time.monotonic() + START_S
         with ThreadPoolExecutor(8) as threads:
-            return {facts["process"] for _, facts in threads.map(lambda _: self.ask("GET", "/health"), range(16))}
+            while len(counts) < WORKERS:
+                assert time.monotonic() < end, log and log.read_text()
+                with contextlib.suppress(OSError):  # while they start
+                    for _, facts in threads.map(lambda _: self.ask("GET", "/health"), range(16)):
+                        counts[facts["process"]] = facts["notes"]
+                time.sleep(0.1)
+        return counts
 
     def search(self, query: str) -> list[str]:
         return [hit["text"] for hit in self.ask("GET", "/search", query=query)[1]]
@@ -69,16 +77,16 @@ def running(index: Path) -> Iterator[Server]:
     with open(log, "w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=environment, start_new_session=True)
         try:
-            server, end, workers = Server(port), time.monotonic() + START_S, set()
-            while len(workers) < WORKERS:
-                assert process.poll() is None and time.monotonic() < end, log.read_text()
-                with contextlib.suppress(urllib.error.URLError):
-                    workers |= server.processes()
-                time.sleep(0.1)
+            server = Server(port)
+            server.notes_by_worker(log)
             yield server
         finally:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait(START_S)
+            process.terminate()
+            try:
+                process.wait(START_S)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_two_hundred_requests_at_once(tmp_path):
@@ -109,10 +117,7 @@ def test_two_hundred_requests_at_once(tmp_path):
         for key, text in expected.items():
             status, note = server.ask("GET", f"/notes/{key}")
             assert (status, note and note.get("text")) == ((404, None) if key in deleted else (200, text))
-        assert len(server.processes()) == WORKERS
-        with ThreadPoolExecutor(8) as threads:
-            counts = {facts["notes"] for _, facts in threads.map(lambda _: server.ask("GET", "/health"), range(16))}
-        assert counts == {1 + len(expected) - len(deleted)}
+        assert {*server.notes_by_worker().values()} == {1 + len(expected) - len(deleted)}
         assert server.search("lattice quantum chromodynamics") == []
 
 
@@ -138,7 +143,7 @@ def test_bad_requests_change_nothing(tmp_path):
 
 def test_a_worker_that_is_killed_loses_nothing_that_it_confirmed(tmp_path):
     with running(tmp_path / "notes.sqlite") as server:
-        victim = min(server.processes())
+        victim = min(server.notes_by_worker())
 
         def put(number: int) -> str | None:
             if number == 20:
