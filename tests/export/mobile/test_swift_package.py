@@ -95,7 +95,7 @@ def test_package_runs_on_linux(tiny_bundle, tmp_path):
         )  # fmt: skip
         server.shutdown()
     lines = [line for line in out.splitlines() if line.startswith(("ok ", "FAILED "))]
-    assert len(lines) == 3 * len(phone_search.QUERIES) + 86 + checks, out
+    assert len(lines) == 3 * len(phone_search.QUERIES) + 88 + checks, out
     assert not any(line.startswith("FAILED") for line in lines), out
     assert out.splitlines()[-1] == "done"
     assert phone_search.contents(files / "phone.sqlite") == phone_search.contents(tmp_path / "made-here.sqlite")

@@ -12,6 +12,7 @@ func decoded<T: Decodable>(_ json: String) throws -> T { try JSONDecoder().decod
 func checked(_ call: (UnsafeMutablePointer<CChar>, Int) -> msdc_status) throws {
   var line = [CChar](repeating: 0, count: 1024)
   let status = line.withUnsafeMutableBufferPointer { call($0.baseAddress!, $0.count) }
+  if status == MSDC_CANCELLED { throw CancellationError() }
   guard status == MSDC_OK else { throw EncoderError(status: status, line: text(of: line)) }
 }
 

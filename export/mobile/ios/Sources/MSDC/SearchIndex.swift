@@ -152,7 +152,7 @@ public actor SearchIndex {
     let texts = try received { msdc_index_query(handle, &model, request, request.utf8.count, $0, $1, $2, $3) }
     var vector: [Float] = []
     if let encoder, let text = texts.first { vector = try await encoder.encode(text, prompt: prompt) }
-    return try hits(request, vector)
+    return try await cancellable { try hits(request, vector) }
   }
 
   /// The `top` documents nearest to the one of an id, by the stored vectors: the mean of its passages against the best
@@ -190,8 +190,19 @@ public actor SearchIndex {
 
   /// Writes a copy of the index to a new file, while it is used: of one state, without unused space. A copy of the
   /// index's own file may lack what is still in its write-ahead log. A file that exists is an error.
-  public func backup(to file: URL) throws {
-    try checked { line, size in msdc_index_backup(handle, file.path, line, size) }
+  public func backup(to file: URL) async throws {
+    try await cancellable { try checked { line, size in msdc_index_backup(handle, file.path, line, size) } }
+  }
+
+  /// `work`, whose statement ends with its task. It runs on this actor, so that no other task's statement is running.
+  private func cancellable<Result>(_ work: () throws -> Result) async throws -> Result {
+    let address = UInt(bitPattern: handle)
+    return try await withTaskCancellationHandler {
+      try Task.checkCancellation()
+      return try work()
+    } onCancel: {
+      msdc_index_interrupt(OpaquePointer(bitPattern: address))
+    }
   }
 
   /// Gives the space of removed documents back to the storage. Needs about the size of the index as free space.

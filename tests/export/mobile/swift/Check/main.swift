@@ -229,6 +229,32 @@ func checkDownload(_ base: String, _ digits: String, _ program: Borrowed) async 
   passed("four at once", all.count == 4 && Set(all).count == 1)
 }
 
+/// A cancelled task ends the statement that it runs: a copy that has begun is not there.
+func checkCancellation(_ file: URL, _ encoder: SentenceEncoder) async throws {
+  let index = try SearchIndex(file: file, encoder: encoder)
+  let note = String(repeating: "0123456789 ", count: 20_000)
+  try await index.add((0..<300).map { Document(id: "x\($0)", text: "a short text", metadata: #"{"note": "\#($0) \#(note)"}"#) })
+  let asked = Task {
+    withUnsafeCurrentTask { $0?.cancel() }
+    return try await index.search("short")
+  }
+  await fails("a cancelled search", "CancellationError") { _ = try await asked.value }
+  // The copy may be faster than its end is asked for.
+  var isCancelled = false
+  for attempt in 0..<30 where !isCancelled {
+    let copy = file.deletingLastPathComponent().appendingPathComponent("cancelled-\(attempt).sqlite")
+    let partial = copy.path + ".partial"
+    let backup = Task { try await index.backup(to: copy) }
+    while !FileManager.default.fileExists(atPath: partial), !FileManager.default.fileExists(atPath: copy.path) { await Task.yield() }
+    backup.cancel()
+    do { try await backup.value } catch is CancellationError { isCancelled = true }
+    let remains = [copy.path, partial].filter(FileManager.default.fileExists(atPath:))
+    if isCancelled != remains.isEmpty { break }
+  }
+  let count = try await index.count()
+  passed("a cancelled copy", isCancelled && count == 300)
+}
+
 /// An index after an update of the app's model: its words at once, its vectors after `rebuild`.
 func checkRebuild(_ file: URL, _ encoder: SentenceEncoder, _ next: SentenceEncoder, _ answers: [[String]]) async throws {
   await fails("a kind of its own", "otherModel") { _ = try SearchIndex(file: file, encoder: next) }
@@ -319,6 +345,7 @@ await fails("no ExecuTorch here", "cannot load method") { _ = try SentenceEncode
 let encoder = try SentenceEncoder(bundle: bundle, checkFiles: true, program: program)
 try await checkEncoding(encoder, program)
 try await checkSearch(encoder, data, files)
+try await checkCancellation(files.appendingPathComponent("cancelled.sqlite"), encoder)
 try await checkNotes(encoder, files, bundle: data.appendingPathComponent("other"), program)
 try await checkDownload(arguments[5], arguments[6], program)
 try await checkHostile(encoder, URL(fileURLWithPath: arguments[8]), program)
