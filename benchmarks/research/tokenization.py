@@ -1,6 +1,6 @@
 """Tokenizers of the native core against their libraries: speed, memory, loading, equality of ids.
 
-    PYTHONPATH=benchmarks python benchmarks/research/tokenization.py --data DATA --work WORK --write docs/results/tokenizers.md
+    PYTHONPATH=benchmarks python benchmarks/research/tokenization.py --data DATA --work WORK
 
 Speed: both tokenize the same FLORES sentences, one text per call for the core, one list for the library, one thread
 each, in turn in new processes; processor time, so that other load on the machine matters less. Memory: anonymous memory
