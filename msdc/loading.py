@@ -120,6 +120,7 @@ def open_index(
     force: bool = False,
     missing: Missing = "refuse",
     query_model: Model | None = None,
+    check: bool = True,
 ) -> Index:
     """Search by words and by meaning: in an index file, a text file, a folder of notes, or texts.
 
@@ -143,6 +144,8 @@ def open_index(
         force: replace an index at `index`.
         missing: a missing number (NaN) is an error, or stored as null.
         query_model: encodes queries, for example with another prompt; None: `model`.
+        check: False opens an index at once that has changed since it was checked, such as a large copy; what is read
+            later is compared with its checksums in any case.
 
     Raises:
         OtherModel: an index of another model, which `Index.rebuild` encodes again.
@@ -153,4 +156,5 @@ def open_index(
     return index_of(
         source, (lambda: open_model(model)) if isinstance(model, str) else model, column=column, id_column=id_column,
         title_column=title_column, index=index, force=force, missing=missing, query_model=query_model,
+        check=check,
     )  # fmt: skip

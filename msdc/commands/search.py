@@ -107,7 +107,9 @@ HIT_FIELDS: list[Field[Hit]] = [
 @click.option("--index", type=click.Path(dir_okay=False, path_type=Path),
               help="Also write the entries to this file, a new index.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace an index at --index.")
-@click.option("--check", is_flag=True, help="Compare all of an index with its checksums, also if it has not changed.")
+@click.option(
+    "--check/--no-check", default=None, help="Compare all of an index with its checksums.  [default: if it has changed]"
+)
 @click.option("--line-prompt-name", help="The same as --prompt-name, for the lines of FILE.")
 @click.option("--line-prompt", help="The same as --prompt, for the lines of FILE.")
 @encode_options
@@ -134,7 +136,7 @@ def command(
     missing: Any,
     index: Path | None,
     force: bool,
-    check: bool,
+    check: bool | None,
     line_prompt_name: str | None,
     line_prompt: str | None,
     as_json: bool,
@@ -178,7 +180,7 @@ def command(
     opened = index_of(
         file, None if mode == "words" and index is None else reading, column=column, id_column=id_column,
         title_column=title_column, missing=missing, index=index, force=force,
-        query_model=lambda: configured(loaded(), **encoding),
+        query_model=lambda: configured(loaded(), **encoding), check=check is not False,
     )  # fmt: skip
     with opened:
         if check:

@@ -30,10 +30,13 @@ def _name_of(error: Exception) -> str:
 
 
 class IndexFile:
-    """An index's file, or a database in memory where `path` is None; tables are created with the first documents."""
+    """An index's file, or a database in memory where `path` is None; tables are created with the first documents.
 
-    def __init__(self, path: Path | None) -> None:
-        self.path, self._read_only, self._written = path, False, False
+    Opening compares all of it with its checksums, unless it has not changed since or `check` is False.
+    """
+
+    def __init__(self, path: Path | None, check: bool = True) -> None:
+        self.path, self._read_only, self._written, self._checked = path, False, False, check
         self._file: tuple[int, int] | None = None  # device and number of the opened file; None until it is there
         self._own_state: State | None = None  # of the file after the last write by this index
         self._lock = threading.RLock()
@@ -71,6 +74,7 @@ class IndexFile:
             _require_its_log(path)
         state = None if path is None else index_state(path)
         full = path is not None and not is_verified(path, state)
+        full, self._checked = full and self._checked, self._checked or not full
         with self._errors():
             if path is not None and _has_content(_log_of(path)):
                 self._check_log(path, full)

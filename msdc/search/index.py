@@ -69,9 +69,10 @@ class Index(IndexFile):
         *,
         query_model: Model | None = None,
         keep_vectors: bool = False,
+        check: bool = True,
     ) -> None:
         began = time.perf_counter()
-        super().__init__(path)
+        super().__init__(path, check)
         self.encoded = 0
         self._model_source, self._query_source, self._keep = model, query_model, keep_vectors
         self._compared: str | None = None  # the file's model, once this index's model was compared with it
@@ -454,6 +455,7 @@ def index_of(
     force: bool = False,
     missing: Missing = "refuse",
     query_model: Model | None = None,
+    check: bool = True,
 ) -> Index:
     """`msdc.open_index` with a model, or a function that loads one."""
     new_index, began = None if index is None else Path(index), time.perf_counter()
@@ -470,7 +472,7 @@ def index_of(
         raise InputError(f"`column`, `id_column` and `title_column` are for text files and tables, not for {kind}")
     if file is not None and stored:
         if new_index is None:
-            return Index(model, file, query_model=query_model)
+            return Index(model, file, query_model=query_model, check=check)
         rows = list(stored_documents(file))
     elif file is not None and is_folder:
         rows = list(folder_documents(file, missing))

@@ -222,6 +222,28 @@ def test_a_file_is_checked_once(model, path, checks, tmp_path, monkeypatch):
     assert len(checks) == 6
 
 
+def test_a_file_that_is_opened_without_its_check_stays_unchecked(model, path, checks, tmp_path, monkeypatch):
+    monkeypatch.setattr("msdc.search.verified.RECENT_NS", 0)
+    copy = tmp_path / "copy.sqlite"
+    shutil.copy(path, copy)
+    with msdc.open_index(copy, model, check=False) as index:
+        assert index.search("mat 7", 1).hits[0].id == "n7"
+        index.add([{"id": "new", "text": "Another text."}])
+    assert len(checks) == 0
+    result = CliRunner().invoke(command, [str(copy), "cat", "--mode", "words", "--no-check"])
+    assert result.exit_code == 0
+    assert len(checks) == 0
+    with Index(model, copy, check=False) as index:
+        index.check()
+        index.remove(["new"])
+    with Index(model, copy) as index:  # checked, and changed since by its index alone
+        assert len(index) == 40
+    assert len(checks) == 1
+    shutil.copy(path, copy)
+    Index(model, copy).close()
+    assert len(checks) == 2
+
+
 def test_a_file_that_changed_a_moment_ago_is_checked_again(model, path, checks):
     path.write_bytes(path.read_bytes())
     for _ in range(2):
@@ -249,14 +271,11 @@ def test_a_killed_writer_leaves_a_file_to_check(model, path, checks):
         ("DROP TRIGGER kept; UPDATE documents SET text = 'x' WHERE id = 8", "n7", "document n7"),
     ],
 )
-def test_what_is_read_without_a_full_check_is_compared(model, path, statement, ids, message, monkeypatch):
+def test_what_is_read_without_a_full_check_is_compared(model, path, statement, ids, message):
     """A disk that returns other bytes: neither sizes nor times tell. The error makes the next opening check."""
     with closing(sqlite3.connect(path)) as db:
         db.executescript(statement)
-    with monkeypatch.context() as patch:
-        patch.setattr("msdc.search.file.is_verified", lambda *_: True)
-        index = Index(model, path)
-    with index:  # not checked
+    with Index(model, path, check=False) as index:
         assert index.search("mat 9", 1, mode="words").hits[0].id == "n9"
         with pytest.raises(InputError, match=f"damaged \\({message}"):
             index.search("mat 7", 1)
