@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -24,7 +25,7 @@ from msdc.command_options import json_option
 from msdc.encoders.folder import OFFLINE_ID, find_offline
 from msdc.errors import MsdcError
 from msdc.extras import ALL, EXTRAS, PACKAGES, QUICKSTART_PACKAGES, VERBS, extra_of, install_command, installed
-from msdc.files import user_cache
+from msdc.files import file_state, user_cache
 from msdc.machine import Machine, read_machine
 from msdc.processes import quiet
 
@@ -42,6 +43,7 @@ TOOLS = (
 # Requirements of `msdc quickstart`: its peak memory with a margin, and disk. The finished folder has 0.53 GB, and
 # during training two checkpoints of the assistant.
 QUICKSTART = "quickstart without a network"
+CACHE = "cache: a folder may be deleted while no command runs"
 MEMORY_MIB = 4000
 DISK_MIB = 1024
 TEACHER = "teacher's weights"
@@ -197,6 +199,17 @@ def check_quickstart(machine: Machine, folder: Path) -> list[Check]:
     return [*checks, _check(QUICKSTART, "it will work", works, "yes" if works else "no: see above", "")]
 
 
+def check_cache() -> list[Check]:
+    """The bytes of each store in the user's cache; whatever is deleted is made or fetched again."""
+    checks = []
+    with suppress(OSError):
+        for folder in sorted(path for path in user_cache().iterdir() if path.is_dir()):
+            files = [Path(parent, name) for parent, _, names in os.walk(folder) for name in names]
+            size = sum(status[1] for path in files if (status := file_state(path)) is not None)
+            checks.append(Check(CACHE, folder.name, "info", f"{size / 1e6:,.1f} MB in {folder}"))
+    return checks
+
+
 def examine() -> list[Check]:
     """Every check, in the order of printing."""
     rules, machine = requirements(), read_machine()
@@ -205,7 +218,8 @@ def examine() -> list[Check]:
     checks = [_check("packages", "Python", fits, python, "use Python 3.11 to 3.14", True)]
     checks += [check_package(name, rules.get(name, "")) for name in BASE_PACKAGES]
     checks += [check_package(name, rules.get(name, ""), extra_of(module)) for module, (_, name) in PACKAGES.items()]
-    return [*checks, *check_kernels(), *check_machine(machine), *check_quickstart(machine, Path.cwd()), *check_tools()]
+    checks += [*check_kernels(), *check_machine(machine), *check_quickstart(machine, Path.cwd()), *check_tools()]
+    return checks + check_cache()
 
 
 def healthy(checks: list[Check]) -> bool:

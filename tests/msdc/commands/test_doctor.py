@@ -49,6 +49,21 @@ def test_the_pins_are_those_of_the_project():
     assert {*doctor.BASE_PACKAGES, *(name for _, name in PACKAGES.values())} <= set(rules)
 
 
+def test_stores_of_the_cache_are_listed_with_their_bytes(monkeypatch, tmp_path):
+    monkeypatch.setattr(doctor, "user_cache", lambda: tmp_path / "msdc")
+    assert doctor.check_cache() == []
+    for store, size in (("int8", 2_000_000), ("text", 300_000)):
+        (tmp_path / "msdc" / store / "inside").mkdir(parents=True)
+        (tmp_path / "msdc" / store / "inside" / "file").write_bytes(bytes(size))
+    (tmp_path / "msdc" / "int8" / "gone").symlink_to("nowhere")
+    checks = doctor.check_cache()
+    assert [(check.name, check.found) for check in checks] == [
+        ("int8", f"2.0 MB in {tmp_path / 'msdc' / 'int8'}"),
+        ("text", f"0.3 MB in {tmp_path / 'msdc' / 'text'}"),
+    ]
+    assert doctor.healthy(checks)
+
+
 def test_tools_that_are_missing_or_hang(monkeypatch):
     def run(*_, **__):
         raise subprocess.TimeoutExpired("x", 20)
