@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -179,6 +179,7 @@ def run_quickstart(folder: Path, *, force: bool = False, runs: int = 60, overrid
             raise GateError("; ".join(failures))
         title = "Quickstart: from an English teacher to a phone"
         report = build_report(results, run_folder=folder, title=title, twin=Twin(recurring.name, folder / TWIN, missed))
+        report = replace(report, subtitle=f"A demonstration of the workflow, not a good model. {report.subtitle}")
         path = write_report(report, folder / REPORT, force=True)
         finished("report")
         return Quickstart(path, results, seconds)

@@ -59,6 +59,7 @@ def test_the_whole_road_with_few_steps(tmp_path):
     assert done.returncode == 0, done.stderr[-1000:]
     last = done.stdout.splitlines()[-1]
     assert Path(last) == folder / REPORT
+    assert "A demonstration of the workflow, not a good model." in (folder / REPORT).read_text(encoding="utf-8")
     assert Path(last).is_file()
     results = BenchFile.model_validate(json.loads((folder / RESULTS).read_text()))
     bundles = [(run.artifact.bundle, run.artifact.runtime) for run in results.runs]
