@@ -23,6 +23,8 @@ const NOTES = [
 const MIB = 2 ** 20;
 const [query, state, progress, hits, area] = ["query", "state", "progress", "hits", "notes"].map((id) => document.getElementById(id));
 
+const RELEVANT = 1.5; // deviations above unrelated sentences, as in an index
+
 let encoder, notes = [], vectors = [];
 let indexing = new AbortController(), searching = new AbortController();
 
@@ -67,10 +69,12 @@ async function search() {
   if (!text) return show(notes.map((note) => ({ text: note })));
   const started = performance.now();
   const vector = await encoder.encode(text, { signal });
-  const found = topK(vector, vectors, 8);
+  const [mean, deviation] = encoder.cosines ?? [-1, 0], least = mean + RELEVANT * deviation;
+  const has = (note) => note.toLowerCase().includes(text.toLowerCase());
+  const found = topK(vector, vectors, 8).filter(({ row, cosine }) => cosine >= least || has(notes[row]));
   const took = performance.now() - started;
   show(found.map(({ row, cosine }) => ({ text: notes[row], cosine })));
-  say(`${found.length} of ${notes.length} notes in ${took < 10 ? took.toFixed(1) : Math.round(took)} ms`);
+  say(`${found.length || "Nothing relevant: none"} of ${notes.length} notes in ${took < 10 ? took.toFixed(1) : Math.round(took)} ms`);
 }
 
 // A newer query cancels the older one; anything else is a failure to show.
@@ -88,6 +92,13 @@ try {
   area.value = NOTES.join("\n");
   area.addEventListener("change", guarded(index));
   query.addEventListener("input", guarded(search));
+  for (const example of document.querySelectorAll("#examples button")) {
+    example.addEventListener("click", () => {
+      query.value = example.textContent;
+      query.dispatchEvent(new Event("input"));
+    });
+  }
+  document.getElementById("examples").hidden = false;
   query.value = decodeURIComponent(location.hash.slice(1));
   query.disabled = false;
   await guarded(index)();

@@ -29,11 +29,15 @@ export default async function run() {
   for (let end = 1; end <= answer.typed.length; ++end) type(query, answer.typed.slice(0, end), "input");
   await until("hits", () => state.textContent.includes("of 16") && lines()[0] === answer.typed);
   answer.found = lines();
+  answer.cosines = [...page.querySelectorAll("#hits li b")].map((number) => Number(number.textContent));
   answer.first = lines()[0];
   answer.searched = state.textContent;
   answer.overflow = page.documentElement.scrollWidth - page.documentElement.clientWidth;
+  page.querySelector("#examples button").click();
+  answer.example = query.value;
+  type(query, "", "input");
   type(page.getElementById("notes"), "only one note\n\n", "change");
-  await until("edited", () => state.textContent.includes("1 of 1"));
+  await until("edited", () => lines().join() === "only one note");
   answer.edited = lines();
   return answer;
 }
