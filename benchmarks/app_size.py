@@ -22,8 +22,8 @@ from typing import Any
 
 from results_page import options_for, table, write_page
 
-from msdc.bench.toolchain.packages import cached_folder
 from msdc.bench.toolchain.sdk import native_sdk
+from msdc.cache import cached_folder
 from msdc.export.mobile.module import CORE, HERE
 from msdc.export.mobile.sizes import MEASURED, deflated
 from msdc.export.mobile.web.write import module_source

@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from msdc.bench.system_programs import require_programs, run_tool
-from msdc.bench.toolchain.packages import SUITE, cached_folder, extract, recipe_key
+from msdc.bench.toolchain.packages import SUITE, extract
+from msdc.cache import cached_folder, recipe_key
 from msdc.errors import MsdcError
 from msdc.files import user_cache
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from msdc.bench.system_programs import missing_programs, require_programs, run_tool
-from msdc.bench.toolchain.packages import cached_folder
 from msdc.bench.toolchain.sdk import NativeSdk, native_sdk
+from msdc.cache import cached_folder
 from msdc.errors import InputError, MsdcError
 from msdc.export.runtimes import RUNTIMES
 from msdc.export.schema import RuntimeName

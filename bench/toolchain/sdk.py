@@ -17,7 +17,8 @@ from importlib import metadata
 from pathlib import Path
 
 from msdc.bench.system_programs import run_tool
-from msdc.bench.toolchain.packages import SUITE, cached_folder, extract
+from msdc.bench.toolchain.packages import SUITE, extract
+from msdc.cache import cached_folder
 from msdc.errors import InputError, MsdcError
 from msdc.export.schema import RuntimeName
 from msdc.files import sha256_file

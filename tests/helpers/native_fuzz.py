@@ -12,7 +12,7 @@ import pytest
 from native_core import CORE, core_sources
 from programs import run
 
-from msdc.bench.toolchain.packages import cached_folder
+from msdc.cache import cached_folder
 from msdc.files import PACKAGE
 
 FUZZ = Path(__file__).resolve().parents[1] / "fuzz"

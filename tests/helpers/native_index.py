@@ -17,7 +17,7 @@ import pytest
 from native_core import CORE, STRICT, core_sources, write_piece_bundle
 from programs import run
 
-from msdc.bench.toolchain.packages import cached_folder
+from msdc.cache import cached_folder
 from msdc.encoders.encoder import SentenceEncoder
 from msdc.errors import InputError, MsdcError, OtherModel
 from msdc.export.mobile.web.wasm import sqlite_source

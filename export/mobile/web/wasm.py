@@ -16,9 +16,10 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from msdc.cache import cached_folder
 from msdc.errors import MsdcError
 from msdc.export.mobile.web.npm import PackageFile, runtime_folder
-from msdc.files import PACKAGE, locked, sha256_file, staged_folder, user_cache
+from msdc.files import PACKAGE, sha256_file, staged_folder, user_cache
 from msdc.processes import run_program
 from msdc.progress import say
 
@@ -88,25 +89,12 @@ def core_wasm(name: str) -> Path:
     files = [*SOURCES.glob("*.*"), *INDEX.glob("*.*"), *SYSTEM.glob("*.*"), *(CORE / "include").glob("*.h")]
     for path in sorted((*files, CORE / "CMakeLists.txt", Path(__file__))):
         digest.update(path.read_bytes())
-    target = user_cache() / "core-wasm" / digest.hexdigest()[:12]
-    if _is_intact(target):
-        return target / name
-    with locked(target.with_suffix(".lock")):
-        if not _is_intact(target):
-            say(f"build {' and '.join(CALLS)} with zig {ZIG_VERSION}: about 2 minutes, once")
-            with staged_folder(target, force=True) as stage:
-                build(stage)
-                for file in CALLS:
-                    (stage / f"{file}.sha256").write_text(sha256_file(stage / file), encoding="utf-8")
-    return target / name
 
+    def make(stage: Path) -> None:
+        say(f"build {' and '.join(CALLS)} with zig {ZIG_VERSION}: about 2 minutes, once")
+        build(stage)
 
-def _is_intact(folder: Path) -> bool:
-    files = [(folder / name, folder / f"{name}.sha256") for name in CALLS]
-    return all(
-        wasm.is_file() and digest.is_file() and digest.read_text(encoding="utf-8") == sha256_file(wasm)
-        for wasm, digest in files
-    )
+    return cached_folder("core-wasm", {"sources": digest.hexdigest()}, make) / name
 
 
 def build(folder: Path) -> None:

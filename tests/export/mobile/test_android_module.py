@@ -20,8 +20,8 @@ from native_index import sqlite_source
 from places import ROOT
 from programs import run
 
-from msdc.bench.toolchain.packages import cached_folder
 from msdc.bench.toolchain.sdk import native_sdk
+from msdc.cache import cached_folder
 from msdc.errors import InputError
 from msdc.export.bundle import load_bundle
 from msdc.export.manifest import read_manifest

@@ -18,7 +18,7 @@ from places import ROOT
 from programs import run
 from web_pages import site
 
-from msdc.bench.toolchain.packages import cached_folder
+from msdc.cache import cached_folder
 from msdc.errors import MsdcError
 from msdc.export.bundle import load_bundle
 from msdc.export.exporters import write_bundle

@@ -4,8 +4,7 @@ import shutil
 
 import pytest
 
-from msdc.bench.toolchain import build
-from msdc.bench.toolchain import packages as cache
+from msdc import cache
 
 
 @pytest.fixture
@@ -58,24 +57,3 @@ def test_damage_means_made_anew_and_said_once(own_cache, capsys, harm):
     assert capsys.readouterr().err.count("rebuilt") == 1
     assert {k: v for k, v in cache.contents(folder).items()} == contents
     cache.cached_folder("things", {"a": 1}, lambda _: pytest.fail("made twice"))
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed: apt-get install g++")
-def test_damaged_runner_is_built_again(own_cache, monkeypatch):
-    """With a compiler that only counts: what a real one makes is run in test_host.py."""
-    built = []
-
-    def compile_nothing(stage, *_):
-        built.append(stage)
-        (stage / build.RUNNER).write_bytes(b"program" * 1000)
-
-    monkeypatch.setattr(build, "_build", compile_nothing)
-    program = build.build_runner("executorch").program
-    build.build_runner("executorch")
-    assert len(built) == 1
-    flip(program)
-    assert build.build_runner("executorch").program.read_bytes() == b"program" * 1000
-    assert len(built) == 2
-    # --build-runner builds, whatever is in the cache.
-    build.build_runner("executorch", force=True)
-    assert len(built) == 3
