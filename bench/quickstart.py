@@ -1,8 +1,7 @@
 """The quickstart: distill, export, bench, report on the embedded corpus and the offline teacher, in one run folder.
 
 `FOLDER/` holds the run folder of distill (recipe.yaml, metrics.jsonl, stages/, student/), then `bundle/`,
-`results.json`, `report.html`; `FOLDER/recurring/` the run folder, and where it passes the gate the bundle, of the twin
-whose unit is applied twice. The report is written last; where it exists, the run is complete.
+`results.json`, `report.html`. The report is written last; where it exists, the run is complete.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from typing import Literal
 from msdc.bench.devices.host import PythonDevice
 from msdc.bench.measure import Tasks, collect, parity_failures
 from msdc.bench.options import BenchSettings
-from msdc.bench.report.model import Twin
 from msdc.bench.report.page import build_report, write_report
 from msdc.bench.result import BenchFile, ModelScores
 from msdc.compress.student.stock import to_student
@@ -37,7 +35,7 @@ from msdc.loading import load_encoder
 from msdc.progress import say
 
 RECIPE = "quickstart"
-REPORT, RESULTS, BUNDLE, TWIN = "report.html", "results.json", "bundle", "recurring"
+REPORT, RESULTS, BUNDLE = "report.html", "results.json", "bundle"
 
 
 @dataclass(frozen=True)
@@ -67,12 +65,12 @@ def prepare_folder(folder: Path, force: bool) -> bool:
     return not force
 
 
-def _export(recipe: Recipe, student: Path, bundle: Path, runtime: str) -> None:
+def _export(recipe: Recipe, student: Path, bundle: Path) -> None:
     encoder = load_encoder(student)
     # A bundle is complete or absent, but it may be that of an earlier, interrupted attempt: write it again.
     write_bundle(
         to_student(encoder), encoder.tokenizer, bundle, name=recipe.name, force=True,
-        options=ExportSettings(runtime=runtime, precision="int8"), source_sha256=encoder.fingerprint(),
+        options=ExportSettings(runtime=EVERY, precision="int8"), source_sha256=encoder.fingerprint(),
         card=CardFacts(("en", *recipe.corpora[0].languages), tuple(recipe.licenses), tuple(recipe.data_sources)),
     )  # fmt: skip
 
@@ -133,7 +131,7 @@ def run_quickstart(folder: Path, *, force: bool = False, runs: int = 60, overrid
     """
     resume = prepare_folder(folder, force)
     with RunFolder(folder).held():
-        recipe, recurring = load_recipe(RECIPE, overrides), load_recipe(f"{RECIPE}:{TWIN}", overrides)
+        recipe = load_recipe(RECIPE, overrides)
         seconds: dict[str, float] = {}
         began = time.monotonic()
 
@@ -143,27 +141,17 @@ def run_quickstart(folder: Path, *, force: bool = False, runs: int = 60, overrid
 
         try:
             trained = distill(recipe, folder, resume)
-            # The twin shares the assistant: its stage is taken over, not trained again.
-            twin = distill(recurring, folder / TWIN, (folder / TWIN / "recipe.yaml").is_file(), reuse=[folder])
         except InputError as error:
             # Started with another version of the recipe: the run cannot be resumed.
             raise InputError(f"{error}; `force` starts again") if resume else error from error
         finished("distill")
 
-        bundles, missed = [folder / BUNDLE], ""
-        _export(recipe, trained.student, folder / BUNDLE, EVERY)
-        try:
-            # One runtime is enough to compare the two, and the quicker one to write.
-            _export(recurring, twin.student, folder / TWIN / BUNDLE, "onnx")
-            bundles.append(folder / TWIN / BUNDLE)
-        except GateError as error:
-            missed = str(error)
-            say(f"{recurring.name}: no bundle: {missed}")
+        _export(recipe, trained.student, folder / BUNDLE)
         finished("export")
 
         student = load_encoder(trained.student)
         settings = BenchSettings(runs=runs, progress=True)
-        measured = [run for bundle in bundles for run in PythonDevice().run(bundle, settings)]
+        measured = PythonDevice().run(folder / BUNDLE, settings)
         finished("bench")
 
         tasks = collect(settings)
@@ -172,13 +160,12 @@ def run_quickstart(folder: Path, *, force: bool = False, runs: int = 60, overrid
         if trained.assistant is not None:
             models.append(score_model(load_encoder(trained.assistant), "assistant", tasks, "transplanted vocabulary"))
         models.append(score_model(student, "student", tasks, recipe.name))
-        models.append(score_model(load_encoder(twin.student), "other", tasks, recurring.name))
         results = BenchFile(runs=tuple(measured), models=tuple(models))
         write_json(folder / RESULTS, results.model_dump(mode="json"))
         if failures := parity_failures(measured):
             raise GateError("; ".join(failures))
         title = "Quickstart: from an English teacher to a phone"
-        report = build_report(results, run_folder=folder, title=title, twin=Twin(recurring.name, folder / TWIN, missed))
+        report = build_report(results, run_folder=folder, title=title)
         report = replace(report, subtitle=f"A demonstration of the workflow, not a good model. {report.subtitle}")
         path = write_report(report, folder / REPORT, force=True)
         finished("report")

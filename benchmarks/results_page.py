@@ -29,7 +29,7 @@ from msdc.text.text_files import iterate_lines
 
 ROOT = Path(__file__).resolve().parents[1]
 # Values of these options are folders of one machine; the page names them by their role.
-PLACEHOLDERS = {"--data": "DATA", "--sets": "SETS", "--run": "RUN", "--work": "WORK", "--keep": "FOLDER",
+PLACEHOLDERS = {"--data": "DATA", "--run": "RUN", "--work": "WORK", "--keep": "FOLDER",
                 "--e5": "FOLDER", "--pruned": "FOLDER",
                 "--peer-python": "PEER/bin/python", "--litert-python": "LITERT/bin/python",
                 "--cluster-python": "CLUSTER/bin/python"}  # fmt: skip

@@ -28,7 +28,6 @@ def distill(
     data: str | os.PathLike[str] | None = None,
     trackers: Sequence[str] = (),
     extendable: bool = False,
-    reuse: Sequence[Path] = (),
     hours: float | None = None,
 ) -> RunResult:
     """Train a student with a recipe, as `msdc distill` does.
@@ -43,7 +42,6 @@ def distill(
         data: the folder that replaces `{data}` in the recipe.
         trackers: any of tensorboard, wandb, trackio, mlflow.
         extendable: keep the final state, so that a finished run can be resumed to more steps.
-        reuse: run folders whose finished stages are reused if this run would repeat them.
         hours: end in good order after about this time: each stage gets its share of it, its learning rate falls within
             that share, and the best weights are kept.
 
@@ -67,7 +65,7 @@ def distill(
         raise InputError(f"`hours` {hours}: expected a number above 0, at most {MOST_HOURS}")
     resolved = load_recipe(recipe, overrides, data)
     folder = Path("runs") / resolved.name if output is None else Path(output)
-    return Run(resolved, folder, resume, reuse, trackers, extendable, hours).run()
+    return Run(resolved, folder, resume, (), trackers, extendable, hours).run()
 
 
 @checked

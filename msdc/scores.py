@@ -19,6 +19,16 @@ def unit_rows(vectors_ND: np.ndarray) -> np.ndarray:
     return rows_ND
 
 
+def joined_rows(parts: Sequence[np.ndarray], weights: Sequence[float]) -> np.ndarray:
+    """Rows of several models joined, float32 [N, sum of D]: the cosine of two is the weighted mean of the models' own.
+
+    Each part [N, D] is scaled to unit length and by the root of its share of the weights; so a joined row has length 1.
+    """
+    total = sum(weights)
+    scaled = [unit_rows(rows_ND) * (weight / total) ** 0.5 for rows_ND, weight in zip(parts, weights, strict=True)]
+    return np.concatenate(scaled, axis=1, dtype=np.float32)
+
+
 def require_finite(vectors_ND: np.ndarray, name: str) -> np.ndarray:
     """`vectors_ND` unchanged; `MsdcError` if it has NaN or infinity."""
     if not np.isfinite(vectors_ND).all():

@@ -178,15 +178,6 @@ def numbered_style(name: str, index: int) -> Style:
     return Style(name, f"c{index % 6 + 1}", SHAPES[(index + index // 6) % 4])
 
 
-@dataclass(frozen=True)
-class Twin:
-    """The student's twin with a recurring unit: name, run folder, and the gate that its int8 export missed, if any."""
-
-    name: str
-    folder: Path
-    missed_gate: str = ""
-
-
 Scored = DeviceRun | ModelScores
 Task = tuple[str, str]
 
@@ -267,8 +258,8 @@ def label_device(run: DeviceRun, among: Sequence[DeviceRun]) -> str:
 
 @dataclass(frozen=True)
 class ReportData:
-    """Everything the sections read. `twin` differs from the student only in how often its unit is applied; `earlier`
-    are results before `results`, oldest first, and `comparisons` those with the last of them.
+    """Everything the sections read. `earlier` are results before `results`, oldest first, and `comparisons` those with
+    the last of them.
     """
 
     results: BenchFile
@@ -278,7 +269,6 @@ class ReportData:
     comparisons: Sequence[Comparison] = ()
     stages: Sequence[StageLog] = ()
     running: bool = False
-    twin: Twin | None = None
     wanted_length: int | None = None
 
     @cached_property

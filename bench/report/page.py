@@ -7,7 +7,6 @@ import datetime
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,9 +23,7 @@ from msdc.bench.report.model import (
     Report,
     ReportData,
     ReportSection,
-    StageLog,
     Strong,
-    Twin,
     read_inputs,
     read_training,
 )
@@ -51,16 +48,6 @@ TERMINAL_SECTIONS = ("choice", "targets", "comparison")
 MANY_COLUMNS, MANY_WORDS = 9, 3  # more are many
 
 
-def _training(run_folder: Path, twin: Twin | None) -> list[StageLog]:
-    """The stages of a run, and those that its twin trained itself."""
-    stages = read_training(run_folder)
-    if twin is None:
-        return stages
-    trained_stages = [(stage.name, stage.losses) for stage in stages]
-    other = (stage for stage in read_training(twin.folder) if (stage.name, stage.losses) not in trained_stages)
-    return [*stages, *(replace(stage, name=f"{stage.name} ({twin.name})") for stage in other)]
-
-
 def build_report(
     results: BenchFile,
     *,
@@ -70,14 +57,13 @@ def build_report(
     before: Sequence[BenchFile] = (),
     evaluations: Sequence[Evaluation] = (),
     sweeps: Sequence[SweepTable] = (),
-    twin: Twin | None = None,
     targets: Sequence[Limit] = (),
     comparisons: Sequence[Comparison] | None = None,
 ) -> Report:
     """A report of `results`, with the training run in `run_folder`, documents of `msdc evaluate`, and sweeps.
 
     `before` are earlier results: all are in the history, the last is compared with where there are no `comparisons`.
-    `twin` is the reported student with a recurring unit: the report compares the two. `targets` are judged at the top.
+    `targets` are judged at the top.
     """
     if targets and not results.runs:
         raise InputError("targets are for measured artifacts, and the result files hold no run")
@@ -90,9 +76,8 @@ def build_report(
         sweeps,
         earlier,
         comparisons=compare_results(earlier[-1], results) if earlier and comparisons is None else comparisons or (),
-        stages=_training(run_folder, twin) if run_folder is not None else (),
-        running=run_folder is not None and twin is None and not (run_folder / "result.json").is_file(),
-        twin=twin,
+        stages=read_training(run_folder) if run_folder is not None else (),
+        running=run_folder is not None and not (run_folder / "result.json").is_file(),
         wanted_length=next((int(target.subject) for target in targets if target.kind == "latency"), None),
     )
     judged = judge(data, targets)
@@ -107,7 +92,6 @@ def build_report(
         sections.sustained(data),
         sections.counted(data),
         sections.memory(data),
-        sections.recurrence(data),
         *evaluation_sections(evaluations),
         sections.training(data),
         *sweep_sections(sweeps),

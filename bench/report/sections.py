@@ -49,8 +49,6 @@ CLOCKS = {"wall": "wall clock", "instructions": "instructions"}
 PHASES = ("start", "loaded", "warm")
 # At most this many data sets get a chart of scores; the table lists all.
 MAX_CHARTS = 6
-# Points of Spearman x 100 that one run each on a small corpus can separate.
-EVIDENCE = 2.0
 # Of fewer samples the 99th percentile is made of one or two: the largest is shown.
 ENOUGH_FOR_P99 = 500
 
@@ -154,34 +152,6 @@ def accuracy(data: ReportData) -> ReportSection | None:
         name = f"The lowest artifact, {shown.style.name}," if len(means) > 1 else shown.style.name
         lead = f"{name} scores {worst:.1f}{base}."
     return ReportSection("accuracy", "Accuracy", lead, figures, [draw("Spearman × 100", fields, scored, note)])
-
-
-def recurrence(data: ReportData) -> ReportSection | None:
-    """The student and its twin whose unit is applied more often: gain and cost of recurrence."""
-    twin, named = data.twin, {model.name: model for model in data.results.models}
-    student = next((model for model in data.results.models if model.role == "student"), None)
-    if twin is None or student is None or (recurring := named.get(twin.name)) is None:
-        return None
-    times = {(s.run.artifact.bundle, s.run.artifact.runtime): data.latency(s.run) for s in data.runs}
-    lead, first, second = "", data.mean(recurring.accuracy), data.mean(student.accuracy)
-    if first is not None and second is not None:
-        lead = f"With its unit repeated the student scores {first:.1f}, with it applied once {second:.1f} "
-        lead += f"({signed(first - second, 1)})"
-        pairs = [(time, times.get((student.name, runtime))) for (name, runtime), time in times.items()
-                 if name == twin.name]  # fmt: skip
-        ratios = sorted({f"{slow / quick:.2f}" for slow, quick in pairs if slow and quick})
-        lead += f", and takes {' to '.join(ratios)} times as long" if ratios else ""
-        if twin.missed_gate:
-            lead += f"; its int8 program misses the gate ({twin.missed_gate}), so only the float model is compared"
-        if abs(first - second) < EVIDENCE:
-            lead += ": the difference is not significant."
-        else:
-            lead += f": recurrence {'pays in accuracy' if first > second else 'does not pay'} here."
-    note = (
-        "Both have the same layers, table, text, stages, steps and seed; the recurring one applies its unit more "
-        f"often. One run each on a small corpus: less than {EVIDENCE:g} points are no evidence."
-    )
-    return ReportSection("recurrence", "Repeated layers vs. the same model without repeats", lead, notes=[note])
 
 
 class _Timed(NamedTuple):

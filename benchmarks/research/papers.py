@@ -1,6 +1,6 @@
 """The papers' tables at small size: several seeds per row, an interval on each score, a sentence per ordering.
 
-    PYTHONPATH=benchmarks python benchmarks/research/papers.py --data DATA --write docs/results/papers.md           # WORK: runs/papers
+    PYTHONPATH=benchmarks python benchmarks/research/papers.py --data DATA --write docs/results/lightweight.md --tables lxs   # WORK: runs/papers
     PYTHONPATH=benchmarks python benchmarks/research/papers.py --data DATA --work WORK --tables lxs --seeds 1,2 --write PAGE
     PYTHONPATH=benchmarks python benchmarks/research/papers.py --data DATA --work WORK --tables lxs --rows ugt,smlm   # two rows of the table
     PYTHONPATH=benchmarks python benchmarks/research/papers.py --data DATA --work WORK --no-run --write PAGE      # only write the page

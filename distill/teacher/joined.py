@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from msdc.distill.teacher.cached import CachedTeacher
-from msdc.scores import unit_rows
+from msdc.scores import joined_rows
 
 
 class JoinedTeacher:
@@ -28,26 +28,24 @@ class JoinedTeacher:
     hidden = 0
 
     def __init__(self, teachers: Mapping[CachedTeacher, float]) -> None:
-        total = sum(teachers.values())
-        self.scales = {teacher: (weight / total) ** 0.5 for teacher, weight in teachers.items()}
+        self.weights = dict(teachers)
         self.width = self.row_width = sum(teacher.width for teacher in teachers)
 
     def _joined(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """Rows [N, D] of the teachers' rows; NaN throughout where one of them is missing."""
-        parts = [scale * unit_rows(one_ND) for scale, one_ND in zip(self.scales.values(), rows, strict=True)]
-        joined_ND = np.concatenate(parts, axis=1, dtype=np.float32)
+        joined_ND = joined_rows(rows, [*self.weights.values()])
         joined_ND[np.isnan(joined_ND).any(axis=1)] = np.nan
         return joined_ND
 
     def vectors(self, texts: Sequence[str], shared: bool = False, progress: bool = False) -> np.ndarray:
         """Joined vectors of `texts`, float32 [N, D]; arguments and errors as of `CachedTeacher.rows`."""
-        return self._joined([teacher.vectors(texts, shared, progress) for teacher in self.scales])
+        return self._joined([teacher.vectors(texts, shared, progress) for teacher in self.weights])
 
     rows = vectors
 
     def stored(self, keys: np.ndarray) -> np.ndarray:
         """Stored rows float32 [N, D]; NaN where one is missing."""
-        return self._joined([teacher.stored(keys) for teacher in self.scales])
+        return self._joined([teacher.stored(keys) for teacher in self.weights])
 
 
 Teacher = CachedTeacher | JoinedTeacher

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from msdc.encoders.encoder import Batching, SentenceEncoder
+from msdc.encoders.encoder import Batching, EncodeOptions, SentenceEncoder, configured
 from msdc.encoders.folder import EncodeDefaults
 from msdc.errors import InputError
-from msdc.scores import unit_rows
+from msdc.scores import joined_rows
 
 JOIN = "+"  # between the names of joined models
 
@@ -75,19 +76,44 @@ class JoinedEncoder(SentenceEncoder):
         count, most = self.token_counter()
         return sum(tokens > most for tokens in count([texts] if isinstance(texts, str) else texts))
 
+    if not TYPE_CHECKING:  # the arguments are those of `SentenceEncoder.encode`
+
+        def encode(self, texts=None, prompt_name=None, prompt=None, *others, **options):
+            """`SentenceEncoder.encode`; prompt="" switches the models' default prompts off."""
+            model = self._with_prompts(None) if prompt == "" and prompt_name is None else self
+            return SentenceEncoder.encode(model, texts, prompt_name, prompt, *others, **options)
+
+    def encode_query(
+        self, texts: Sequence[str] | str | None = None, **options: Unpack[EncodeOptions]
+    ) -> NDArray[np.float32]:
+        """`encode` with the prompt "query" of each model that has one."""
+        return self._with_prompts("query").encode(texts, **options)
+
+    def encode_document(
+        self, texts: Sequence[str] | str | None = None, **options: Unpack[EncodeOptions]
+    ) -> NDArray[np.float32]:
+        """`encode` with the prompt "document" of each model that has one."""
+        return self._with_prompts("document").encode(texts, **options)
+
+    def _with_prompts(self, name: str | None) -> JoinedEncoder:
+        """The models with their prompts of a name as defaults, without a prompt where they have none."""
+        self._require_own_settings(None)
+        prompts = ("" if name is None else model.defaults.prompts.get(name, "") for model in self._models)
+        return JoinedEncoder(
+            [configured(model, None, prompt, None) for model, prompt in zip(self._models, prompts, strict=True)]
+        )
+
     def _encode(self, texts: list[str], prompt: str, batching: Batching, precision: str) -> NDArray[np.float32]:
         self._require_own_settings(prompt)
         vectors = [
-            unit_rows(
-                model.encode(
-                    texts, batch_size=batching.texts, show_progress_bar=batching.progress,
-                    batch_tokens=batching.tokens, precision=precision,
-                )
+            model.encode(
+                texts, batch_size=batching.texts, show_progress_bar=batching.progress, batch_tokens=batching.tokens,
+                precision=precision,
             )
             for model in self._models
         ]  # fmt: skip
-        joined_ND: NDArray[np.float32] = np.concatenate(vectors, axis=1)
-        return joined_ND * np.float32(len(vectors) ** -0.5)
+        joined_ND: NDArray[np.float32] = joined_rows(vectors, [1.0] * len(vectors))
+        return joined_ND
 
     def _require_own_settings(self, prompt: str | None) -> None:
         if prompt or self.max_length != self._loaded[0]:

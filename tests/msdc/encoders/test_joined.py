@@ -55,6 +55,23 @@ def test_every_model_reads_a_passage_to_its_end(models):
     assert joined.count_truncated("short") == 0
 
 
+def test_each_model_has_its_own_prompts(models):
+    nano, mini = map(copy.copy, models)
+    mini.prompts, mini.default_prompt_name = {"query": "query: ", "document": "passage: "}, "query"
+    joined = JoinedEncoder([nano, mini])
+    for vectors_ND, prompt in (
+        (joined.encode(TEXTS), "query: "),
+        (joined.encode_query(TEXTS), "query: "),
+        (joined.encode_document(TEXTS), "passage: "),
+        (joined.encode(TEXTS, prompt=""), ""),
+    ):
+        parts = [models[0].encode(TEXTS), models[1].encode(TEXTS, prompt=prompt)]
+        expected = np.mean([nano.similarity(part, part) for part in parts], axis=0)
+        assert vectors_ND @ vectors_ND.T == pytest.approx(expected, abs=1e-5)
+    with pytest.raises(InputError, match="has its own prompt"):
+        joined.encode_query(TEXTS, prompt="another: ")
+
+
 def test_an_index_of_joined_models(tmp_path):
     notes, index, name = tmp_path / "notes.txt", tmp_path / "notes.sqlite", "msdc-nano+msdc-mini"
     notes.write_text("\n".join(TEXTS[:2]), encoding="utf-8")
