@@ -8,7 +8,7 @@ import pytest
 from places import ROOT
 
 BUILT = ("node_modules", "model", "dist", "android", "ios")  # what a developer's own builds left there
-UNREACHED = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENOTCACHED")
+UNREACHED = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "SOCKET_TIMEOUT", "ENOTCACHED")
 
 
 def copy_example(name: str, folder: Path) -> Path:
