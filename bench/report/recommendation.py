@@ -189,9 +189,10 @@ def _take(data: ReportData, app: str, runs: Sequence[Shown], judged: Sequence[Se
         program_mb, runtime_mb = megabytes(sizes.bundle), megabytes(sizes.runtime)
         words += [Strong(f"{megabytes(sizes.bundle + sizes.runtime)} MB"), f" to {app} as installed ("]
     words.append(f"{program_mb} MB of {contents}, {runtime_mb} MB of runtime)")
-    if data.latency(run) is not None:
+    if (timing := data.timing(run)) is not None:
+        time = data.time(run)
         where = f" on {chosen.device_label}" if len({shown.device_label for shown in runs}) > 1 else ""
-        words += [", answers in " if run.clock == "wall" else ", executes ", Strong(data.time(run))]
+        words += [", answers in " if run.clock == "wall" else ", executes ", time if timing.noisy else Strong(time)]
         words.append(f" at {data.length} tokens{where}")
     if (rise := rise_mib(run)) is not None:
         words += [", takes ", Strong(f"{fixed(rise, 1)} MiB"), " of memory"]
