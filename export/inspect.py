@@ -1,6 +1,6 @@
 """The content of an artifact, read without running it: a dictionary for scripts, and the same as text.
 
-A file may be untrusted: it is parsed in a child process of bounded time and memory (`executorch.origin`).
+A file may be untrusted: it is parsed in a child process of bounded time and memory (`export.origin`).
 
 Shapes are lists of sides; sizes are bytes.
 """
@@ -20,10 +20,10 @@ from typing import Any
 import onnx
 
 from msdc.errors import InputError
-from msdc.export.executorch.origin import answer, ask_child
 from msdc.export.executorch.program import BACKEND, XNNPACK, Constant, read_pte, without_compiler
 from msdc.export.manifest import check_files, read_manifest
 from msdc.export.onnx.program import MAX_ONNX_BYTES, check_onnx_file, external_files, subgraphs
+from msdc.export.origin import answer, ask_child
 from msdc.extras import require
 from msdc.files import regular_size, sha256_file
 

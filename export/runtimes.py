@@ -104,7 +104,7 @@ class ExecutorchRuntime(Runtime):
 
     def check(self, folder: Path, manifest: Manifest) -> None:
         """A program of unknown origin is loaded and run in a child process; `open` compares it with the manifest."""
-        from msdc.export.executorch.origin import trial_run_if_unknown
+        from msdc.export.origin import trial_run_if_unknown
 
         file = manifest.part("executorch").file
         trial_run_if_unknown(folder / file, manifest.files[file].sha256, self._program_facts(manifest))
@@ -137,8 +137,8 @@ class OnnxRuntime(Runtime):
 
     def check(self, folder: Path, manifest: Manifest) -> None:
         """See `Runtime`."""
-        from msdc.export.executorch.origin import trial_run_if_unknown
         from msdc.export.onnx import program
+        from msdc.export.origin import trial_run_if_unknown
 
         path = folder / manifest.part("onnx").file
         checked = program.check_onnx_file(path, most_bytes=program.MAX_GRAPH_BYTES)

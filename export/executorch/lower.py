@@ -33,9 +33,9 @@ from msdc.compress.student.config import CODE, POSITION, TABLE
 from msdc.compress.student.model import ACTIVATIONS, Layer, Student
 from msdc.compress.student.plan import PrecisionPlan, QuantizedWeight
 from msdc.errors import GateError, MsdcError, printable
-from msdc.export.executorch.origin import record_safe
 from msdc.export.executorch.program import COMPILER_LOCK, ExecutorchRunner, read_pte
 from msdc.export.golden import run_once
+from msdc.export.origin import record_safe
 from msdc.export.schema import ExecutorchPart, ProgramStyle, WrittenProgram
 from msdc.export.smoothing import Smoothed
 from msdc.files import atomic_path, sha256_file

@@ -20,11 +20,11 @@ from onnx import TensorProto, helper
 from msdc.compress.student.config import INDEX, POSITION
 from msdc.compress.student.plan import PrecisionPlan
 from msdc.errors import GateError, InputError
-from msdc.export.executorch.origin import record_safe
 from msdc.export.golden import run_once
 from msdc.export.onnx.graph import FLOORS, HALVES, MICROSOFT, GraphBuilder, Weights, save_external
 from msdc.export.onnx.program import check_onnx_file
 from msdc.export.onnx.runner import OnnxRunner
+from msdc.export.origin import record_safe
 from msdc.export.schema import TARGETS, OnnxPart, WrittenProgram
 from msdc.export.smoothing import Smoothed
 from msdc.files import sha256_files

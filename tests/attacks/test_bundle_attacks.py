@@ -18,8 +18,8 @@ from native_core import CoreError, CoreTokenizer
 from refusals import one_line, reseal
 
 from msdc.errors import MsdcError
+from msdc.export import origin
 from msdc.export.bundle import load_bundle
-from msdc.export.executorch import origin
 from msdc.export.golden import read_golden
 from msdc.export.inspect import inspect_file, inspect_path
 from msdc.export.manifest import MANIFEST_FILE, check_files, read_manifest

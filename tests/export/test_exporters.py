@@ -20,9 +20,8 @@ from msdc.compress.student.plan import plan_for
 from msdc.compress.student.stock import to_student
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
-from msdc.export import export
+from msdc.export import export, origin
 from msdc.export.cli import command
-from msdc.export.executorch import origin
 from msdc.export.exporters import canonical_obstacle
 from msdc.export.manifest import read_manifest
 from msdc.export.options import load_precision

@@ -58,7 +58,7 @@ GUARDED = {
     ("msdc/machine.py", "getloadavg"), ("msdc/machine.py", "sched_getaffinity"),
     ("msdc/processes.py", "killpg"), ("msdc/processes.py", "SIGKILL"),
     ("msdc/processes.py", "geteuid"),
-    ("export/executorch/origin.py", "resource"), ("distill/teacher/store.py", "posix_fadvise"),
+    ("export/origin.py", "resource"), ("distill/teacher/store.py", "posix_fadvise"),
     ("msdc/files.py", "pwd"), ("msdc/files.py", "getuid"),
 }  # fmt: skip
 LACKING = {"fcntl", "resource", "pwd", "grp", "pty", "termios", "renameat2", *GONE, *POSIX_ONLY, *SIGNALS}

@@ -12,7 +12,6 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,8 +25,6 @@ TIMEOUT_S = 300.0
 MAX_RECORDS = 1000
 # Memory of a child in addition to the file: Python, PyTorch, ExecuTorch. A file may cost a multiple of its size.
 CHILD_BYTES, PER_BYTE = 4 * 1024**3, 5
-# Longer inputs than this reach no other code.
-MOST_TOKENS = 256
 _REFUSED = 3
 _safe_programs: set[str] = set()
 
@@ -103,26 +100,6 @@ def trial_run_if_unknown(path: Path, sha256: str, facts: dict[str, Any], package
     `facts` is what the manifest states of it: `constants`, and what else `ExecutorchRunner` takes.
     """
     if not is_known(sha256, package):
-        if ask_child("msdc.export.executorch.origin", path, "trial run", facts=facts, package=package) != "ran":
+        if ask_child("msdc.export.trial_run", path, "trial run", facts=facts, package=package) != "ran":
             raise InputError(f"{path}: the trial run of the program gave another answer; do not use this file")
         record_safe(sha256, "run in a child process", package)
-
-
-def _trial(path: Path, facts: dict[str, Any], package: str) -> str:
-    runner: Any
-    if package == "executorch":
-        from msdc.export.executorch.program import ExecutorchRunner
-
-        runner = ExecutorchRunner(path, threads=1, **facts)
-    else:
-        # The runtime is chosen by the file alone: this module is below that of ONNX.
-        runner = import_module("msdc.export.onnx.runner").OnnxRunner(path, threads=1)
-    vocabulary, most = facts["constants"]["vocabulary"], min(facts["constants"]["max_length"], MOST_TOKENS)
-    lengths = sorted({1, 2, 3, 7, 16, most} & set(range(1, most + 1)))
-    runner.run([[(7 * i * length) % vocabulary for i in range(length)] for length in lengths])
-    runner.run([[0], [vocabulary - 1]])
-    return "ran"
-
-
-if __name__ == "__main__":
-    sys.exit(answer(_trial))
