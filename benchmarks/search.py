@@ -107,7 +107,7 @@ def _cells(ranks: dict[Mode, dict[str, np.ndarray]]) -> list[str]:
 
 def small(options: argparse.Namespace) -> str:
     """First hits of everyday questions in small collections, those that chose the ranking and the others apart."""
-    rows, pools = [], []
+    pools = []
     for model in options.models:
         store = CachedEncoder(open_model(model))
         ranks_by_pool: dict[str, list[dict[Mode, dict[str, np.ndarray]]]] = {title: [] for title in POOLS}
@@ -119,7 +119,6 @@ def small(options: argparse.Namespace) -> str:
             )
             ranks = _ranks(_scores(store, documents, queries), [answer - 1 for _, answer in collection["queries"]])
             ranks_by_pool[POOLS[file.stem in UNUSED]].append(ranks)
-            rows.append([file.stem, model, str(len(documents)), str(len(queries)), *_cells(ranks)])
         for title, parts in ranks_by_pool.items():
             joined = {
                 mode: {name: np.concatenate([part[mode][name] for part in parts]) for name in ("acc1", "mrr")}
@@ -131,12 +130,7 @@ def small(options: argparse.Namespace) -> str:
 Questions whose answer is the first hit, MRR@10 in brackets. Nine collections were used to choose the ranking; help-pt,
 mixed-travel and notes-fr were not.
 
-{table(("collections", "model", "questions", *MODES), pools)}
-
-One by one; in `mixed` and `mixed-travel` entries have five and fourteen languages, `asked` names the language of the
-questions where it is another.
-
-{table(("collection", "model", "entries", "questions", *MODES), rows)}"""
+{table(("collections", "model", "questions", *MODES), pools)}"""
 
 
 def exact_sets() -> dict[str, tuple[list[tuple[str, str]], list[tuple[str, int]]]]:
