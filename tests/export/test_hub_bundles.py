@@ -202,15 +202,15 @@ def test_a_signature_is_checked_in_the_cache(tmp_path):
     assert "not of minisign's format" in one_line(lambda: verify_signature(snapshot, key), InputError)
 
 
-@pytest.mark.parametrize("file", ["golden.json", MANIFEST_FILE])
-def test_a_file_that_is_larger_than_listed_is_not_downloaded(tmp_path, file):
-    """By the size that the hub states, before its bytes are asked for."""
+@pytest.mark.parametrize(("file", "sizes"), [("golden.json", True), (MANIFEST_FILE, True), ("golden.json", False)])
+def test_a_file_that_is_larger_than_listed_is_not_downloaded(tmp_path, file, sizes):
+    """By the size that the hub states, or its tree alone, before its bytes are asked for."""
     folder = tmp_path / "repository"
     shutil.copytree(tiny.bundle(), folder)
     with (folder / file).open("ab") as handle:
         handle.write(b" " * 2**21)
     environment = {"HF_HOME": str(tmp_path / "hf"), "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
-    with hub("me/bundle", folder) as (address, asked):
+    with hub("me/bundle", folder, sizes=sizes) as (address, asked):
         line = msdc("inspect", "me/bundle", env=environment | {"HF_ENDPOINT": address}, code=2)
     assert f"me/bundle: {file} has " in line
     assert not [path for path in asked if "/resolve/" in path and path.endswith(file)]

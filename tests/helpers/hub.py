@@ -12,7 +12,7 @@ from urllib.parse import unquote
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-def _handler(name: str, folder: Path, revisions: dict[str, str], asked: list[str]):
+def _handler(name: str, folder: Path, revisions: dict[str, str], asked: list[str], sizes: bool):
     class Handler(http.server.BaseHTTPRequestHandler):
         def _send(self, status: int, body: bytes = b"", kind: str = "application/json", **headers: str) -> None:
             self.send_response(status)
@@ -34,7 +34,7 @@ def _handler(name: str, folder: Path, revisions: dict[str, str], asked: list[str
                 if revision not in revisions:
                     return self._missing("RevisionNotFound")
                 listed = [
-                    {"rfilename": p.relative_to(folder).as_posix(), "size": p.stat().st_size}
+                    {"rfilename": p.relative_to(folder).as_posix()} | ({"size": p.stat().st_size} if sizes else {})
                     for p in folder.rglob("*")
                     if p.is_file()
                 ]
@@ -67,15 +67,17 @@ def _handler(name: str, folder: Path, revisions: dict[str, str], asked: list[str
 
 
 @contextmanager
-def hub(name: str, folder: Path, *, branches: dict[str, str] | None = None) -> Iterator[tuple[str, list[str]]]:
+def hub(
+    name: str, folder: Path, *, branches: dict[str, str] | None = None, sizes: bool = True
+) -> Iterator[tuple[str, list[str]]]:
     """Address of a hub whose only repository `name` has the files of `folder`, and the paths that were asked for.
 
-    `branches` maps names to commits, by default `main` to `COMMIT`.
+    `branches` maps names to commits, by default `main` to `COMMIT`. Without `sizes` only the tree states them.
     """
     revisions = {"main": COMMIT} if branches is None else branches
     revisions = revisions | {commit: commit for commit in revisions.values()}
     asked: list[str] = []
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(name, folder, revisions, asked))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(name, folder, revisions, asked, sizes))
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
