@@ -99,6 +99,13 @@ def core_library() -> Path:
 
 
 @pytest.fixture
+def user_folder(tmp_path, monkeypatch) -> Path:
+    """The folder of searches in a cache of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache/msdc/search"
+
+
+@pytest.fixture
 def tiny_tree(tiny_teacher, tmp_path) -> dict:
     """A recipe as a mapping: four stages, a few steps each, teacher outputs cached inside the test's own folder."""
     import tiny_models

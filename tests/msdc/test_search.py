@@ -5,11 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 from contextlib import closing
 from datetime import date
 from pathlib import Path
@@ -21,13 +19,15 @@ from click.testing import CliRunner
 
 import msdc
 from msdc.commands.search import command
-from msdc.errors import InputError, MsdcError, ReplacedIndex
+from msdc.errors import InputError, MsdcError
 from msdc.search import blocks, vectors
 from msdc.search import hits as hits_of_a_search
 from msdc.search import index as indexes
-from msdc.search.documents import Document, as_document
+from msdc.search.documents import as_document
 from msdc.search.index import Index
 from msdc.text.passages import passages, sentence_spans
+
+pytestmark = pytest.mark.usefixtures("user_folder")
 
 LINES = [
     "The train to the city leaves at nine.",
@@ -50,13 +50,6 @@ def file(tmp_path) -> Path:
     path = tmp_path / "notes.txt"
     path.write_text("\n".join(LINES) + "\n", encoding="utf-8")
     return path
-
-
-@pytest.fixture(autouse=True)
-def user_folder(tmp_path, monkeypatch) -> Path:
-    """The user's cache of one test."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache/msdc/search"
 
 
 # --- passages and words -----------------------------------------------------------------------------------------------
@@ -206,65 +199,6 @@ def test_more_hits_than_candidates_are_all_hits(model, monkeypatch):
     monkeypatch.setattr(hits_of_a_search, "CANDIDATES", 3)
     for top in (3, 4, 13, 60):
         assert [hit.id for hit in index.search("the apple 7", top, mode="vectors").hits] == expected_ids[:top]
-
-
-def test_readers_see_what_a_writer_commits_and_a_kill_loses_only_what_was_not(model, tmp_path):
-    path = tmp_path / "notes.sqlite"
-    reader = msdc.open_index(path, model)
-    program = (
-        "import sys, msdc\n"
-        "index = msdc.open_index(sys.argv[1])\n"
-        "index.add([f'text number {i}' for i in range(300)])\n"
-        "print('ready', flush=True)\n"
-        "with index._transaction() as db:\n"
-        "    db.execute('DELETE FROM documents')\n"
-        "    print('open', flush=True)\n"
-        "    sys.stdin.read()\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", program, str(path)], stdin=-1, stdout=-1, text=True) as writer:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == "ready\n"
-        assert len(reader) == 300
-        assert reader.search("text number 7", 1).hits[0].text == "text number 7"
-        assert writer.stdout.readline() == "open\n"
-        assert reader.search("text number 8", 1).hits[0].text == "text number 8"  # a writer blocks no reader
-        reader._db.execute("PRAGMA busy_timeout = 100")
-        with pytest.raises(InputError, match="another process has held the lock"):
-            reader.add(["blocked"])
-        writer.send_signal(signal.SIGKILL)
-        writer.wait()
-    reader.add(["one more"])
-    assert len(msdc.open_index(path, model)) == 301
-
-
-def test_a_search_beside_an_updater_sees_one_state(model, tmp_path):
-    path = tmp_path / "notes.sqlite"
-    writer, reader = (msdc.open_index(path, model) for _ in range(2))
-    states = [[f"{word} number {n}" for n in range(12)] for word in ("apple", "river")]
-    writer.add({"id": n, "text": text} for n, text in enumerate(states[0]))
-    expected = {text: float(row @ model.encode(["a fruit"])[0]) for state in states
-                for text, row in zip(state, model.encode(state), strict=True)}  # fmt: skip
-    stop = threading.Event()
-
-    def update():
-        while not stop.is_set():
-            for state in reversed(states):
-                writer.update({"id": n, "text": text} for n, text in enumerate(state))
-
-    updater = threading.Thread(target=update)
-    updater.start()
-    try:
-        answers = [reader.search("a fruit", 12, mode="vectors").hits for _ in range(100)]
-        while len({hits[0].text.split()[0] for hits in answers}) < 2 and len(answers) < 5000:
-            answers.append(reader.search("a fruit", 12, mode="vectors").hits)
-    finally:
-        stop.set()
-        updater.join()
-    for hits in answers:
-        assert len(hits) == 12
-        assert len({hit.text.split()[0] for hit in hits}) == 1
-        assert all(abs(hit.cosine - expected[hit.text]) < 4e-3 for hit in hits)
-    assert len({hits[0].text.split()[0] for hits in answers}) == 2  # both were met
 
 
 # --- files and what is kept of them -----------------------------------------------------------------------------------
@@ -425,37 +359,6 @@ def test_a_damaged_index_is_an_error(model, tmp_path):
         assert path.stat().st_size == size
 
 
-def test_an_index_of_an_earlier_version_is_kept_and_has_a_way_out(model, tmp_path):
-    path = tmp_path / "old.sqlite"
-    with closing(sqlite3.connect(path)) as database:
-        database.executescript("""
-            CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-            CREATE TABLE documents (id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, title TEXT NOT NULL,
-              text TEXT NOT NULL, metadata TEXT NOT NULL, crc INTEGER NOT NULL);
-            CREATE TABLE passages (id INTEGER PRIMARY KEY, document INTEGER, vector BLOB);
-            CREATE VIRTUAL TABLE words USING fts5(title, text, content='documents', content_rowid='id');
-            INSERT INTO facts VALUES ('format', '1');
-        """)
-        document = Document("n1", "The soup needs salt.", "Kitchen", '{"year": 2021}')
-        fields = "INSERT INTO documents (key, text, title, metadata, crc) VALUES (?, ?, ?, ?, ?)"
-        with database:
-            database.execute(fields, (*document, document.crc))
-    before = path.read_bytes()
-    with pytest.raises(
-        InputError, match=r"format 1, this one reads 3\); write its documents to a new one: msdc search"
-    ):
-        msdc.open_index(path, model)
-    with msdc.open_index(path, model, index=tmp_path / "new.sqlite") as new:
-        hit = new.search("sopa salada", where={"year": 2021}).hits[0]
-    assert (hit.id, hit.title, hit.metadata) == ("n1", "Kitchen", {"year": 2021})
-    assert path.read_bytes() == before
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute("UPDATE documents SET text = 'The soup needs sugar.'")
-    with pytest.raises(InputError, match=r"damaged one \(document n1\)"):
-        msdc.open_index(path, model, index=tmp_path / "other.sqlite")
-    assert not (tmp_path / "other.sqlite").exists()
-
-
 def test_a_folder_that_cannot_be_written_is_searched(model, tmp_path):
     path = tmp_path / "shipped" / "notes.sqlite"
     with msdc.open_index(path, model) as index:
@@ -480,33 +383,6 @@ def test_a_folder_that_cannot_be_written_is_searched(model, tmp_path):
             os.seteuid(0)
         path.parent.chmod(0o755)
     assert [entry.name for entry in path.parent.iterdir()] == ["notes.sqlite"]
-
-
-def test_ids_are_given_inside_the_transaction(model, tmp_path):
-    path = tmp_path / "notes.sqlite"
-    msdc.open_index(path, model).add([{"id": 2**63 - 1, "text": "the last number"}, {"id": 3, "text": "three"}])
-    program = (
-        "import sys, msdc; i = msdc.open_index(sys.argv[1]); [i.update([f'{sys.argv[2]} {n}']) for n in range(15)]"
-    )
-    running = [subprocess.Popen([sys.executable, "-c", program, str(path), name], stderr=-1) for name in "ab"]
-    index = msdc.open_index(path, model)
-    threads = [threading.Thread(target=lambda name: [index.add([f"{name} {n}"]) for n in range(10)], args=(name,))
-               for name in "cd"]  # fmt: skip
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [process.communicate()[1] for process in running] == [b"", b""]
-    assert len(index) == 2 + 2 * 15 + 2 * 10
-    assert index.search("three", mode="words").hits[0].id == "3"
-    index.update([{"id": "x", "text": "first"}, {"id": "y", "text": "other"}, {"id": "x", "text": "second"}])
-    assert [hit.text for hit in index.search("first second", mode="words").hits] == ["second"]
-    # A number that another document of the block has as its id is not given.
-    small = Index(model)
-    small.update(["apple", {"id": "1", "text": "river"}, "stone"])
-    assert [small.search(word, mode="words").hits[0].id for word in ("apple", "river", "stone")] == ["2", "1", "3"]
-    with pytest.raises(InputError, match="a document 'z' exists already"):
-        index.add([{"id": "z", "text": "one"}, {"id": "z", "text": "two"}])
 
 
 def test_values_that_json_cannot_hold(model):
@@ -565,19 +441,6 @@ def test_words_alone_load_no_model(tmp_path, file):
     assert done.stdout.endswith("set()\n")
     # A student of ours needs no torch.
     assert subprocess.run(words, capture_output=True, text=True, check=True).stdout.endswith("{'onnxruntime'}\n")
-
-
-def test_what_is_no_index_is_not_touched(model, tmp_path):
-    mine = tmp_path / "thesis.doc"
-    mine.write_text("do not lose me")
-    with sqlite3.connect(tmp_path / "other.sqlite") as other:
-        other.execute("CREATE TABLE mine (x)")
-    other.close()
-    for path in (mine, tmp_path / "other.sqlite"):
-        before = path.read_bytes()
-        with pytest.raises(InputError, match="exists and is not a search index"):
-            Index(model, path)
-        assert path.read_bytes() == before
 
 
 def test_texts_in_memory_and_bad_input(model, tmp_path):
@@ -668,40 +531,3 @@ def test_one_value_is_never_taken_apart(model):
             with pytest.raises(InputError, match=r"expected one or several, not|its items are columns|whose items are"):
                 use(value)
     assert len(index) == 18
-
-
-@pytest.mark.parametrize("how", ["removed", "replaced"])
-def test_a_file_that_is_gone_is_noticed(model, tmp_path, how):
-    """By the next write and the next search; nothing is written to a file that nobody opens again."""
-    path, copy = tmp_path / "notes.sqlite", tmp_path / "copy.sqlite"
-    with msdc.open_index(path, model) as index:
-        index.add([{"id": "old", "text": "The old note."}])
-        index.backup(copy)
-    index = msdc.open_index(path, model)
-    index.add([{"id": "second", "text": "The second note."}])
-    if how == "removed":
-        for file in tmp_path.glob("notes.sqlite*"):
-            file.unlink()
-    else:
-        os.replace(copy, path)
-    for use in (lambda: index.add(["A third note."]), lambda: index.search("note"), index.compact, index.ids):
-        with pytest.raises(ReplacedIndex, match="replaced or removed since it was opened; open it again"):
-            use()
-    index.close()
-    with msdc.open_index(path, model) as again:
-        assert again.ids() == ([] if how == "removed" else ["old"])
-        again.add(["A third note."])
-
-
-def test_a_foreign_change_is_not_taken_for_checked(model, tmp_path):
-    path = tmp_path / "notes.sqlite"
-    with msdc.open_index(path, model) as index:
-        index.add([f"Note {number} about the garden." for number in range(200)])
-    index = msdc.open_index(path, model)
-    index.add(["One more about trains."])
-    raw = bytearray(path.read_bytes())
-    raw[raw.index(b"Note 77")] ^= 255
-    path.write_bytes(raw)
-    index.close()
-    with pytest.raises(InputError, match="damaged"):
-        msdc.open_index(path, model)

@@ -25,9 +25,7 @@ from msdc.search.vectors import PassageVectors
 WIDTH = 4
 
 
-@pytest.fixture(autouse=True)
-def user_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("user_folder")
 
 
 @pytest.fixture(scope="module")

@@ -31,9 +31,7 @@ FILES = {
 ENTRIES = ["a.markdown", "car.md", "sub/cake.HTM", "sub/dentist.txt", "title.md", "work.org"]
 
 
-@pytest.fixture(autouse=True)
-def user_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("user_folder")
 
 
 @pytest.fixture
