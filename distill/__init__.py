@@ -65,7 +65,7 @@ def distill(
         raise InputError(f"`hours` {hours}: expected a number above 0, at most {MOST_HOURS}")
     resolved = load_recipe(recipe, overrides, data)
     folder = Path("runs") / resolved.name if output is None else Path(output)
-    return Run(resolved, folder, resume, (), trackers, extendable, hours).run()
+    return Run(resolved, folder, resume, trackers=trackers, extendable=extendable, hours=hours).run()
 
 
 @checked

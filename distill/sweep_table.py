@@ -121,10 +121,10 @@ def by_setting(sweep: SweepTable) -> dict[str, list[SweepRow]]:
     return rows_by_setting if len(rows_by_setting) < len(sweep.rows) else {row.label: [row] for row in sweep.rows}
 
 
-def _paired(first: Mapping[str, float], second: Mapping[str, float]) -> tuple[float, float] | None:
-    """Mean of first - second over the seeds that both have, and half of its interval; None with fewer than two."""
-    differences = [first[seed] - second[seed] for seed in first if seed in second]
-    mean, half = mean_and_interval(differences) if len(differences) > 1 else (0.0, None)
+def _paired(scores: Mapping[str, float], base: Mapping[str, float]) -> tuple[float, float] | None:
+    """Mean of scores - base over the seeds that both have, and half of its interval; None with fewer than two."""
+    differences = [scores[seed] - base[seed] for seed in scores if seed in base]
+    mean, half = mean_and_interval(differences) if differences else (0.0, None)
     return None if half is None else (mean, half)
 
 

@@ -88,6 +88,13 @@ class Validator:
                 f"+- {98 / count**0.5:.0f} points, and choices by it are mostly chance; raise heldout.share"
             )
 
+    def _sides(self) -> list[tuple[str, list[str], list[str]]]:
+        """Language, sources and targets of the held-out rows; a text without a translation is its own target."""
+        return [
+            (code, [row.source for row in rows], [row.target or row.source for row in rows])
+            for code, rows in sorted(self.heldout.items())
+        ]
+
     def _encode(self, encoder: Encoder, texts: list[str], side: int) -> np.ndarray:
         """Vectors of texts with the stage's prompt of a side; graded pairs have that of sources on both."""
         prompts = self.task.stage.prompts
@@ -99,9 +106,7 @@ class Validator:
         numbers: dict[str, float] = {}
         errors, accuracies, correlations = [], [], []
         expected, compared = [], []
-        for code, rows in sorted(self.heldout.items()):
-            sources = [row.source for row in rows]
-            targets = [row.target or row.source for row in rows]
+        for code, sources, targets in self._sides():
             source_ND = self._encode(encoder, sources, 0)
             target_ND = source_ND if targets == sources else self._encode(encoder, targets, 1)
             compared_ND = target_ND
@@ -142,9 +147,8 @@ class Validator:
         Of a teacher that reads both sides; empty for others, and without what a table of vectors does not have.
         """
         teacher, prompts = self.task.teacher, self.task.stage.teacher_prompts or NO_PROMPTS
-        sides = [([row.source for row in rows], [row.target or row.source for row in rows])
-                 for rows in self.heldout.values()]  # fmt: skip
-        if teacher is None or not (self.both_sides or all(source == target for source, target in sides)):
+        sides = self._sides()
+        if teacher is None or not (self.both_sides or all(sources == targets for _, sources, targets in sides)):
             return {}
 
         def encode(texts: list[str], side: int) -> np.ndarray:
@@ -152,7 +156,7 @@ class Validator:
 
         scores, accuracies, correlations = {}, [], []
         try:
-            for sources, targets in sides:
+            for _, sources, targets in sides:
                 if sources == targets:  # texts alone, which all find themselves
                     continue
                 nearest = nearest_accuracy(encode(sources, 0), encode(targets, 1), sources, targets)

@@ -81,7 +81,7 @@ class OnnxRunner:
 
     def _batch(self, rows: Sequence[Sequence[int]], prompt_tokens: int) -> np.ndarray:
         """Vectors [B, D] of rows that are run together; the first is the longest."""
-        if len(rows) == 1:
+        if len(rows[-1]) == len(rows[0]):  # no row is padded
             ids_BT = np.array(rows, dtype=np.int64)
             mask_BT = np.ones(ids_BT.shape, np.int64)
         else:

@@ -103,8 +103,23 @@ def unrelated_cosines(
     return None if sentences is None else cosine_spread(encode(sentences))
 
 
-# Of most calls: output_value, convert_to_numpy, convert_to_tensor, device, pool, chunk_size.
-PLAIN = ("sentence_embedding", True, False, None, None, None)
+# Arguments of `SentenceTransformer.encode` with the values that are supported here, the default first.
+SUPPORTED: tuple[tuple[str, tuple[Any, ...]], ...] = (
+    ("output_value", ("sentence_embedding",)), ("convert_to_numpy", (True,)), ("convert_to_tensor", (False,)),
+    ("device", (None, "cpu")), ("pool", (None,)), ("chunk_size", (None,)),
+)  # fmt: skip
+DEFAULTS = tuple(values[0] for _, values in SUPPORTED)
+
+
+def _require_supported(passed: Sequence[Any]) -> None:
+    """Refuse a value of one of the arguments in SUPPORTED, in their order."""
+    for (name, values), value in zip(SUPPORTED, passed, strict=True):
+        if value not in values:
+            allowed = " or ".join(map(repr, values))
+            raise InputError(
+                f"`{name}` {value!r} is not supported, only {allowed}; "
+                "msdc.integrations.sentence_transformers.as_sentence_transformer(model) has the rest"
+            )
 
 
 class Batching(NamedTuple):
@@ -290,26 +305,17 @@ class SentenceEncoder:
                 that is not supported; more dimensions than the model has; a precision that the model does not run in.
             MsdcError: a vector holds NaN or infinity.
         """
-        if (output_value, convert_to_numpy, convert_to_tensor, device, pool, chunk_size) != PLAIN:
-            for name, value, *supported in (
-                ("output_value", output_value, "sentence_embedding"), ("convert_to_numpy", convert_to_numpy, True),
-                ("convert_to_tensor", convert_to_tensor, False), ("device", device, None, "cpu"), ("pool", pool, None),
-                ("chunk_size", chunk_size, None),
-            ):  # fmt: skip
-                if value not in supported:
-                    allowed = " or ".join(map(repr, supported))
-                    raise InputError(
-                        f"`{name}` {value!r} is not supported, only {allowed}; "
-                        "msdc.integrations.sentence_transformers.as_sentence_transformer(model) has the rest"
-                    )
+        passed = (output_value, convert_to_numpy, convert_to_tensor, device, pool, chunk_size)
+        if passed != DEFAULTS:
+            _require_supported(passed)
         if batch_size is not None and not (isinstance(batch_size, int) and batch_size > 0):
             raise InputError(f"`batch_size` {batch_size!r}: expected a positive integer")
         chosen = next((argument for argument in (inputs, sentences) if argument is not None), texts)
         listed = _listed(chosen)
-        first = self.defaults.prompt(prompt, prompt_name)
+        prompt_text = self.defaults.prompt(prompt, prompt_name)
         width = self.defaults.width(self.full_width, truncate_dim)
         batching = Batching(batch_size or MOST_TEXTS, batch_tokens, bool(show_progress_bar))
-        vectors_ND = self._encode(listed, first, batching, precision or "float32")[:, :width]
+        vectors_ND = self._encode(listed, prompt_text, batching, precision or "float32")[:, :width]
         vectors_ND = unit_rows(vectors_ND) if normalize_embeddings else np.ascontiguousarray(vectors_ND)
         return vectors_ND[0] if isinstance(chosen, str) else vectors_ND
 
@@ -318,11 +324,9 @@ class SentenceEncoder:
         rows = self.tokenize(with_prompt(prompt, texts))
         # Tokens of the prompt that are not pooled.
         skip = 0 if self.defaults.include_prompt else prompt_tokens(self.tokenizer, prompt, self.max_length)
-        if len(rows) == 1:  # a query, whose batch is made faster than a list is sorted
-            return require_finite(self._vectors(rows, skip, [np.zeros(1, np.int64)], precision), self.name)
-        batches = pack_by_length([len(row) for row in rows], batching.tokens, batching.texts)
-        shown = track(batches, f"encode with {self.name}", enabled=batching.progress, requested=True)
-        return require_finite(self._vectors(rows, skip, shown, precision), self.name)
+        packed = pack_by_length([len(row) for row in rows], batching.tokens, batching.texts)
+        batches = track(packed, f"encode with {self.name}", enabled=batching.progress, requested=True)
+        return require_finite(self._vectors(rows, skip, batches, precision), self.name)
 
     def count_truncated(
         self, texts: Sequence[str] | str, prompt_name: str | None = None, prompt: str | None = None
@@ -331,10 +335,11 @@ class SentenceEncoder:
 
         Tokens of the prompt and special ids count. The arguments are those of `encode`, and so are its errors.
         """
-        listed = _listed(texts)
-        return count_truncated(
-            self.tokenizer, with_prompt(self.defaults.prompt(prompt, prompt_name), listed), self.max_length
-        )
+        return self._count_truncated(_listed(texts), self.defaults.prompt(prompt, prompt_name))
+
+    def _count_truncated(self, texts: list[str], prompt: str) -> int:
+        """How many of `texts` are longer than the longest input after `prompt`."""
+        return count_truncated(self.tokenizer, with_prompt(prompt, texts), self.max_length)
 
     def encode_query(
         self, texts: Sequence[str] | str | None = None, **options: Unpack[EncodeOptions]

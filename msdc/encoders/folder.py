@@ -132,10 +132,11 @@ def hub_sizes(name: str) -> tuple[str, dict[str, int]]:
     from huggingface_hub.hf_api import RepoFile
 
     try:
-        info = HfApi().model_info(hub_id, revision=revision or None, files_metadata=True)
+        api = HfApi()
+        info = api.model_info(hub_id, revision=revision or None, files_metadata=True)
         sizes = {file.rfilename: file.size for file in info.siblings or () if file.size is not None}
         if not sizes and info.siblings:  # a mirror that states them in its tree alone
-            tree = HfApi().list_repo_tree(hub_id, recursive=True, revision=info.sha)
+            tree = api.list_repo_tree(hub_id, recursive=True, revision=info.sha)
             sizes = {entry.path: entry.size for entry in tree if isinstance(entry, RepoFile)}
         return info.sha or "", sizes
     except Exception:  # the library has a dozen exceptions for it: what is in the cache is opened

@@ -68,13 +68,9 @@ class JoinedEncoder(SentenceEncoder):
 
         return count, min(rooms)
 
-    def count_truncated(
-        self, texts: Sequence[str] | str, prompt_name: str | None = None, prompt: str | None = None
-    ) -> int:
-        """How many of `texts` have more tokens than one of the models reads."""
-        self._require_own_settings(self.defaults.prompt(prompt, prompt_name))
-        count, most = self.token_counter()
-        return sum(tokens > most for tokens in count([texts] if isinstance(texts, str) else texts))
+    def _count_truncated(self, texts: list[str], prompt: str) -> int:
+        count, most = self.token_counter(prompt)
+        return sum(tokens > most for tokens in count(texts))
 
     if not TYPE_CHECKING:  # the arguments are those of `SentenceEncoder.encode`
 

@@ -14,8 +14,8 @@ struct Notes: Sendable {
   private static let hits = 20
   private let index: SearchIndex
 
-  /// Opens the notes in `file`. After an update with another model all of them are encoded again, of which `progress` is
-  /// told.
+  /// Opens the notes in `file`. After an update with another model all of them are encoded again, and `progress` reports
+  /// how many.
   init(file: URL, encoder: SentenceEncoder, progress: @escaping @Sendable (Int, Int) -> Void) async throws {
     do {
       index = try SearchIndex(file: file, encoder: encoder)

@@ -42,7 +42,7 @@ class Notes private constructor(private val index: SearchIndex) {
 
         /**
          * Opens model and notes. The first start copies and checks the model; after an update with another model all notes
-         * are encoded again, of which [progress] is told.
+         * are encoded again, and [progress] reports how many.
          */
         suspend fun open(context: Context, progress: (done: Int, total: Int) -> Unit): Notes = withContext(Dispatchers.IO) {
             val encoder = SentenceEncoder.fromAssets(context)
